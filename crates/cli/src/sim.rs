@@ -4,7 +4,7 @@ use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use spindle_sim::{
-    Counts, Options, Plan, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line,
+    Counts, Options, Plan, Setting, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line,
 };
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;
@@ -31,18 +31,22 @@ pub(crate) struct Args {
     #[arg(long)]
     views: bool,
 
+    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes of subgroups: some seconds for a seed
+    #[arg(long, conflicts_with = "views")]
+    large: bool,
+
     /// Search the block multicast, in a model of a network with slow links, slow hosts and deaths
-    #[arg(long, conflicts_with_all = ["views", "threads", "trace"])]
+    #[arg(long, conflicts_with_all = ["views", "large", "threads", "trace"])]
     bulk: bool,
 
     /// Search the founding of groups between hosts: whole processes with disks, which crash and start again, on a network that delays,
     /// loses and cuts
-    #[arg(long, conflicts_with_all = ["views", "bulk", "threads", "trace"])]
+    #[arg(long, conflicts_with_all = ["views", "large", "bulk", "threads", "trace"])]
     bootstrap: bool,
 
     /// Search whole processes, from founding and joining over views to their ends, with the control plane: kills, pauses, restarts, leaves,
     /// cuts, broken connections and directories that vanish
-    #[arg(long, conflicts_with_all = ["views", "bulk", "bootstrap", "trace"])]
+    #[arg(long, conflicts_with_all = ["views", "large", "bulk", "bootstrap", "trace"])]
     processes: bool,
 
     /// Run this seed only, and tell its story
@@ -81,7 +85,12 @@ pub(crate) struct Args {
 
 impl Args {
     fn options(&self) -> Options {
-        Options { always_membership: self.views, ..Options::default() }
+        let setting = match (self.views, self.large) {
+            (true, _) => Setting::Views,
+            (_, true) => Setting::Large,
+            _ => Setting::Mixed,
+        };
+        Options { setting, ..Options::default() }
     }
 }
 
@@ -185,7 +194,7 @@ fn describe(summary: &Summary, elapsed: Duration, args: &Args) -> String {
     let Counts { cuts, absences, joins, leaves, .. } = counts;
     let mut text = String::new();
     for (seed, violation) in failures {
-        text += &format!("seed {seed}: {violation}\n  replay: {}\n", replay_line(*seed, args.views));
+        text += &format!("seed {seed}: {violation}\n  replay: {}\n", replay_line(*seed, args.options().setting));
     }
     let rate = *seeds as f64 / elapsed.max(1e-9);
     text + &format!(

@@ -244,6 +244,8 @@ mod bugs {
         GivenUpUntold,
         /// A stream that breaks is dialled again a few times only.
         RedialsGiveUp,
+        /// A stream that breaks is not made again in a view that has ended, in which subgroups go on.
+        OlderStreamsLost,
         /// A member that tells of a view does not send the decision that led to it.
         DecisionsUntold,
         /// A founder counts processes that have gone.

@@ -3,10 +3,13 @@
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits;
 use crate::planted::planted;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// The older views whose rows a member needs, at most: it has memory, and streams, for each.
+const OLDER_MAX: usize = 6;
 
 /// The order in which a subgroup delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -279,6 +282,30 @@ impl View {
             let kept = old.get(&*spec.name).filter(|(_, old)| old.is_same(spec, &now));
             spec.epoch = kept.map(|(id, _)| before.epoch(*id));
         }
+        self.bound_epochs();
+    }
+
+    /// Ends the oldest epochs of members that would need the rows of more than [`OLDER_MAX`] older views.
+    fn bound_epochs(&mut self) {
+        let epochs: BTreeSet<ViewId> = self.subgroups.iter().filter_map(|spec| spec.epoch).collect();
+        if epochs.len() <= OLDER_MAX {
+            return;
+        }
+        let mut older: Vec<BTreeSet<ViewId>> = self.members.iter().map(|_| BTreeSet::new()).collect();
+        for spec in &self.subgroups {
+            for rank in &spec.members {
+                older[rank.index()].extend(spec.epoch);
+            }
+        }
+        // By rank, the oldest view whose rows the member needs.
+        let oldest = |older: &BTreeSet<ViewId>| older.iter().rev().nth(OLDER_MAX - 1).copied();
+        let oldest: Vec<Option<ViewId>> = older.iter().map(oldest).collect();
+        for spec in &mut self.subgroups {
+            let is_too_old = |rank: &Rank| spec.epoch < oldest[rank.index()];
+            if spec.members.iter().any(is_too_old) {
+                spec.epoch = None;
+            }
+        }
     }
 
     /// Begins a new epoch of every subgroup.
@@ -292,6 +319,14 @@ impl View {
     /// If the view has no such subgroup.
     pub fn epoch(&self, subgroup: SubgroupId) -> ViewId {
         self.subgroups[subgroup.index()].epoch.unwrap_or(self.id)
+    }
+
+    /// The members of the subgroups of `id` whose epochs began with older views, each with the view.
+    pub fn sharers(&self, id: MemberId) -> impl Iterator<Item = (ViewId, MemberId)> {
+        let me = self.rank_of(id);
+        let older = self.subgroups.iter().filter_map(|spec| Some((spec.epoch?, &spec.members)));
+        let mine = older.filter(move |(_, members)| me.is_some_and(|me| members.contains(&me)));
+        mine.flat_map(move |(epoch, members)| members.iter().map(move |rank| (epoch, self.members[rank.index()])))
     }
 
     /// By subgroup of this view, whether its epoch ends with it when `next` follows: it is not there any more, or begins anew.
@@ -684,6 +719,34 @@ mod tests {
     fn everyone(view: &View, joining: &[u64], changes: &[Change]) -> View {
         let joining: Vec<MemberId> = joining.iter().copied().map(MemberId).collect();
         view.next(|_| true, &joining, changes)
+    }
+
+    /// Each member has memory, and streams, for the rows of each view that it needs.
+    #[test]
+    fn a_member_needs_the_rows_of_few_views() {
+        let only = |ids: &[u64]| Rule::Only(ids.iter().copied().map(MemberId).collect());
+        let members = [1, 2, 3].map(MemberId).to_vec();
+        let mut view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![] };
+        view = everyone(&view, &[], &[Change::Create(spec("old", only(&[3])))]);
+        let older = |view: &View, rank: u32| -> BTreeSet<ViewId> {
+            let mine = view.subgroups.iter().filter(|spec| spec.members.contains(&Rank(rank)));
+            mine.filter_map(|spec| spec.epoch).collect()
+        };
+        let mut touched = vec![];
+        for number in 0..20 {
+            let next = everyone(&view, &[], &[Change::Create(spec(&alloc::format!("s{number}"), only(&[1, 2])))]);
+            touched.push(view.touched_by(&next).iter().filter(|touched| **touched).count());
+            assert!(view.has_sound_epochs(&next));
+            view = next;
+            assert!((0..2).all(|rank| older(&view, rank).len() <= OLDER_MAX), "{view:?}");
+            assert!(view.subgroups.iter().all(|spec| spec.name != "old" || spec.epoch == Some(ViewId(2))));
+        }
+        assert_eq!(older(&view, 0).len(), OLDER_MAX);
+        // Subgroups of one epoch begin anew together, and share the next one.
+        assert!(
+            touched[..=OLDER_MAX].iter().all(|touched| *touched == 0) && touched[OLDER_MAX + 1] == 1,
+            "{touched:?}"
+        );
     }
 
     #[test]

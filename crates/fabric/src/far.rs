@@ -62,6 +62,28 @@ impl Far {
         })
     }
 
+    /// As [`Mesh::stand_apart`](crate::Mesh::stand_apart). Connections of libfabric wait for streams themselves.
+    pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
+        self.streams.as_mut().filter(|_| self.ofi.is_none()).map_or(Ok(()), Links::stand_apart)
+    }
+
+    /// Whether something has come that the system does not tell of.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.streams.as_ref().is_some_and(Links::has_unread)
+    }
+
+    /// Is woken, too, by what comes over the streams of `older`.
+    pub(crate) fn wake_by(
+        &mut self,
+        layout: &Layout,
+        own: (Rank, &OwnRegion),
+        bell: BorrowedFd<'_>,
+        older: &Far,
+    ) -> io::Result<()> {
+        let Some(older) = &older.streams else { return Ok(()) };
+        self.streams(layout, own, bell)?.wake_by(older)
+    }
+
     /// Gives `rank` its first stream, which fills `copy`.
     pub(crate) fn introduce(
         &mut self,

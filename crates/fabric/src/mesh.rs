@@ -503,6 +503,46 @@ impl Mesh {
         self.far.add_guest(layout, (self.me, &self.row), event, stream)
     }
 
+    /// From now on this is the mesh of a view that has ended. It sleeps no more: another one is [woken](Self::wake_by) in its place.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn stand_apart(&mut self) -> io::Result<()> {
+        self.far.stand_apart()
+    }
+
+    /// Is woken, too, by what comes over the streams of `older`, the mesh of a view that has ended and [stands apart](Self::stand_apart): until that is dropped.
+    ///
+    /// # Errors
+    /// What the system said.
+    ///
+    /// # Panics
+    /// As [`add_guest`](Self::add_guest), if `older` has streams.
+    pub fn wake_by(&mut self, layout: &Layout, older: &Mesh) -> io::Result<()> {
+        if older.far.is_empty() {
+            return Ok(());
+        }
+        let event = self.bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
+        self.far.wake_by(layout, (self.me, &self.row), event, &older.far)
+    }
+
+    /// Hands to the system what was posted over streams, as far as it takes that. A mesh that [sleeps](Fabric::sleep) does so itself. Returns whether there is something to
+    /// [take in](Fabric::progress) of which the system does not tell.
+    pub fn flush(&mut self) -> bool {
+        self.far.flush(&self.row);
+        self.far.has_unread()
+    }
+
+    /// Drops the streams whose peers have turned them, and so need nothing more of this view, which has ended here.
+    pub fn drop_turned(&mut self) {
+        self.far.drop_turned();
+    }
+
+    /// Whether a peer may lack something that was posted over streams: its stream is broken, or its system has not confirmed all.
+    pub fn is_unheard(&self) -> bool {
+        !self.far.is_flushed() || self.far.cut() > 0 || !self.far.is_confirmed()
+    }
+
     /// How many guests there are.
     pub fn guests(&self) -> usize {
         self.far.guests()
@@ -578,7 +618,9 @@ impl Mesh {
     /// Hands out the ways to other machines, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
     /// posted is still to be sent. From now on nothing is posted over them, and nothing arrives.
     pub fn retire(&mut self) -> Option<Retired> {
-        let far = std::mem::take(&mut self.far);
+        let mut far = std::mem::take(&mut self.far);
+        // If the system refuses, waits end early.
+        let _ = far.stand_apart();
         (!far.is_empty()).then(|| Retired { far, row: self.row.clone(), told: false })
     }
 

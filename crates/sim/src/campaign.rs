@@ -1,7 +1,7 @@
 //! Many seeds on a few threads.
 use crate::checkers::Violation;
 use crate::counts::Counts;
-use crate::options::Options;
+use crate::options::{Options, Setting};
 use crate::plan::Plan;
 use crate::trace::Trace;
 use crate::world::{Outcome, World};
@@ -41,13 +41,18 @@ pub fn run(plan: &Plan) -> Outcome {
 pub fn explain(plan: &Plan) -> (Outcome, String) {
     let mut trace = Trace::default();
     let outcome = play(plan, Some(&mut trace));
-    let text = trace.render(&replay_line(plan.seed, plan.always_membership), &outcome.violations);
+    let text = trace.render(&replay_line(plan.seed, plan.setting), &outcome.violations);
     (outcome, format!("{plan}{text}"))
 }
 
-/// The command that tells the story of a seed again, drawn with [`Options::always_membership`] or without.
-pub fn replay_line(seed: u64, always_membership: bool) -> String {
-    format!("spindle sim {}--seed {seed}", if always_membership { "--views " } else { "" })
+/// The command that tells the story of a seed of these groups again.
+pub fn replay_line(seed: u64, setting: Setting) -> String {
+    let which = match setting {
+        Setting::Mixed => "",
+        Setting::Views => "--views ",
+        Setting::Large => "--large ",
+    };
+    format!("spindle sim {which}--seed {seed}")
 }
 
 fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {

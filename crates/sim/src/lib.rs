@@ -35,6 +35,6 @@ pub use campaign::{Summary, campaign, explain, replay_line, run};
 pub use checkers::Violation;
 pub use counts::Counts;
 pub use happenings::{Happening, Step, What, When};
-pub use options::{Faults, Options, Visibility};
+pub use options::{Faults, Options, Setting, Visibility};
 pub use plan::{AppPlan, MemberPlan, Plan};
 pub use world::Outcome;

@@ -113,6 +113,18 @@ faults! {
     alterations: 0,
 }
 
+/// The groups of a campaign. A seed is another run in each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Setting {
+    /// Small groups, and in about half of the seeds members come and go.
+    #[default]
+    Mixed,
+    /// The same, and members come and go in every seed.
+    Views,
+    /// 60 members and 200 subgroups. Of the options only the visibility and the number of events count.
+    Large,
+}
+
 /// The knobs of a campaign. The defaults are what CI runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -124,8 +136,8 @@ pub struct Options {
     pub deliveries: u64,
     /// How many times members come, go or fail in a seed in which they do, at most. Each time is a view more, at most.
     pub happenings: u64,
-    /// Whether members come and go in every seed.
-    pub always_membership: bool,
+    /// The groups.
+    pub setting: Setting,
     /// Which faults may be drawn. One that is not set never happens.
     pub faults: Faults,
     /// Only this visibility; `None` draws one per seed.
@@ -141,7 +153,7 @@ impl Default for Options {
             members_max: 8,
             deliveries: 600,
             happenings: 16,
-            always_membership: false,
+            setting: Setting::Mixed,
             faults: Faults::ALL,
             visibility: None,
             events_max: 10_000_000,

@@ -1,12 +1,13 @@
 //! What a seed stands for: a view, who sends what, and what goes wrong. Drawn before the run, printed before its trace.
 use crate::happenings::{Happening, Step, What, When};
-use crate::options::{Faults, Options, Visibility};
+use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
 use spindle_core::ring::frame_bytes;
 use spindle_core::{Ablation, Change, Liveness, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 use std::fmt;
 
 mod alterations;
+mod large;
 
 /// One thread of one member that sends in one subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +68,8 @@ pub struct Plan {
     pub consumer_ns: u64,
     /// Events after which the run is given up as restless.
     pub events_max: u64,
-    /// Whether it was drawn with [`Options::always_membership`], without which its seed is another plan.
-    pub always_membership: bool,
+    /// The groups from which it was drawn. With others its seed is another plan.
+    pub setting: Setting,
 }
 
 /// Processes that join, at most.
@@ -82,6 +83,9 @@ impl Plan {
     /// # Panics
     /// If `options` asks for no members, for more than 64, or for fewer at most than at least.
     pub fn from_seed(seed: u64, options: &Options) -> Plan {
+        if options.setting == Setting::Large {
+            return Plan::large(seed, options);
+        }
         let (least, most) = (options.members_min, options.members_max);
         assert!((1..=64).contains(&least) && (least..=64).contains(&most), "1 to 64 members, not {least} to {most}");
         let mut random = Random::new(seed, 0);
@@ -91,7 +95,7 @@ impl Plan {
             (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
         }
         // There has to be room for joiners below 64 members.
-        faults.membership = (faults.membership || options.always_membership) && least <= SENIORS_MAX;
+        faults.membership = (faults.membership || options.setting == Setting::Views) && least <= SENIORS_MAX;
         if faults.membership {
             // Rings that many senders share and close at different times have seeds of their own.
             (faults.many_subgroups, faults.long_lag, faults.early_close) = (false, false, false);
@@ -163,7 +167,7 @@ impl Plan {
             faults,
             apps,
             events_max: options.events_max,
-            always_membership: options.always_membership,
+            setting: options.setting,
         }
     }
 

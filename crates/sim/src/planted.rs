@@ -1,6 +1,6 @@
 //! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
 pub use crate::processes::Broken;
-use crate::{Faults, Options, Summary, Violation, bootstrap, bulk, campaign, processes};
+use crate::{Faults, Options, Setting, Summary, Violation, bootstrap, bulk, campaign, processes};
 use spindle_core::planted::{Bug, activate};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 25] = [
+pub const CONTROL: [Bug; 26] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -55,6 +55,7 @@ pub const CONTROL: [Bug; 25] = [
     Bug::StrangersPass,
     Bug::GivenUpUntold,
     Bug::RedialsGiveUp,
+    Bug::OlderStreamsLost,
     Bug::DecisionsUntold,
     Bug::GoneFound,
     Bug::LateStreamsRefused,
@@ -115,6 +116,6 @@ pub fn hunt(bug: Bug, seeds: Range<u64>) -> Option<Found> {
 fn options(bug: Bug) -> Options {
     match (bug as u32) < (Bug::DeadRowsUnread as u32) {
         true => Options { faults: Faults { membership: false, ..Faults::ALL }, ..Options::default() },
-        false => Options { always_membership: true, ..Options::default() },
+        false => Options { setting: Setting::Views, ..Options::default() },
     }
 }

@@ -1,5 +1,5 @@
 //! What CI runs: seeds without a violation, and enough happening in them to mean something.
-use spindle_sim::{Faults, Options, Plan, Visibility, campaign, explain, replay_line, run};
+use spindle_sim::{Faults, Options, Plan, Setting, Visibility, campaign, explain, replay_line, run};
 
 /// 2,000 seeds in release builds; fewer where they are slow.
 const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 2_000 };
@@ -7,7 +7,7 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 2_000 };
 fn clean(seeds: std::ops::Range<u64>, options: &Options) -> spindle_sim::Summary {
     let summary = campaign(seeds, 2, options, |_| true);
     for (seed, violation) in &summary.failures {
-        println!("{violation}\nreplay: {}", replay_line(*seed, options.always_membership));
+        println!("{violation}\nreplay: {}", replay_line(*seed, options.setting));
     }
     assert!(summary.failures.is_empty());
     println!("{} seeds, {} deliveries, {} faults", summary.seeds, summary.counts.deliveries, summary.counts.faults);
@@ -25,7 +25,7 @@ fn no_seed_breaks_an_invariant() {
 
 #[test]
 fn no_seed_breaks_an_invariant_while_members_come_and_go() {
-    let options = Options { always_membership: true, ..Options::default() };
+    let options = Options { setting: Setting::Views, ..Options::default() };
     let seeds = SEEDS / 2;
     let summary = clean(100_100..100_100 + seeds, &options);
     println!(
@@ -92,7 +92,7 @@ fn a_restless_run_is_reported_and_a_campaign_can_be_stopped() {
     let (_, text) = explain(&Plan::from_seed(0, &options));
     assert!(text.ends_with("replay: spindle sim --seed 0\n"));
     // With `--views` a seed is another history.
-    let options = Options { always_membership: true, ..options };
+    let options = Options { setting: Setting::Views, ..options };
     let (_, text) = explain(&Plan::from_seed(0, &options));
     assert!(text.ends_with("replay: spindle sim --views --seed 0\n"));
     let summary = campaign(0..1_000, 2, &options, |summary| summary.failures.is_empty());

@@ -50,7 +50,7 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         faults: Faults { membership: true, delayed_posts: true, ..Faults::NONE },
         consumer_ns: 1_500,
         events_max: 5_000_000,
-        always_membership: false,
+        setting: Setting::Mixed,
     }
 }
 

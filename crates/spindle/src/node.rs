@@ -47,6 +47,9 @@ pub struct Node {
     fabric: Mesh,
     /// The rows of views that have ended, in which subgroups go on.
     older: Vec<Older>,
+    /// How often these were polled, and whether the next poll looks at what has come for them over streams.
+    older_polls: u32,
+    older_due: bool,
     arena: Arena,
     /// This member's memory for the next view, once this one has ended.
     preparing: Option<Preparing>,
@@ -134,6 +137,8 @@ impl Node {
             member,
             fabric,
             older: vec![],
+            older_polls: 0,
+            older_due: false,
             arena,
             preparing,
             shows: Shows::default(),
@@ -317,6 +322,7 @@ impl Node {
             let waits = [wake_in, self.crew.patience(), due, retired, opening, lacking];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
             self.fabric.sleep(sleep);
+            self.older_due = true;
             if self.terms.suspect_after.is_some() {
                 self.clock.look_after(sleep);
             }

@@ -2,7 +2,9 @@
 mod common;
 
 use common::Scratch;
-use spindle::{Address, Batch, Config, Group, Handler, Network, Publisher, SubgroupId, ViewChange};
+use spindle::{
+    Address, Batch, Config, Group, Handler, Network, Outcome, Publisher, Subgroup, SubgroupId, ViewChange, ViewId, Who,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -154,6 +156,8 @@ impl Handler for Log {
 struct Member {
     group: Group,
     publisher: Publisher,
+    /// That of the subgroup "pair", if this member is in it.
+    pair: Option<Publisher>,
     log: Log,
 }
 
@@ -166,10 +170,16 @@ struct World {
 
 impl World {
     fn new(name: &str, count: usize, suspect_after: Duration) -> World {
-        World::behind(name, count, suspect_after, |_| {})
+        World::with(name, count, suspect_after, vec![Subgroup::new("all")], |_| {})
     }
 
-    fn behind(name: &str, count: usize, suspect_after: Duration, prepare: impl Fn(&[Arc<Gate>])) -> World {
+    fn with(
+        name: &str,
+        count: usize,
+        suspect_after: Duration,
+        subgroups: Vec<Subgroup>,
+        prepare: impl Fn(&[Arc<Gate>]),
+    ) -> World {
         let scratch = Scratch::new(name);
         std::fs::create_dir_all(&scratch.0).unwrap();
         let at = |kind: &str, i: usize| scratch.0.join(format!("{kind}{i}"));
@@ -186,15 +196,16 @@ impl World {
                 runtime_dir: Some(at("host", i)),
                 network: Some(network),
                 suspect_after: Some(suspect_after),
+                subgroups: subgroups.clone(),
                 ..scratch.group(count as u32, LONG)
             };
             let (tell, told) = channel();
             thread::spawn(move || {
                 let mut node = config.join().unwrap();
-                let publisher = node.publisher("all").unwrap();
+                let (publisher, pair) = (node.publisher("all").unwrap(), node.publisher("pair").ok());
                 let log = Log::default();
                 let group = node.start(log.clone()).unwrap();
-                let _ = tell.send(Member { group, publisher, log });
+                let _ = tell.send(Member { group, publisher, pair, log });
             });
             told
         });
@@ -237,8 +248,8 @@ fn agree(members: &[Member], count: usize) {
 }
 
 fn finish(members: Vec<Member>) {
-    let ending = members.into_iter().map(|Member { group, publisher, .. }| {
-        drop(publisher);
+    let ending = members.into_iter().map(|Member { group, publisher, pair, .. }| {
+        drop((publisher, pair));
         thread::spawn(move || group.finish(LONG).map(|_| ()))
     });
     ending.collect::<Vec<_>>().into_iter().for_each(|member| member.join().unwrap().unwrap());
@@ -306,7 +317,7 @@ fn views_change_while_a_link_flaps() {
         })
     };
     say(&mut members, "three", 20);
-    let Member { group, publisher, log } = members.pop().unwrap();
+    let Member { group, publisher, log, .. } = members.pop().unwrap();
     drop(publisher);
     group.leave(LONG).unwrap();
     for member in &members {
@@ -326,7 +337,7 @@ fn views_change_while_a_link_flaps() {
 #[test]
 fn rows_that_come_late_are_rows_of_the_view() {
     let suspect_after = Duration::from_secs(8);
-    let mut world = World::behind("late", 3, suspect_after, |gates| {
+    let mut world = World::with("late", 3, suspect_after, vec![Subgroup::new("all")], |gates| {
         // Letters pass.
         gates.iter().for_each(|gate| gate.refuse_rows(true));
     });
@@ -367,6 +378,52 @@ fn streams_continue_from_view_to_view() {
         wait("messages", || members.iter().all(|member| member.log.lines().len() >= count));
         assert_eq!(passed(&world, staying), streams, "streams were dialled again for the view of {staying}");
     }
+    finish(members);
+}
+
+/// A subgroup that a change does not touch continues over the streams of the view with which its epoch began, also when those break. The next view has streams of its own.
+#[test]
+fn a_subgroup_goes_on_over_streams_that_break() {
+    let pair = Subgroup { members: Who::Ranks(vec![0, 1]), ..Subgroup::new("pair") };
+    let mut world = World::with("older", 4, LONG, vec![Subgroup::new("all"), pair], |_| {});
+    let mut members = world.members();
+    let gate = Arc::clone(&world.gates[1]);
+    let epoch_of = |member: &mut Member, text: &str| {
+        let receipt = member.pair.as_mut().unwrap().send_tracked(text.as_bytes(), LONG).unwrap();
+        wait("outcome", || receipt.outcome().is_some());
+        match receipt.outcome().unwrap() {
+            Outcome::Delivered { epoch, .. } => epoch,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(epoch_of(&mut members[0], "pair 0"), ViewId(1));
+    let leave = |members: &mut Vec<Member>| {
+        let Member { group, publisher, pair, .. } = members.pop().unwrap();
+        drop((publisher, pair));
+        group.leave(LONG).unwrap();
+        let view = format!("view of {}", members.len());
+        members.iter().for_each(|member| wait("next view", || member.log.lines().contains(&view)));
+    };
+    let before = gate.passed.load(Ordering::SeqCst);
+    leave(&mut members);
+    leave(&mut members);
+    // The first of the two views has a stream beside that of the epoch, which is the second one's, too.
+    assert_eq!(gate.passed.load(Ordering::SeqCst), before + 1);
+    for round in 1..=10 {
+        let passed = gate.passed.load(Ordering::SeqCst);
+        gate.break_rows();
+        say(&mut members, "all", 5);
+        assert_eq!(epoch_of(&mut members[round % 2], &format!("pair {round}")), ViewId(1));
+        wait("new streams", || gate.passed.load(Ordering::SeqCst) >= passed + 2);
+    }
+    leave(&mut members);
+    assert_eq!(epoch_of(&mut members[0], "pair 11"), ViewId(4));
+    let all: Vec<String> = (0..12).map(|round| format!("pair {round}")).collect();
+    let lines = members[0].log.lines();
+    assert_eq!(
+        lines.iter().filter(|line| line.starts_with("pair")).collect::<Vec<_>>(),
+        all.iter().collect::<Vec<_>>()
+    );
     finish(members);
 }
 

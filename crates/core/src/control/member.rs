@@ -112,6 +112,8 @@ pub struct Member {
     absent: BTreeSet<MemberId>,
     /// Members of the view whose streams are broken.
     down: BTreeSet<MemberId>,
+    /// Members with which this one shares a subgroup that goes on in an older view.
+    sharing: BTreeSet<(ViewId, MemberId)>,
     /// Whether nothing is known of where some of them are.
     seeks: bool,
     /// When they were looked for last.
@@ -145,7 +147,7 @@ impl Member {
     /// A member whose first view begins.
     pub fn new<W>(begun: Begun, terms: Terms, roster: &Roster<W>, now: Time) -> Member {
         let Begun { engine, view, absent } = begun;
-        let (told_ended, down, evicting) = Default::default();
+        let (told_ended, down, evicting, sharing) = Default::default();
         let mut member = Member {
             engine,
             older: Vec::new(),
@@ -159,6 +161,7 @@ impl Member {
             told_ended,
             absent,
             down,
+            sharing,
             seeks: true,
             sought: now - ASK_EVERY,
             before: None,
@@ -248,15 +251,15 @@ impl Member {
         progress
     }
 
-    /// Says whether subgroups may go on that changes of this view do not touch: as long as all members share memory, no process follows, which reads the rows of one
-    /// view, and no object is on its way. While the view changes that stays as it is: a leader finds it in the row of each member that has promised.
+    /// Says whether subgroups may go on that changes of this view do not touch: as long as the rows of all members come through shared memory or over streams, no process follows, which
+    /// reads the rows of one view, and no object is on its way. While the view changes that stays as it is: a leader finds it in the row of each member that has promised.
     fn weigh_epochs<W>(&mut self, roster: &Roster<W>) {
         if self.engine.is_changing() {
             return;
         }
-        let is_near = |id: &MemberId| !self.absent.contains(id) && !roster.is_far(*id);
+        let has_way = |id: &MemberId| !self.absent.contains(id) && (roster.streams_rows() || !roster.is_far(*id));
         let is_alone = !self.is_followed && roster.observers().is_empty() && !self.has_object_groups;
-        self.engine.keep_epochs(is_alone && self.view.members.iter().all(is_near));
+        self.engine.keep_epochs(is_alone && self.view.members.iter().all(has_way));
     }
 
     /// Says whether there are groups for large messages in this view, by the driver's [groups](super::ObjectGroups). `outdated` says whether there should be one for a subgroup
@@ -781,21 +784,18 @@ impl Member {
         !self.absent.contains(&id) && !self.down.contains(&id)
     }
 
-    /// The stream to `rank` has ended. If `for_good`, because its peer breaks the protocol or can't come back in this view, it is suspected.
-    pub fn stream_down<W>(&mut self, rank: Rank, for_good: bool, roster: &mut Roster<W>, now: Time) {
-        if for_good {
+    /// The stream of a view to a member has ended: of this view, of an [older](Self::older) one, or of one that is over. If `for_good`, because its peer breaks the protocol or can't come
+    /// back in a view that goes on, it is suspected.
+    pub fn stream_down<W>(&mut self, view: ViewId, id: MemberId, for_good: bool, roster: &mut Roster<W>, now: Time) {
+        if let Some(rank) = self.rank_of(id).filter(|_| for_good) {
             self.engine.suspect(rank);
         }
-        let id = self.view.members[rank.index()];
-        self.down.insert(id);
-        if !self.redials.has(self.view.id, id) {
-            roster.is_cut_off(id, self.view.id, now);
+        if view == self.view.id {
+            self.down.insert(id);
+            if !self.redials.has(view, id) {
+                roster.is_cut_off(id, view, now);
+            }
         }
-        self.redials.down(self.view.id, id, now);
-    }
-
-    /// The stream to a member of a view that is over has ended.
-    pub fn old_stream_down(&mut self, view: ViewId, id: MemberId, now: Time) {
         self.redials.down(view, id, now);
     }
 
@@ -811,15 +811,16 @@ impl Member {
     }
 
     /// The system refused a new way to a member, whose stream is dialled again.
-    pub fn not_attached(&mut self, id: MemberId, now: Time) {
-        self.redials.up(self.view.id, id, now);
-        self.redials.down(self.view.id, id, now);
+    pub fn not_attached(&mut self, view: ViewId, id: MemberId, now: Time) {
+        self.redials.up(view, id, now);
+        self.redials.down(view, id, now);
     }
 
-    /// Only these views that are over have ways that may be dialled again.
-    pub fn retain_old(&mut self, is_open: impl Fn(ViewId) -> bool) {
-        let current = self.view.id;
-        self.redials.retain(|view| view == current || is_open(view));
+    /// Only these views that are over have ways that may be dialled again, beside those in which subgroups go on.
+    pub fn retain_old(&mut self, is_over: impl Fn(ViewId) -> bool) {
+        let (newest, sharing) = (self.view.id, &self.sharing);
+        let goes_on = |view, id| sharing.contains(&(view, id)) && !planted!(OlderStreamsLost);
+        self.redials.retain(|view, id| view == newest || is_over(view) || goes_on(view, id));
     }
 
     /// After each poll of the engine: if the group can't go on, finds out whether the missing members are dead, and whether others go on
@@ -936,10 +937,13 @@ impl Member {
     }
 
     /// The members whose processes stay in the next view, with their ranks in this one, of those with streams that are open: these streams
-    /// [continue](Roster::continue_ways) there.
+    /// [continue](Roster::continue_ways) there. Streams over which subgroups go on that begin no new epoch stay with this view, and others are made for the next.
     pub fn staying<W>(&self, roster: &Roster<W>, is_open: impl Fn(Rank) -> bool) -> Vec<(Rank, MemberId)> {
         let Some(next) = &self.next else { return Vec::new() };
-        let stays = |id: MemberId| next.has(id) && id != roster.me() && !roster.is_new(next.view().id, id);
+        let me = roster.me();
+        let sharing: BTreeSet<(ViewId, MemberId)> = next.view().sharers(me).collect();
+        let goes_on = |id| sharing.contains(&(self.view.id, id));
+        let stays = |id| next.has(id) && id != me && !roster.is_new(next.view().id, id) && !goes_on(id);
         let members = self.view.ranks().zip(self.view.members.iter().copied());
         members.filter(|(rank, id)| is_open(*rank) && stays(*id)).collect()
     }
@@ -988,6 +992,7 @@ impl Member {
         let next = self.next.take().expect("a view is about to begin");
         let install_ms = next.age(now).as_secs_f64() * 1e3;
         self.note_readmissions(next.view(), &before, roster, now);
+        roster.set_older(self.engines().map(|engine| engine.view().id).filter(|view| next.engine().needs(*view)));
         let Begun { mut engine, view, absent } = next.begin(here, roster, now);
         engine.keep_pace(&self.engine);
         let old = core::mem::replace(&mut self.view, view);
@@ -995,6 +1000,7 @@ impl Member {
         self.absent = absent;
         self.older.push(core::mem::replace(&mut self.engine, engine));
         self.older.retain(|older| self.engine.needs(older.view().id));
+        self.sharing = self.view.sharers(roster.me()).collect();
         self.older.iter_mut().for_each(|older| older.rename(&self.view));
         self.has_object_groups = false;
         self.weigh_epochs(roster);

@@ -137,9 +137,9 @@ impl Redials {
         self.streams.values().any(|stream| matches!(stream.state, State::Pausing(_)))
     }
 
-    /// Forgets the streams of all views except the `wanted` ones.
-    pub fn retain(&mut self, wanted: impl Fn(ViewId) -> bool) {
-        self.streams.retain(|(view, _), _| wanted(*view));
+    /// Forgets all streams except the `wanted` ones.
+    pub fn retain(&mut self, wanted: impl Fn(ViewId, MemberId) -> bool) {
+        self.streams.retain(|(view, peer), _| wanted(*view, *peer));
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         redials.down(VIEW, MemberId(8), now);
         assert!(redials.due(now).is_empty() && !redials.failed(VIEW, MemberId(8), Failure::Another, now));
         redials.down(VIEW, PEER, now);
-        redials.retain(|view| view != VIEW);
+        redials.retain(|view, _| view != VIEW);
         assert!(redials.due(now).is_empty() && !redials.is_pausing());
     }
 }

@@ -258,6 +258,8 @@ pub struct Roster<W> {
     ports: BTreeMap<(ViewId, MemberId), PortAddress>,
     /// The newest view that has begun here.
     begun: ViewId,
+    /// The views before it in which subgroups of this member go on.
+    older: BTreeSet<ViewId>,
     /// The decision that led to the newest view, in words.
     decision: Option<(ViewId, Vec<u64>)>,
     /// The processes that were not in the view before, of the views that are known; 0: the number is not known here.
@@ -326,7 +328,7 @@ impl<W> Roster<W> {
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
         let (parts, newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
         let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
-        let (members, doubts, observers, deaf, namesakes, orders) = Default::default();
+        let (members, doubts, observers, deaf, namesakes, orders, older) = Default::default();
         Roster {
             me,
             nonce,
@@ -335,6 +337,7 @@ impl<W> Roster<W> {
             parts,
             ports: BTreeMap::new(),
             begun: ViewId(0),
+            older,
             decision,
             newcomers,
             nonces,
@@ -982,7 +985,10 @@ impl<W> Roster<W> {
 
     /// The process that asked last to be let in with this id; with the number 0 if none did.
     pub fn asker(&self, id: MemberId) -> Process {
-        Process { id, nonce: self.nonces.get(&id).copied().unwrap_or(0) }
+        match id == self.me.id {
+            true => self.as_process(),
+            false => Process { id, nonce: self.nonces.get(&id).copied().unwrap_or(0) },
+        }
     }
 
     /// Notes the processes that join with `view`.
@@ -1004,7 +1010,7 @@ impl<W> Roster<W> {
     /// it, or may have asked since. A process that has handed over its memory for the view is known by that. One that asked earlier is watched again, and may
     /// have ended.
     fn note_admitted(&mut self, view: ViewId, Process { id, nonce }: Process) {
-        if self.nonces.insert(id, nonce) == Some(nonce) || self.has_parts(view, id) {
+        if id == self.me.id || self.nonces.insert(id, nonce) == Some(nonce) || self.has_parts(view, id) {
             return;
         }
         let former = self.former.get_mut(&id).and_then(|former| former.extract_if(.., |of| of.0 == nonce).next());
@@ -1209,7 +1215,7 @@ impl<W> Roster<W> {
 
     /// The members of `view` on other hosts to whom this member makes the streams.
     pub fn dialled_by_me(&self, view: &View) -> Vec<MemberId> {
-        if !self.book.as_ref().is_some_and(Book::streams_rows) {
+        if !self.streams_rows() {
             return Vec::new();
         }
         let is_mine = |id: &MemberId| *id != self.me.id && self.is_far(*id) && self.is_mine(view.id, *id);
@@ -1476,9 +1482,10 @@ impl<W> Roster<W> {
         self.parts.retain(|(id, _), _| *id > view.id);
         self.ports.retain(|(id, _), _| *id >= view.id);
         // Members whose ways are lost by this dial again.
-        self.arrivals.retain(|arrival| arrival.view >= view.id);
-        self.failures.retain(|(of, ..)| *of >= view.id);
-        self.streamed.retain(|(of, _), _| view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
+        let is_of = |of: ViewId| of >= view.id || self.older.contains(&of);
+        self.arrivals.retain(|arrival| is_of(arrival.view));
+        self.failures.retain(|(of, ..)| is_of(*of));
+        self.streamed.retain(|(of, _), _| is_of(*of) || view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
         self.newcomers.retain(|id, _| *id >= view.id);
         self.stopped.retain(|_, words| {
             words.retain_mut(|word| {
@@ -1567,6 +1574,16 @@ impl<W> Roster<W> {
     /// Whether `id` was not in the view before `view`.
     pub fn is_new(&self, view: ViewId, id: MemberId) -> bool {
         self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains_key(&id))
+    }
+
+    /// Whether the rows of members on other hosts come over streams, one for each view.
+    pub fn streams_rows(&self) -> bool {
+        self.book.as_ref().is_some_and(Book::streams_rows)
+    }
+
+    /// Subgroups of this member go on in these views, which have ended: their streams may be made again.
+    pub(super) fn set_older(&mut self, views: impl Iterator<Item = ViewId>) {
+        self.older = views.collect();
     }
 
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.

@@ -11,6 +11,7 @@ use super::backlog::{Backlog, Image};
 use super::stream::{Connection, Space};
 use super::wire::Head;
 use crate::region::OwnRegion;
+use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -49,6 +50,11 @@ impl Guest {
     pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) {
         self.waiting.add_range(frames);
         self.waiting.add_control(words);
+    }
+
+    /// The events that the system is asked for.
+    pub(super) fn interest(&self) -> EventFlags {
+        if self.blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN }
     }
 
     pub(super) fn is_flushed(&self) -> bool {

@@ -26,8 +26,9 @@ use tracing::{debug, info, warn};
 const UNASKED_MAX: u32 = 2;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
-/// The event of the bell; those of guests are from another one on, and all others are ranks.
+/// The events of the bell, and of the connections of older views; those of guests are from another one on, and all others are ranks.
 const BELL: u64 = u64::MAX;
+const OLDER: u64 = BELL - 1;
 const GUESTS: u64 = 1 << 32;
 
 /// Bytes that went over the connection to one peer, with the heads of frames.
@@ -392,6 +393,40 @@ impl Links {
         self.epoll.as_fd()
     }
 
+    /// From now on whatever can be done on `others`, those of an older view that [stand apart](Self::stand_apart), ends a wait, too: until they are dropped.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn wake_by(&mut self, others: &Links) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, &others.epoll, EventData::new_u64(OLDER), EventFlags::IN)?)
+    }
+
+    /// Neither the bell nor connections of older views end a wait from now on: the view has ended, and the newest one's connections wait for all of them. The system
+    /// allows few connections that wait for others that wait.
+    ///
+    /// # Errors
+    /// What the system said. All is as before then.
+    pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (rank, link) in (0..).zip(&self.links) {
+            if let Some((link, flags)) =
+                link.as_ref().map(|link| (link, link.interest())).filter(|(_, it)| !it.is_empty())
+            {
+                epoll::add(&epoll, link.stream.fd(), EventData::new_u64(rank), flags)?;
+            }
+        }
+        for (event, guest) in &self.guests {
+            epoll::add(&epoll, guest.stream.fd(), EventData::new_u64(*event), guest.interest())?;
+        }
+        self.epoll = epoll;
+        Ok(())
+    }
+
+    /// Whether something has come that the system does not tell of.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
         if !self.unread.is_empty() {
@@ -436,9 +471,8 @@ impl Links {
         let blocks = !guest.is_flushed();
         if blocks != guest.blocked {
             guest.blocked = blocks;
-            let flags = if blocks { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             // It was added, with the same descriptor, and is open.
-            let modified = epoll::modify(&self.epoll, guest.stream.fd(), EventData::new_u64(event), flags);
+            let modified = epoll::modify(&self.epoll, guest.stream.fd(), EventData::new_u64(event), guest.interest());
             debug_assert!(modified.is_ok());
         }
         moved

@@ -70,15 +70,10 @@ impl World<'_> {
             member.suspect(rank);
         }
         for (view, rank, id) in downs {
-            match view == member.view().id {
-                true => {
-                    if self.broken == Broken::BreakIsDeath {
-                        member.engine_mut().member_died(rank);
-                    }
-                    member.stream_down(rank, false, &mut process.roster, now);
-                }
-                false => member.old_stream_down(view, id, now),
+            if view == member.view().id && self.broken == Broken::BreakIsDeath {
+                member.engine_mut().member_died(rank);
             }
+            member.stream_down(view, id, false, &mut process.roster, now);
         }
         if self.broken != Broken::RedialForgotten {
             member.step(&mut process.roster, now);

@@ -116,9 +116,9 @@ impl World<'_> {
     pub(super) fn progress(&mut self, process: &mut Process) -> Vec<(ViewId, Rank, MemberId)> {
         let number = process.number;
         let mut downs = vec![];
-        let mut over = std::mem::take(&mut process.over);
+        let (mut over, mut older) = (std::mem::take(&mut process.over), std::mem::take(&mut process.older));
         let mut table = process.table.take();
-        for table in table.iter_mut().chain(over.iter_mut().map(|over| &mut over.table)) {
+        for table in table.iter_mut().chain(&mut older).chain(over.iter_mut().map(|over| &mut over.table)) {
             for rank in table.view.ranks() {
                 if let Some(connection) = table.streams[rank.index()]
                     && !self.drain(table, rank, connection, number)
@@ -128,7 +128,7 @@ impl World<'_> {
                 }
             }
         }
-        (process.over, process.table) = (over, table);
+        (process.over, process.older, process.table) = (over, older, table);
         downs
     }
 
@@ -170,7 +170,12 @@ impl World<'_> {
         for arrival in process.roster.take_arrivals() {
             let Phase::Member(member) = &mut process.phase else { return };
             let over = process.over.iter_mut().map(|over| &mut over.table);
-            let table = process.table.iter_mut().chain(over).find(|table| table.view.id == arrival.view);
+            let table = process
+                .table
+                .iter_mut()
+                .chain(&mut process.older)
+                .chain(over)
+                .find(|table| table.view.id == arrival.view);
             let found = table.and_then(|table| Some((table.view.rank_of(arrival.from)?, table)));
             let Some((rank, table)) = found.filter(|(rank, table)| *rank != table.places.me) else { continue };
             if let Way::Near(..) = arrival.way
@@ -187,7 +192,7 @@ impl World<'_> {
     pub(super) fn look_after_retired(&mut self, process: &mut Process) {
         let number = process.number;
         let mut closed = vec![];
-        for table in process.over.iter_mut().map(|over| &mut over.table) {
+        for table in process.over.iter_mut().map(|over| &mut over.table).chain(&mut process.older) {
             for rank in 0..table.streams.len() {
                 let found = table.streams[rank].and_then(|stream| Some((stream, self.connections.get(stream)?)));
                 // Its peer needs nothing more of this view.

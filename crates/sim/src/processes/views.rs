@@ -1,7 +1,7 @@
 //! A process's views, from the first to its end: when they begin, how they end, and what is sent again.
 use super::network::Load;
 use super::plan::{MS, S};
-use super::process::{Made, Phase, Process};
+use super::process::{Made, Over, Phase, Process, Table};
 use super::rows::Board;
 use super::subgroups::Unsent;
 use super::world::{Broken, Checked, Event, World};
@@ -135,9 +135,10 @@ impl World<'_> {
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
         member.begin(&here, words, &mut process.roster, now);
         let older: Vec<ViewId> = member.older().collect();
-        let ended = process.over.last().map(|over| over.table.clone());
-        process.older.extend(ended);
-        process.older.retain(|table| older.contains(&table.view.id));
+        let goes_on = |table: &Table| older.contains(&table.view.id);
+        let ended = process.older.extract_if(.., |table| !goes_on(table));
+        process.over.extend(ended.map(|table| Over { table, since: now.0 }));
+        process.older.extend(process.over.extract_if(.., |over| goes_on(&over.table)).map(|over| over.table));
         for rank in member.newly_ended(&mut process.roster, now) {
             member.suspect(rank);
         }
@@ -163,9 +164,8 @@ impl World<'_> {
         }
         self.note(|| format!("process {} begins view {}", process.number, view.id));
         let over: Vec<ViewId> = process.over.iter().map(|over| over.table.view.id).collect();
-        for connection in
-            process.over.last().iter().flat_map(|over| over.table.streams.iter().flatten()).copied().collect::<Vec<_>>()
-        {
+        let ended = process.over.iter().filter(|over| over.since == self.now);
+        for connection in ended.flat_map(|over| over.table.streams.iter().flatten()).copied().collect::<Vec<_>>() {
             if let Some(end) = self.connections.get(connection).map(|found| found.end_of(process.number)) {
                 self.send_over(connection, end, Load::Fin, false);
             }

@@ -3,12 +3,12 @@
 //! A row that was not here when the view began is attached when it comes, and so is a stream that replaces a broken one. They are no verdict on
 //! the member: the engine judges its silence. The member is suspected only if its host refuses connections, if another process has its
 //! address, or if it has sent what is no row of this view.
-use super::{Node, Preparing};
+use super::{Node, Older, Preparing};
 use crate::meeting::{AGAIN, connect_late};
 use spindle_core::control::Arrival;
 use spindle_core::{Rank, View};
 use spindle_fabric::tcp::{Down, limit_silence};
-use spindle_fabric::{Fabric, MeshError, Peer, Retired};
+use spindle_fabric::{Fabric, Mesh, MeshError, Peer, Retired};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,16 +61,28 @@ impl Node {
 
     #[cold]
     fn stream_down(&mut self, rank: Rank, why: &Down) {
-        // It breaks the protocol, or will never be heard again in this view. A connection of libfabric that is closed in order is not made again.
-        let for_good = match why {
-            Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. } | Down::Astray { .. } | Down::Refused => {
-                true
-            }
-            Down::Closed => !self.fabric.is_stream(rank),
-            _ => false,
-        };
-        self.crew.act(|roster, now| self.member.stream_down(rank, for_good, roster, now));
+        let view = self.member.view();
+        let (view, id) = (view.id, view.members[rank.index()]);
+        // A connection of libfabric that is closed in order is not made again.
+        let for_good = breaks_protocol(why) || matches!(why, Down::Closed) && !self.fabric.is_stream(rank);
+        self.crew.act(|roster, now| self.member.stream_down(view, id, for_good, roster, now));
         self.has_chores = true;
+    }
+
+    /// Moves what was posted in the rows of older views in which subgroups go on, and takes in what has come there. Returns whether there was anything.
+    pub(super) fn move_older(&mut self) -> bool {
+        let mut moved = false;
+        for Older { view, fabric, .. } in &mut self.older {
+            moved |= fabric.progress();
+            // A member that was late has ended the view, and its stream was to continue in the next.
+            fabric.drop_turned();
+            while let Some((rank, why)) = fabric.next_down() {
+                let (id, for_good) = (view.members[rank.index()], breaks_protocol(&why));
+                self.crew.act(|roster, now| self.member.stream_down(view.id, id, for_good, roster, now));
+                self.has_chores = true;
+            }
+        }
+        moved
     }
 
     /// Lets the ways to members of other hosts that stay continue in the next view, which is decided. All that was posted in this one leaves first.
@@ -115,28 +127,25 @@ impl Node {
     }
 
     fn attach(&mut self, Arrival { view, from, way }: Arrival<Peer>) {
-        if view != self.member.view().id {
-            let over = self.over.iter_mut().find(|over| over.view.id == view);
-            if let (Some(over), Peer::There(stream)) = (over, way)
-                && let Some(rank) = over.view.rank_of(from)
-            {
+        if let Some(over) = self.over.iter_mut().find(|over| over.view.id == view) {
+            if let (Some(rank), Peer::There(stream)) = (over.view.rank_of(from), way) {
                 let is_attached = over.ways.attach(rank, stream).is_ok();
-                self.crew.act(|roster, now| {
-                    self.member.stream_up(view, from, roster, now);
-                    if !is_attached {
-                        self.member.old_stream_down(view, from, now);
-                    }
+                self.crew.act(|roster, now| match is_attached {
+                    true => self.member.stream_up(view, from, roster, now),
+                    false => self.member.not_attached(view, from, now),
                 });
             }
             return;
         }
-        let me = self.rank();
-        let Some(rank) = self.member.view().rank_of(from).filter(|rank| *rank != me) else { return };
+        let older = self.older.iter_mut().find(|older| older.view.id == view).map(|older| &mut older.fabric);
+        let newest = (view == self.member.view().id).then_some(&mut self.fabric);
+        let Some((fabric, engine)) = older.or(newest).zip(self.member.engine_of(view)) else { return };
+        let Some(rank) = engine.view().rank_of(from).filter(|rank| *rank != engine.me()) else { return };
         hasten(&way, self.terms.suspect_after);
-        let attached = self.fabric.attach(self.member.engine().layout(), rank, way);
+        let attached = fabric.attach(engine.layout(), rank, way);
         self.crew.act(|roster, now| match attached {
             Ok(()) => self.member.stream_up(view, from, roster, now),
-            Err(MeshError::Os { .. }) => self.member.not_attached(from, now),
+            Err(MeshError::Os { .. }) => self.member.not_attached(view, from, now),
             // One bad way must not end all others.
             Err(_) => {}
         });
@@ -158,12 +167,10 @@ impl Node {
         }
     }
 
-    /// A view is over: the rest of what was posted in it is sent, and streams of it are dialled again.
-    pub(super) fn retire(&mut self, view: &Arc<View>) {
-        let ways = self.fabric.retire();
+    /// A view is over, and no subgroup continues there: the rest of what was posted in it is sent, and streams of it are dialled again.
+    pub(super) fn retire(&mut self, view: Arc<View>, mut fabric: Mesh) {
         let since = Instant::now();
-        self.over.extend(ways.map(|ways| Over { view: Arc::clone(view), ways, since, open_since: since }));
-        self.forget_old_streams();
+        self.over.extend(fabric.retire().map(|ways| Over { view, ways, since, open_since: since }));
     }
 
     /// Moves what is left of views that are over.
@@ -171,11 +178,11 @@ impl Node {
         let now = self.crew.now();
         // A peer that was cut off comes back within the time after which it would be suspected, or is missed.
         let longest = self.terms.suspect_after.unwrap_or_default().max(RETIRED_MAX);
-        let member = &mut self.member;
+        let Node { member, crew, .. } = self;
         self.over.retain_mut(|Over { view, ways, since, open_since }| {
             let is_done = ways.progress();
             while let Some((rank, _)) = ways.next_down() {
-                member.old_stream_down(view.id, view.members[rank.index()], now);
+                crew.act(|roster, _| member.stream_down(view.id, view.members[rank.index()], false, roster, now));
             }
             if !ways.is_open() {
                 *open_since = Instant::now();
@@ -186,8 +193,16 @@ impl Node {
     }
 
     /// Streams of views that are over are dialled again only while their ways are kept.
-    fn forget_old_streams(&mut self) {
+    pub(super) fn forget_old_streams(&mut self) {
         let over = &self.over;
         self.member.retain_old(|view| over.iter().any(|over| over.view.id == view));
     }
+}
+
+/// Whether the peer has sent what is no row of its view, so that it is heard no more there.
+fn breaks_protocol(why: &Down) -> bool {
+    matches!(
+        why,
+        Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. } | Down::Astray { .. } | Down::Refused
+    )
 }

@@ -204,6 +204,7 @@ impl Node {
         self.continue_ways();
         self.look_after_retired();
         self.find_shown();
+        self.older_due = true;
         let goes_on = self.poll_older(handler);
         self.clock.worked = goes_on;
         let is_behind = self.is_far_behind();
@@ -254,9 +255,9 @@ impl Node {
         self.by_id = begin_lines(&mut self.lines, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
         self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
-        self.retire(&old);
         let ended = std::mem::replace(&mut self.fabric, fabric);
-        lingering.extend(self.keep_older(old.id, ended));
+        let kept = self.keep_older(Arc::clone(&old), ended);
+        lingering.extend(kept.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?);
         self.fabric.listen_to(lingering);
         self.crew.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);

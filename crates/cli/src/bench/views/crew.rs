@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Told {
     gaps: Vec<Gap>,
     pub(super) first_after_ns: u64,
+    /// When each phase of the change ended, if they are timed; 0: it did not.
+    pub(super) phases: Vec<u64>,
 }
 
 impl Told {
@@ -160,6 +162,9 @@ impl Crew {
         ] {
             command.args([name.to_string(), value.to_string()]);
         }
+        for (name, _) in [("--polls", args.polls), ("--phases", args.phases)].iter().filter(|(_, is_set)| *is_set) {
+            command.arg(name);
+        }
         if let Some(subgroups) = args.subgroups {
             command.args(["--subgroups", &subgroups.to_string()]);
         }
@@ -224,11 +229,16 @@ impl Crew {
                 }
                 _ => false,
             };
-            let Said::Changed { gaps, first_after_ns, objects, .. } = member.hear(*id, is_it)? else { continue };
+            let Said::Changed { gaps, first_after_ns, mut phases, objects, .. } = member.hear(*id, is_it)? else {
+                continue;
+            };
             if objects.delivered > self.objects.delivered {
                 self.objects = objects;
             }
-            told.push(Told { gaps, first_after_ns });
+            if !phases.is_empty() {
+                phases.push(first_after_ns);
+            }
+            told.push(Told { gaps, first_after_ns, phases });
         }
         Ok(told)
     }
@@ -287,7 +297,7 @@ impl Crew {
         for id in ids {
             let is_it = |said: &Said| matches!(said, Said::Gaps { .. } | Said::Changed { .. } | Said::Evicted);
             let Said::Gaps { gaps } = self.member(id)?.hear(id, is_it)? else { return Ok(None) };
-            let told_now = Told { gaps, first_after_ns: at_ns };
+            let told_now = Told { gaps, first_after_ns: at_ns, phases: vec![] };
             told.push(Told { first_after_ns: at_ns + told_now.stall_ns(at_ns), ..told_now });
         }
         Ok(Some(told))

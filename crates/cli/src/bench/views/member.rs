@@ -1,5 +1,5 @@
 //! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
-use super::elsewhere;
+use super::{elsewhere, phases};
 use crate::bench::member::network;
 use crate::clock::now_ns;
 use crate::parent;
@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// For as long as a member lives.
+const ALWAYS: Duration = Duration::from_secs(1 << 30);
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Shorter ones are between two bursts of the senders.
 const GAP_NS_MIN: u64 = 200_000;
@@ -55,6 +57,12 @@ pub(crate) struct Args {
     /// 1: the state is restored into memory that was written before
     #[arg(long)]
     mapped: u64,
+    /// Whether it polls without a pause
+    #[arg(long)]
+    polls: bool,
+    /// Whether the phases of changes are timed
+    #[arg(long)]
+    phases: bool,
     /// Idle subgroups beside a stream of two members; none: everyone sends in one subgroup
     #[arg(long)]
     pub(super) subgroups: Option<u32>,
@@ -97,6 +105,8 @@ pub(super) enum Said {
         left: Vec<u64>,
         gaps: Vec<Gap>,
         first_after_ns: u64,
+        /// When each phase ended.
+        phases: Vec<u64>,
         objects: Objects,
     },
     /// When nothing was delivered.
@@ -174,7 +184,8 @@ impl Handler for Witness {
             let ids = |list: &[spindle::MemberId]| list.iter().map(|id| id.0).collect();
             let (joined, left) = (ids(&change.joined), ids(&change.left));
             let gaps = self.gaps.iter().copied().collect();
-            say(&Said::Changed { joined, left, gaps, first_after_ns: now, objects: self.objects });
+            let (phases, objects) = (phases::take(), self.objects);
+            say(&Said::Changed { joined, left, gaps, first_after_ns: now, phases, objects });
         }
     }
 
@@ -227,6 +238,9 @@ pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
     config.id = Some(args.id);
     config.runtime_dir = Some(args.dir.clone());
     config.suspect_after = Some(Duration::from_millis(args.suspect_after));
+    if args.polls {
+        config.spin_for = ALWAYS;
+    }
     if let Some(place) = &args.place {
         config.network = Some(network(&serde_json::from_str(place)?)?);
     }
@@ -235,6 +249,9 @@ pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
 
 fn serve(args: &Args) -> anyhow::Result<()> {
     parent::stay_with(args.parent)?;
+    if args.phases {
+        phases::listen()?;
+    }
     if let Some(idle) = args.subgroups {
         return elsewhere::member::serve(args, idle);
     }

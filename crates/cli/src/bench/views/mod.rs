@@ -14,7 +14,7 @@
 //! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
-//! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, that trial is made again
+//! and, with `--phases`, `phases`, each with its `name` and the time from the signal to its end, too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, that trial is made again
 //! with another group, and counted in `view_changes`: with `--object` a view is renewed `suspect_after_ms` after links for large
 //! messages broke, and a busy machine may keep a member silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
 //! most, and `bytes_per_second`, there.
@@ -28,6 +28,7 @@ mod crew;
 mod elsewhere;
 mod gate;
 pub(super) mod member;
+mod phases;
 
 use super::args::Fabric;
 use super::table::{Table, short};
@@ -86,6 +87,12 @@ pub(crate) struct Args {
     /// Let so many processes join at once, too
     #[arg(long, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(1..=500))]
     crowd: Option<u32>,
+    /// Let members poll without a pause, even if nothing happens
+    #[arg(long)]
+    polls: bool,
+    /// Tell when members reach each phase of the change after a kill
+    #[arg(long)]
+    phases: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -108,12 +115,22 @@ struct Event {
     after: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
     process_end: Option<Spread>,
+    /// From the kill to the end of each phase.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    phases: Vec<Phase>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     restore_bytes_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     view_changes: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Phase {
+    name: &'static str,
+    #[serde(flatten)]
+    until: Spread,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -168,6 +185,8 @@ struct Times {
     stalls: Vec<u64>,
     after: Vec<u64>,
     ends: Vec<u64>,
+    /// By phase, from the event to its end at each member.
+    phases: Vec<Vec<u64>>,
 }
 
 impl Times {
@@ -177,12 +196,20 @@ impl Times {
         self.stalls.extend(told.iter().map(|told| told.stall_ns(at_ns)));
         let last = told.iter().map(|told| told.first_after_ns).max().unwrap_or(at_ns);
         self.after.push(last.saturating_sub(at_ns));
+        for told in told {
+            self.phases.resize(self.phases.len().max(told.phases.len()), vec![]);
+            for (times, moment) in self.phases.iter_mut().zip(&told.phases) {
+                times.extend(moment.checked_sub(at_ns));
+            }
+        }
     }
 
     fn event(&self) -> Event {
         let process_end = (!self.ends.is_empty()).then(|| spread(&self.ends));
         let (stall, after) = (spread(&self.stalls), spread(&self.after));
-        Event { trials: self.trials, stall, after, process_end, ..Event::default() }
+        let phases =
+            phases::names().zip(&self.phases).map(|(name, times)| Phase { name, until: spread(times) }).collect();
+        Event { trials: self.trials, stall, after, process_end, phases, ..Event::default() }
     }
 }
 
@@ -448,6 +475,16 @@ impl Report {
             ("member with a state", self.kill_with_state.as_ref()),
         ];
         for (whom, event) in kills {
+            let phases = event.map_or(&[][..], |event| &event.phases);
+            if !phases.is_empty() {
+                let mut table = Table::new(&[&format!("since the kill of a {whom}, until"), "p50", "p90", "max"]);
+                for Phase { name, until: Spread { p50, p90, max, .. } } in phases {
+                    table.row(
+                        [name.to_string()].into_iter().chain([p50, p90, max].map(|ms| format!("{ms:.2}"))).collect(),
+                    );
+                }
+                table.print(out)?;
+            }
             if let Some(Spread { p50, p90, max, .. }) = event.and_then(|event| event.process_end) {
                 writeln!(
                     out,
