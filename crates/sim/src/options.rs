@@ -121,7 +121,7 @@ pub enum Setting {
     Mixed,
     /// The same, and members come and go in every seed.
     Views,
-    /// 60 members and 200 subgroups. Of the options only the visibility and the number of events count.
+    /// 60 members and 200 subgroups. The visibility and the number of events are the only options that count.
     Large,
 }
 

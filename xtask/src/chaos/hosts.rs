@@ -49,9 +49,14 @@ struct Host {
     /// By receiver: until when what this one sends gets lost, and whether it does.
     mute: Vec<(Option<Instant>, bool)>,
     slow: Option<Instant>,
+    /// Its link is to be up, and the system has not taken it into use yet; when that was asked last.
+    comes_up: Option<Instant>,
     /// How its link is shaped.
     shape: Option<String>,
 }
+
+/// How often it is asked whether a link is in use again.
+const LINK_LOOK: Duration = Duration::from_millis(20);
 
 /// The hosts of a round, without a disturbance at first. Removed when it is dropped.
 #[derive(Debug)]
@@ -89,7 +94,15 @@ impl Hosts {
             let name = named(&i.to_string());
             call("ip", &["netns", "add", &name])?;
             let mute = vec![(None, false); count as usize];
-            hosts.hosts.push(Host { name: name.clone(), down: None, is_down: None, mute, slow: None, shape: None });
+            hosts.hosts.push(Host {
+                name: name.clone(),
+                down: None,
+                is_down: None,
+                mute,
+                slow: None,
+                comes_up: None,
+                shape: None,
+            });
             let (port, own) = (port(i), format!("{}/24", address(i)));
             call("ip", &["-n", &bridge, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &name])?;
             call("ip", &["-n", &bridge, "link", "set", &port, "master", "bridge", "up"])?;
@@ -156,12 +169,16 @@ impl Hosts {
         self.delay = Some(time);
     }
 
-    /// Whether a link is down or slow, or loses something, as far as the system was told.
+    /// Whether a link is down or slow, or loses something, or was down and is not in use yet.
     pub(super) fn is_disturbed(&self) -> bool {
         let is_mute = |host: &Host| host.mute.iter().any(|(until, is_mute)| *is_mute || until.is_some());
-        self.hosts
-            .iter()
-            .any(|host| host.down.is_some() || host.is_down.is_some() || host.slow.is_some() || is_mute(host))
+        self.hosts.iter().any(|host| {
+            host.down.is_some()
+                || host.is_down.is_some()
+                || host.slow.is_some()
+                || host.comes_up.is_some()
+                || is_mute(host)
+        })
     }
 
     /// Ends every disturbance.
@@ -178,6 +195,7 @@ impl Hosts {
         let now = Instant::now();
         for i in 0..self.count() {
             self.link(i, now)?;
+            self.look_whether_up(i, now)?;
             // Without a link nobody's address can be set.
             if self.hosts[i].is_down != Some(End::Host) {
                 self.addresses(i, now)?;
@@ -224,12 +242,27 @@ impl Hosts {
                 (_, false) => &["down"],
             };
             call("ip", &[&["-n", namespace, "link", "set", link], words].concat())?;
+            self.hosts[i].comes_up = up.then_some(now);
             if end == End::Host {
                 // The system forgets them with the link.
                 self.hosts[i].mute.iter_mut().for_each(|(_, is_mute)| *is_mute = false);
             }
         }
         self.hosts[i].is_down = wanted;
+        Ok(())
+    }
+
+    /// The system takes up to a second until it uses a link that was down.
+    fn look_whether_up(&mut self, i: usize, now: Instant) -> Result<()> {
+        if self.hosts[i].comes_up.is_none_or(|asked| now.duration_since(asked) < LINK_LOOK) {
+            return Ok(());
+        }
+        let is_up = |namespace: &str, link: &str| {
+            let told = output("ip", &["-n", namespace, "-o", "link", "show", link]);
+            told.map(|told| told.contains(" state UP "))
+        };
+        let both = is_up(&self.hosts[i].name, "eth0")? && is_up(&self.bridge, &port(i))?;
+        self.hosts[i].comes_up = (!both).then_some(now);
         Ok(())
     }
 
@@ -297,13 +330,17 @@ fn sweep() -> Result<()> {
 }
 
 fn call(program: &str, words: &[&str]) -> Result<()> {
+    output(program, words).map(drop)
+}
+
+fn output(program: &str, words: &[&str]) -> Result<String> {
     let shown = || format!("`{program} {}`", words.join(" "));
     let done = Command::new(program).args(words).stdin(Stdio::null()).output();
     let done = done.with_context(|| format!("can't start {}", shown()))?;
     if !done.status.success() {
         bail!("{} failed: {}", shown(), String::from_utf8_lossy(&done.stderr).trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 #[cfg(test)]

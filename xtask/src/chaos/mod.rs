@@ -317,6 +317,7 @@ impl Tally {
         }
         self.gaps.extend(other.gaps);
         self.recovered.extend(other.recovered);
+        self.slowest = [self.slowest, other.slowest].into_iter().flatten().max_by_key(|(_, times)| *times);
         self.calm_ms.extend(other.calm_ms);
         self.finish_ms.extend(other.finish_ms);
     }
@@ -416,6 +417,9 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
         by_majority,
     );
     show("  until the last member does", "ms", by_all);
+    if let Some((seed, [majority, last])) = total.slowest {
+        println!("  the slowest, in seed {seed}: {} ms, and {} ms", majority / 1_000_000, last / 1_000_000);
+    }
     show("from the end of the storm to one view", "ms", calm);
     show("from there to everybody's end", "ms", finish);
     if let Some((seed, report)) = failure {

@@ -86,6 +86,8 @@ pub(super) struct Tally {
     pub(super) gaps: Vec<(u64, bool)>,
     /// From ends of disturbances until more than half of the members have delivered something, and until the last one has, in ns.
     pub(super) recovered: Vec<[u64; 2]>,
+    /// The longest of them, and its seed.
+    pub(super) slowest: Option<(u64, [u64; 2])>,
     /// From the end of the storm to one view, and to the end of all, in ms.
     pub(super) calm_ms: Vec<u64>,
     pub(super) finish_ms: Vec<u64>,
@@ -200,6 +202,7 @@ impl<'a> Round<'a> {
                 }
                 self.tally.gaps = std::mem::take(&mut self.judge.measured);
                 self.tally.recovered = std::mem::take(&mut self.judge.recovered);
+                self.tally.slowest = self.tally.recovered.iter().max().map(|times| (self.plan.seed, *times));
                 Ok(self.tally)
             }
             Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),

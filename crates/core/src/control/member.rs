@@ -112,7 +112,7 @@ pub struct Member {
     absent: BTreeSet<MemberId>,
     /// Members of the view whose streams are broken.
     down: BTreeSet<MemberId>,
-    /// Members with which this one shares a subgroup that goes on in an older view.
+    /// Members with which this one shares a subgroup that stays with an older view.
     sharing: BTreeSet<(ViewId, MemberId)>,
     /// Whether nothing is known of where some of them are.
     seeks: bool,
@@ -785,7 +785,7 @@ impl Member {
     }
 
     /// The stream of a view to a member has ended: of this view, of an [older](Self::older) one, or of one that is over. If `for_good`, because its peer breaks the protocol or can't come
-    /// back in a view that goes on, it is suspected.
+    /// back in a view that continues, it is suspected.
     pub fn stream_down<W>(&mut self, view: ViewId, id: MemberId, for_good: bool, roster: &mut Roster<W>, now: Time) {
         if let Some(rank) = self.rank_of(id).filter(|_| for_good) {
             self.engine.suspect(rank);

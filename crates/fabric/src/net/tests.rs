@@ -1035,7 +1035,7 @@ fn noise_before_tls_costs_only_its_sender() {
         state ^= state << 17;
         state
     };
-    // A connection that has said who it is gives its slot to no stranger.
+    // A connection that has said who it is keeps its slot.
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
     let mut stay = vec![];

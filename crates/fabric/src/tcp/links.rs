@@ -401,8 +401,8 @@ impl Links {
         Ok(epoll::add(&self.epoll, &others.epoll, EventData::new_u64(OLDER), EventFlags::IN)?)
     }
 
-    /// Neither the bell nor connections of older views end a wait from now on: the view has ended, and the newest one's connections wait for all of them. The system
-    /// allows few connections that wait for others that wait.
+    /// From now on the bell and connections of older views end no wait: the view has ended, and the newest one's connections wait for all of them. The system
+    /// allows few descriptors that wait for others that wait.
     ///
     /// # Errors
     /// What the system said. All is as before then.

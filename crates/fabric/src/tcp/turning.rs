@@ -11,7 +11,7 @@ use spindle_core::{Layout, Rank, Rows, Table, ViewId};
 use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
 
@@ -206,12 +206,54 @@ fn bytes_behind_a_turn_end_no_sleep() {
     far.write_all(&turn(ViewId(2))).unwrap();
     progress_until(&mut fabric, "a pause", |fabric| {
         fabric.begin_sleep();
-        !fabric.sleep(std::time::Duration::from_millis(20))
+        !fabric.sleep(Duration::from_millis(20))
     });
     far.write_all(&[1; 100]).unwrap();
     drop(far);
-    assert!(!fabric.sleep(std::time::Duration::from_millis(20)), "it was woken");
+    assert!(!fabric.sleep(Duration::from_millis(20)), "it was woken");
     fabric.end_sleep();
+}
+
+/// The system allows few descriptors that wait for others that wait.
+#[test]
+fn what_comes_in_many_older_views_ends_a_sleep() {
+    const VIEWS: usize = 8;
+    let layout = layout(2);
+    let (mut older, mut far): (Vec<Mesh>, Vec<Mesh>) = (vec![], vec![]);
+    for view in 1..=VIEWS as u64 {
+        let [here, there] = socket_ends(unix_pair(), &USUAL);
+        let mut newest = mesh(&layout, Rank(0), [(Rank(1), here)]);
+        far.push(mesh(&layout, Rank(1), [(Rank(0), there)]));
+        older.iter().for_each(|older| newest.wake_by(&layout, older).unwrap());
+        let settle = |newest: &mut Mesh, older: &mut [Mesh], far: &mut [Mesh]| {
+            let start = Instant::now();
+            loop {
+                assert!(start.elapsed() < PATIENCE, "something is always ready in view {view}");
+                far.iter_mut().chain(older.iter_mut()).chain([&mut *newest]).for_each(|mesh| _ = mesh.progress());
+                newest.begin_sleep();
+                if !newest.sleep(Duration::from_millis(2)) {
+                    return;
+                }
+            }
+        };
+        settle(&mut newest, &mut older, &mut far);
+        for at in 0..older.len() {
+            put(&mut far[at], COUNT, view);
+            progress_until(&mut far[at], "a post", |far| far.is_flushed());
+            newest.begin_sleep();
+            assert!(newest.sleep(PATIENCE), "view {at} did not wake view {view}");
+            settle(&mut newest, &mut older, &mut far);
+            assert_eq!(older[at].load(Rank(1), COUNT), view);
+        }
+        // The bell of all of them is the member's.
+        newest.begin_sleep();
+        newest.doorbell().ring();
+        assert!(newest.sleep(PATIENCE));
+        settle(&mut newest, &mut older, &mut far);
+        newest.end_sleep();
+        newest.stand_apart().unwrap();
+        older.push(newest);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use spindle_fabric::{Lingering, Mesh};
 use std::io;
 use std::sync::Arc;
 
-/// Of so many polls one looks at what has come over streams for older views. After a sleep, which ends when something comes, the first one does.
+/// One poll of so many looks at what has come over streams for older views. After a sleep, which ends when something comes, the first one does.
 const POLLS_PER_LOOK: u32 = 8;
 
 /// The rows of such a view.
