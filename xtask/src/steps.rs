@@ -262,8 +262,10 @@ fn planted(session: &Session<'_>) -> Result<String> {
     session.run(&mut with_cfg(session, "planted", &args)?)?;
     // Bugs that no seed shows: some of the agreement, of first views, of recoveries, and of liveness.
     let core = ["--package=spindle-core", "--lib", "--test=scope", "--test=engine"];
-    let args = [&core[..], &["--", "--nocapture", "--ignored", "planted_bugs"]].concat();
-    session.run(&mut with_cfg(session, "planted", &args)?)?;
+    for packages in [&core[..], &["--package=spindle-sim", "--lib"]] {
+        let args = [packages, &["--", "--nocapture", "--ignored", "planted_bugs"]].concat();
+        session.run(&mut with_cfg(session, "planted", &args)?)?;
+    }
     Ok(String::new())
 }
 

@@ -29,8 +29,9 @@ const SEARCHED: [Bug; 12] = [
 ];
 
 /// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
-/// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs` and `crates/core/tests/engine.rs` do.
-const TESTED: [Bug; 13] = [
+/// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs`, `crates/core/tests/engine.rs` and `crates/sim/src/processes/tests.rs` do.
+const TESTED: [Bug; 14] = [
+    Bug::FarJoinersVote,
     Bug::BeginsHastily,
     Bug::FirstViewNeverOver,
     Bug::GivenUpUntold,

@@ -73,6 +73,27 @@ fn a_process_that_no_member_reaches_changes_views_ever_more_rarely() {
     assert_eq!(changes_of_views(20, false), 2);
 }
 
+/// If it voted before it has begun a view, the group would wait for its vote for ever.
+#[test]
+fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
+    let mut places = vec![place(0, 0), Place { is_seed: false, ..place(1, S) }];
+    places[1].is_unreachable = true;
+    let outcome = play(&Scene { members: 1, calm_ns: 20 * S, ..scene(places, MS) });
+    assert!(outcome.violations.is_empty() && outcome.counts.views >= 2, "{outcome:?}");
+}
+
+/// One seed of 10,000 shows the bug, or none.
+#[cfg(planted)]
+#[test]
+#[ignore = "wants a process of its own: cargo xtask planted"]
+fn planted_bugs_of_admission_fail_their_test() {
+    use spindle_core::planted::{Bug, activate};
+    activate(Some(Bug::FarJoinersVote));
+    let held = std::panic::catch_unwind(a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach);
+    activate(None);
+    assert!(held.is_err(), "the test passes, whatever the bug");
+}
+
 /// Track record: the end of the connection that tells of a death was a suspicion at once, though it breaks with all other connections if a network resets
 /// them.
 #[test]
