@@ -143,7 +143,7 @@ const SCOPE: [&str; 7] =
 fn sim(session: &Session<'_>) -> Result<String> {
     let run = ["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds"];
     session.cargo(&[&run[..], &["2000"]].concat())?;
-    session.cargo(&[&run[..], &["8", "--large"]].concat())?;
+    session.cargo(&[&run[..], &["8", "--large", "--threads", "1"]].concat())?;
     session.cargo(&[&run[..], &["5000", "--bulk"]].concat())
 }
 
