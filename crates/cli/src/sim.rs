@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long)]
     views: bool,
 
-    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes of subgroups: 10 s and up to 5 GB for a seed
+    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes of subgroups: 10 s and up to 7 GB for a seed
     #[arg(long, conflicts_with = "views")]
     large: bool,
 
