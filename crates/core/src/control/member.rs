@@ -940,12 +940,19 @@ impl Member {
     /// [continue](Roster::continue_ways) there. Streams over which subgroups go on that begin no new epoch stay with this view, and others are made for the next.
     pub fn staying<W>(&self, roster: &Roster<W>, is_open: impl Fn(Rank) -> bool) -> Vec<(Rank, MemberId)> {
         let Some(next) = &self.next else { return Vec::new() };
-        let me = roster.me();
-        let sharing: BTreeSet<(ViewId, MemberId)> = next.view().sharers(me).collect();
-        let goes_on = |id| sharing.contains(&(self.view.id, id));
-        let stays = |id| next.has(id) && id != me && !roster.is_new(next.view().id, id) && !goes_on(id);
         let members = self.view.ranks().zip(self.view.members.iter().copied());
-        members.filter(|(rank, id)| is_open(*rank) && stays(*id)).collect()
+        let mut open: Vec<(Rank, MemberId)> = members.filter(|(rank, _)| is_open(*rank)).collect();
+        if open.is_empty() {
+            // Members of one host have no streams, and this is asked while they wait for the next view.
+            return open;
+        }
+        let me = roster.me();
+        let here = next.view().sharers(me).filter(|(epoch, _)| *epoch == self.view.id);
+        let sharing: BTreeSet<MemberId> = here.map(|(_, id)| id).collect();
+        open.retain(|(_, id)| {
+            next.has(*id) && *id != me && !roster.is_new(next.view().id, *id) && !sharing.contains(id)
+        });
+        open
     }
 
     /// Tells processes that join of the view that begins, after the driver has prepared it. They learn of it from the oldest members.

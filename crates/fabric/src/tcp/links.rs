@@ -409,10 +409,8 @@ impl Links {
     pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (rank, link) in (0..).zip(&self.links) {
-            if let Some((link, flags)) =
-                link.as_ref().map(|link| (link, link.interest())).filter(|(_, it)| !it.is_empty())
-            {
-                epoll::add(&epoll, link.stream.fd(), EventData::new_u64(rank), flags)?;
+            if let Some(link) = link.as_ref().filter(|link| !link.interest().is_empty()) {
+                epoll::add(&epoll, link.stream.fd(), EventData::new_u64(rank), link.interest())?;
             }
         }
         for (event, guest) in &self.guests {
