@@ -31,7 +31,7 @@ pub(crate) const USAGE: &str = "\
        cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--story] [--traces DIR] [--json]
        cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--traces DIR] [--json]
 
-  --seconds N         how long: rounds are begun until then; 60 by default
+  --seconds N         how long: rounds are begun until then, and if they are 30 or more, until enough has happened; 60 by default
   --seed S            the first round's seed; by default by the clock
   --members A..B      how many members; 3..5 by default
   --hosts A..B        on so many hosts, each a network namespace, with one or two members: cuts their links, too
@@ -44,13 +44,15 @@ pub(crate) const USAGE: &str = "\
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
 
-/// With how many rounds' worth of time a run counts as a smoke test, and what must have happened in it.
-const SMOKE_SECONDS: u64 = 60;
-const SMOKE_KILLS: u64 = 10;
-const SMOKE_STOPS: u64 = 5;
-/// The same for a run on several hosts, which has to fit into a minute with its last round.
+/// What must have happened in a run, which goes on until it has: on one host, and among several.
+const KILLS_MIN: u64 = 10;
+const STOPS_MIN: u64 = 5;
+const DISTURBANCES_MIN: u64 = 5;
+/// A run in which that has not happened after so many times its seconds fails.
+const PATIENCE: u32 = 5;
+/// A shorter run only plays a seed again.
 const SMOKE_HOSTS_SECONDS: u64 = 30;
-const SMOKE_DISTURBANCES: u64 = 5;
+const SMOKE_SECONDS: u64 = 60;
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 /// Between hosts a packet that gets lost is sent again after 200 ms at least.
 const SUSPECT_AFTER_AFAR: Duration = Duration::from_millis(800);
@@ -214,7 +216,8 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     let mut seed = options.seed.unwrap_or_else(clock);
     let (begin, mut total, mut rounds) = (Instant::now(), Tally::default(), 0);
     let failure = loop {
-        if begin.elapsed() >= Duration::from_secs(options.seconds) {
+        let wanted = Duration::from_secs(options.seconds);
+        if begin.elapsed() >= wanted && (!total.lacks(options) || begin.elapsed() >= PATIENCE * wanted) {
             break None;
         }
         rounds += 1;
@@ -247,23 +250,16 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     if failure.is_some() {
         return Ok(ExitCode::FAILURE);
     }
-    let disturbances = total.cuts + total.one_ways + total.flaps + total.slows + total.outages;
-    if options.hosts.is_some()
-        && options.only.is_none()
-        && options.seconds >= SMOKE_HOSTS_SECONDS
-        && disturbances < SMOKE_DISTURBANCES
-    {
-        bail!("the network was disturbed {disturbances} times, not {SMOKE_DISTURBANCES}");
-    }
     if 2 * total.unjudged > u64::from(rounds) {
         bail!("{} of {rounds} rounds were not judged: this machine has too much else to do", total.unjudged);
     }
-    if options.hosts.is_none()
-        && options.seconds >= SMOKE_SECONDS
-        && options.only.is_none()
-        && (total.kills < SMOKE_KILLS || total.stops < SMOKE_STOPS)
-    {
-        bail!("only {} kills and {} stops: not {SMOKE_KILLS} and {SMOKE_STOPS}", total.kills, total.stops);
+    if total.lacks(options) {
+        bail!(
+            "too little happened: {} kills and {} stops ({KILLS_MIN} and {STOPS_MIN} on one host), {} disturbances of a network ({DISTURBANCES_MIN} among hosts)",
+            total.kills,
+            total.stops,
+            total.disturbances(),
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -285,6 +281,21 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
 }
 
 impl Tally {
+    fn disturbances(&self) -> u64 {
+        self.cuts + self.one_ways + self.flaps + self.slows + self.outages + self.delays
+    }
+
+    /// Whether too little has happened for a run to tell anything.
+    fn lacks(&self, options: &Options) -> bool {
+        if options.only.is_some() || options.seconds < SMOKE_HOSTS_SECONDS {
+            return false;
+        }
+        match options.hosts {
+            Some(_) => self.disturbances() < DISTURBANCES_MIN,
+            None => self.kills < KILLS_MIN || self.stops < STOPS_MIN,
+        }
+    }
+
     fn add(&mut self, other: Tally) {
         for (mine, theirs) in [
             (&mut self.kills, other.kills),
@@ -324,8 +335,7 @@ impl Tally {
 }
 
 fn line(tally: &Tally) -> String {
-    let network = tally.cuts + tally.one_ways + tally.flaps + tally.slows + tally.outages + tally.delays;
-    let network = if network == 0 {
+    let network = if tally.disturbances() == 0 {
         String::new()
     } else {
         format!(
