@@ -24,6 +24,7 @@ use crate::view::{Change, View, ViewError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
+use core::time::Duration;
 
 /// What a poll did and when the engine needs the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +78,8 @@ struct Elsewhere {
     has_finished_sending: bool,
     /// What the senders announced before they closed is here for good, or delivered.
     has_received_all: bool,
-    has_delivered_all: bool,
+    /// It is delivered here, everybody has finished, and those who have not left have heard all that I say there.
+    is_done: bool,
     /// The view ends, and what that is for the subgroup is carried out.
     has_ended: bool,
 }
@@ -94,6 +96,8 @@ struct Scan {
 
 /// Polls for which a subgroup is looked at every time after it last did something.
 const HOT_POLLS: u32 = 64;
+/// A member that can leave as soon as others have heard what it has said in older views looks again after so long.
+const UNHEARD_LOOK: Duration = Duration::from_millis(1);
 /// While others are busy, an idle subgroup is looked at once in so many polls.
 const IDLE_SCAN: u64 = 16;
 
@@ -148,6 +152,8 @@ pub struct Engine {
     awaits_end: bool,
     finished: bool,
     all_finished: bool,
+    /// Once that is so: who has left.
+    left: Ranks,
     state: State,
     faults: Vec<Fault>,
     stats: EngineStats,
@@ -168,20 +174,11 @@ impl Engine {
         let begins = mine().filter(|(_, spec)| spec.epoch.is_none());
         let subgroups: Vec<Subgroup> = begins.map(|(id, _)| Subgroup::new(&view, &layout, me, id)).collect();
         let elsewhere = mine().filter_map(|(id, spec)| {
-            let (has_finished_sending, has_received_all, has_delivered_all) = Default::default();
+            let (has_finished_sending, has_received_all, is_done) = Default::default();
             let (closed, has_ended) = Default::default();
             let epoch = spec.epoch?;
             let place = None;
-            Some(Elsewhere {
-                id,
-                epoch,
-                place,
-                closed,
-                has_finished_sending,
-                has_received_all,
-                has_delivered_all,
-                has_ended,
-            })
+            Some(Elsewhere { id, epoch, place, closed, has_finished_sending, has_received_all, is_done, has_ended })
         });
         let elsewhere = elsewhere.collect();
         let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
@@ -194,6 +191,7 @@ impl Engine {
             put_off: Vec::with_capacity(subgroups.len()),
             due: Vec::with_capacity(subgroups.len()),
             audience: Vec::with_capacity(view.members.len()),
+            left: Ranks::none(view.members.len()),
             everyone: view.ranks().collect(),
             view,
             layout,
@@ -261,8 +259,11 @@ impl Engine {
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
         let asks = skipped && !planted!(IdleForgotten);
-        let again = pending || asks || (self.all_finished && self.state == State::Running && worked);
-        Progress { worked, wake_at: if again { Some(now) } else { wake_at } }
+        let ends = self.all_finished && self.state == State::Running;
+        let again = pending || asks || (ends && worked);
+        // Of what others have heard in older views no word comes.
+        let look = (ends && !self.elsewhere.is_empty()).then(|| now + UNHEARD_LOOK);
+        Progress { worked, wake_at: if again { Some(now) } else { [wake_at, look].into_iter().flatten().min() } }
     }
 
     /// Evaluates the subgroups that are live, and posts what they have to say.
@@ -418,7 +419,9 @@ impl Engine {
         if self.state != State::Running || !(older.scanned_all || self.membership.is_changing()) {
             return false;
         }
-        let mut worked = self.heed(older);
+        let unheard = self.all_finished.then(|| self.unheard(older, rows));
+        let mut worked = self.heed(older, unheard.as_ref());
+        let is_heard = unheard.is_some_and(|unheard| unheard.len() == 0);
         let to_wedge = self.membership.to_wedge();
         let mut next = 0;
         for i in 0..self.elsewhere.len() {
@@ -439,7 +442,7 @@ impl Engine {
                 self.unwritten.push((id, cuts));
                 worked = true;
             }
-            worked |= self.follow_end(i, &mut older.subgroups[at], rows, upcalls);
+            worked |= self.follow_end(i, is_heard, &mut older.subgroups[at], rows, upcalls);
             older.last_worked &= !worked;
         }
         worked
@@ -453,13 +456,14 @@ impl Engine {
     }
 
     /// Takes in what an older engine says about members.
-    fn heed(&mut self, older: &mut Engine) -> bool {
+    fn heed(&mut self, older: &mut Engine, unheard: Option<&Ranks>) -> bool {
         let rank = |was: Rank| self.view.rank_of(older.view.members[was.index()]);
         let mut awaited = Ranks::none(self.view.members.len());
         if self.membership.suspect_after().is_some() && !planted!(OlderUnawaited) {
             let mut there = Ranks::none(older.view.members.len());
             older.subgroups.iter_mut().filter(|subgroup| subgroup.is_live()).for_each(|it| it.await_peers(&mut there));
             there.iter().filter_map(rank).for_each(|rank| _ = awaited.add(rank));
+            unheard.into_iter().for_each(|unheard| awaited.unite(unheard));
         }
         let mut accused = false;
         for fault in older.accused.drain(..) {
@@ -473,10 +477,25 @@ impl Engine {
         accused
     }
 
+    /// The members of this view that have yet to hear what I posted in the older one: once they see that I have left, they count on nothing more of me.
+    fn unheard<T: Table>(&self, older: &Engine, rows: &T) -> Ranks {
+        let mut unheard = Ranks::none(self.view.members.len());
+        for (there, id) in older.view.ranks().zip(&older.view.members).filter(|(rank, _)| *rank != older.me) {
+            let goes_on = |rank: &Rank| !self.left.has(*rank) && !self.membership.suspects(*rank);
+            if let Some(rank) = self.view.rank_of(*id).filter(goes_on)
+                && !(rows.is_heard(there) || planted!(LeavesUnheard))
+            {
+                unheard.add(rank);
+            }
+        }
+        unheard
+    }
+
     /// Looks how far a subgroup of an older engine is, and carries out there what the end of this view is for it.
     fn follow_end<T: Table>(
         &mut self,
         i: usize,
+        is_heard: bool,
         subgroup: &mut Subgroup,
         rows: &T,
         upcalls: &mut impl Upcalls<T>,
@@ -485,7 +504,7 @@ impl Engine {
         // Others may have closed, or I.
         let has_finished_sending = subgroup.has_finished_sending();
         let has_news = subgroup.take_news() || elsewhere.has_finished_sending != has_finished_sending;
-        if !(has_news || self.ending || planted!(OlderUnclosed)) {
+        if !(has_news || is_heard || self.ending || planted!(OlderUnclosed)) {
             return false;
         }
         let before = (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed());
@@ -504,9 +523,9 @@ impl Engine {
             if elsewhere.closed {
                 subgroup.look_again();
             }
-        } else if has_news {
+        } else if has_news || is_heard {
             elsewhere.has_received_all = subgroup.has_received_all();
-            elsewhere.has_delivered_all = subgroup.has_delivered_all();
+            elsewhere.is_done = is_heard && subgroup.has_delivered_all();
         }
         (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed()) != before
     }
@@ -949,6 +968,7 @@ impl Engine {
             awaits_end: self.awaits_end,
             finished: self.finished,
             all_finished: self.all_finished,
+            left: self.left.clone(),
             state: self.state.clone(),
             faults: self.faults.clone(),
             stats: EngineStats::default(),
@@ -969,6 +989,7 @@ impl Engine {
             self.awaits_end,
             self.finished,
             self.all_finished,
+            &self.left,
             &self.state,
         )
             .hash(state);
@@ -1060,7 +1081,10 @@ impl Engine {
             // The next poll looks at every subgroup once more, now that nobody announces anything new.
             return self.all_finished;
         }
-        let lacks = |elsewhere: &Elsewhere| !elsewhere.has_delivered_all;
+        for rank in self.everyone.iter().filter(|rank| table.load(**rank, membership::LEFT) != 0) {
+            self.left.add(*rank);
+        }
+        let lacks = |elsewhere: &Elsewhere| !elsewhere.is_done;
         if !self.subgroups.iter().all(Subgroup::has_delivered_all) || self.elsewhere.iter().any(lacks) {
             return false;
         }

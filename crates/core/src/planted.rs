@@ -164,6 +164,8 @@ mod bugs {
         OlderEndForgotten,
         /// A member takes what it has of older epochs for all that there is.
         OlderUnclosed,
+        /// A member leaves while what it has said in older views is on its way.
+        LeavesUnheard,
         /// A member awaits none for subgroups of older epochs.
         OlderUnawaited,
         /// A process begins to follow a view whose end is under way.

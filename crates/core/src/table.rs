@@ -183,6 +183,11 @@ pub trait Table: Rows {
         Trace::Unknown
     }
 
+    /// Whether no break of a connection, nor my end, keeps from `peer` what was posted to it by now. Where a store is a post that is so.
+    fn is_heard(&self, _peer: Rank) -> bool {
+        true
+    }
+
     /// Whether a post costs enough that what nobody waits for had better go with the next one. Where a store is a post it does not.
     #[inline]
     fn posts_cost(&self) -> bool {

@@ -15,6 +15,8 @@ struct Memory {
     posts: Vec<(Rank, u64, Vec<u8>)>,
     /// The members that it has woken.
     woken: Vec<Rank>,
+    /// The members to which what it posts is on its way for long.
+    unheard: Vec<Rank>,
 }
 
 impl Rows for Memory {
@@ -54,6 +56,10 @@ impl Table for Memory {
         for peer in peers.iter().filter(|peer| **peer != self.me) {
             self.posts.push((*peer, range.start, bytes.clone()));
         }
+    }
+
+    fn is_heard(&self, peer: Rank) -> bool {
+        !self.unheard.contains(&peer)
     }
 }
 
@@ -119,7 +125,8 @@ impl Group {
     fn of(engines: Vec<Engine>) -> Group {
         let rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
         let ranks = engines[0].view().ranks();
-        let memories = ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![], woken: vec![] }).collect();
+        let memories =
+            ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![], woken: vec![], unheard: vec![] }).collect();
         let (delivered, rooms) = (vec![vec![]; engines.len()], vec![0; engines.len()]);
         Group { delivered, rooms, engines, memories, take: usize::MAX, broken: vec![], now: 0 }
     }
@@ -1396,6 +1403,7 @@ fn planted_bugs_of_liveness_fail_their_tests() {
             who_holds_up_a_subgroup_of_an_older_epoch_is_awaited,
             "its receipt is awaited in the older view",
         ),
+        (Bug::LeavesUnheard, who_has_left_is_needed_in_no_older_view, "its last words there are on their way"),
         (Bug::OlderUnclosed, what_was_announced_before_the_last_closed_is_delivered, "all of it is delivered"),
         (
             Bug::FollowerUnawaited,
@@ -1942,4 +1950,41 @@ fn what_was_announced_before_the_last_closed_is_delivered() {
     run_both(&mut old, &mut next, &[0, 1]);
     assert!(next.engines.iter().all(|engine| *engine.state() == State::Finished));
     assert_eq!(old.delivered[0].len(), 2);
+}
+
+/// The rows of two views reach a peer independently, and a member that dies behind its last word in the newest takes what it has yet to send in the older with it.
+#[test]
+fn who_has_left_is_needed_in_no_older_view() {
+    let finish = |old: &mut Group, next: &mut Group| {
+        next.engines.iter().for_each(|engine| engine.claims(SubgroupId(1)).unwrap().close());
+        old.engines[..2].iter().for_each(|engine| engine.claims(SubgroupId(0)).unwrap().close());
+        run_both(old, next, &[0, 1]);
+    };
+    let state = |next: &Group| [0, 1].map(|member: usize| next.engines[member].state().clone());
+    for order in [Order::Total, Order::Fifo] {
+        let (mut old, mut next) = one_leaves(order, None);
+        old.memories[0].unheard.push(Rank(1));
+        old.memories[1].unheard.push(Rank(0));
+        finish(&mut old, &mut next);
+        assert!(state(&next) == [State::Running, State::Running], "its last words there are on their way");
+        let progress = next.poll(0);
+        assert!(!progress.worked && progress.wake_at.is_some(), "it looks again, but not at once");
+        old.memories[0].unheard.clear();
+        run_both(&mut old, &mut next, &[0]);
+        assert_eq!(state(&next), [State::Finished, State::Running]);
+        // From the other one nothing is to come, and nothing is for it.
+        run_both(&mut old, &mut next, &[1]);
+        assert_eq!(state(&next), [State::Finished, State::Finished]);
+
+        // A member that is gone can't hear, and the other finds out.
+        let (mut old, mut next) = one_leaves(order, Some(1_000_000));
+        old.memories[0].unheard.push(Rank(1));
+        old.memories[1].unheard.push(Rank(0));
+        finish(&mut old, &mut next);
+        for _ in 0..400 {
+            next.now += 25_000;
+            run_both(&mut old, &mut next, &[0]);
+        }
+        assert_eq!(state(&next), [State::Finished, State::Running]);
+    }
 }

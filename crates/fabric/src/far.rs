@@ -217,6 +217,11 @@ impl Far {
         self.streams.as_ref().is_none_or(Links::is_confirmed)
     }
 
+    /// Whether `rank` lacks nothing that was posted, or its system has it. Connections of libfabric don't say.
+    pub(crate) fn is_heard(&self, rank: Rank) -> bool {
+        self.streams.as_ref().is_none_or(|streams| streams.is_heard(rank))
+    }
+
     /// Whether everything is handed to the system that is for guests.
     pub(crate) fn has_served(&self) -> bool {
         self.streams.as_ref().is_none_or(Links::has_served)

@@ -538,11 +538,6 @@ impl Mesh {
         self.far.drop_turned();
     }
 
-    /// Whether a peer may lack something that was posted over streams: its stream is broken, or its system has not confirmed all.
-    pub fn is_unheard(&self) -> bool {
-        !self.far.is_flushed() || self.far.cut() > 0 || !self.far.is_confirmed()
-    }
-
     /// How many guests there are.
     pub fn guests(&self) -> usize {
         self.far.guests()
@@ -1118,6 +1113,10 @@ impl Table for Mesh {
     fn wake(&mut self, peers: &[Rank]) {
         self.mark_moved(peers);
         self.ring(peers);
+    }
+
+    fn is_heard(&self, peer: Rank) -> bool {
+        self.far.is_heard(peer)
     }
 
     #[inline]

@@ -137,7 +137,8 @@ impl<T: Table> Choice<'_, T> {
         Ok(proposal::encode(ballot, &Value { next, joined: Vec::new(), trims }))
     }
 
-    /// Waits for members that this choice would leave out, and that may promise yet. A member that is to be evicted may hang.
+    /// Waits for members that this choice would leave out, and that may promise yet. A member that is to be evicted may hang, and one that another
+    /// member does not hear is given up when bad links are looked at.
     fn wait_for_promises(&self) -> Result<(), Waits> {
         let Choice { member: Membership { opinions, everyone, .. }, deadlines, .. } = *self;
         let named = self.named();
@@ -146,10 +147,16 @@ impl<T: Table> Choice<'_, T> {
         let waited_for = everyone.iter().copied().filter(is_waited_for);
         let until = waited_for.map(|rank| match rank {
             _ if opinions.is_silent(rank) => deadlines.silent,
-            _ if opinions.suspects(rank) => deadlines.strained,
+            _ if opinions.suspects(rank) || self.is_unheard_by_another(rank) => deadlines.strained,
             _ => self.member.promise_until(rank, self.poll.now),
         });
         until.max().map_or(Ok(()), |until| self.wait_until(until))
+    }
+
+    /// Whether a member that has promised does not hear `rank`.
+    fn is_unheard_by_another(&self, rank: Rank) -> bool {
+        let mut others = self.member.peers.iter().copied().filter(|peer| self.has_promised(*peer));
+        others.any(|peer| bit(self.table, peer, membership::SUSPECTED, rank))
     }
 
     fn wait_until(&self, until: Time) -> Result<(), Waits> {

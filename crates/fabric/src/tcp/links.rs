@@ -312,6 +312,14 @@ impl Links {
         self.links.iter().flatten().all(|link| is_confirmed(link.stream.fd()))
     }
 
+    /// Whether `rank` lacks nothing that was posted, or its system has it: its connection is not cut off, and all is confirmed.
+    pub(crate) fn is_heard(&self, rank: Rank) -> bool {
+        match &self.links[rank.index()] {
+            Some(link) => link.is_flushed() && is_confirmed(link.stream.fd()),
+            None => !self.peers[rank.index()].as_ref().is_some_and(|peer| peer.is_cut),
+        }
+    }
+
     /// Posts control words and frames of my row. Words are sent at once if that is possible, with the frames before them; frames alone can
     /// wait until they are announced.
     pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {

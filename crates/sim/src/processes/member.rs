@@ -211,7 +211,8 @@ impl World<'_> {
         let Phase::Member(member) = &process.phase else { unreachable!("a member") };
         let each_ns = self.takes_ns(process.place);
         for view in member.older().collect::<Vec<_>>() {
-            let table = process.table_of(view).expect("the tables of older views are kept").clone();
+            let mut table = process.table_of(view).expect("the tables of older views are kept").clone();
+            table.places.unheard = self.lacking(process.number, &table);
             let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
             let shelf = Some(&process.objects.shelf)
                 .filter(|_| process.table.as_ref().is_some_and(|newest| newest.view.id == view));

@@ -158,6 +158,8 @@ pub(super) struct Places {
     pub(super) rows: Vec<Option<usize>>,
     /// Members that have a stream, or had one, by bits.
     pub(super) far: u64,
+    /// Members that lack posts of earlier polls, by bits, as far as that matters.
+    pub(super) unheard: u64,
     /// Bytes of my membership block.
     pub(super) membership: u64,
     /// The number of posts of other hosts when the engine asked last whether something has moved.
@@ -273,6 +275,11 @@ impl Table for Board<'_> {
 
     fn posts_cost(&self) -> bool {
         self.places.far != 0
+    }
+
+    fn is_heard(&self, peer: Rank) -> bool {
+        let is_posted = |post: &Post| post.content.is_some() && post.peers & self.places.far >> peer.0 & 1 == 1;
+        self.places.unheard >> peer.0 & 1 == 0 && !self.posts.iter().any(is_posted)
     }
 
     fn membership_moved(&mut self) -> bool {

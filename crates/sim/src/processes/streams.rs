@@ -24,7 +24,7 @@ impl World<'_> {
         let table = Table {
             incarnation: process.roster.incarnation(),
             view: Arc::clone(view),
-            places: Places { me, rows, far: 0, membership: layout.row(me).membership, seen: Cell::new(0) },
+            places: Places { me, rows, far: 0, unheard: 0, membership: layout.row(me).membership, seen: Cell::new(0) },
             streams: vec![None; count],
             near: vec![None; count],
             continued: 0,
@@ -232,6 +232,19 @@ impl World<'_> {
                 self.close(connection, end);
             }
         }
+    }
+
+    /// The members whose hosts lack something that the process of this number has posted in a view, by bits.
+    pub(super) fn lacking(&self, number: usize, table: &Table) -> u64 {
+        let lacks = |rank: &usize| {
+            let connection = table.streams[*rank].and_then(|stream| self.connections.get(stream));
+            connection.is_none_or(|found| found.ends[found.end_of(number)].out.iter().any(|sent| sent.due > self.now))
+        };
+        let far = table.places.far & !table.continued;
+        (0..table.streams.len())
+            .filter(|rank| far >> rank & 1 == 1)
+            .filter(lacks)
+            .fold(0, |bits, rank| bits | 1 << rank)
     }
 
     /// Sends what a poll of the process of this number has posted.

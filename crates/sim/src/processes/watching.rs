@@ -174,7 +174,7 @@ impl World<'_> {
         if let Some((view, ways)) = following.follow.look(&mut process.roster, now) {
             let layout = Layout::new(&view).expect("a view of the simulator");
             let mut watched = Watched {
-                places: Places { me: Rank(0), rows: vec![], far: 0, membership: 0, seen: Cell::new(0) },
+                places: Places { me: Rank(0), rows: vec![], far: 0, unheard: 0, membership: 0, seen: Cell::new(0) },
                 streams: vec![None; ways.len()],
                 filled: 0,
             };

@@ -25,18 +25,12 @@ impl Node {
         }
     }
 
-    /// Whether members of older epochs may lack words of this one there, without which they can't end: those of the newest view are no news of these.
-    fn is_unheard(&mut self) -> bool {
-        self.older_due = true;
-        self.older.iter().any(|older| older.fabric.is_unheard())
-    }
-
     /// Everything is done here. Processes that follow may have yet to ask for the last large messages.
     #[cold]
     pub(super) fn finish(&mut self) -> Poll {
         let now = self.crew.now();
         let since = *self.finished.get_or_insert(now);
-        if self.kept.delays_the_end(since, now) || (self.is_unheard() && now.since(since) < UNHEARD_MAX) {
+        if self.kept.delays_the_end(since, now) {
             self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
             return Poll::Idle;
         }
