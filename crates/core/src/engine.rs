@@ -140,15 +140,13 @@ pub struct Engine {
     ending: bool,
     /// Once that is so, by subgroup of the view: whether its epoch ends.
     touched: Vec<bool>,
-    /// Whether I send in any subgroup.
-    sends: bool,
     /// Whether I may send in a view to come though I have no ring for it here.
     open: bool,
     /// Whether I wait for the leader to end the view.
     awaits_leader: bool,
     /// Until when I wait for all others.
     awaits_all: Time,
-    /// Whether I wait for the others to finish though I have sent nothing.
+    /// Whether I wait for the others to finish, when I have.
     awaits_end: bool,
     finished: bool,
     all_finished: bool,
@@ -181,7 +179,6 @@ impl Engine {
             Some(Elsewhere { id, epoch, place, closed, has_finished_sending, has_received_all, is_done, has_ended })
         });
         let elsewhere = elsewhere.collect();
-        let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
         let membership = Membership::new(&view, me, ablation.epochs);
         let moves = Moves::new(&view, &layout, me);
         let senders = subgroups.iter().map(|subgroup| view.subgroups[subgroup.id().index()].senders.len()).sum();
@@ -210,7 +207,6 @@ impl Engine {
             reported: Vec::new(),
             ending: false,
             touched: Vec::new(),
-            sends,
             open: false,
             awaits_leader: false,
             awaits_all: Time(0),
@@ -517,6 +513,7 @@ impl Engine {
             elsewhere.has_ended = true;
         }
         elsewhere.has_finished_sending = has_finished_sending;
+        self.awaits_end |= subgroup.has_sent();
         // What they announced before they said so has to be looked at after they have.
         if !elsewhere.closed {
             elsewhere.closed = subgroup.senders_have_closed(rows) || planted!(OlderUnclosed);
@@ -555,7 +552,7 @@ impl Engine {
         self.membership.set_liveness(liveness);
     }
 
-    /// Says that this member waits for the others to finish. One that has a ring does so from when it has finished itself.
+    /// Says that this member waits for the others to finish. One that has sent anything does so from when it has finished itself.
     pub fn await_end(&mut self) {
         self.awaits_end = true;
     }
@@ -770,7 +767,7 @@ impl Engine {
         let mut next = Engine::new(decision.next, me, self.ablation).expect("a decided view is well formed");
         let was = |rank: Rank| self.view.rank_of(next.view.members[rank.index()]);
         next.membership.inherit(&self.membership, was);
-        next.awaits_end = self.awaits_end;
+        next.awaits_end = self.awaits_end || self.subgroups.iter().any(Subgroup::has_sent);
         next.keep_pace(self);
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
@@ -961,7 +958,6 @@ impl Engine {
             reported: self.reported.clone(),
             ending: self.ending,
             touched: self.touched.clone(),
-            sends: self.sends,
             open: self.open,
             awaits_leader: self.awaits_leader,
             awaits_all: self.awaits_all,
@@ -1072,6 +1068,7 @@ impl Engine {
                 return false;
             }
             self.finished = true;
+            self.awaits_end |= self.subgroups.iter().any(Subgroup::has_sent);
             self.announce(membership::FINISHED, 1, table);
             return true;
         }
@@ -1106,14 +1103,13 @@ impl Engine {
             awaits_leader,
             awaits_all,
             awaits_end,
-            sends,
             ..
         } = self;
         let awaits_all = now < *awaits_all && !planted!(FollowerUnawaited);
         self.membership.beat(now, table, |table, leader, awaited| {
             subgroups.iter_mut().for_each(|subgroup| subgroup.await_peers(awaited));
             awaited_elsewhere.iter().for_each(|(_, ranks)| awaited.unite(ranks));
-            let awaits_end = *finished && (*awaits_end || *sends);
+            let awaits_end = *finished && *awaits_end;
             let is_unfinished = |rank: &Rank| awaits_end && table.load(*rank, membership::FINISHED) == 0;
             let is_awaited = |rank: &&Rank| awaits_all || is_unfinished(rank) || (*awaits_leader && **rank == leader);
             everyone.iter().filter(|rank| **rank != *me).filter(is_awaited).for_each(|rank| _ = awaited.add(*rank));

@@ -425,6 +425,11 @@ impl Subgroup {
         })
     }
 
+    /// Whether I have sent a message in this epoch.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.own.spoken > 0
+    }
+
     /// Whether everything that the senders announced has been delivered here.
     pub(crate) fn has_delivered_all(&self) -> bool {
         match self.order {

@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The longest single sleep of the polling thread. What concerns it at once rings; the bound is for what nobody foresaw.
-const SLEEP_MAX: Duration = Duration::from_millis(500);
+const SLEEP_MAX: Duration = Duration::from_secs(4);
 /// How long a status may take: the polling thread answers between two polls.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
 

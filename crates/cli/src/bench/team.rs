@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(70);
 const END_WAIT: Duration = Duration::from_secs(1);
 /// How long the members' polling threads may take to go to sleep after a slice.
 const QUIET_WITHIN: Duration = Duration::from_secs(5);
-/// CPU time that all members together may use in [`QUIET_LOOK`] and count as asleep.
-const QUIET_CPU: Duration = Duration::from_micros(200);
+/// All members together may use one part in so many of a core, and count as asleep.
+const QUIET_PART: u32 = 15;
 const QUIET_LOOK: Duration = Duration::from_millis(3);
 
 /// Member processes that have joined one group. Dropping it kills those that are left.
@@ -144,11 +144,13 @@ impl Team {
     /// Waits until what was sent is delivered and the polling threads sleep.
     fn quiet(&self) -> anyhow::Result<()> {
         let until = Instant::now() + QUIET_WITHIN;
-        let mut before = self.usage()?;
+        let (mut before, mut looked) = (self.usage()?, Instant::now());
         loop {
             thread::sleep(QUIET_LOOK);
             let now = self.usage()?;
-            if Duration::from_nanos(now.since(before).cpu_ns) < QUIET_CPU {
+            let elapsed = looked.elapsed();
+            looked += elapsed;
+            if QUIET_PART * Duration::from_nanos(now.since(before).cpu_ns) < elapsed {
                 return Ok(());
             }
             if Instant::now() > until {

@@ -27,7 +27,7 @@ pub(super) const UNREACHED_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Letters that are kept for a process without an address; the oldest are dropped.
 pub(super) const UNREACHED_LETTERS_MAX: usize = 64;
 /// How often the watch looks whether others still find this process's address.
-pub(super) const PLACE_LOOK: Duration = Duration::from_millis(500);
+pub(super) const PLACE_LOOK: Duration = Duration::from_secs(2);
 /// How often something is tried again because the directory was removed meanwhile.
 pub(super) const VANISHES_MAX: u32 = 16;
 /// A mailbox's sockets whose names were removed.

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 /// The longest single sleep. Everything that concerns the thread wakes it; the bound is for what nobody foresaw.
-const SLEEP_MAX: Duration = Duration::from_millis(500);
+const SLEEP_MAX: Duration = Duration::from_secs(4);
 
 /// What a member does with what happens to it, on the thread that polls. It must not wait: all groups of the thread wait with it.
 pub trait Upcalls: Send {
