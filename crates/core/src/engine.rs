@@ -417,7 +417,7 @@ impl Engine {
         }
         let unheard = self.all_finished.then(|| self.unheard(older, rows));
         let mut worked = self.heed(older, unheard.as_ref());
-        let is_heard = unheard.is_some_and(|unheard| unheard.len() == 0);
+        let is_heard = unheard.is_some_and(|unheard| unheard.is_empty());
         let to_wedge = self.membership.to_wedge();
         let mut next = 0;
         for i in 0..self.elsewhere.len() {
@@ -1095,15 +1095,7 @@ impl Engine {
     #[inline]
     fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
         let Engine {
-            subgroups,
-            awaited_elsewhere,
-            everyone,
-            me,
-            finished,
-            awaits_leader,
-            awaits_all,
-            awaits_end,
-            ..
+            subgroups, awaited_elsewhere, everyone, me, finished, awaits_leader, awaits_all, awaits_end, ..
         } = self;
         let awaits_all = now < *awaits_all && !planted!(FollowerUnawaited);
         self.membership.beat(now, table, |table, leader, awaited| {

@@ -19,6 +19,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// For so many more members on its host a process waits one more [`ASK_EVERY`] from one question to the next, and for so many times as long at most.
+const ASKED_AT_ONCE: u32 = 16;
+const PAUSE_MAX: u32 = 8;
 /// After so long without a word from other hosts the group counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long a view may continue after the stream from one of its members was lost.
@@ -69,6 +72,8 @@ pub struct Follow {
     /// The newest view that a member has told of, if it is newer than the one that is followed.
     told: Option<View>,
     asked: Option<Time>,
+    /// From one question to the next.
+    pause: Duration,
     /// When streams were made last, by view. An attempt may fail at once, for want of descriptors say.
     visited: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
@@ -91,7 +96,8 @@ impl Follow {
     /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
     pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
         let (followed, arriving, told, asked, visited) = Default::default();
-        Follow { digest, founders, incarnation: 0, followed, arriving, told, asked, visited, heard: now }
+        let (incarnation, pause, heard) = (0, ASK_EVERY, now);
+        Follow { digest, founders, incarnation, followed, arriving, told, asked, pause, visited, heard }
     }
 
     /// The group that is followed; 0: not known yet.
@@ -121,7 +127,7 @@ impl Follow {
 
     /// Whether it is time to [ask](Self::ask).
     pub fn is_due(&self, now: Time) -> bool {
-        self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY)
+        self.asked.is_none_or(|at| now.since(at) >= self.pause)
     }
 
     /// Asks at the next opportunity, whenever it did last.
@@ -142,6 +148,8 @@ impl Follow {
         now: Time,
     ) -> Result<(), FollowError> {
         self.asked = Some(now);
+        // A question costs a letter and an answer for each member, and hundreds of processes may ask at once.
+        self.pause = ASK_EVERY * (here.len() as u32 / ASKED_AT_ONCE).clamp(1, PAUSE_MAX);
         let is_silent = self.incarnation != 0 && now.since(self.heard) > SILENCE_MAX;
         if here.is_empty() && (roster.book().is_none() || is_silent) {
             return Err(FollowError::GroupGone);

@@ -379,7 +379,7 @@ impl Opinions {
         let was_due = core::mem::replace(&mut self.is_due, is_asked || !awaited.is_empty());
         if let Some(at) = self.next_look(now) {
             // Only the poll before a sleep looks so soon.
-            self.ask(false, awaited, table);
+            self.ask(&[], awaited, table);
             return (false, self.is_due.then_some(at));
         }
         let step_ns = suspect_after_ns / BEATS;
@@ -401,7 +401,8 @@ impl Opinions {
         }
         // If this member stood still, or its clock jumped, it vouches for no more of the others' silence than this.
         let silent_ns = passed_ns.min(2 * step_ns);
-        let (mut overdue, mut is_new, mut asks) = (false, false, false);
+        let (mut overdue, mut is_new) = (false, false);
+        let mut asked = Vec::new();
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
             if self.barred.has(peer) {
@@ -426,7 +427,7 @@ impl Opinions {
             let is_to_be_asked = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
             let may_ask = self.liveness == Liveness::OnDemand && !planted!(AsksNobody);
             if may_ask && is_to_be_asked && self.asking.add(peer) {
-                asks = true;
+                asked.push(peer);
                 // However late this look is, the answer has the time that is left from here.
                 pulse.silent_ns = pulse.silent_ns.min(ASK_AFTER * step_ns);
             }
@@ -443,7 +444,7 @@ impl Opinions {
                 }
             }
         }
-        self.ask(asks, awaited, table);
+        self.ask(&asked, awaited, table);
         // A member that is overdue is looked at more often: the end of the wait decides when the others go on.
         self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
         (is_new, self.is_due.then_some(Time(now.0 + self.wait_ns)))
@@ -475,10 +476,10 @@ impl Opinions {
         self.moved = true;
     }
 
-    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. If a member is newly asked, the sleepers are woken.
-    fn ask<T: Table>(&mut self, is_new: bool, awaited: &Ranks, table: &mut T) {
+    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. Those that are newly `asked` are woken.
+    fn ask<T: Table>(&mut self, asked: &[Rank], awaited: &Ranks, table: &mut T) {
         let is_less = self.asking.retain(awaited);
-        if !is_new && !is_less {
+        if asked.is_empty() && !is_less {
             return;
         }
         let start = membership::asking(self.pulses.len());
@@ -487,10 +488,8 @@ impl Opinions {
             table.store(at, word);
             at += 8;
         }
-        match is_new {
-            true => table.post(&self.peers, start..at),
-            false => table.post_quietly(&self.peers, start..at),
-        }
+        table.post_quietly(&self.peers, start..at);
+        table.wake(asked);
     }
 
     /// `peer` has shown that it lives.

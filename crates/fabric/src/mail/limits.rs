@@ -15,13 +15,15 @@ pub(super) const LETTER_FDS_MAX: usize = 5;
 pub(super) const GARBAGE_PER_LOOK: usize = 64;
 /// Bytes of a mailbox's own letters that may lie in others' queues; the system may allow less.
 pub(super) const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// How long to wait for a group's lock where the caller gave no deadline. Its holders keep it for well under a
-/// millisecond, unless they are stopped.
-pub(super) const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long to wait for a group's lock where the caller gave no deadline. Its holders keep it for a millisecond or two, unless they are stopped; hundreds
+/// of processes may want it at once.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Letters that wait for room in others' queues: some to each of the most members that there can be.
 pub(super) const OUTBOX_LETTERS_MAX: usize = 8 * MEMBERS_MAX;
 /// The pause before letters are sent again to somebody whose queue was full; nothing tells when that changes.
 pub(super) const RESEND_PAUSE: Duration = Duration::from_millis(1);
+/// The longest such pause; each is twice as long as the one before, and half as long after a letter that was taken.
+pub(super) const FULL_PAUSE_MAX: Duration = Duration::from_millis(16);
 /// The longest pause before letters are sent again to a process without an address; each is twice as long as the one before.
 pub(super) const UNREACHED_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Letters that are kept for a process without an address; the oldest are dropped.

@@ -1,7 +1,7 @@
 //! Letters that wait until others have emptied their mailboxes: a mailbox may hold as few as ten, and a view change
 //! sends one to everybody at once.
 use super::error::MailError;
-use super::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE, UNREACHED_LETTERS_MAX, UNREACHED_PAUSE_MAX};
+use super::limits::{FULL_PAUSE_MAX, OUTBOX_LETTERS_MAX, RESEND_PAUSE, UNREACHED_LETTERS_MAX, UNREACHED_PAUSE_MAX};
 use super::mailbox::{Delivery, Mailbox};
 use spindle_core::MemberId;
 use spindle_core::control::Letter;
@@ -14,10 +14,17 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub struct Outbox {
     letters: VecDeque<Outgoing>,
-    /// Whose mailbox was full, and when to try again. A try costs as much as a letter.
-    full: BTreeMap<MemberId, Instant>,
-    /// Who had no address at the last try, and the pause before the next one.
-    unreached: BTreeMap<MemberId, Duration>,
+    /// Addressees whose mailboxes were full, or that had no address. A try costs as much as a letter, and those who are slow to empty theirs may be so
+    /// because hundreds of others try.
+    pauses: BTreeMap<MemberId, Pause>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    /// When to try again.
+    until: Instant,
+    /// How long it was.
+    length: Duration,
 }
 
 #[derive(Debug)]
@@ -47,7 +54,7 @@ impl Outbox {
 
     /// Lets the next [`flush`](Self::flush) try all addressees: there is no later one.
     pub fn hurry(&mut self) {
-        self.full.clear();
+        self.pauses.clear();
     }
 
     /// Sends what can be sent now, without waiting; who could not be written to a moment ago is not tried. The answer: who has no address
@@ -61,29 +68,32 @@ impl Outbox {
     /// As [`Mailbox::send`].
     pub fn flush(&mut self, mailbox: &Mailbox) -> Result<BTreeSet<MemberId>, MailError> {
         let now = Instant::now();
-        let Self { letters, full, unreached } = self;
-        full.retain(|_, again_at| *again_at > now);
+        let Self { letters, pauses } = self;
         let mut gone = BTreeSet::new();
         let mut failed = None;
         letters.retain(|Outgoing { to, letter, fds }| {
-            if full.contains_key(to) {
+            let last = pauses.get(to).copied();
+            if last.is_some_and(|pause| pause.until > now) {
                 return true;
             }
+            let twice = last.map_or(RESEND_PAUSE, |pause| 2 * pause.length);
+            let mut pause = |length: Duration| _ = pauses.insert(*to, Pause { until: now + length, length });
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             match mailbox.send(*to, letter, &fds) {
                 Ok(Delivery::Done) => {
-                    unreached.remove(to);
+                    // There is room for more, and little of it.
+                    match last.map(|last| last.length / 2).filter(|half| *half >= RESEND_PAUSE) {
+                        Some(length) => _ = pauses.insert(*to, Pause { until: now, length }),
+                        None => _ = pauses.remove(to),
+                    }
                     false
                 }
                 Ok(Delivery::Full) => {
-                    unreached.remove(to);
-                    full.insert(*to, now + RESEND_PAUSE);
+                    pause(twice.min(FULL_PAUSE_MAX));
                     true
                 }
                 Ok(Delivery::Gone) => {
-                    let pause = unreached.entry(*to).or_insert(RESEND_PAUSE);
-                    full.insert(*to, now + *pause);
-                    *pause = (2 * *pause).min(UNREACHED_PAUSE_MAX);
+                    pause(twice.min(UNREACHED_PAUSE_MAX));
                     gone.insert(*to);
                     true
                 }
@@ -114,15 +124,14 @@ impl Outbox {
     /// Drops the letters to somebody.
     pub fn forget(&mut self, to: MemberId) {
         self.letters.retain(|letter| letter.to != to);
-        self.full.remove(&to);
-        self.unreached.remove(&to);
+        self.pauses.remove(&to);
     }
 
     /// How long to wait at most before the next [`flush`](Self::flush); `None`: nothing waits to be sent.
     pub fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
-        let again_at = self.full.values().min().copied();
-        (!self.letters.is_empty()).then(|| again_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)))
+        let wait = |to| self.pauses.get(&to).map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(now));
+        self.addressees().map(wait).min()
     }
 
     /// To whom letters wait, one for each letter.
