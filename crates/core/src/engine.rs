@@ -78,7 +78,7 @@ struct Elsewhere {
     has_finished_sending: bool,
     /// What the senders announced before they closed is here for good, or delivered.
     has_received_all: bool,
-    /// It is delivered here, everybody has finished, and those who have not left have heard all that I say there.
+    /// It is delivered here, all members have finished, and each that has not left has heard all that I say there.
     is_done: bool,
     /// The view ends, and what that is for the subgroup is carried out.
     has_ended: bool,
@@ -257,7 +257,7 @@ impl Engine {
         let asks = skipped && !planted!(IdleForgotten);
         let ends = self.all_finished && self.state == State::Running;
         let again = pending || asks || (ends && worked);
-        // Of what others have heard in older views no word comes.
+        // No word comes when others have heard what was said in older views.
         let look = (ends && !self.elsewhere.is_empty()).then(|| now + UNHEARD_LOOK);
         Progress { worked, wake_at: if again { Some(now) } else { [wake_at, look].into_iter().flatten().min() } }
     }

@@ -25,7 +25,7 @@ const PINNED: [u64; 6] = [
     0x79c4881c3c2584ba,
     0xfdf829fbf43097c1,
     0xe79f5fd3c6af7377,
-    0x84a4477b2ca1acdc,
+    0xd42ea87bf8acaf88,
     0x39a5c78aa0b1bd0,
-    0xffc4ad4d9432f6a,
+    0xa6583ba735c2c04,
 ];

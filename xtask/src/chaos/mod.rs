@@ -44,7 +44,7 @@ pub(crate) const USAGE: &str = "\
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
 
-/// What must have happened in a run, which goes on until it has: on one host, and among several.
+/// A run continues until so much has happened: on one host, and among several.
 const KILLS_MIN: u64 = 10;
 const STOPS_MIN: u64 = 5;
 const DISTURBANCES_MIN: u64 = 5;

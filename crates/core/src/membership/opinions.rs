@@ -476,7 +476,7 @@ impl Opinions {
         self.moved = true;
     }
 
-    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. Those that are newly `asked` are woken.
+    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. Members that are newly `asked` are woken.
     fn ask<T: Table>(&mut self, asked: &[Rank], awaited: &Ranks, table: &mut T) {
         let is_less = self.asking.retain(awaited);
         if asked.is_empty() && !is_less {
