@@ -30,7 +30,7 @@ const SEARCHED: [Bug; 12] = [
 
 /// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs`, `crates/core/tests/engine.rs` and `crates/sim/src/processes/tests.rs` do.
-const TESTED: [Bug; 14] = [
+const TESTED: [Bug; 15] = [
     Bug::FarJoinersVote,
     Bug::BeginsHastily,
     Bug::FirstViewNeverOver,
@@ -42,6 +42,7 @@ const TESTED: [Bug; 14] = [
     Bug::PaceKept,
     Bug::LeaderUnwoken,
     Bug::OlderUnclosed,
+    Bug::LeavesUnheard,
     Bug::OlderUnawaited,
     Bug::FollowersLetInLate,
     Bug::PlacesGuessed,
