@@ -88,7 +88,8 @@ fn throughput_in_thread_drive_from_all_in_some_subgroups() {
 fn changes_that_do_not_touch_a_stream() {
     let report = bench("elsewhere", "views --members 4 --subgroups 3 --trials 1");
     assert_eq!((number(&report, "members"), number(&report, "subgroups")), (4.0, 3.0));
-    assert!(report["quiet"]["cpu_percent"].is_number(), "{report}");
+    // Members that are idle wake up less than once a second.
+    assert!(number(&report["quiet"], "cpu_percent") >= 0.0);
     for event in ["create", "alter", "drop", "join", "kill", "leave"] {
         let cost = &report[event];
         assert!(number(&cost["installed"], "p50") > 0.0, "{event}: {cost}");

@@ -258,7 +258,7 @@ impl Engine {
         let ends = self.all_finished && self.state == State::Running;
         let again = pending || asks || (ends && worked);
         // No word comes when others have heard what was said in older views.
-        let look = (ends && !self.elsewhere.is_empty()).then(|| now + UNHEARD_LOOK);
+        let look = (ends && !self.is_done_elsewhere()).then(|| now + UNHEARD_LOOK);
         Progress { worked, wake_at: if again { Some(now) } else { [wake_at, look].into_iter().flatten().min() } }
     }
 
@@ -1054,6 +1054,11 @@ impl Engine {
         self.dirty.clear();
     }
 
+    /// Whether this member can leave as far as subgroups of older views are concerned.
+    fn is_done_elsewhere(&self) -> bool {
+        self.elsewhere.iter().all(|elsewhere| elsewhere.is_done)
+    }
+
     /// The end of a group: when everybody has finished sending and I have delivered everything, I leave.
     fn finish<T: Table>(&mut self, table: &mut T, worked: bool) -> bool {
         if worked {
@@ -1078,11 +1083,12 @@ impl Engine {
             // The next poll looks at every subgroup once more, now that nobody announces anything new.
             return self.all_finished;
         }
-        for rank in self.everyone.iter().filter(|rank| table.load(**rank, membership::LEFT) != 0) {
-            self.left.add(*rank);
+        let is_done_elsewhere = self.is_done_elsewhere();
+        if !is_done_elsewhere {
+            let has_left = |rank: &&Rank| table.load(**rank, membership::LEFT) != 0;
+            self.everyone.iter().filter(has_left).for_each(|rank| _ = self.left.add(*rank));
         }
-        let lacks = |elsewhere: &Elsewhere| !elsewhere.is_done;
-        if !self.subgroups.iter().all(Subgroup::has_delivered_all) || self.elsewhere.iter().any(lacks) {
+        if !is_done_elsewhere || !self.subgroups.iter().all(Subgroup::has_delivered_all) {
             return false;
         }
         self.announce(membership::LEFT, 1, table);

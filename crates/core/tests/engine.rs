@@ -1952,7 +1952,8 @@ fn what_was_announced_before_the_last_closed_is_delivered() {
     assert_eq!(old.delivered[0].len(), 2);
 }
 
-/// The rows of two views reach a peer independently, and a member that dies behind its last word in the newest takes what it has yet to send in the older with it.
+/// The rows of two views reach a peer independently. If a member dies right after it has set `LEFT` in the newest, posts of the older one that are still on the
+/// way are lost.
 #[test]
 fn who_has_left_is_needed_in_no_older_view() {
     let finish = |old: &mut Group, next: &mut Group| {

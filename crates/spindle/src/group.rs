@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The longest single sleep of the polling thread. What concerns it at once rings; the bound is for what nobody foresaw.
-const SLEEP_MAX: Duration = Duration::from_secs(4);
+/// The longest single sleep of a thread of the library. What concerns it at once wakes it; the bound is for cases that were not foreseen.
+pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(4);
 /// How long a status may take: the polling thread answers between two polls.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
 

@@ -215,8 +215,8 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 >> 10);
     let mut seed = options.seed.unwrap_or_else(clock);
     let (begin, mut total, mut rounds) = (Instant::now(), Tally::default(), 0);
+    let wanted = Duration::from_secs(options.seconds);
     let failure = loop {
-        let wanted = Duration::from_secs(options.seconds);
         if begin.elapsed() >= wanted && (!total.lacks(options) || begin.elapsed() >= PATIENCE * wanted) {
             break None;
         }
@@ -281,8 +281,9 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
 }
 
 impl Tally {
+    /// How often something has happened to a network, apart from delays that stay.
     fn disturbances(&self) -> u64 {
-        self.cuts + self.one_ways + self.flaps + self.slows + self.outages + self.delays
+        self.cuts + self.one_ways + self.flaps + self.slows + self.outages
     }
 
     /// Whether too little has happened for a run to tell anything.
@@ -335,7 +336,7 @@ impl Tally {
 }
 
 fn line(tally: &Tally) -> String {
-    let network = if tally.disturbances() == 0 {
+    let network = if tally.disturbances() + tally.delays == 0 {
         String::new()
     } else {
         format!(

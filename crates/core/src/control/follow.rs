@@ -148,7 +148,7 @@ impl Follow {
         now: Time,
     ) -> Result<(), FollowError> {
         self.asked = Some(now);
-        // A question costs a letter and an answer for each member, and hundreds of processes may ask at once.
+        // Each member answers, and hundreds of processes may ask at once.
         self.pause = ASK_EVERY * (here.len() as u32 / ASKED_AT_ONCE).clamp(1, PAUSE_MAX);
         let is_silent = self.incarnation != 0 && now.since(self.heard) > SILENCE_MAX;
         if here.is_empty() && (roster.book().is_none() || is_silent) {

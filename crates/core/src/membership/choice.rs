@@ -155,8 +155,12 @@ impl<T: Table> Choice<'_, T> {
 
     /// Whether a member that has promised does not hear `rank`.
     fn is_unheard_by_another(&self, rank: Rank) -> bool {
-        let mut others = self.member.peers.iter().copied().filter(|peer| self.has_promised(*peer));
-        others.any(|peer| bit(self.table, peer, membership::SUSPECTED, rank))
+        self.member.peers.iter().any(|peer| self.has_promised(*peer) && self.is_unheard_by(*peer, rank))
+    }
+
+    /// Whether `one` says that it does not hear `rank`. Members that I do not hear myself are known otherwise.
+    fn is_unheard_by(&self, one: Rank, rank: Rank) -> bool {
+        one != self.member.me && bit(self.table, one, membership::SUSPECTED, rank)
     }
 
     fn wait_until(&self, until: Time) -> Result<(), Waits> {
@@ -291,7 +295,7 @@ impl<T: Table> Choice<'_, T> {
     /// of two that don't hear each other, the younger.
     fn leave_out_strained(&self, staying: &mut Vec<Rank>) {
         // Members that I suspect are left out already.
-        let says = |one: Rank, other: Rank| one != self.member.me && bit(self.table, one, membership::SUSPECTED, other);
+        let says = |one, other| self.is_unheard_by(one, other);
         loop {
             let strain = |rank: Rank| {
                 let unheard = staying.iter().filter(|other| says(**other, rank)).count();

@@ -22,7 +22,7 @@ pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
 pub(super) const OUTBOX_LETTERS_MAX: usize = 8 * MEMBERS_MAX;
 /// The pause before letters are sent again to somebody whose queue was full; nothing tells when that changes.
 pub(super) const RESEND_PAUSE: Duration = Duration::from_millis(1);
-/// The longest such pause; each is twice as long as the one before, and half as long after a letter that was taken.
+/// The longest such pause. Each is twice as long as the one before, and half as long after a success.
 pub(super) const FULL_PAUSE_MAX: Duration = Duration::from_millis(16);
 /// The longest pause before letters are sent again to a process without an address; each is twice as long as the one before.
 pub(super) const UNREACHED_PAUSE_MAX: Duration = Duration::from_millis(100);

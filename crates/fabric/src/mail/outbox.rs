@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub struct Outbox {
     letters: VecDeque<Outgoing>,
-    /// Addressees whose mailboxes were full, or that had no address. A try costs as much as a letter, and those who are slow to empty theirs may be so
-    /// because hundreds of others try.
+    /// When to try addressees again that had no room, or no address. A failed try costs as much as one that succeeds, and an addressee may be slow just because
+    /// hundreds of processes try.
     pauses: BTreeMap<MemberId, Pause>,
 }
 
@@ -103,6 +103,10 @@ impl Outbox {
                 }
             }
         });
+        if letters.is_empty() {
+            // What was crowded once need not be so the next time.
+            pauses.clear();
+        }
         for id in &gone {
             self.drop_oldest(*id);
         }

@@ -316,7 +316,7 @@ impl Links {
     pub(crate) fn is_heard(&self, rank: Rank) -> bool {
         match &self.links[rank.index()] {
             Some(link) => link.is_flushed() && is_confirmed(link.stream.fd()),
-            None => !self.peers[rank.index()].as_ref().is_some_and(|peer| peer.is_cut),
+            None => self.peers[rank.index()].as_ref().is_none_or(|peer| !peer.is_cut),
         }
     }
 

@@ -2,6 +2,7 @@
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
 use super::node::{BulkNode, Event, ObjectId};
 use super::settings::Waiting;
+use crate::group::SLEEP_MAX;
 use crate::pace::{Idle, Pace};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -13,9 +14,6 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
-
-/// The longest single sleep. Everything that concerns the thread wakes it; the bound is for what nobody foresaw.
-const SLEEP_MAX: Duration = Duration::from_secs(4);
 
 /// What a member does with what happens to it, on the thread that polls. It must not wait: all groups of the thread wait with it.
 pub trait Upcalls: Send {
