@@ -255,11 +255,25 @@ impl Engine {
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
         let asks = skipped && !planted!(IdleForgotten);
-        let ends = self.all_finished && self.state == State::Running;
-        let again = pending || asks || (ends && worked);
+        let wake_at = if pending || asks {
+            Some(now)
+        } else if self.all_finished && self.state == State::Running {
+            self.end_at(now, worked, wake_at)
+        } else {
+            wake_at
+        };
+        Progress { worked, wake_at }
+    }
+
+    /// When to look next for a member that leaves as soon as it can.
+    #[cold]
+    fn end_at(&self, now: Time, worked: bool, wake_at: Option<Time>) -> Option<Time> {
+        if worked {
+            return Some(now);
+        }
         // No word comes when others have heard what was said in older views.
-        let look = (ends && !self.is_done_elsewhere()).then(|| now + UNHEARD_LOOK);
-        Progress { worked, wake_at: if again { Some(now) } else { [wake_at, look].into_iter().flatten().min() } }
+        let look = (!self.is_done_elsewhere()).then(|| now + UNHEARD_LOOK);
+        [wake_at, look].into_iter().flatten().min()
     }
 
     /// Evaluates the subgroups that are live, and posts what they have to say.
@@ -1061,17 +1075,22 @@ impl Engine {
 
     /// The end of a group: when everybody has finished sending and I have delivered everything, I leave.
     fn finish<T: Table>(&mut self, table: &mut T, worked: bool) -> bool {
-        if worked {
+        if worked || !(self.finished || self.has_finished_sending()) {
             return false;
         }
+        self.go_towards_end(table)
+    }
+
+    fn has_finished_sending(&self) -> bool {
+        !self.open
+            && self.subgroups.iter().all(Subgroup::has_finished_sending)
+            && self.elsewhere.iter().all(|elsewhere| elsewhere.has_finished_sending)
+    }
+
+    /// Takes the next step towards the end: finishes, sees that all have, or leaves.
+    #[cold]
+    fn go_towards_end<T: Table>(&mut self, table: &mut T) -> bool {
         if !self.finished {
-            let sends = |elsewhere: &Elsewhere| !elsewhere.has_finished_sending;
-            if self.open
-                || !self.subgroups.iter().all(Subgroup::has_finished_sending)
-                || self.elsewhere.iter().any(sends)
-            {
-                return false;
-            }
             self.finished = true;
             self.awaits_end |= self.subgroups.iter().any(Subgroup::has_sent);
             self.announce(membership::FINISHED, 1, table);
