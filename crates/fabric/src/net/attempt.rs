@@ -1,4 +1,5 @@
-//! An attempt to connect: a name is resolved, its addresses are tried, and who answers is asked who it is.
+//! A connection attempt: it resolves a name, tries its addresses, and asks the process that answers
+//! who it is.
 use super::endpoint::{Me, Security};
 use super::error::NetError;
 use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
@@ -20,7 +21,7 @@ use std::time::Instant;
 pub(super) struct Attempt {
     pub(super) address: Address,
     pub(super) purpose: Purpose,
-    /// The letters that wait for it.
+    /// The queue of control messages that wait for it.
     pub(super) post: Option<u64>,
     whom: Option<MemberId>,
     token: Token,
@@ -39,7 +40,7 @@ enum Stage {
 #[derive(Debug)]
 struct Connecting {
     rest: VecDeque<Target>,
-    /// Those that have not answered, and may be tried once more.
+    /// The addresses that have not answered, and may be tried again.
     silent: VecDeque<Target>,
     next_at: Instant,
     pending: Vec<(OwnedFd, Target)>,
@@ -50,7 +51,7 @@ struct Connecting {
 pub(super) type Outcome = Result<(Wire, Card, u128), NetError>;
 
 impl Attempt {
-    /// One that waits for its address to be [`found`](Self::found).
+    /// Creates an attempt that waits until its address is [`found`](Self::found).
     pub(super) fn new(
         token: Token,
         address: Address,
@@ -69,12 +70,12 @@ impl Attempt {
         }
     }
 
-    /// Whether it is to watch over this one.
+    /// Returns whether the attempt is to watch this process.
     pub(super) fn watches(&self, whom: MemberId) -> bool {
         matches!(self.purpose, Purpose::Life { .. }) && self.whom == Some(whom)
     }
 
-    /// When it wants to be looked at, if nothing happens before.
+    /// Returns when it next needs to run, if nothing happens before.
     pub(super) fn wake_at(&self) -> Instant {
         match &self.stage {
             Stage::Connecting(connecting) if connecting.goes_on() => self.deadline.min(connecting.next_at),
@@ -82,7 +83,7 @@ impl Attempt {
         }
     }
 
-    /// What its address leads to.
+    /// Starts to connect to the addresses that were found.
     pub(super) fn found(&mut self, found: Found, me: &Me, poller: &Poller) -> Option<Outcome> {
         let mut targets = match found {
             Ok(targets) => targets,
@@ -102,7 +103,7 @@ impl Attempt {
         self.progress(me, poller)
     }
 
-    /// Does what can be done. Not to be called any more after it has come to something.
+    /// Does what can be done. Must not be called after it has returned a result.
     pub(super) fn progress(&mut self, me: &Me, poller: &Poller) -> Option<Outcome> {
         if let Stage::Connecting(connecting) = &mut self.stage {
             match connecting.progress(self.token, poller) {
@@ -177,7 +178,7 @@ impl Attempt {
     }
 }
 
-/// Says hello and hears the answer.
+/// Sends the hello and receives the answer.
 fn exchange(
     wire: &mut Wire,
     hello: &mut Outgoing,
@@ -185,7 +186,7 @@ fn exchange(
     poller: &Poller,
 ) -> Result<Option<Answer>, HelloError> {
     let sent = hello.send(&mut *wire.stream);
-    // Who refuses at once may have closed already: its answer is there all the same.
+    // A peer that refuses at once may have closed already; its answer can still be read.
     let answer = match answer.receive(&mut *wire.stream) {
         Ok(Some(body)) => Some(Answer::decode(body)?),
         Ok(None) => None,
@@ -211,22 +212,22 @@ fn explain(error: HelloError, address: &Address) -> NetError {
     }
 }
 
-/// Closed in one of the ways in which that shows.
+/// Returns whether the error is one of the forms in which a closed connection shows.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
 impl Connecting {
-    /// Whether there is something to try, sooner or later.
+    /// Returns whether an address is left to try, now or later.
     fn goes_on(&self) -> bool {
         !self.rest.is_empty() || !self.silent.is_empty()
     }
 
-    /// The first socket that is connected.
+    /// Returns the first socket that is connected.
     ///
     /// # Errors
-    /// Why the last one was not, if there is no other to wait for.
+    /// The reason why the last one was not, if there is no other to wait for.
     fn progress(&mut self, token: Token, poller: &Poller) -> io::Result<Option<OwnedFd>> {
         let mut i = 0;
         while i < self.pending.len() {
@@ -241,11 +242,12 @@ impl Connecting {
             }
         }
         let now = Instant::now();
-        // What was sent to it first may have got lost, and the system waits for a second before it sends that again: too long for a view.
+        // The first packet to it may have been lost, and the system sends it again only after a
+        // second: too long for a view.
         if self.rest.is_empty() && now >= self.next_at {
             self.rest.extend(self.silent.pop_front());
         }
-        // At most once round.
+        // Each address at most once.
         for _ in 0..self.rest.len() {
             if !self.pending.is_empty() && now < self.next_at {
                 break;
@@ -279,7 +281,7 @@ impl Connecting {
     }
 }
 
-/// A socket that connects, and whether it has.
+/// Returns a socket that connects, and whether it has connected.
 fn begin(target: &Target) -> io::Result<(OwnedFd, bool)> {
     let family = match target {
         Target::Unix(_) => AddressFamily::UNIX,
@@ -342,11 +344,11 @@ mod tests {
         (socket, address)
     }
 
-    /// One address refuses, one is silent, one answers.
+    /// One address refuses, one is silent, and one answers.
     #[test]
     fn every_address_of_a_name_has_its_chance() {
         let (_refuses, refusing) = bound(None);
-        // Its queue is full, so the system answers nobody else there.
+        // Its queue is full, so the system answers no further process there.
         let (_silent, silent) = bound(Some(0));
         let crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
         let answers = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -360,7 +362,7 @@ mod tests {
         drop(crowd);
     }
 
-    /// As one whose first packet got lost: the system answers nothing.
+    /// As if the first packet were lost: the system does not answer.
     #[test]
     fn who_does_not_answer_is_tried_again_and_not_for_ever() {
         let (_silent, silent) = bound(Some(0));
@@ -383,7 +385,7 @@ mod tests {
         let path = temp.path().join("socket");
         let target = Target::Unix(path.to_str().unwrap().into());
         let listener = UnixListener::bind(&path).unwrap();
-        // Fewer than it has by itself.
+        // Fewer than the default.
         net::listen(&listener, 3).unwrap();
         let mut crowd = vec![];
         let full = loop {

@@ -1,9 +1,11 @@
-//! Connections that have not said hello: which of them is closed when there are too many.
+//! Connections that have not said hello, and which of them is closed when there are too many.
 //!
-//! An incoming connection is always accepted, so a silent one never delays a member that dials. Three kinds have slots of their own:
-//! connections with a verified TLS certificate, those from an address to or from which a mail connection is open, and all others.
-//! If a kind has no free slot, a connection of the source with the most of them is closed: the oldest one that has sent nothing, or else the oldest.
-//! A handshake takes a round trip or two, so a slot is lost only to as many newer connections of the same kind within that time.
+//! An incoming connection is always accepted, so a silent one never delays a member that dials.
+//! Three kinds have slots of their own: connections with a verified TLS certificate, those from an
+//! address to or from which a control connection is open, and all others. If a kind has no free
+//! slot, a connection of the source with the most of them is closed: the oldest one that has sent
+//! nothing, or else the oldest. A handshake takes a round trip or two, so a slot is lost only to as
+//! many newer connections of the same kind within that time.
 //!
 //! No I/O and no clock.
 use super::limits::{HALF_OPEN_MAX, SOURCE_HALF_OPEN_MAX};
@@ -11,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Where connections come from, as far as they are counted together.
+/// The origin of connections, as far as they are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Source {
     /// An IPv4 address.
@@ -62,12 +64,13 @@ struct Entry {
     heard: bool,
 }
 
-/// The half-open connections, by numbers that grow.
+/// The half-open connections, by increasing numbers.
 #[derive(Debug, Default)]
 pub(super) struct Crowd(BTreeMap<u64, Entry>);
 
 impl Crowd {
-    /// A connection was accepted, from the address of a peer or not. The one to be closed for it, if there is no slot.
+    /// Records an accepted connection, from the address of a peer or not. Returns the one to be
+    /// closed for it if there is no slot.
     pub(super) fn admit(&mut self, id: u64, source: Source, is_known: bool) -> Option<u64> {
         let kind = if is_known || source == Source::Unix { Kind::Known } else { Kind::Unknown };
         let victim = self.victim(kind, source);
@@ -75,14 +78,15 @@ impl Crowd {
         victim.inspect(|id| self.remove(*id))
     }
 
-    /// It has sent something.
+    /// Records that the connection has sent something.
     pub(super) fn heard(&mut self, id: u64) {
         if let Some(entry) = self.0.get_mut(&id) {
             entry.heard = true;
         }
     }
 
-    /// Its certificate is verified. The one to be closed for it, if there is no slot.
+    /// Records that its certificate is verified. Returns the connection to be closed for it if
+    /// there is no slot.
     pub(super) fn proven(&mut self, id: u64) -> Option<u64> {
         let entry = self.0.get(&id).filter(|entry| entry.kind != Kind::Proven)?;
         let victim = self.victim(Kind::Proven, entry.source);
@@ -92,12 +96,12 @@ impl Crowd {
         victim.inspect(|id| self.remove(*id))
     }
 
-    /// It is closed, or has said hello.
+    /// Removes a connection that is closed or has said hello.
     pub(super) fn remove(&mut self, id: u64) {
         self.0.remove(&id);
     }
 
-    /// The connection to be closed before another one of this kind comes from `source`.
+    /// Returns the connection to be closed before another one of this kind comes from `source`.
     fn victim(&self, kind: Kind, source: Source) -> Option<u64> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         for entry in self.0.values().filter(|entry| entry.kind == kind) {
@@ -163,7 +167,7 @@ mod tests {
         }
         assert!(closed.iter().all(|id| *id >= 10));
         assert_eq!(crowd.0.len(), HALF_OPEN_MAX + 3);
-        // Even those are bounded.
+        // Known addresses have a bound, too.
         let mut closed = vec![];
         for id in 2000..4000 {
             closed.extend(crowd.admit(id, source(1), true));

@@ -1,4 +1,4 @@
-//! A process's place among those of other hosts.
+//! The endpoint of a process, at which processes of other hosts reach it.
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
 use super::letters::Parcel;
@@ -18,148 +18,157 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What an endpoint is made of.
+/// The options of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whoever belongs to another group is refused.
+    /// The group. Processes of other groups are refused.
     pub group: GroupName,
-    /// This process's id, which may be a visitor's.
+    /// This process's id, which may be an observer's.
     pub me: MemberId,
     /// Processes with the same value share memory and the runtime directory with this one.
     pub host: u128,
-    /// Where to listen, at least one address. Port 0 lets the system choose; names are resolved once. `[::]` is all of IPv6 and not of
-    /// IPv4.
+    /// The addresses to listen at, at least one. Port 0 lets the system choose; names are resolved
+    /// once. `[::]` covers all of IPv6, and not IPv4.
     pub listen: Vec<Address>,
-    /// Where others are told to connect to; port 0 stands for that of the first address with a port to listen at. `None`: the first address
-    /// to listen at, which must not be a wildcard then.
+    /// The address that others are asked to connect to. Port 0 here means the port of the first
+    /// listening address that has one. `None`: the first listening address, which must not be a
+    /// wildcard then.
     pub advertise: Option<Address>,
-    /// The rack that it stands in, which others are told.
+    /// The rack of this process, which is sent to others.
     pub rack: Option<RackName>,
-    /// Who may connect, and to whom this process does.
+    /// Which processes may connect, and which ones this process connects to.
     pub security: Security,
-    /// For every connection.
+    /// The socket options of every connection.
     pub socket: SocketOptions,
-    /// Who knows names.
+    /// The resolver of names.
     pub names: Names,
 }
 
-/// What protects connections.
+/// The protection of connections.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Security {
-    /// Nothing, and so all of them stay on this host: over its loopback addresses or Unix sockets.
+    /// No protection. All connections therefore stay on this host: over its loopback addresses or
+    /// Unix sockets.
     #[default]
     Local,
-    /// Nothing. Whoever can connect, or reach the network between, can read and forge everything.
+    /// No protection. Any process that can connect, or reach the network between, can read and
+    /// forge everything.
     Insecure,
-    /// TLS: with whoever has a certificate of the same authority.
+    /// TLS, with every process that has a certificate of the same authority.
     Tls(Identity),
 }
 
-/// What has happened.
+/// An event of an endpoint.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Somebody wrote.
+    /// A control message arrived.
     Letter {
-        /// Who, as it says of itself.
+        /// The card that the sender says is its own.
         from: Card,
-        /// Its process: a random number, which another one that gives itself out for the same does not have.
+        /// The sender's process: a random number, which another process that claims the same id
+        /// does not have.
         process: u128,
-        /// The letter.
+        /// The control message.
         letter: Letter,
-        /// What came with it.
+        /// Its attachment.
         enclosure: Vec<u8>,
     },
     /// A connection that a peer opened, or that was asked for with [`Endpoint::dial`].
     Stream {
-        /// Who is at its other end.
+        /// The process at its other end.
         with: Card,
-        /// Its process: a random number of its endpoint.
+        /// That process: a random number of its endpoint.
         process: u128,
-        /// What it is for.
+        /// Its purpose.
         purpose: Purpose,
-        /// All bytes on it belong to its purpose.
+        /// The stream. All bytes on it belong to its purpose.
         stream: Connection,
         /// Whether this process asked for it.
         dialled: bool,
     },
-    /// There is a connection for letters to that address, again or for the first time.
+    /// A connection for control messages to that address exists, again or for the first time.
     Reached {
         /// The address.
         address: Address,
-        /// Who is there.
+        /// The process at that address.
         with: Card,
     },
-    /// Letters to that address wait longer: an attempt to connect came to nothing, and others follow until they are given up.
+    /// Control messages to that address wait longer: a connection attempt failed. Further attempts
+    /// follow until the control messages are given up.
     Delayed {
         /// The address.
         address: Address,
         /// [Why](NetError::reason).
         why: String,
     },
-    /// A dial, or letters ([`Purpose::Mail`]) to that address, came to nothing.
+    /// A dial to that address, or sending control messages ([`Purpose::Mail`]) to it, failed.
     Failed {
         /// The address.
         address: Address,
-        /// What the connection was to be for.
+        /// The purpose of the connection.
         purpose: Purpose,
-        /// Why.
+        /// The reason.
         why: NetError,
     },
-    /// What a name stands for that was to be [looked up](Endpoint::look_up).
+    /// The result of a name that was to be [looked up](Endpoint::look_up).
     LookedUp {
         /// The name, with its port.
         address: Address,
-        /// Its addresses, with the same port, in no order that means anything; never none.
+        /// The name's addresses, with the same port, in an order without meaning; never none.
         found: Result<Vec<Address>, NetError>,
     },
-    /// The connection for letters to it has ended or is broken, and nobody asked for that: a reason to suspect it, never a proof. Letters
-    /// that had left may be lost.
+    /// The connection for control messages to that process has ended or is broken, without a
+    /// request: a reason to suspect the process, never a proof. Control messages that had left may
+    /// be lost.
     Lost {
-        /// Who was at its other end.
+        /// The process at its other end.
         with: Card,
     },
-    /// From now on this process and that of somebody else watch over each other, at the [wish](Endpoint::watch) of either.
+    /// This process and another one now watch each other, because either of them
+    /// [asked](Endpoint::watch) for it.
     Watched {
-        /// Who it is.
+        /// The other process.
         with: Card,
     },
-    /// A process with which there is to be a [watch](Endpoint::watch) has said who it is: it lives.
+    /// A process that is to be [watched](Endpoint::watch) has said who it is: it lives.
     Answers {
-        /// Who it is.
+        /// That process.
         with: Card,
         /// Which of the processes that had this card, one after the other.
         process: u128,
     },
-    /// The process of somebody who was [watched](Endpoint::watch) has ended, or the way there is broken: a reason to [ask](Endpoint::check) for a sign of
-    /// life, never a proof. What it has sent before, on other connections, may still arrive.
+    /// A process that was [watched](Endpoint::watch) has ended, or the way to it is broken: a
+    /// reason to [ask](Endpoint::check) for a sign of life, never a proof. Data that it sent
+    /// before, on other connections, may still arrive.
     Ended {
-        /// Whose.
+        /// That process.
         with: Card,
-        /// Of which group of this name a member.
+        /// The incarnation of the group that it was a member of.
         incarnation: u128,
-        /// The view from which on it was watched. Who has its id may be another one since.
+        /// The view from which on it was watched. Another process may have its id since.
         view: ViewId,
-        /// If it lives, it answers within so long, by what connections took so far.
+        /// The time within which it answers if it lives, estimated from how long connections took
+        /// so far.
         answer_within: Duration,
     },
 }
 
-/// What an endpoint threw away.
+/// Counts of what an endpoint discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
-    /// Connections of who did not say hello, not in time, or not as Spindle does.
+    /// Connections that sent no hello, sent it too late, or sent an invalid one.
     pub strangers: u64,
-    /// Connections that were refused, with an answer that says why.
+    /// Connections that were refused with an answer that gives the reason.
     pub declined: u64,
-    /// Letters that were none.
+    /// Control messages that were invalid.
     pub garbage: u64,
-    /// Letters that say to be from another than who sent them.
+    /// Control messages that name another sender than the process that sent them.
     pub forged: u64,
 }
 
-/// What every connection of an endpoint says of it.
+/// The data that every connection of an endpoint states about it.
 #[derive(Debug)]
 pub(super) struct Me {
     pub(super) group: GroupName,
@@ -170,7 +179,7 @@ pub(super) struct Me {
 }
 
 impl Me {
-    /// Whether the peer may have this id.
+    /// Returns whether the peer may have this id.
     pub(super) fn admits(&self, id: MemberId, stream: &dyn Stream) -> bool {
         match &self.security {
             Security::Local | Security::Insecure => true,
@@ -178,7 +187,7 @@ impl Me {
         }
     }
 
-    /// A connected socket as what this process speaks over.
+    /// Wraps a connected socket in the stream that this process speaks over.
     pub(super) fn wrap(&self, socket: OwnedFd, dialled: bool) -> io::Result<Connection> {
         let stream = SocketStream::new(socket, &self.socket)?;
         Ok(match &self.security {
@@ -188,9 +197,9 @@ impl Me {
     }
 }
 
-/// The one place of a process where others reach it from other hosts, and from which it reaches them.
+/// The endpoint of a process: others reach it here from other hosts, and it reaches them from here.
 ///
-/// It has a thread. Nothing that is called here waits for the network; what comes of it is [received](Self::receive).
+/// It has a thread. No method waits for the network; the results are [received](Self::receive).
 #[derive(Debug)]
 pub struct Endpoint {
     card: Card,
@@ -199,14 +208,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens. `tell` is called on the endpoint's thread when there are events to [receive](Self::receive). It must neither panic nor
-    /// drop the endpoint, nor wait for who does.
+    /// Listens. `tell` is called on the endpoint's thread when there are events to
+    /// [receive](Self::receive). `tell` must not panic, must not drop the endpoint, and must not
+    /// wait for a thread that drops it.
     ///
-    /// Waits for the resolver if a name is to be listened at.
+    /// Waits for the resolver if a name is among the listening addresses.
     ///
     /// # Errors
-    /// [`NetError::OwnIdentity`], [`NetError::Nowhere`], [`NetError::Advertise`], [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or what else the
-    /// system refuses.
+    /// [`NetError::OwnIdentity`], [`NetError::Nowhere`], [`NetError::Advertise`],
+    /// [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or [`NetError::Os`] for
+    /// anything else that the system refuses.
     pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
         let Options { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
         let os = |doing| move |source| NetError::Os { doing, source };
@@ -229,30 +240,35 @@ impl Endpoint {
         Ok(Endpoint { card, exchange, thread: Some(thread) })
     }
 
-    /// What others are told of it: with the port that the system chose.
+    /// Returns the card that others receive, with the port that the system chose.
     pub fn card(&self) -> &Card {
         &self.card
     }
 
-    /// Writes to who is at `to`, if that is `whom`; `None`: whoever it is.
+    /// Sends a control message to the process at `to`, if that is `whom`; `None`: whichever process
+    /// is there.
     ///
-    /// Connects if there is no connection, and tries again if it fails ([`Event::Delayed`]). Letters to one address arrive in the order in which they were sent,
-    /// each once or not at all. They are given up, with [`Event::Failed`], when there was no connection for 5 s, or never can be. If
-    /// 1024 letters wait, or 128 MiB, what was sent last is dropped, and the first time that is told.
+    /// Connects if there is no connection, and tries again if that fails ([`Event::Delayed`]).
+    /// Control messages to one address arrive in the order in which they were sent, each once or
+    /// not at all. They are given up, with [`Event::Failed`], when there was no connection for 5 s,
+    /// or when none can ever be made. If 1024 control messages or 128 MiB wait, the newest is
+    /// dropped, and the first such drop is reported.
     ///
     /// # Panics
-    /// For letters that go with descriptors (parts, state), an enclosure of more than 64 MiB, or one that is not as long as the letter
-    /// says.
+    /// For control messages that carry descriptors (parts, state), for an attachment of more than
+    /// 64 MiB, or for one that is not as long as the control message says.
     pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) {
         let parcel = Parcel::new(whom, letter, enclosure);
         self.exchange.ask(Command::Send { to: to.clone(), parcel });
     }
 
-    /// Opens a connection to who is at `to`, if that is `whom`; `None`: whoever it is. There is one attempt, of 6 s at most, and one
-    /// event of it: [`Event::Stream`] or [`Event::Failed`].
+    /// Opens a connection to the process at `to`, if that is `whom`; `None`: whichever process is
+    /// there. Makes one connection attempt of at most 6 s, which produces one event:
+    /// [`Event::Stream`] or [`Event::Failed`].
     ///
     /// # Panics
-    /// For [`Purpose::Mail`] and [`Purpose::Life`]: letters are [sent](Self::send), lives [watched](Self::watch).
+    /// For [`Purpose::Mail`] and [`Purpose::Life`]: control messages are [sent](Self::send), and
+    /// processes are [watched](Self::watch).
     pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
         assert!(
             !matches!(purpose, Purpose::Mail | Purpose::Life { .. }),
@@ -261,48 +277,55 @@ impl Endpoint {
         self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
     }
 
-    /// Watches over the process of `whom`, who is to be at `to` and a member in `view`, and is watched by it: of the end of either the other is told at once
-    /// ([`Event::Ended`]), while the kernel may need long to take back the memory of the dead, and closes other connections after that. Does nothing if there is
-    /// such a watch, or one is being begun. [`Event::Watched`] tells that it has begun: there is one attempt, and both systems have to be able to
-    /// (Linux 5.9). A network that falls silent is no end.
+    /// Watches the process of `whom`, which is expected at `to` and is a member in `view`, and
+    /// which watches this process in turn. When either process ends, the other receives
+    /// [`Event::Ended`] at once. The kernel may need long to take back the memory of a dead
+    /// process, and closes its other connections only after that.
+    ///
+    /// Does nothing if there is such a watch, or one is being started. [`Event::Watched`] reports
+    /// that the watch has begun. There is one connection attempt, and both systems must support it
+    /// (Linux 5.9). A network that falls silent is not reported as an end.
     pub fn watch(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
         self.exchange.ask(Command::Watch { to: to.clone(), whom, incarnation, view });
     }
 
-    /// Asks the process of `whom` for a sign of life after its watch has [ended](Event::Ended), by a connection that is another watch: [`Event::Answers`] or
-    /// [`Event::Failed`] tells. Does nothing if a watch is being begun, which tells the same.
+    /// Asks the process of `whom` for a sign of life after its watch has [ended](Event::Ended), by
+    /// a connection that is another watch. The result is [`Event::Answers`] or [`Event::Failed`].
+    /// Does nothing if a watch is being started, which gives the same result.
     pub fn check(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
         self.exchange.ask(Command::Check { to: to.clone(), whom, incarnation, view });
     }
 
-    /// Ends all watches over `whom`, who is told that it is no death.
+    /// Ends all watches of `whom`, and reports to it that this is no death.
     pub fn unwatch(&self, whom: MemberId) {
         self.exchange.ask(Command::Unwatch { whom });
     }
 
-    /// Looks up what `address` stands for: [`Event::LookedUp`] tells. If that is being done already it is not begun again, so somebody who does not
-    /// answer is asked once. An address without a name stands for itself.
+    /// Looks up the addresses of `address`; the result is [`Event::LookedUp`]. A look-up that is in
+    /// progress is not started again, so a resolver that does not answer is asked once. An address
+    /// without a name is its own result.
     pub fn look_up(&self, address: &Address) {
         self.exchange.ask(Command::LookUp { address: address.clone() });
     }
 
-    /// What has happened; `None`: nothing since. If 4096 events wait, or 256 MiB, nothing more is read or accepted until they are
-    /// received.
+    /// Returns the next event; `None`: there is none. If 4096 events wait, or 256 MiB, nothing more
+    /// is read or accepted until they are received.
     pub fn receive(&self) -> Option<Event> {
         self.exchange.receive()
     }
 
-    /// Drops the letters that wait for it and the connection on which they leave, and gives up dialling it. Nothing is told of that.
+    /// Drops the control messages that wait for this address and the connection on which they
+    /// leave, and stops dialling it. No event reports that.
     pub fn forget(&self, to: &Address) {
         self.exchange.ask(Command::Forget { to: to.clone() });
     }
 
-    /// What was thrown away since it was opened.
+    /// Returns what was discarded since the endpoint was opened.
     pub fn dropped(&self) -> Dropped {
         self.exchange.dropped()
     }
 
-    /// How many events wait.
+    /// Returns the number of events that wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.exchange.waiting()
@@ -310,18 +333,19 @@ impl Endpoint {
 }
 
 impl Drop for Endpoint {
-    /// Ends all connections that were not given away. Letters that wait have 200 ms to leave.
+    /// Ends all connections that were not given away. Waiting control messages have 200 ms to
+    /// leave.
     fn drop(&mut self) {
         self.exchange.stop();
         let Some(thread) = self.thread.take() else { return };
-        // Dropped by `tell`, against what is asked of it: the thread stops after that.
+        // `tell` dropped the endpoint although it must not: the thread stops after that.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
     }
 }
 
-/// What others are told to connect to.
+/// Returns the address that others are asked to connect to.
 fn advertised(advertise: Option<Address>, bound: &[Address]) -> Result<Address, NetError> {
     let first = bound.first().ok_or(NetError::Nowhere)?;
     let address = match advertise {

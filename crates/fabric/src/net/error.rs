@@ -1,4 +1,4 @@
-//! Why a process can't be reached from other hosts, or can't reach them.
+//! The reasons why a process can't be reached from other hosts, or can't reach them.
 use super::hello::Declined;
 use super::limits::QUEUE_LETTERS_MAX;
 use spindle_core::MemberId;
@@ -6,32 +6,32 @@ use spindle_core::control::Address;
 use std::io;
 use std::time::Duration;
 
-/// What went wrong between hosts.
+/// An error of the connections between hosts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// There is nowhere to listen.
+    /// There is no address to listen at.
     #[error("no address to listen at; name one, such as 10.0.0.7:0 with an address of this host")]
     Nowhere,
-    /// An address that means every address of a host, or none that is known, can't be told to others.
+    /// A wildcard address, or one that is unknown, can't be advertised to others.
     #[error("others can't reach this process at {address}; name the address to advertise, such as 10.0.0.7:0")]
     Advertise {
-        /// What would be told.
+        /// The address that would be advertised.
         address: Address,
     },
-    /// Without TLS, and not only on this host.
+    /// The address leads off this host, and there is no TLS.
     #[error(
         "{address} leads off this host, where whoever can connect could read and forge everything; give a certificate, a key and \
          the group's authority (TLS), or say that the network is trusted (insecure)"
     )]
     Insecure {
-        /// Where.
+        /// The address.
         address: Address,
     },
-    /// It can't listen there.
+    /// The process can't listen at the address.
     #[error("can't listen at {address}: {source}; name an address of this host and a free port, or port 0")]
     Listen {
-        /// Where.
+        /// The address.
         address: Address,
         /// The system's reason.
         source: io::Error,
@@ -44,7 +44,7 @@ pub enum NetError {
         /// The resolver's reason.
         source: io::Error,
     },
-    /// No connection comes about.
+    /// No connection can be made.
     #[error("can't connect to {address}: {source}; see that its process runs and that no firewall is between")]
     Connect {
         /// The address.
@@ -52,35 +52,35 @@ pub enum NetError {
         /// The system's reason.
         source: io::Error,
     },
-    /// It took too long.
+    /// The peer took too long.
     #[error("{address} did not {what} within {after:?}; see that its process runs and that no firewall is between")]
     TimedOut {
         /// The address.
         address: Address,
-        /// What it was to do.
+        /// The action that was expected of the peer.
         what: &'static str,
         /// How long it had.
         after: Duration,
     },
-    /// Who answers is no Spindle process, or one that ends just now.
+    /// The process that answers is no Spindle process, or is one that is ending.
     #[error("who answers at {address} does not speak as Spindle does: {what}; see that the address is right")]
     Stranger {
         /// The address.
         address: Address,
-        /// What it did.
+        /// The behaviour of the process that answers.
         what: &'static str,
     },
-    /// TLS came to nothing, by this side's judgement or the other's.
+    /// TLS failed: this side or the other rejected it.
     #[error(
         "no TLS with {address}: {why}; see that both have certificates of the same authority and within their dates"
     )]
     Tls {
         /// The address.
         address: Address,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The certificate of this process is not good for its id.
+    /// The certificate of this process is not valid for its id.
     #[error(
         "the certificate of this process does not name {name}, as that of id {id} must; make one with that DNS name (SAN), or set          another id", name = super::tls::name_of(*id)
     )]
@@ -88,17 +88,17 @@ pub enum NetError {
         /// The id of this process.
         id: MemberId,
     },
-    /// The certificate of a peer is not good for the id that it says.
+    /// The certificate of a peer is not valid for the id that the peer states.
     #[error(
         "who answers at {address} says that it is member {id}, and its certificate does not name {name}; give that member a          certificate with that DNS name (SAN)", name = super::tls::name_of(*id)
     )]
     Identity {
         /// The address.
         address: Address,
-        /// The id that it says.
+        /// The id that the peer states.
         id: MemberId,
     },
-    /// It refused.
+    /// The peer refused the connection.
     #[error("{address} refused: {why}")]
     Declined {
         /// The address.
@@ -112,25 +112,25 @@ pub enum NetError {
         /// The address.
         address: Address,
     },
-    /// Somebody else has the address.
+    /// Another process has the address.
     #[error("at {address} is member {found}, and not member {wanted}")]
     Elsewhere {
         /// The address.
         address: Address,
-        /// Who was to be there.
+        /// The member that was expected there.
         wanted: MemberId,
-        /// Who is.
+        /// The member that is there.
         found: MemberId,
     },
-    /// Too much waits for one address; what was sent before stays.
+    /// Too many control messages wait for one address; those that were sent before stay.
     #[error("{letters} letters, or too large ones, wait for {address} (at most {max}); what was sent last is dropped", max = QUEUE_LETTERS_MAX)]
     QueueFull {
         /// The address.
         address: Address,
-        /// How many wait.
+        /// How many control messages wait.
         letters: u64,
     },
-    /// The connection failed before it was of use.
+    /// The connection failed before it could be used.
     #[error("the connection to {address} failed: {source}")]
     Broken {
         /// The address.
@@ -141,7 +141,7 @@ pub enum NetError {
     /// The system refused something.
     #[error("can't {doing}: {source}; if it is a limit, raise it (ulimit -n)")]
     Os {
-        /// What was refused.
+        /// The action that was refused.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -149,7 +149,8 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// What is wrong, without the address and without a remedy: for who lists several addresses.
+    /// Returns the cause, without the address and without a remedy, for callers that list several
+    /// addresses.
     pub fn reason(&self) -> String {
         match self {
             Self::Insecure { .. } => {
@@ -167,7 +168,7 @@ impl NetError {
         }
     }
 
-    /// Whether trying again soon is of no use.
+    /// Returns whether it is useless to try again soon.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Declined { why, .. } => !matches!(why, Declined::TooMany(_)),

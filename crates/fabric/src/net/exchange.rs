@@ -1,4 +1,5 @@
-//! Where callers and the endpoint's thread meet: what is asked for, and what has happened.
+//! The exchange between callers and the endpoint's thread: commands in one direction, events in the
+//! other.
 use super::endpoint::{Dropped, Event};
 use super::error::NetError;
 use super::letters::Parcel;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a caller wants.
+/// A command of a caller.
 #[derive(Debug)]
 pub(super) enum Command {
     Send { to: Address, parcel: Parcel },
@@ -35,7 +36,7 @@ struct State {
     command_bytes: usize,
     events: VecDeque<Event>,
     event_bytes: usize,
-    /// Whether there are events of which the caller was not told.
+    /// Whether there are events that the caller was not notified of.
     untold: bool,
     /// Whether nothing more is to be read until events are taken.
     full: bool,
@@ -48,14 +49,14 @@ impl Exchange {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics halfway.
+        // No code here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn ask(&self, command: Command) {
         let mut state = self.state();
         let bytes = command.bytes();
-        // If there are others the thread has been woken for them, and has not looked.
+        // If there are other commands, the thread has been woken for them and has not looked yet.
         let is_first = state.commands.is_empty();
         if let Command::Send { to, .. } = &command
             && (state.commands.len() >= COMMANDS_MAX || state.command_bytes + bytes > COMMAND_BYTES_MAX)
@@ -82,7 +83,8 @@ impl Exchange {
         self.state().tell(event);
     }
 
-    /// Whether there are events of which nobody was told. Now somebody is.
+    /// Returns whether there are events that the caller was not notified of. The caller must notify
+    /// it now.
     pub(super) fn take_untold(&self) -> bool {
         std::mem::take(&mut self.state().untold)
     }

@@ -1,8 +1,9 @@
-//! What is said at the start of a connection: who dials whom for what, and the answer. Numbers are little endian.
+//! The start of a connection: the dialling process says who dials whom and for what, and the
+//! dialled process answers. Numbers are little endian.
 //!
-//! Both are a head (magic, version, length) and a body. The head never changes, so two versions can tell each other that they
-//! differ. A body is read to its end and not further: what follows belongs to the connection's purpose. Whatever the bytes, reading
-//! ends with a body or a [`HelloError`].
+//! Both are a head (magic, version, length) and a body. The head never changes, so two versions can
+//! tell each other that they differ. A body is read to its end and not further, because later bytes
+//! belong to the connection's purpose. For any bytes, reading ends with a body or a [`HelloError`].
 use super::limits::HELLO_BYTES_MAX;
 use crate::mail::GroupName;
 use crate::tcp::{Space, Stream};
@@ -13,60 +14,60 @@ use std::io::{self, IoSlice};
 
 const HEAD_BYTES: usize = 16;
 
-/// Which of the two it is. Not the same, so that what comes back from an echo is no answer.
+/// Which of the two it is. The values differ, so that an echo of a hello is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Magic {
     Hello,
     Answer,
 }
 
-/// Why somebody refused a connection. The values are those of who refuses.
+/// The reason why a peer refused a connection. The values are those of the peer that refuses.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Declined {
-    /// It speaks another version.
+    /// The refusing peer speaks another version.
     #[error("it speaks version {0}, and this process {ours}; update the older", ours = VERSION)]
     Version(u32),
-    /// It belongs to another group.
+    /// The refusing peer belongs to another group.
     #[error("it belongs to group {0}; name the group's own addresses")]
     Group(GroupName),
-    /// It is not who was wanted.
+    /// The refusing peer is not the member that was wanted.
     #[error("it is member {0}, and another was wanted")]
     Member(MemberId),
-    /// Another process with the same id.
+    /// The refusing peer is another process with the same id.
     #[error("it has the id {0}, too; give one of the two another id, or none")]
     Namesake(MemberId),
-    /// The one that asks: it has dialled its own address.
+    /// The dialling process has dialled its own address.
     #[error("it is this process itself")]
     Myself,
-    /// The certificate that was shown is not good for the id that was said.
+    /// The certificate that was shown is not valid for the id that was stated.
     #[error("the certificate shown to it does not name {name}, as that of id {id} must", name = super::tls::name_of(*.0), id = .0)]
     Identity(MemberId),
-    /// It has too many connections.
+    /// The refusing peer has too many connections.
     #[error("it has {0} mail connections and takes no more; end processes that are not needed")]
     TooMany(u32),
 }
 
-/// The first thing on a connection.
+/// The first message on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     pub(super) group: GroupName,
     pub(super) purpose: Purpose,
     pub(super) card: Card,
-    /// Random, for each endpoint: tells processes apart that give themselves out for the same.
+    /// A random number for each endpoint, which distinguishes processes that claim the same id.
     pub(super) process: u128,
     pub(super) wanted: Option<MemberId>,
 }
 
-/// The second.
+/// The second message on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// With who answers, and its process.
+    /// Contains the card of the process that answers, and its process number.
     Welcome(Card, u128),
     Declined(Declined),
 }
 
-/// Why the start of a connection came to nothing.
+/// The reason why the start of a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HelloError {
     #[error("version {0}")]
@@ -84,7 +85,7 @@ impl Hello {
         self.encode_as(VERSION)
     }
 
-    /// As a program of another version might write it.
+    /// Encodes it as a program of another version might.
     pub(super) fn encode_as(&self, version: u32) -> Vec<u8> {
         framed(Magic::Hello, version, |out| {
             out.text(self.group.as_str());
@@ -144,7 +145,7 @@ impl Answer {
     }
 }
 
-/// The start of a connection, as far as it has arrived.
+/// The part of a connection's start that has arrived.
 #[derive(Debug)]
 pub(super) struct Incoming {
     magic: Magic,
@@ -156,10 +157,10 @@ impl Incoming {
         Incoming { magic, bytes: vec![] }
     }
 
-    /// Reads on, and gives the body when it is whole.
+    /// Continues to read, and returns the body when it is complete.
     ///
     /// # Errors
-    /// Whatever makes it none.
+    /// The reason why the bytes are no valid start of a connection.
     pub(super) fn receive(&mut self, stream: &mut dyn Stream) -> Result<Option<&[u8]>, HelloError> {
         loop {
             let wanted = self.wanted()?;
@@ -177,7 +178,7 @@ impl Incoming {
         }
     }
 
-    /// How many bytes it has, as far as that is known.
+    /// Returns how many bytes it has, as far as that is known.
     fn wanted(&self) -> Result<usize, HelloError> {
         let Some((head, _)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(HEAD_BYTES) };
         let mut from = Reader(head);
@@ -195,7 +196,7 @@ impl Incoming {
     }
 }
 
-/// Bytes on their way out.
+/// Bytes to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -207,10 +208,10 @@ impl Outgoing {
         Outgoing { bytes, sent: 0 }
     }
 
-    /// Sends on; whether everything has left.
+    /// Continues to send; returns whether all bytes have left.
     ///
     /// # Errors
-    /// Those of the stream, but for its being full.
+    /// Those of the stream, except that it is full.
     pub(super) fn send(&mut self, stream: &mut dyn Stream) -> io::Result<bool> {
         while self.sent < self.bytes.len() || stream.holds_back() {
             match stream.send(&[IoSlice::new(&self.bytes[self.sent..])]) {
@@ -369,7 +370,7 @@ mod tests {
         (SocketStream::new(near, &SocketOptions::default()).unwrap(), far)
     }
 
-    /// However it is cut, it is read whole, and nothing of what follows.
+    /// However the bytes are cut, the hello is read whole, and nothing after it.
     #[test]
     fn a_hello_is_read_to_its_end_and_no_further() {
         let hello = &hellos()[1];
@@ -413,7 +414,7 @@ mod tests {
         assert!(matches!(read(&long), Err(HelloError::Wire(WireError::Long { .. }))));
     }
 
-    /// Whatever arrives, it is read or refused, and what is read says what its bytes say.
+    /// Arbitrary bytes are read or refused, and a result that was read says what its bytes say.
     #[test]
     fn garbage_hellos_never_panic() {
         let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);

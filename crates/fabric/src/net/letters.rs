@@ -1,5 +1,5 @@
-//! Letters on a mail connection: a head (length of the letter, length of the enclosure), the letter as between mailboxes, and
-//! what is enclosed.
+//! Control messages on a control connection: a head (length of the control message, length of the
+//! attachment), the control message as on a control socket, and the attachment.
 use super::limits::{ENCLOSURE_BYTES_MAX, LETTERS_PER_SEND, READS_MAX, SENDS_MAX};
 use crate::tcp::{Space, Stream};
 use spindle_core::MemberId;
@@ -10,18 +10,19 @@ use std::io::{self, IoSlice};
 
 const HEAD_BYTES: usize = 8;
 
-/// A letter on its way out, and whom it is for.
+/// A control message to be sent, and the member that it is for.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) whom: Option<MemberId>,
-    /// Head and letter.
+    /// Head and control message.
     letter: Vec<u8>,
     enclosure: Vec<u8>,
 }
 
 impl Parcel {
     /// # Panics
-    /// For a letter with descriptors, an enclosure that is longer than can be sent, or one that is not as long as the letter says.
+    /// For a control message with descriptors, for an attachment that is too long to be sent, or
+    /// for one that is not as long as the control message says.
     pub(super) fn new(whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) -> Parcel {
         assert!(is_for_the_net(letter), "descriptors can't leave the host: {letter:?}");
         assert!(enclosure.len() <= ENCLOSURE_BYTES_MAX, "an enclosure of {} bytes", enclosure.len());
@@ -43,7 +44,7 @@ fn is_for_the_net(letter: &Letter) -> bool {
     !matches!(letter, Letter::Parts { .. } | Letter::State { .. } | Letter::Objects { .. } | Letter::Bulk { .. })
 }
 
-/// Whether an enclosure of `bytes` is what the letter says, if it says something of it.
+/// Returns whether an attachment of `bytes` is as long as the control message says, if it says so.
 fn fits(letter: &Letter, bytes: usize) -> bool {
     match letter {
         Letter::View { bytes: said, .. } | Letter::Answer { bytes: said, .. } => *said == bytes as u64,
@@ -51,10 +52,11 @@ fn fits(letter: &Letter, bytes: usize) -> bool {
     }
 }
 
-/// Sends the parcels that `stream` takes, of which `sent` bytes of the first have left before. Whether all have left.
+/// Sends the parcels that `stream` accepts; `sent` bytes of the first have left before. Returns
+/// whether all have left.
 ///
 /// # Errors
-/// Those of the stream, but for its being full.
+/// Those of the stream, except that it is full.
 pub(super) fn send(parcels: &mut VecDeque<Parcel>, sent: &mut usize, stream: &mut dyn Stream) -> io::Result<bool> {
     for _ in 0..SENDS_MAX {
         if parcels.is_empty() && !stream.holds_back() {
@@ -84,26 +86,26 @@ pub(super) fn send(parcels: &mut VecDeque<Parcel>, sent: &mut usize, stream: &mu
     Ok(false)
 }
 
-/// The letter that arrives on a connection.
+/// The control message that arrives on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Arriving {
     bytes: Vec<u8>,
 }
 
-/// What reading from a connection brought.
+/// The result of reading from a connection.
 #[derive(Debug)]
 pub(super) enum Brought {
     Letter(Letter, Vec<u8>),
-    /// A whole one that is none.
+    /// A complete control message that is invalid.
     Garbage,
-    /// A whole one that its sender did not write.
+    /// A complete control message that names another sender.
     Forged,
 }
 
-/// How a connection stands after reading.
+/// The state of a connection after reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stand {
-    /// All was read that has arrived.
+    /// All bytes that have arrived were read.
     Empty,
     /// There may be more.
     More,
@@ -112,12 +114,13 @@ pub(super) enum Stand {
 }
 
 impl Arriving {
-    /// Bytes of the letter that is not whole.
+    /// Returns the bytes of the incomplete control message.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Reads through `buffer`, and hands on every letter that became whole; they are from `from`, or forged.
+    /// Reads through `buffer`, and hands on every control message that became complete, which is
+    /// from `from` or forged.
     pub(super) fn receive(
         &mut self,
         stream: &mut dyn Stream,
@@ -158,7 +161,8 @@ impl Arriving {
         Some((u32::from_le_bytes(*letter) as usize, u32::from_le_bytes(*enclosure) as usize))
     }
 
-    /// How many bytes the letter has, as far as is known; `None`: no letter has as many.
+    /// Returns how many bytes the control message has, as far as that is known; `None`: more than
+    /// any control message has.
     fn wanted(&self) -> Option<usize> {
         let Some((letter, enclosure)) = self.lengths() else { return Some(HEAD_BYTES) };
         (letter <= LETTER_BYTES_MAX && enclosure <= ENCLOSURE_BYTES_MAX).then_some(HEAD_BYTES + letter + enclosure)
@@ -166,7 +170,8 @@ impl Arriving {
 
     fn is_whole(&self) -> bool {
         self.lengths().is_some_and(|(letter, enclosure)| {
-            // The lengths may be none; then nothing is whole, and the next byte tells.
+            // The lengths may be invalid. Then no control message is complete, and the next byte
+            // shows it.
             self.bytes.len() == HEAD_BYTES + letter + enclosure
         })
     }
@@ -214,7 +219,7 @@ mod tests {
         (SocketStream::new(near, &options).unwrap(), far)
     }
 
-    /// What arrives of `bytes`, given in bites.
+    /// Returns what arrives of `bytes`, given in pieces.
     fn arriving(bytes: &[u8], bite: usize) -> (Vec<Brought>, Stand) {
         let (mut near, mut far) = near();
         let (mut arriving, mut brought, mut stand) = (Arriving::default(), vec![], Stand::Empty);

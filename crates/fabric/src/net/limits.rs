@@ -1,39 +1,41 @@
-//! Every maximum and every deadline of what is between hosts, with the relations that they must keep.
+//! Every maximum and every deadline of the connections between hosts, with the relations that must
+//! hold between them.
 use crate::mail::limits::GROUP_NAME_BYTES_MAX;
 use spindle_core::limits::{ADDRESS_BYTES_MAX, LETTER_BYTES_MAX, MEMBERS_MAX, RACK_BYTES_MAX};
 use std::time::Duration;
 
 /// Bytes in a hello, or in the answer to one, without their heads.
 pub(super) const HELLO_BYTES_MAX: usize = 1024;
-/// Bytes in what goes with a letter; views of the most members have less.
+/// Bytes in the attachment of a control message; a view with the most members needs fewer.
 pub(super) const ENCLOSURE_BYTES_MAX: usize = 64 << 20;
 
-/// How long a name may take to be resolved, and then a connection to come about.
+/// The time to resolve a name, and again the time to establish a connection.
 pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// How long who is connected may take to say who it is, TLS included.
+/// The time within which a connected process must say who it is, TLS included.
 pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(2);
-/// After so long the next of a name's addresses is tried beside those that have not answered.
+/// The time after which the next address of a name is tried beside those that have not answered.
 pub(super) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// So often one that has not answered is tried once more, after as long.
+/// The number of times that an unanswered address is tried again, each time after the same pause.
 pub(super) const REPEATS_MAX: usize = 3;
-/// Of a name's addresses, so many are tried.
+/// Addresses of a name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
-/// So many of them are looked at.
+/// Addresses of a name that are looked at.
 pub(super) const NAME_ADDRESSES_MAX: usize = 4 * MEMBERS_MAX;
 /// Names that are resolved at the same time; others wait for their turn.
 pub(super) const RESOLVING_MAX: usize = 8;
-/// Letters that find no connection for so long are given up.
+/// The time without a connection after which control messages are given up.
 pub(super) const LETTERS_DEADLINE: Duration = Duration::from_secs(5);
-/// The pause before a mail connection is tried again, at first.
+/// The first pause before a control connection is tried again.
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(20);
-/// The same after some attempts; each is twice as long as the one before.
+/// The longest such pause; each is twice as long as the one before.
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-/// How long letters may still leave after an endpoint was dropped.
+/// The time for control messages to leave after an endpoint was dropped.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// The pause after the system refused to accept a connection, for want of descriptors or memory.
 pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections of one [kind](super::crowd) that have not said hello. For each further one another is closed.
+/// Connections of one [kind](super::crowd) that have not said hello. For each one more, another is
+/// closed.
 pub(super) const HALF_OPEN_MAX: usize = 256;
 /// The same from one address that belongs to no peer.
 pub(super) const SOURCE_HALF_OPEN_MAX: usize = HALF_OPEN_MAX / 2;
@@ -41,35 +43,38 @@ pub(super) const SOURCE_HALF_OPEN_MAX: usize = HALF_OPEN_MAX / 2;
 pub(super) const ACCEPTS_MAX: usize = 64;
 /// Connections that wait in the system's queue.
 pub(super) const BACKLOG: i32 = MEMBERS_MAX as i32;
-/// Mail connections from others.
+/// Control connections from others.
 pub(super) const INLETS_MAX: usize = 2 * MEMBERS_MAX;
-/// Connections that tell of deaths: two who dial each other at once have two.
+/// Liveness connections. Two processes that dial each other at the same time have two.
 pub(super) const LIVES_MAX: usize = 2 * MEMBERS_MAX;
-/// The process behind a connection that has ended answers on a new one within this and so many round trips: what a busy machine needs to let the
-/// threads of both sides run, and what the connection and TLS need.
+/// The process behind a connection that has ended answers on a new one within this time plus this
+/// many round trips. The first lets a busy machine run the threads of both sides; the second covers
+/// the connection and TLS.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(5);
 pub(super) const ANSWER_ROUND_TRIPS: u32 = 8;
-/// How often who is watched says that nothing has happened, for the sake of what stands between and ends connections that are idle.
+/// How often a watched process says that nothing has happened, because devices on the path may end
+/// idle connections.
 pub(super) const STILL_EVERY: Duration = Duration::from_secs(15);
-/// Letters that wait for one address.
+/// Control messages that wait for one address.
 pub(super) const QUEUE_LETTERS_MAX: usize = 1024;
 /// Bytes in them.
 pub(super) const QUEUE_BYTES_MAX: usize = 128 << 20;
-/// What callers have asked for and the thread has not looked at.
+/// Commands of callers that the thread has not looked at.
 pub(super) const COMMANDS_MAX: usize = 1 << 16;
-/// Bytes of letters in that.
+/// Bytes of control messages in those commands.
 pub(super) const COMMAND_BYTES_MAX: usize = 512 << 20;
-/// With so many events, or so many bytes in them, nothing more is read until they are taken.
+/// If this many events wait, or the bytes below, nothing more is read until they are taken.
 pub(super) const EVENTS_MAX: usize = 4096;
 /// Bytes in events.
 pub(super) const EVENT_BYTES_MAX: usize = 256 << 20;
-/// Bytes of all letters that have arrived in part; a connection that brings more is closed.
+/// Bytes of all control messages that have arrived in part; a connection that brings more is
+/// closed.
 pub(super) const ARRIVING_BYTES_MAX: usize = 512 << 20;
 /// Bytes read from one connection before the others' turn.
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// Reads from one connection before the others' turn.
 pub(super) const READS_MAX: usize = 16;
-/// Letters handed to the system at once.
+/// Control messages handed to the system at once.
 pub(super) const LETTERS_PER_SEND: usize = 8;
 /// Calls to send on one connection before the others' turn.
 pub(super) const SENDS_MAX: usize = 64;
@@ -77,7 +82,7 @@ pub(super) const SENDS_MAX: usize = 64;
 pub(super) const EVENTS_PER_WAIT: usize = 64;
 
 const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + RACK_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
-// Whatever waits, a letter with the largest enclosure finds an empty queue large enough.
+// An empty queue always has room for a control message with the largest attachment.
 const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);
 const _: () = assert!(QUEUE_BYTES_MAX <= COMMAND_BYTES_MAX);
 const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < ARRIVING_BYTES_MAX);

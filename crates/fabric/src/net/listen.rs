@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// One of them. Its path, where it has one, goes with it.
+/// A listening socket. If it has a path, the path is removed with it.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
@@ -21,7 +21,8 @@ pub(super) struct Listener {
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Sockets that listen at `addresses`, and these with the ports that the system chose. With `only_here`, none may lead off this host.
+/// Returns sockets that listen at `addresses`, and these with the ports that the system chose. With
+/// `only_here`, no address may lead off this host.
 pub(super) fn listen(
     addresses: &[Address],
     names: &Names,
@@ -54,7 +55,7 @@ pub(super) fn listen(
     Ok((listeners, bound))
 }
 
-/// Whether nobody but processes of this host can connect to it.
+/// Returns whether only processes of this host can connect to it.
 pub(super) fn is_loopback(ip: &SocketAddr) -> bool {
     ip.ip().to_canonical().is_loopback()
 }
@@ -64,7 +65,7 @@ fn listen_ip(ip: SocketAddr) -> io::Result<(Listener, u16)> {
     let socket = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if ip.is_ipv6() {
-        // So that `[::]` and `0.0.0.0` can be listened at with the same port.
+        // Otherwise `[::]` and `0.0.0.0` could not be listened at with the same port.
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     net::bind(&socket, &ip)?;
@@ -78,7 +79,7 @@ fn listen_unix(path: String) -> io::Result<Listener> {
     let new = || net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None);
     let socket = new()?;
     if let Err(errno) = net::bind(&socket, &address) {
-        // A process that crashed leaves its path behind. Nobody answers there.
+        // A process that crashed leaves its path behind, and no process answers there.
         let is_socket = fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
         if errno != Errno::ADDRINUSE || !is_socket || net::connect(new()?, &address) != Err(Errno::CONNREFUSED) {
             return Err(errno.into());
@@ -86,7 +87,7 @@ fn listen_unix(path: String) -> io::Result<Listener> {
         fs::remove_file(&path)?;
         net::bind(&socket, &address)?;
     }
-    // Before anybody can connect.
+    // Before any process can connect.
     rustix::fs::chmod(path.as_str(), Mode::RUSR | Mode::WUSR)?;
     net::listen(&socket, BACKLOG)?;
     let inode = fs::symlink_metadata(&path)?.ino();
@@ -95,7 +96,7 @@ fn listen_unix(path: String) -> io::Result<Listener> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody else may have the path by now.
+        // Another process may have the path by now.
         if let Some((path, inode)) = &self.path
             && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn all_of_ipv6_is_not_all_of_ipv4() {
-        // Somebody else may have the port.
+        // Another process may have the port.
         let both = (0..100).find_map(|_| {
             let (first, port) = listen_ip((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let (second, _) = listen_ip((Ipv6Addr::UNSPECIFIED, port).into()).ok()?;

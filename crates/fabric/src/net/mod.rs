@@ -1,21 +1,31 @@
-//! How processes of a group on different hosts reach each other. Between hosts there is no directory: each process has an
-//! [`Endpoint`], one [`Address`](spindle_core::control::Address) to be reached at, and everything comes over connections to it. Start reading there.
+//! Connections between processes of a group on different hosts. Hosts share no directory: each
+//! process has an [`Endpoint`] that is reached at one [`Address`](spindle_core::control::Address),
+//! and all data between hosts travels over connections to these addresses. Start reading there.
 //!
-//! A connection is for one [`Purpose`](spindle_core::control::Purpose), which is said at its start (`hello.rs`) and answered before it is used (`attempt.rs` is who
-//! dials, `stranger.rs` who is dialled): letters (`post.rs` and `letters.rs`), nothing but its end, which tells of a death (`keeper.rs`), or a stream that is handed to who asked for it. Connections for letters carry
-//! only those of who dialled: so two who dial each other at once have two, and nothing has to be decided between them. `switch.rs` is
-//! the thread that moves it all.
+//! A connection has one [`Purpose`](spindle_core::control::Purpose). The dialling side states it at
+//! the start (`hello.rs`), and the dialled side answers before the connection is used (`attempt.rs`
+//! dials, `stranger.rs` is an incoming connection). A connection carries control messages
+//! (`post.rs` and `letters.rs`), or only its end, which reports the death of a process
+//! (`keeper.rs`), or it is a stream that is handed to the caller that asked for it. A connection
+//! for control messages carries only those of the process that dialled it. Two processes that dial
+//! each other at the same time therefore have two connections, and need to decide nothing between
+//! them. `switch.rs` is the thread that moves all data.
 //!
-//! What holds:
-//! - *Nothing waits.* Callers leave what they want with the thread, which waits for what the kernel has to tell and for
-//!   deadlines; names are looked up elsewhere. Every queue has a maximum (`limits.rs`).
-//! - *Letters to one address arrive in order, once or not at all.* What was lost shows as [`Event::Lost`] or [`Event::Failed`], a
-//!   letter that was on its way at a loss only as the former.
-//! - *Bytes cost only their sender.* Who says no hello, a wrong one, or none in time is closed and counted, and so are letters that are
-//!   none or name another sender.
-//! - *A silent connection delays no member.* Every connection is accepted, and peers have half-open slots of their own (`crowd.rs`).
+//! Invariants:
+//! - *Nothing waits.* Callers hand commands to the thread, which waits only for the kernel's events
+//!   and for deadlines. Names are resolved on other threads. Every queue has a maximum
+//!   (`limits.rs`).
+//! - *Control messages to one address arrive in order, once or not at all.* A loss is reported as
+//!   [`Event::Lost`] or [`Event::Failed`]. A control message that was in transit when the
+//!   connection broke is reported only as the former.
+//! - *Bytes cost only their sender.* A connection that brings no hello, an invalid one, or none in
+//!   time is closed and counted. Invalid control messages and those that name another sender are
+//!   dropped and counted.
+//! - *A silent connection delays no member.* Every connection is accepted, and peers have half-open
+//!   slots of their own (`crowd.rs`).
 //!
-//! This is not membership, and no proof of anything: that a connection ends or can't be made is a reason to suspect.
+//! This is not membership, and it proves nothing: a connection that ends or can't be made is a
+//! reason to suspect.
 mod attempt;
 mod crowd;
 mod endpoint;

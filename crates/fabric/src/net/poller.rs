@@ -1,4 +1,4 @@
-//! Which connections can move bytes, as the kernel tells it.
+//! The kernel's reports of which connections can move bytes.
 use super::limits::EVENTS_PER_WAIT;
 use crate::tcp::Connection;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whom an event is for. Several descriptors may have the same one; none is given again after its owner has gone.
+/// The owner of a descriptor's events. Several descriptors may have the same token; none is used
+/// again after its owner is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Token {
     Wake,
@@ -82,12 +83,12 @@ impl Poller {
         debug_assert!(modified.is_ok());
     }
 
-    /// Closing would do as well, unless somebody holds a duplicate.
+    /// Closing would suffice, unless another owner holds a duplicate.
     pub(super) fn remove(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something can be done; `None`: for as long as it takes.
+    /// Waits until something can be done; `None`: without a limit.
     ///
     /// # Errors
     /// The system has no memory.
@@ -98,7 +99,7 @@ impl Poller {
         });
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_PER_WAIT];
         match epoll::wait(&self.epoll, &mut room, timeout.as_ref()) {
-            // Copied, because they may stand unaligned.
+            // Copied, because they may be unaligned.
             Ok((events, _)) => Ok(events.iter().map(|&Event { data, .. }| Token::of(data.u64())).collect()),
             Err(Errno::INTR) => Ok(vec![]),
             Err(errno) => Err(errno),
@@ -112,7 +113,7 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    /// From now on it wakes again.
+    /// Clears the signal, so that the next one wakes again.
     pub(super) fn heard(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
     }
@@ -132,7 +133,7 @@ impl Wire {
         Ok(Wire { stream, token, wants_out: false })
     }
 
-    /// Whether to be told that it can send.
+    /// Sets whether the poller reports that it can send.
     pub(super) fn want_out(&mut self, poller: &Poller, wants: bool) {
         if wants != self.wants_out {
             self.wants_out = wants;
@@ -144,13 +145,13 @@ impl Wire {
         self.wants_out
     }
 
-    /// Takes it off the list.
+    /// Removes it from the poller's list.
     pub(super) fn release(self, poller: &Poller) -> Connection {
         poller.remove(self.stream.fd());
         self.stream
     }
 
-    /// The same for somebody else.
+    /// Gives it another token in the poller's list.
     pub(super) fn pass_on(self, poller: &Poller, token: Token) -> Wire {
         poller.modify(self.stream.fd(), token, if self.wants_out { IN | OUT } else { IN });
         Wire { token, ..self }

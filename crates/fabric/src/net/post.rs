@@ -1,4 +1,4 @@
-//! Letters to one address, and the connection on which they leave.
+//! The control messages to one address, and the connection on which they leave.
 use super::error::NetError;
 use super::letters::{self, Parcel};
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LETTERS_DEADLINE, QUEUE_BYTES_MAX, QUEUE_LETTERS_MAX};
@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 pub(super) struct Post {
     pub(super) address: Address,
     parcels: VecDeque<Parcel>,
-    /// Bytes of the first one that have left.
+    /// Bytes of the first control message that have left.
     sent: usize,
     pub(super) state: State,
-    /// Since when letters wait and there is no connection.
+    /// Since when control messages have waited without a connection.
     waiting_since: Instant,
     back_off: Duration,
-    /// Whether a letter was dropped for want of room, and none has found room since.
+    /// Whether a control message was dropped for lack of room, and none has found room since.
     was_full: bool,
-    /// Why the last attempt came to nothing.
+    /// The reason why the last connection attempt failed.
     failed: Option<NetError>,
 }
 
 #[derive(Debug)]
 pub(super) enum State {
-    /// An attempt is on its way.
+    /// A connection attempt is in progress.
     Trying,
-    /// The next attempt is begun then.
+    /// The next connection attempt starts at this time.
     Pausing(Instant),
     Up(Wire, Card),
 }
 
 impl Post {
-    /// One that waits for its first attempt.
+    /// Creates a queue that waits for its first connection attempt.
     pub(super) fn new(address: Address) -> Post {
         Post {
             address,
@@ -50,10 +50,11 @@ impl Post {
         }
     }
 
-    /// Takes a letter to be sent.
+    /// Queues a control message.
     ///
     /// # Errors
-    /// The letter is dropped, for this reason; `None`: for a reason that was told for another.
+    /// The reason why the control message is dropped; `None`: a reason that was reported for an
+    /// earlier one.
     pub(super) fn push(&mut self, parcel: Parcel) -> Result<(), Option<NetError>> {
         if let State::Up(_, card) = &self.state
             && let Some(wanted) = parcel.whom.filter(|wanted| *wanted != card.id)
@@ -75,7 +76,7 @@ impl Post {
         NetError::Elsewhere { address: self.address.clone(), wanted, found }
     }
 
-    /// There is a connection. Whose letters it can't carry is told for each.
+    /// Records a connection. Returns an error for each control message that is for another member.
     pub(super) fn connected(&mut self, wire: Wire, card: Card) -> Vec<NetError> {
         let found = card.id;
         self.state = State::Up(wire, card);
@@ -85,20 +86,21 @@ impl Post {
         go.into_iter().filter_map(|parcel| parcel.whom).map(|wanted| self.elsewhere(wanted, found)).collect()
     }
 
-    /// There is no connection any more, or none again.
+    /// Records that the connection has ended, or that no new one could be made.
     pub(super) fn disconnected(&mut self, why: Option<NetError>) {
         let now = Instant::now();
         if matches!(self.state, State::Up(..)) {
             self.waiting_since = now;
         }
-        // Its receiver has not got all of it, and forgets the rest with the connection.
+        // The receiver has not got all of this control message, and discards the rest with the
+        // connection.
         self.sent = 0;
         self.failed = why.or(self.failed.take());
         self.state = State::Pausing(now + self.back_off);
         self.back_off = (2 * self.back_off).min(BACK_OFF_MAX);
     }
 
-    /// Sends what the connection takes and sees whether it stands. Not if this answers false.
+    /// Sends what the connection accepts. Returns whether the connection is still up.
     pub(super) fn progress(&mut self, poller: &Poller) -> bool {
         let State::Up(wire, _) = &mut self.state else { return true };
         let before = self.parcels.len();
@@ -107,7 +109,7 @@ impl Post {
             self.back_off = BACK_OFF_MIN;
         }
         wire.want_out(poller, !all);
-        // Nothing comes but the end.
+        // Only the end of the connection can arrive.
         match wire.stream.receive(&mut [Space::of(&mut [0; 16])]) {
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             Ok(_) => false,
@@ -118,22 +120,22 @@ impl Post {
         matches!(self.state, State::Up(..))
     }
 
-    /// Whether it can try at once to send a letter that was pushed.
+    /// Returns whether a control message that was pushed can be sent at once.
     pub(super) fn can_send(&self) -> bool {
         matches!(&self.state, State::Up(wire, _) if !wire.wants_out())
     }
 
-    /// Whether letters wait that have not left in full.
+    /// Returns whether control messages wait that have not left in full.
     pub(super) fn has_letters(&self) -> bool {
         !self.parcels.is_empty()
     }
 
-    /// Whether all letters are with the system.
+    /// Returns whether the system has all control messages.
     pub(super) fn is_flushed(&self) -> bool {
         self.parcels.is_empty() && !matches!(&self.state, State::Up(wire, _) if wire.stream.holds_back())
     }
 
-    /// When it wants to be looked at, if nothing happens before.
+    /// Returns when it next needs to run, if nothing happens before.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.state {
             State::Up(..) => None,
@@ -146,7 +148,7 @@ impl Post {
         self.waiting_since + LETTERS_DEADLINE
     }
 
-    /// Why its letters are given up now, if they are.
+    /// Returns the reason why its control messages are given up now, if they are.
     pub(super) fn gives_up(&mut self, now: Instant) -> Option<NetError> {
         if self.is_up() || now < self.gives_up_at() {
             return None;

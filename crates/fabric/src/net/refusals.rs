@@ -1,16 +1,18 @@
-//! Refusals that are told to an operator: one line for each source and period, with the number of those that were left out.
+//! Refusals that are reported to an operator: one line for each source and period, with the number
+//! of refusals that were left out.
 //!
 //! No I/O and no clock.
 use super::crowd::Source;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// After a refusal is told, further ones of its source are counted for so long, and told together.
+/// The period after a reported refusal in which further ones of its source are only counted. They
+/// are reported together at its end.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// Sources that are counted apart. The refusals of all others count as those of one.
+/// Sources that are counted separately. The refusals of all others count as those of one source.
 const SOURCES_MAX: usize = 64;
 
-/// Refusals by source, of the period that runs for each.
+/// Refusals by source, each within the period of its source.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(BTreeMap<Option<Source>, Counted>);
 
@@ -27,13 +29,14 @@ struct Counted {
 pub(super) struct Line {
     /// `None`: one of many sources.
     pub(super) source: Option<Source>,
-    /// How many refusals it stands for, of which this is the reason of the newest.
+    /// How many refusals it covers. The reason is that of the newest.
     pub(super) count: u64,
     pub(super) reason: String,
 }
 
 impl Refusals {
-    /// A connection or a letter of `source` was refused. The line to be told at once, if there is one.
+    /// Records that a connection or a control message of `source` was refused. Returns the line to
+    /// be reported at once, if there is one.
     pub(super) fn note(&mut self, source: Source, reason: String, now: Instant) -> Option<Line> {
         let is_apart = self.0.contains_key(&Some(source)) || self.0.len() < SOURCES_MAX;
         let source = is_apart.then_some(source);
@@ -46,7 +49,7 @@ impl Refusals {
         Some(Line { source, count: 1, reason })
     }
 
-    /// The lines of the periods that are over.
+    /// Returns the lines of the periods that are over.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Line> {
         let mut lines = vec![];
         self.0.retain(|source, counted| {
@@ -63,14 +66,14 @@ impl Refusals {
         lines
     }
 
-    /// When the next period is over in which refusals were counted.
+    /// Returns when the next period ends in which refusals were counted.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         self.0.values().filter(|counted| counted.count > 0).map(|counted| counted.until).min()
     }
 }
 
 impl Line {
-    /// The source in words.
+    /// Returns the source in words.
     pub(super) fn from(&self) -> String {
         self.source.map_or("other addresses".into(), |source| source.to_string())
     }

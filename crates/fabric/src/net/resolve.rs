@@ -1,5 +1,6 @@
-//! From an [`Address`] to what can be connected to. Names are looked up on threads of their own, because the system may take its time; a
-//! thread that it never answers stays until then, even after its endpoint.
+//! The resolution of an [`Address`] to targets that can be connected to. Names are looked up on
+//! separate threads, because the system may take long. A thread that the system never answers
+//! stays, even after its endpoint.
 use super::limits::{NAME_ADDRESSES_MAX, RESOLVING_MAX};
 use spindle_core::control::{Address, Place};
 use std::collections::{BTreeSet, VecDeque};
@@ -8,14 +9,15 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who knows the addresses of a host by its name: the system, or the application if it knows better.
+/// The resolver of host names: the system, or the application if that knows better.
 #[derive(Clone, Default)]
 pub struct Names(Option<Arc<LookUp>>);
 
 type LookUp = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 impl Names {
-    /// Names that `look_up` knows, and nobody else is asked. It is called on threads of its own, several of them at once, and may take its time.
+    /// Creates a resolver that asks only `look_up`. It is called on separate threads, several of
+    /// them at once, and may take long.
     pub fn known_by(look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Names {
         Names(Some(Arc::new(look_up)))
     }
@@ -35,14 +37,14 @@ impl std::fmt::Debug for Names {
     }
 }
 
-/// Something that a socket can be connected to.
+/// A target that a socket can be connected to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     Ip(SocketAddr),
     Unix(String),
 }
 
-/// What came of looking up a name.
+/// The result of looking up a name.
 pub(super) type Found = io::Result<Vec<Target>>;
 
 /// The names that are being looked up, and those that wait for it.
@@ -67,13 +69,15 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Resolver {
-    /// One that calls `wake`, on any thread, when there is something to [take](Self::take).
+    /// Creates a resolver that calls `wake`, on any thread, when there is a result to
+    /// [take](Self::take).
     pub(super) fn new(names: Names, wake: impl Fn() + Send + Sync + 'static) -> Resolver {
         let shared = Shared { names, wake: Some(Arc::new(wake)), ..Shared::default() };
         Resolver { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// What `address` leads to, if no name has to be looked up for it; otherwise that is begun.
+    /// Returns the targets of `address` if no name has to be looked up for it; otherwise starts the
+    /// look-up.
     pub(super) fn resolve(&self, ticket: u64, address: &Address) -> Option<Found> {
         let (host, port) = match address.place() {
             Place::Ip(ip) => return Some(Ok(vec![Target::Ip(*ip)])),
@@ -87,7 +91,7 @@ impl Resolver {
             let started = std::thread::Builder::new().name("spindle-dns".into()).spawn(move || look_up_all(&theirs));
             match started {
                 Ok(_) => shared.threads += 1,
-                // Those that run take it over.
+                // The running threads take it over.
                 Err(_) if shared.threads > 0 => {}
                 Err(error) => {
                     shared.waiting.pop_back();
@@ -98,12 +102,12 @@ impl Resolver {
         None
     }
 
-    /// What was found, with its ticket.
+    /// Returns a result, with its ticket.
     pub(super) fn take(&self) -> Option<(u64, Found)> {
         lock(&self.shared).found.pop_front()
     }
 
-    /// Nobody waits for this one any more.
+    /// Cancels a look-up whose result is no longer needed.
     pub(super) fn forget(&self, ticket: u64) {
         lock(&self.shared).waiting.retain(|(other, ..)| *other != ticket);
     }
@@ -118,11 +122,11 @@ impl Drop for Resolver {
 }
 
 fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
-    // Nothing in here panics halfway.
+    // No code here panics halfway.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One thread's life: as long as there is something to look up.
+/// Runs one thread, as long as there is something to look up.
 fn look_up_all(shared: &Mutex<Shared>) {
     loop {
         let (names, (ticket, host, port)) = {
@@ -150,7 +154,8 @@ fn look_up_all(shared: &Mutex<Shared>) {
     }
 }
 
-/// The addresses of a name, the kinds in turns, so that one that leads nowhere does not hold up the other.
+/// Returns the addresses of a name, with IPv4 and IPv6 in turns, so that an unreachable kind does
+/// not delay the other.
 fn look_up(names: &Names, host: &str, port: u16) -> Found {
     let all = names.addresses(host, port)?;
     let first_is_v4 = all.first().is_some_and(SocketAddr::is_ipv4);
@@ -159,7 +164,7 @@ fn look_up(names: &Names, host: &str, port: u16) -> Found {
     let (mut targets, mut seen) = (vec![], BTreeSet::new());
     while targets.len() < NAME_ADDRESSES_MAX {
         let Some(ip) = first.pop_front().or_else(|| second.pop_front()) else { break };
-        // The system names one as often as there are kinds of sockets.
+        // The system lists an address once for each kind of socket.
         if seen.insert(ip) {
             targets.push(Target::Ip(ip));
             std::mem::swap(&mut first, &mut second);
@@ -171,7 +176,7 @@ fn look_up(names: &Names, host: &str, port: u16) -> Found {
     }
 }
 
-/// What `address` leads to, waiting for it.
+/// Returns the targets of `address`, and waits for them.
 pub(super) fn resolve_now(names: &Names, address: &Address) -> Found {
     match address.place() {
         Place::Ip(ip) => Ok(vec![Target::Ip(*ip)]),
@@ -188,7 +193,7 @@ mod tests {
     #[test]
     fn names_are_looked_up_elsewhere_and_the_rest_at_once() {
         let (tell, told) = mpsc::channel();
-        // One that the system knows without asking anybody to be none.
+        // The system knows without asking a server that this is no name.
         assert!(look_up(&Names::default(), "no..name", 1).is_err());
         let resolver = Resolver::new(Names::default(), move || tell.send(()).unwrap());
         let at_once = |text: &str| resolver.resolve(0, &text.parse().unwrap()).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A connection from somebody who has not said yet who that is, or is being told no.
+//! An incoming connection that has not said yet who it is, or that is being refused.
 use super::crowd::Source;
 use super::endpoint::Me;
 use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
@@ -18,30 +18,31 @@ pub(super) struct Stranger {
     pub(super) source: Source,
     pub(super) deadline: Instant,
     stage: Stage,
-    /// Why it is refused, once it is.
+    /// The reason of its refusal, once it is refused.
     refusal: Option<String>,
 }
 
 #[derive(Debug)]
 enum Stage {
     Listening(Incoming),
-    /// It is let in with this hello, or not.
+    /// It is accepted with this hello, or refused.
     Answering(Outgoing, Option<Hello>),
-    /// It was told no, or that its TLS is wrong. Closing at once could lose that, if the system has bytes of it that nobody has read.
+    /// It was told that it is refused, or that its TLS is invalid. If the system has bytes of it
+    /// that were not read, closing at once could lose that answer.
     Draining {
         greeted: bool,
     },
 }
 
-/// How it stands with it.
+/// The state of an incoming connection.
 #[derive(Debug)]
 pub(super) enum Turn {
     Pending,
-    /// It is let in.
+    /// It is accepted.
     Ready(Hello),
-    /// It was told no, for this reason, and may have read it; `None`: it is this process itself.
+    /// It was refused for this reason, and may have read that; `None`: it is this process itself.
     Refused(Option<String>),
-    /// It is none of us, for this reason.
+    /// It is no Spindle process, for this reason.
     Garbage(String),
 }
 
@@ -51,8 +52,8 @@ impl Stranger {
         Stranger { wire, source, deadline: Instant::now() + HELLO_DEADLINE, stage, refusal: None }
     }
 
-    /// Does what can be done. `crowded` is how many mail connections there are, if there may be no more. After anything but
-    /// [`Turn::Pending`] not to be called again.
+    /// Does what can be done. `crowded` is the number of control connections, if no more are
+    /// allowed. Must not be called again after any result but [`Turn::Pending`].
     pub(super) fn progress(&mut self, me: &Me, crowded: Option<u32>, poller: &Poller) -> Turn {
         let stream = &mut *self.wire.stream;
         if let Stage::Listening(incoming) = &mut self.stage {
@@ -111,7 +112,8 @@ impl Stranger {
     }
 }
 
-/// The reason of a refusal for an operator of this process; `None` if there is nothing to do.
+/// Returns the reason of a refusal for an operator of this process; `None` if there is nothing to
+/// do.
 fn reason(why: &Declined) -> Option<String> {
     Some(match why {
         Declined::Version(ours) => format!("it speaks another version than {ours}; update the older"),
@@ -128,7 +130,7 @@ fn reason(why: &Declined) -> Option<String> {
     })
 }
 
-/// Why somebody is not let in.
+/// Returns why an incoming connection is refused, if it is.
 fn judge(hello: &Hello, me: &Me, stream: &dyn Stream, crowded: Option<u32>) -> Option<Declined> {
     if hello.group != me.group {
         return Some(Declined::Group(me.group.clone()));
@@ -149,7 +151,7 @@ fn judge(hello: &Hello, me: &Me, stream: &dyn Stream, crowded: Option<u32>) -> O
     crowded.map(Declined::TooMany)
 }
 
-/// Reads what nobody wants, as it arrives; whether more may come.
+/// Reads and discards bytes as they arrive; returns whether more may come.
 fn drain(socket: BorrowedFd<'_>) -> bool {
     let mut buffer = vec![0; READ_BYTES];
     for _ in 0..READS_MAX {

@@ -28,7 +28,7 @@ impl Authority {
         self.temp.path().join(name)
     }
 
-    /// A certificate and its key, in files of this name.
+    /// Signs a certificate, and stores it and its key in files of this name.
     pub(crate) fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec!["a-name-that-nobody-has".into()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
@@ -44,13 +44,13 @@ impl Authority {
         Identity::load(&self.path("ca.pem"), certificate, key).unwrap()
     }
 
-    /// Of somebody whose clock says that it is this year.
+    /// Loads the identity as a process whose clock says that it is this year.
     pub(crate) fn load_in(&self, year: u64, (certificate, key): &(PathBuf, PathBuf)) -> Identity {
         let now = UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 31_557_600));
         Identity::load_at(&self.path("ca.pem"), certificate, key, now).unwrap()
     }
 
-    /// Somebody new.
+    /// Creates the identity of a new process.
     pub(crate) fn identity(&self) -> Identity {
         self.load(&self.sign("member", |_| {}))
     }
