@@ -1,14 +1,19 @@
-//! Connections whose end tells that a process ends, as soon as it does.
+//! Liveness connections, whose end shows at once that a process has ended.
 //!
-//! The kernel closes the sockets of a process that is killed after it has taken its memory back, which takes the longer the more it has. To be exact, it
-//! closes a *table* of descriptors when the last thread that uses it ends, and threads end at once; only the last of them all has
-//! the memory to give back. So there is a thread, the keeper, with a table of its own, in which there is nothing but a connection to each
-//! peer. Hardly anything is said there. If the process ends, these connections do; if the thread happens to be the last one, all the others
-//! of the process have ended by then.
+//! The kernel closes the sockets of a killed process after it has taken back its memory, which
+//! takes longer the more memory it has. More precisely, the kernel closes a *table* of descriptors
+//! when the last thread that uses it ends. The threads end at once, and only the last of all has to
+//! give back the memory. So a separate thread, the liveness thread, has its own table, which
+//! contains only a connection to each peer. Hardly anything is sent there. If the process ends,
+//! these connections end. If the liveness thread is the last one, all other threads of the process
+//! have ended by then.
 //!
-//! An end counts as a death only after both sides have said that they watch: who has dialled says [`BEGIN`] when its keeper has the connection,
-//! the other answers that when its own has, and is answered [`STILL`]. So who gives up on the way there is not taken for dead. Who lets go of a
-//! connection says so before ([`GOODBYE`]). These words are not encrypted, also over TLS: whoever could forge one could cut the connection as well.
+//! An end counts as a death only after both sides have said that they watch. The dialling side
+//! sends [`BEGIN`] when its liveness thread has the connection. The other side replies with
+//! [`BEGIN`] when its own has it, and is answered with [`STILL`]. So a side that gives up before
+//! that is not taken for dead. A side that releases a connection first sends [`GOODBYE`]. These
+//! words are not encrypted, also over TLS: an attacker that could forge one could also cut the
+//! connection.
 use super::limits::EVENTS_PER_WAIT;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::{Mode, OFlags, Timespec, open};
@@ -26,61 +31,65 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// On a connection: from now on its end is that of my process.
+/// Sent on a connection: from now on, its end is the end of my process.
 const BEGIN: u8 = 1;
-/// On a connection: it ends, and my process does not.
+/// Sent on a connection: it ends, and my process does not.
 const GOODBYE: u8 = 2;
-/// On a connection that has begun: it is not idle, whatever proxies between think of one that has nothing to say.
+/// Sent on a connection that has begun, so that proxies on the path do not treat it as idle.
 const STILL: u8 = 3;
 
-/// What the keeper is asked for, and what it tells: a byte, and the number of a connection.
+/// The size of an order or a report of the liveness thread: a byte, and the number of a connection.
 const WORD_BYTES: usize = 9;
 
-/// What the keeper is asked for.
+/// An order for the liveness thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
-    /// To keep the connection that comes with this, and begin.
+    /// Keep the connection that comes with this, and begin.
     Begin = 1,
-    /// The same, and to begin when the peer does.
+    /// The same, but begin when the peer does.
     Answer = 2,
-    /// To say goodbye and close it.
+    /// Say goodbye and close it.
     Release = 3,
 }
 
-/// What has become of a connection.
+/// The outcome of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// Both keepers have it, and its end is a word. Nobody else needs it any more.
+    /// Both liveness threads have it, and its end has a meaning. No other thread needs it any more.
     Begun = 1,
-    /// It is over, and that means nothing.
+    /// It is over, and its end means nothing.
     Over = 2,
     /// The peer's process has ended, or the way to it is broken.
     Ended = 3,
 }
 
-/// The keeper, as its process sees it. Dropped, it says goodbye to all.
+/// The liveness thread, as its process sees it. When it is dropped, it says goodbye on all
+/// connections.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// To the thread. `None`: that is gone.
+    /// The channel to the thread. `None`: the thread is gone.
     channel: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Starts the thread, which says on each connection that it is not idle, so often.
+    /// Starts the thread, which says on each connection that it is not idle, once in each such
+    /// period.
     ///
     /// # Errors
-    /// What the system refuses: before Linux 5.9, or where it is forbidden, there are no tables of one's own.
+    /// What the system refuses. A thread can't have its own table before Linux 5.9, or where that
+    /// is forbidden.
     pub(super) fn start(still_every: Duration) -> io::Result<Keeper> {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (tell, told) = sync_channel(1);
         let kept = far.as_raw_fd();
         let run = move || {
             shut_out_handlers();
-            // SAFETY: this thread owns no descriptor, nor do those whose values it has, and no handler of a signal runs on it. `kept` is open in
-            // the table that it has shared until now, because who has started it waits.
+            // SAFETY: this thread owns no descriptor, nor do those whose values it has, and no
+            // signal handler runs on it. `kept` is open in the table that it has shared until now,
+            // because the thread that started it waits.
             let alone = unsafe { isolate(kept) }.and_then(Line::new);
-            // Who has started it waits for that.
+            // The thread that started it waits for that.
             let _ = tell.send(alone.as_ref().map(|_| ()).map_err(|error| io::Error::from(error.kind())));
             if let Ok(line) = alone {
                 line.run(still_every);
@@ -88,19 +97,20 @@ impl Keeper {
         };
         let thread = std::thread::Builder::new().name("spindle-life".into()).spawn(run)?;
         let started = told.recv().unwrap_or(Err(io::ErrorKind::Other.into()));
-        // This table's own; the thread has one in its table.
+        // The copy in this table; the thread has one in its own table.
         drop(far);
         let keeper = Keeper { channel: Some(near), thread: Some(thread) };
         started.map(|()| keeper)
     }
 
-    /// What becomes readable when there is something to be [told](Self::told).
+    /// Returns the descriptor that becomes readable when there is something to be
+    /// [told](Self::told).
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.channel.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives a connection to the keeper, which nobody reads or writes from now on; `dialled`: by this process. The caller keeps it
-    /// open until it has [begun](Fate::Begun).
+    /// Gives a connection to the liveness thread, after which no other thread may read or write it.
+    /// `dialled`: by this process. The caller keeps it open until it has [begun](Fate::Begun).
     ///
     /// # Errors
     /// What the system refuses.
@@ -113,9 +123,10 @@ impl Keeper {
         self.send(order, number, &mut control)
     }
 
-    /// Lets go of a connection.
+    /// Releases a connection.
     pub(super) fn release(&self, number: u64) {
-        // If it can't be told so, the peer learns of its end when the process ends, which it is told rightly.
+        // If the order can't be sent, the peer learns of the connection's end when the process
+        // ends, which is then correct.
         let _ = self.send(Order::Release, number, &mut SendAncillaryBuffer::default());
     }
 
@@ -126,12 +137,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// What has become of a connection; `None`: nothing since.
+    /// Returns the outcome of a connection; `None`: there is none.
     pub(super) fn told(&mut self) -> Option<(u64, Fate)> {
         let mut bytes = [0; WORD_BYTES];
         let (got, _) = recv(self.channel.as_ref()?, &mut bytes, RecvFlags::DONTWAIT).ok()?;
         if got == 0 {
-            // The thread is gone. Nobody shall wait for it.
+            // The thread is gone. No caller may wait for it.
             self.channel = None;
         }
         let (what, number) = read_word(bytes.get(..got)?)?;
@@ -142,7 +153,8 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Its thread sees that, and ends. Closing would not do: a child that was forked may have the channel, too.
+        // The thread sees that and ends. Closing would not suffice: a forked child may have the
+        // channel, too.
         if let Some(channel) = &self.channel {
             let _ = shutdown(channel, Shutdown::Both);
         }
@@ -152,18 +164,20 @@ impl Drop for Keeper {
     }
 }
 
-/// How long packets take over a connection and back, as the system has measured it; 0 if it has not, or this is no TCP connection.
+/// Returns the time that packets take over a connection and back, as the system has measured it. 0
+/// if the system has not measured it, or if this is no TCP connection.
 pub(super) fn round_trip(connection: BorrowedFd<'_>) -> Duration {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed, and the system writes at most `len` bytes, which `info` has.
+    // SAFETY: the descriptor is open while it is borrowed, and the system writes at most `len`
+    // bytes, which `info` has.
     let result = unsafe {
         libc::getsockopt(connection.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &mut len)
     };
     if result != 0 {
         return Duration::ZERO;
     }
-    // SAFETY: it was zeroed, and any bytes are one.
+    // SAFETY: it was zeroed, and any bytes are a valid value.
     let info = unsafe { info.assume_init() };
     Duration::from_micros(info.tcpi_rtt.into())
 }
@@ -179,21 +193,21 @@ fn read_word(bytes: &[u8]) -> Option<(u8, u64)> {
     Some((*what, u64::from_le_bytes(number.try_into().ok()?)))
 }
 
-/// Gives the calling thread a table of descriptors of its own, in which there is `kept`, and nothing else but null devices in the place of the
-/// standard ones: whatever a library writes there must not reach a peer.
+/// Gives the calling thread its own table of descriptors, which contains only `kept`, and null
+/// devices as the standard descriptors: bytes that a library writes there must not reach a peer.
 ///
 /// # Safety
-/// The thread owns no descriptor, nor does anything that it drops later, and `kept` is open in the table that it shares with others until
-/// this returns.
+/// The thread owns no descriptor, nor does any value that it drops later, and `kept` is open in the
+/// table that it shares with others until this returns.
 unsafe fn isolate(kept: RawFd) -> io::Result<OwnedFd> {
     let number = kept as libc::c_uint;
-    // This one first: what is behind `kept` is not even copied.
+    // This range first: the descriptors above `kept` are not even copied.
     close_range(number + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE)?;
     if number > 0 {
-        // The flag does nothing now, because nobody shares the table any more.
+        // The flag does nothing now, because no other thread shares the table any more.
         close_range(0, number - 1, libc::CLOSE_RANGE_UNSHARE)?;
     }
-    // SAFETY: it is open, and in this table nobody else has it.
+    // SAFETY: it is open, and it has no other owner in this table.
     let kept = unsafe { OwnedFd::from_raw_fd(kept) };
     loop {
         let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -204,24 +218,25 @@ unsafe fn isolate(kept: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// The application's handlers of signals do not run on the calling thread from now on: a descriptor's number means something else here.
+/// Stops the application's signal handlers from running on the calling thread: a descriptor's
+/// number means something else here.
 fn shut_out_handlers() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: makes a set of signals out of any memory for one.
+    // SAFETY: turns any memory of the right size into a set of signals.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: the set was made just now, and no answer is wanted.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
 }
 
 fn close_range(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint) -> io::Result<()> {
-    // SAFETY: touches no memory; whose descriptors these are is the caller's affair, which has promised that they are nobody's.
+    // SAFETY: touches no memory. The caller has promised that these descriptors have no owner.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The keeper's thread.
+/// The state of the liveness thread itself.
 #[derive(Debug)]
 struct Line {
     channel: OwnedFd,
@@ -240,13 +255,13 @@ struct Kept {
 enum Stage {
     /// The peer has said nothing.
     New,
-    /// It has dialled, and its keeper has the connection; I have answered.
+    /// The peer has dialled, its liveness thread has the connection, and I have answered.
     Answered,
-    /// Both know that both have it.
+    /// Both sides know that both have it.
     Begun,
 }
 
-/// The number under which the list has the channel; connections have others.
+/// The number of the channel in the poller's list; connections have others.
 const CHANNEL: u64 = u64::MAX;
 
 impl Line {
@@ -256,7 +271,7 @@ impl Line {
         Ok(Line { channel, epoll, kept: BTreeMap::new() })
     }
 
-    /// Until nobody is there who could ask for anything.
+    /// Runs until no process is left that could send orders.
     fn run(mut self, still_every: Duration) {
         let mut said = Instant::now();
         loop {
@@ -267,7 +282,7 @@ impl Line {
             let left = Timespec::try_from(still_every.saturating_sub(said.elapsed())).ok();
             let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_PER_WAIT];
             let numbers: Vec<u64> = match epoll::wait(&self.epoll, &mut room, left.as_ref()) {
-                // Copied, because they may stand unaligned.
+                // Copied, because they may be unaligned.
                 Ok((events, _)) => events.iter().map(|&Event { data, .. }| data.u64()).collect(),
                 Err(_) => continue,
             };
@@ -282,7 +297,7 @@ impl Line {
         }
     }
 
-    /// Takes in one order, if there is one. Whether there may be more, ever.
+    /// Carries out one order, if there is one. Returns whether any more can ever come.
     fn obey(&mut self) -> bool {
         let mut bytes = [0; WORD_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -318,7 +333,7 @@ impl Line {
         true
     }
 
-    /// Hears what a peer says, or that it says nothing any more.
+    /// Reads what a peer says, or finds that the connection has ended.
     fn hear(&mut self, number: u64) {
         let Some(kept) = self.kept.get_mut(&number) else { return };
         let mut said = [0];
@@ -339,8 +354,8 @@ impl Line {
                 (STILL, Stage::Begun) => return,
                 _ => Fate::Over,
             },
-            // As the kernel ends what a process has left open, by whether there was something unread. If it is the network that
-            // is silent, silence tells.
+            // The kernel ends what a process has left open in one of these two ways, depending on
+            // whether bytes were unread. If the network falls silent, silence detection handles it.
             Ok((0, _)) | Err(Errno::CONNRESET) if kept.stage == Stage::Begun => Fate::Ended,
             _ => Fate::Over,
         };
@@ -358,13 +373,14 @@ impl Line {
     }
 
     fn tell(&self, number: u64, fate: Fate) {
-        // Waits while nobody reads, who has it on its list; if there is nobody any more, that shows at once.
+        // Waits while the owner does not read; the owner has the channel on its list. If no owner
+        // is left, that shows at once.
         let _ = send(&self.channel, &word(fate as u8, number), SendFlags::NOSIGNAL);
     }
 }
 
 impl Kept {
-    /// There is room: nothing was ever sent but this.
+    /// There is room, because nothing else is ever sent.
     fn say(&self, word: u8) {
         let _ = send(&self.connection, &[word], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
@@ -379,7 +395,7 @@ mod tests {
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
 
-    /// A connection that is kept, and its other end.
+    /// Creates a connection that is kept, and its other end.
     fn kept(keeper: &Keeper, number: u64, dialled: bool) -> (UnixStream, UnixStream) {
         let (mine, theirs) = UnixStream::pair().unwrap();
         theirs.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -430,7 +446,7 @@ mod tests {
     #[test]
     fn an_end_before_it_has_begun_means_nothing_nor_does_one_that_is_announced() {
         let mut keeper = Keeper::start(PATIENCE).unwrap();
-        // What who has dialled hears, and who was dialled.
+        // The bytes that the dialling side receives, and those that the dialled side receives.
         let dialler: [&[u8]; 6] = [&[], &[BEGIN, GOODBYE], &[GOODBYE], &[BEGIN, BEGIN], &[STILL], b"garbage"];
         let dialled: [&[u8]; 6] = [&[], &[BEGIN], &[BEGIN, BEGIN], &[BEGIN, STILL, GOODBYE], &[STILL], &[BEGIN, 7]];
         for (dials, said) in dialler.map(|said| (true, said)).into_iter().chain(dialled.map(|said| (false, said))) {
@@ -443,7 +459,7 @@ mod tests {
             }
             assert_eq!(told(&mut keeper), (5, Fate::Over), "{said:?}");
             let mut heard = vec![];
-            // Cut off, if it has said more than was heard.
+            // The connection is reset if the test sent more than was read.
             let _ = theirs.read_to_end(&mut heard);
             assert_eq!(heard.last(), Some(&GOODBYE));
         }
@@ -464,7 +480,8 @@ mod tests {
         assert!(is_closed(&also_theirs));
     }
 
-    /// What the threads of this process have open that is `file`, by thread: tables are compared by what they say.
+    /// Returns the open files of this process's threads that are `file`, by thread. Tables are
+    /// compared by their contents.
     fn tables_with(file: &str) -> Vec<Vec<String>> {
         let tasks = fs::read_dir("/proc/self/task").unwrap();
         let table = |task: fs::DirEntry| {
@@ -475,8 +492,8 @@ mod tests {
         tables.filter(|table: &Vec<String>| table.iter().any(|open| open == file)).collect()
     }
 
-    /// What makes that its end does not wait for other threads: no other thread's table has it, and its thread's table has nothing else, which
-    /// would have to wait for it.
+    /// The end of a kept connection waits for no other thread, because no other thread's table has
+    /// it. Its thread's table has nothing else, which would have to wait for that thread.
     #[test]
     fn nobody_but_the_keeper_has_what_is_kept_and_it_has_nothing_else() {
         let mut keeper = Keeper::start(PATIENCE).unwrap();
@@ -487,7 +504,7 @@ mod tests {
         assert_eq!(told(&mut keeper), (1, Fate::Begun));
         assert!(tables_with(&socket).len() > 1);
         drop(mine);
-        // Another test's keeper may be about to throw its copy away.
+        // Another test's liveness thread may be about to discard its copy.
         let start = Instant::now();
         let mut tables = tables_with(&socket);
         while tables.len() != 1 {

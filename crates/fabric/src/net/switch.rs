@@ -1,4 +1,5 @@
-//! The endpoint's thread: accepts, connects, reads and writes, and waits for nothing but the kernel's list of what can be done.
+//! The endpoint's thread. It accepts, connects, reads and writes, and waits only for the kernel's
+//! list of descriptors that are ready.
 use super::attempt::{Attempt, Outcome};
 use super::crowd::{Crowd, Source};
 use super::endpoint::{Event, Me};
@@ -40,11 +41,11 @@ pub(super) struct Switch {
     waker: Waker,
     resolver: Resolver,
     listeners: Vec<Listener>,
-    /// Whether the poller tells of the listeners.
+    /// Whether the poller reports events of the listeners.
     listens: bool,
-    /// The system can't accept anything before.
+    /// Until then, the system can't accept any connection.
     refused_until: Option<Instant>,
-    /// Ids of what follows. None is given twice.
+    /// The ids of the entries below. No id is used twice.
     next_id: u64,
     attempts: BTreeMap<u64, Attempt>,
     /// Names that are looked up for the caller.
@@ -55,18 +56,18 @@ pub(super) struct Switch {
     inlets: BTreeMap<u64, Inlet>,
     posts: BTreeMap<u64, Post>,
     posts_by_address: BTreeMap<Address, u64>,
-    /// From when it was first needed. `None` within: the system has none.
+    /// Set when the liveness thread was first needed. `None` within: the system has none.
     keeper: Option<Option<Keeper>>,
     lives: BTreeMap<u64, Life>,
-    /// Inlets of which not everything was read that has arrived.
+    /// Inlets with bytes that have arrived and were not read.
     unread: BTreeSet<u64>,
-    /// Whether the poller does not tell of inlets, because nobody takes the events.
+    /// Whether the poller does not report inlets, because events are not being taken.
     paused: bool,
-    /// What is read from inlets goes through it.
+    /// The buffer through which inlets are read.
     buffer: Box<[u8]>,
 }
 
-/// Letters from somebody.
+/// An incoming connection for control messages.
 #[derive(Debug)]
 struct Inlet {
     wire: Wire,
@@ -76,19 +77,19 @@ struct Inlet {
     arriving: Arriving,
 }
 
-/// A connection that tells of a death.
+/// A liveness connection.
 #[derive(Debug)]
 struct Life {
     with: Card,
     incarnation: u128,
     view: ViewId,
-    /// By this process.
+    /// Dialled by this process.
     dialled: bool,
-    /// How long packets take to the peer and back.
+    /// The time that packets take to the peer and back.
     round_trip: Duration,
-    /// Until both keepers have it.
+    /// The connection, until both liveness threads have it.
     connection: Option<Connection>,
-    /// By when they must.
+    /// The time by which both must have it.
     deadline: Instant,
 }
 
@@ -98,7 +99,7 @@ impl Life {
         Life { with, incarnation, view, dialled, round_trip, connection: None, deadline }
     }
 
-    /// By when it has to mean something, if it does not yet.
+    /// Returns the time by which it must have begun, if it has not.
     fn begins_by(&self) -> Option<Instant> {
         self.connection.as_ref().map(|_| self.deadline)
     }
@@ -142,7 +143,7 @@ impl Switch {
         }
     }
 
-    /// Until the exchange is stopped, and a moment longer if letters wait.
+    /// Runs until the exchange is stopped, and a moment longer if control messages wait.
     pub(super) fn run(mut self) {
         let mut farewell = None;
         loop {
@@ -212,7 +213,7 @@ impl Switch {
         }
     }
 
-    /// What is due by now.
+    /// Does what is due by now.
     fn expire(&mut self, now: Instant) {
         self.refused_until = self.refused_until.filter(|until| now < *until);
         self.refusals.due(now).iter().for_each(|line| self.tell_refusal(line));
@@ -235,7 +236,7 @@ impl Switch {
         }
     }
 
-    /// Notes a refused connection or control message of `source`.
+    /// Records a refused connection or control message of `source`.
     fn refuse(&mut self, source: Source, reason: String) {
         if let Some(line) = self.refusals.note(source, reason, Instant::now()) {
             self.tell_refusal(&line);
@@ -247,7 +248,7 @@ impl Switch {
         warn!(target: TARGET, me = self.me.card.id.0, from = line.from(), count, reason, "refused");
     }
 
-    /// Listens and reads if there is room for what comes of it.
+    /// Listens and reads if there is room for the resulting events.
     fn adapt(&mut self, stops: bool) {
         let full = self.exchange.is_full();
         if full != self.paused {
@@ -255,7 +256,8 @@ impl Switch {
             for (id, inlet) in &self.inlets {
                 match full {
                     true => self.poller.remove(inlet.wire.stream.fd()),
-                    // If this fails it is as good as dead, and reading it does not find out. But it can only be for want of memory.
+                    // If this fails, the connection is as good as dead, and no read detects that.
+                    // But it can fail only for lack of memory.
                     false => drop(self.poller.add(inlet.wire.stream.fd(), Token::Inlet(*id), IN)),
                 }
             }
@@ -365,7 +367,7 @@ impl Switch {
         id
     }
 
-    /// Begins to connect for letters.
+    /// Starts a connection attempt for control messages.
     fn connect(&mut self, post: u64) {
         let Some(found) = self.posts.get_mut(&post) else { return };
         found.state = State::Trying;
@@ -387,7 +389,7 @@ impl Switch {
         self.attempted(id, outcome);
     }
 
-    /// An attempt may have come to something.
+    /// Handles the result of a connection attempt, if there is one.
     fn attempted(&mut self, id: u64, outcome: Option<Outcome>) {
         let Some(outcome) = outcome else { return };
         let Some(attempt) = self.attempts.remove(&id) else { return };
@@ -459,7 +461,7 @@ impl Switch {
         self.exchange.tell(Event::Failed { address, purpose: Purpose::Mail, why });
     }
 
-    /// Sends letters on.
+    /// Continues to send control messages.
     fn deliver(&mut self, id: u64) {
         let Some(post) = self.posts.get_mut(&id) else { return };
         if post.progress(&self.poller) {
@@ -490,7 +492,7 @@ impl Switch {
                         return;
                     }
                     Err(Errno::AGAIN) => break,
-                    // Who was first in the queue has gone.
+                    // The first connection in the queue is gone.
                     Err(_) => continue,
                 };
                 let id = self.id();
@@ -498,7 +500,7 @@ impl Switch {
                 let wire =
                     self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Stranger(id)));
                 if let Ok(wire) = wire {
-                    // The poller tells at once if something has come with it.
+                    // The poller reports it at once if bytes have come with it.
                     let victim = self.crowd.admit(id, source, self.is_known(source));
                     self.strangers.insert(id, Stranger::new(wire, source));
                     self.dismiss(victim);
@@ -507,13 +509,13 @@ impl Switch {
         }
     }
 
-    /// Whether a mail connection to or from this address is open.
+    /// Returns whether a control connection to or from this address is open.
     fn is_known(&self, source: Source) -> bool {
         let is_up = |post: &Post| matches!(&post.state, State::Up(wire, _) if source_at(wire.stream.fd()) == source);
         self.inlets.values().any(|inlet| inlet.source == source) || self.posts.values().any(is_up)
     }
 
-    /// Closes a half-open connection for want of a slot.
+    /// Closes a half-open connection for lack of a slot.
     fn dismiss(&mut self, victim: Option<u64>) {
         if let Some(stranger) = victim.and_then(|id| self.strangers.remove(&id)) {
             self.exchange.count(|dropped| dropped.strangers += 1);
@@ -556,7 +558,8 @@ impl Switch {
             let stream = wire.release(&self.poller);
             return self.exchange.tell(Event::Stream { with: card, process, purpose, stream, dialled: false });
         }
-        // Who dials again has given up its connection before. What it wrote there is older than what it writes here.
+        // A process that dials again has given up its earlier connection. Data on that one is older
+        // than data on this one.
         let same = |inlet: &Inlet| inlet.process == process && inlet.from.id == card.id;
         let before: Vec<u64> = self.inlets.iter().filter(|(_, inlet)| same(inlet)).map(|(id, _)| *id).collect();
         for id in before {
@@ -572,7 +575,8 @@ impl Switch {
         self.read(id);
     }
 
-    /// Gives the keeper a connection of which nothing matters but its end. If it can't have it, it is closed before it means anything.
+    /// Gives a connection whose only meaning is its end to the liveness thread. If that thread
+    /// can't have it, it is closed before its end means anything.
     fn keep(&mut self, wire: Wire, mut life: Life, process: u128) {
         self.exchange.tell(Event::Answers { with: life.with.clone(), process });
         let connection = wire.release(&self.poller);
@@ -589,7 +593,7 @@ impl Switch {
             return;
         }
         if life.dialled {
-            // One that was made before, if this one is a sign of life.
+            // An earlier one, if this one is a sign of life.
             self.release(|old| old.dialled && old.with.id == life.with.id);
         }
         let Some(keeper) = self.keeper.iter().flatten().next() else { return };
@@ -599,18 +603,18 @@ impl Switch {
         }
     }
 
-    /// Lets go of some.
+    /// Releases the selected liveness connections.
     fn release(&mut self, is_done: impl Fn(&Life) -> bool) {
         for (id, _) in self.lives.extract_if(.., |_, life| is_done(life)) {
             self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
         }
     }
 
-    /// Hears from the keeper.
+    /// Handles the reports of the liveness thread.
     fn hear_of_lives(&mut self) {
         while let Some((id, fate)) = self.keeper.iter_mut().flatten().find_map(Keeper::told) {
             match fate {
-                // From now on nobody else here has it.
+                // From now on, only the liveness thread has it.
                 Fate::Begun => {
                     if let Some(life) = self.lives.get_mut(&id) {
                         life.connection = None;
@@ -635,7 +639,7 @@ impl Switch {
         }
     }
 
-    /// Reads letters, if there is room for them.
+    /// Reads control messages, if there is room for them.
     fn read(&mut self, id: u64) {
         if self.exchange.is_full() {
             self.unread.insert(id);
@@ -690,7 +694,7 @@ impl Switch {
     }
 }
 
-/// Where a connection comes from; `None`: through a Unix socket.
+/// Returns the source of a connection; `None`: through a Unix socket.
 fn source_of(from: Option<SocketAddrAny>) -> Source {
     from.and_then(|from| SocketAddr::try_from(from).ok()).map_or(Source::Unix, Source::from)
 }

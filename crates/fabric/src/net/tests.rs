@@ -1,4 +1,5 @@
-//! Endpoints of one process that reach each other over loopback and Unix sockets, and strangers that are raw sockets.
+//! Endpoints of one process that reach each other over loopback and Unix sockets, and incoming
+//! connections that are raw sockets.
 use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
 use super::hello::{Answer, Hello, Incoming, Magic};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
@@ -72,7 +73,8 @@ fn refused(options: Options) -> NetError {
 }
 
 impl Host {
-    /// The next event, but for those of connections that letters brought about, or have yet to.
+    /// Returns the next event, except those of connections that control messages have established
+    /// or still need.
     fn receive(&self) -> Option<Event> {
         std::iter::from_fn(|| self.endpoint.receive())
             .find(|event| !matches!(event, Event::Reached { .. } | Event::Delayed { .. }))
@@ -131,14 +133,14 @@ impl Host {
     }
 }
 
-/// Others may hold it and take its events on any thread.
+/// Other threads may hold it and take its events.
 #[test]
 fn endpoints_can_be_shared() {
     fn shared<T: Send + Sync>() {}
     shared::<Endpoint>();
 }
 
-/// Every letter has a number and bytes by it.
+/// Every control message has a number, and bytes that depend on it.
 fn numbered(number: u64) -> (Letter, Vec<u8>) {
     let enclosure = vec![number as u8; (number % 7 * 100) as usize];
     (Letter::Answer { reply: number, bytes: enclosure.len() as u64 }, enclosure)
@@ -183,7 +185,7 @@ fn read_exactly(stream: &mut dyn Stream, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// An address at which nobody listens and nobody else can.
+/// Returns an address at which no process listens, and no other process can.
 fn deserted() -> (OwnedFd, Address) {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -200,7 +202,7 @@ fn hello(purpose: Purpose, id: u64, process: u128) -> Hello {
     Hello { group: GroupName::new("net-tests").unwrap(), purpose, card, process, wanted: None }
 }
 
-/// What is answered on a raw connection.
+/// Returns the answer on a raw connection.
 fn answer(socket: &TcpStream) -> Answer {
     let stream = socket.try_clone().unwrap();
     let mut stream = SocketStream::new(stream, &SocketOptions::default()).unwrap();
@@ -216,7 +218,7 @@ fn answer(socket: &TcpStream) -> Answer {
     answer
 }
 
-/// A raw connection on which hello was said with success.
+/// Returns a raw connection on which a hello was accepted.
 fn greeted(to: &Address, hello: &Hello) -> TcpStream {
     let mut socket = raw(to);
     socket.write_all(&hello.encode()).unwrap();
@@ -234,11 +236,11 @@ fn request(from: u64, reply: u64) -> Letter {
 }
 
 fn ends_by(mut socket: impl Read) {
-    // Cut off or closed: both are the end.
+    // Reset or closed: both are the end.
     let _ = socket.read_to_end(&mut vec![]);
 }
 
-/// Both connect at once, and each has its own connection for its letters.
+/// Both sides connect at the same time, and each has its own connection for its control messages.
 fn letters_arrive_in_order(one: &str, other: &str) {
     let hosts = [open(options(1, one)), open(options(2, other))];
     let cards = [hosts[0].card().clone(), hosts[1].card().clone()];
@@ -305,7 +307,7 @@ fn each_purpose_has_its_stream() {
         near.dial(far.address(), Some(MemberId(2)), purpose);
         let (with, what, mut there, dialled) = far.stream();
         assert_eq!((&with, what, dialled), (near.card(), purpose, false));
-        // Before who dialled has looked.
+        // Before the dialling side has looked.
         write_all(&mut *there, b"first");
         let (with, what, mut here, dialled) = near.stream();
         assert_eq!((&with, what, dialled), (far.card(), purpose, true));
@@ -326,7 +328,7 @@ fn streams_outlive_their_endpoints() {
     assert_eq!(read_exactly(&mut *there, 10), b"still here");
 }
 
-/// What follows a hello, or the answer to one, in the same segment is not lost.
+/// Bytes that follow a hello, or its answer, in the same segment are not lost.
 #[test]
 fn what_follows_at_once_belongs_to_the_stream() {
     let far = host(2);
@@ -357,7 +359,7 @@ fn who_is_gone_is_lost_and_who_is_back_gets_letters() {
     expect_numbered(&far, near.card(), 0..1);
     drop(far);
     assert_eq!(near.lost(), card);
-    // Nobody is there yet.
+    // No process listens there yet.
     (1..20).for_each(|number| send_numbered(&near, &card.address, number));
     let far = open(options(3, &card.address.to_string()));
     expect_numbered(&far, near.card(), 1..20);
@@ -426,7 +428,7 @@ fn a_name_is_looked_up_with_all_its_addresses_and_by_one_at_a_time() {
     for name in ["many:7", "many:7", "127.0.0.1:9"] {
         near.look_up(&name.parse().unwrap());
     }
-    // Asked behind the others, it is answered before them: nobody waits for who knows names.
+    // It is asked last and answered first, because it waits for no resolver.
     assert_eq!(looked_up("127.0.0.1:9").unwrap(), ["127.0.0.1:9".parse().unwrap()]);
     answer.send(Ok(many.clone())).unwrap();
     let expected: Vec<Address> = many.into_iter().map(|ip| SocketAddr::new(ip, 7).into()).collect();
@@ -486,7 +488,7 @@ fn half_open_strangers_are_closed_and_counted() {
     far.wait_for("a fourth", |far| far.dropped().strangers == 4);
 }
 
-/// Letters are tried again until there is room.
+/// Sending control messages is retried until there is room.
 #[test]
 fn more_strangers_than_have_room_hold_up_nobody_for_ever() {
     let (near, far) = (host(1), host(2));
@@ -505,7 +507,8 @@ fn raw_from(from: Ipv4Addr, to: &Address) -> TcpStream {
     socket.into()
 }
 
-/// More silent connections than there are slots, from the members' address and from others, are open while members connect.
+/// More silent connections than there are slots, from the members' address and from others, are
+/// open while members connect.
 #[test]
 fn silent_connections_delay_no_member() {
     let limit = getrlimit(Resource::Nofile);
@@ -519,7 +522,7 @@ fn silent_connections_delay_no_member() {
         let (near, far) = (member(1), member(2));
         let silent = |last| (0..2 * HALF_OPEN_MAX / 3).map(move |_| Ipv4Addr::new(127, 0, 0, last));
         let crowd = || (1..=5).flat_map(silent).map(|from| raw_from(from, far.address())).collect::<Vec<_>>();
-        // Some before the first letter, when the endpoint has no peer, and some after it.
+        // Some before the first control message, when the endpoint has no peer, and some after it.
         let mut open = crowd();
         send_numbered(&near, far.address(), 0);
         expect_numbered(&far, near.card(), 0..1);
@@ -541,7 +544,7 @@ fn foreign_versions_are_told_ours() {
     let far = host(2);
     let mut socket = raw(far.address());
     let bytes = hello(Purpose::Mail, 1, 1).encode_as(VERSION + 1);
-    // Its body is nobody's business, and may be longer than ours.
+    // Its body is not looked at, and may be longer than this version's.
     socket.write_all(&[&bytes[..], &[1; 5000]].concat()).unwrap();
     assert_eq!(answer(&socket), Answer::Declined(Declined::Version(VERSION)));
     drop(socket);
@@ -563,7 +566,7 @@ fn foreign_versions_are_told_ours() {
     }
 }
 
-/// Dials and letters fail alike, at once.
+/// Dials and control messages fail in the same way, at once.
 fn fails_for(near: &Host, to: &Address, whom: Option<MemberId>, expected: impl Fn(&NetError) -> bool) {
     near.dial(to, whom, PURPOSES[0]);
     near.send(to, whom, &Letter::Answer { reply: 0, bytes: 0 }, &[]);
@@ -592,7 +595,7 @@ fn who_was_wanted_is_somebody_else() {
     let wanted = Some(MemberId(7));
     let elsewhere = |why: &NetError| matches!(why, NetError::Elsewhere { wanted: MemberId(7), found: MemberId(2), .. });
     fails_for(&near, far.address(), wanted, elsewhere);
-    // That says nothing of letters to others, before or after.
+    // This has no effect on control messages to others, before or after.
     near.send(far.address(), Some(MemberId(2)), &numbered(0).0, &[]);
     expect_numbered(&far, near.card(), 0..1);
     fails_for(&near, far.address(), wanted, elsewhere);
@@ -661,7 +664,8 @@ fn letters_of_others_are_forged() {
     assert_eq!(far.dropped().garbage, 2);
 }
 
-/// Who has lost its connection dials again; what it wrote before is read first, and half a letter is none.
+/// A process that lost its connection dials again. Its earlier control messages are read first, and
+/// half a control message does not count.
 #[test]
 fn a_second_connection_follows_the_first() {
     let far = host(2);
@@ -692,7 +696,7 @@ fn letters_that_find_no_room_are_told_once() {
     let large = vec![0; 60 << 20];
     (0..3).for_each(|_| near.send(&nobody, None, &Letter::Answer { reply: 0, bytes: 60 << 20 }, &large));
     assert!(matches!(near.failed().2, NetError::QueueFull { letters: 2, .. }));
-    // The oldest were kept, until nobody came for them.
+    // The oldest were kept, until no process accepted them.
     (0..2).for_each(|_| assert!(matches!(near.failed().2, NetError::Connect { .. })));
 }
 
@@ -708,7 +712,7 @@ fn what_was_forgotten_is_not_sent() {
     let far = open(options(2, &address.to_string()));
     send_numbered(&near, &address, 10);
     expect_numbered(&far, near.card(), 10..11);
-    // And a connection that stands is closed without a word.
+    // A connection that is up is closed without an event.
     near.forget(&address);
     send_numbered(&near, &address, 11);
     expect_numbered(&far, near.card(), 11..12);
@@ -728,10 +732,10 @@ fn who_takes_no_events_is_not_sent_more() {
         socket
     });
     far.wait_for("enough", |far| far.waiting() >= EVENTS_MAX);
-    // Nor is anybody else let in.
+    // No other process is accepted either.
     let near = host(1);
     send_numbered(&near, far.address(), 0);
-    // One turn's reading more, at most.
+    // At most one more turn of reading.
     let turn = super::limits::READS_MAX * super::limits::READ_BYTES / bytes_of(&request(5, 0)).len();
     assert!(far.waiting() <= EVENTS_MAX + turn, "{}", far.waiting());
     let (mut next, mut other) = (0, false);
@@ -798,7 +802,8 @@ fn paths_of_the_dead_are_taken_over_and_others_are_not() {
     assert!(path.exists());
 }
 
-/// Whatever strangers do, at whatever stage they leave, others are served, and nothing is left of them.
+/// At whatever stage incoming connections misbehave or leave, others are served, and no trace is
+/// left of them.
 #[test]
 fn noise_costs_only_its_sender() {
     let (near, far) = (host(1), host(2));
@@ -848,7 +853,7 @@ fn secured(id: u64, listen: &str, identity: super::Identity) -> Host {
     open(Options { security: Security::Tls(identity), ..options(id, listen) })
 }
 
-/// Two members of a group with an authority of their own.
+/// Opens two members of a group with its own authority.
 fn secured_pair(listen: &str) -> (Host, Host) {
     let authority = Authority::new();
     (secured(1, listen, authority.identity()), secured(2, listen, authority.identity()))
@@ -894,7 +899,8 @@ fn streams_over_tls_lose_nothing() {
     }
 }
 
-/// Dials are refused by TLS, from `near` and to it, whoever of the two judges, and the other stays in business.
+/// TLS refuses dials from `near` and to it, whichever of the two rejects the other, and the other
+/// continues to work.
 fn tls_fails_between(near: &Host, far: &Host) {
     for (from, to) in [(near, far), (far, near)] {
         fails_for(from, to.address(), None, |why| matches!(why, NetError::Tls { .. }));
@@ -923,13 +929,13 @@ fn certificates_have_their_time() {
     assert_eq!(why, "no TLS: invalid peer certificate: it expired at 2001-01-01 00:00:00 UTC");
     let early = authority.sign("early", |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
     tls_fails_between(&secured(3, LOOPBACK, authority.load_in(4001, &early)), &far);
-    // With one that is right all is well.
+    // A valid certificate works.
     let near = secured(4, LOOPBACK, authority.identity());
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
 }
 
-/// A certificate with this DNS name.
+/// Creates a certificate with this DNS name.
 fn named(authority: &Authority, name: &str) -> Identity {
     let san = rcgen::SanType::DnsName(name.try_into().unwrap());
     authority.load(&authority.sign(name, |params| params.subject_alt_names = vec![san]))
@@ -948,7 +954,7 @@ fn a_certificate_is_good_for_the_ids_that_it_names() {
         let why = own(id, name);
         assert!(matches!(why, NetError::OwnIdentity { id: MemberId(found) } if found == id), "{why}");
     }
-    // One that does not ask about itself.
+    // A process that does not check its own certificate.
     for id in [3, VISITOR_IDS_FROM] {
         let impostor = secured(id, LOOPBACK, named(&authority, "spindle-member-1"));
         let is_declined =
@@ -1022,7 +1028,7 @@ fn with_tls_one_may_listen_off_the_host() {
     expect_numbered(&far, near.card(), 0..1);
 }
 
-/// Strangers that begin as TLS does, or not, and leave or stay.
+/// Incoming connections that begin as TLS does, or not, and leave or stay.
 #[test]
 fn noise_before_tls_costs_only_its_sender() {
     let (near, far) = secured_pair(LOOPBACK);
@@ -1060,7 +1066,8 @@ fn noise_before_tls_costs_only_its_sender() {
     far.wait_for("all of them", |far| far.dropped() == Dropped { strangers: 200, ..Dropped::default() });
 }
 
-/// Letters that the connection held back when it broke are lost, and nobody waits for them.
+/// Control messages that the connection held back when it broke are lost, and no caller waits for
+/// them.
 #[test]
 fn a_loss_over_tls_is_told_once() {
     let authority = Authority::new();
@@ -1077,7 +1084,7 @@ fn a_loss_over_tls_is_told_once() {
     read_exactly(&mut far, u32::from_le_bytes(*head.last_chunk().unwrap()) as usize);
     let card = hello(Purpose::Mail, 2, 2).card;
     write_all(&mut far, &Answer::Welcome(card.clone(), 77).encode());
-    // It has begun to leave, and is taken whole once the sender does something else.
+    // It has begun to leave, and is accepted whole once the sender does something else.
     read_exactly(&mut far, 1);
     let other = secured(3, LOOPBACK, authority.identity());
     send_numbered(&other, near.address(), 0);
@@ -1092,7 +1099,7 @@ fn a_loss_over_tls_is_told_once() {
 const LIFE: Purpose = Purpose::Life { incarnation: 7, view: ViewId(3) };
 
 impl Host {
-    /// The process that is watched from now on, which has said before who it is.
+    /// Returns the process that is watched from now on, which has said before who it is.
     fn watched(&self) -> Card {
         let mut answered = vec![];
         loop {
@@ -1112,7 +1119,7 @@ impl Host {
         loop {
             match self.next() {
                 Event::Ended { with, incarnation: 7, view: ViewId(3), .. } => return with,
-                // To a question of the other side.
+                // The reply to a question of the other side.
                 Event::Answers { .. } => {}
                 other => panic!("{other:?}"),
             }
@@ -1120,7 +1127,7 @@ impl Host {
     }
 }
 
-/// A process with an endpoint, of member 2; over TLS, if there are names of files for that.
+/// A process with an endpoint, of member 2. It uses TLS if files for that are given.
 struct Other(Child, Address, #[expect(dead_code, reason = "it would end by writing to nobody")] BufReader<ChildStdout>);
 
 impl Other {
@@ -1146,7 +1153,7 @@ impl Drop for Other {
     }
 }
 
-/// Not a test: what [`Other`] runs.
+/// Not a test: the program that [`Other`] runs.
 #[test]
 #[ignore = "other tests start it"]
 fn child() {
@@ -1161,7 +1168,7 @@ fn child() {
         _ => host(2),
     };
     println!("\nlistens at {}", host.address());
-    // Until it is killed, or to leave.
+    // Runs until it is killed, or is told to leave.
     let _ = io::stdin().read(&mut [0]);
 }
 
@@ -1172,18 +1179,18 @@ fn who_is_watched_is_known_to_have_ended_and_who_leaves_has_not() {
         let mut leaves = Other::start(None);
         near.watch(&leaves.1, MemberId(2), 7, ViewId(3));
         assert_eq!(near.watched().id, MemberId(2));
-        // Another wish is not another watch.
+        // A second request is no second watch.
         near.watch(&leaves.1, MemberId(2), 7, ViewId(3));
         leaves.0.stdin.take().unwrap().write_all(b"x").unwrap();
         assert!(leaves.0.wait().unwrap().success());
         let dies = Other::start(None);
-        // Until it is noticed that the one that has left is watched no more.
+        // Until this process notices that the one that has left is watched no more.
         let start = Instant::now();
         let with = loop {
             near.watch(&dies.1, MemberId(2), 7, ViewId(3));
             match near.receive() {
                 Some(Event::Watched { with }) => break with,
-                // The second wish may come when the first process has left already.
+                // The second request may come when the first process has left already.
                 Some(Event::Answers { .. } | Event::Failed { purpose: LIFE, .. }) => {}
                 Some(other) => panic!("{other:?}"),
                 None => assert!(start.elapsed() < PATIENCE),
@@ -1192,7 +1199,7 @@ fn who_is_watched_is_known_to_have_ended_and_who_leaves_has_not() {
         assert_eq!(with.address, dies.1);
         drop(dies);
         assert_eq!(near.ended(), with);
-        // Nothing answers there any more.
+        // No process answers there any more.
         near.check(&with.address, MemberId(2), 7, ViewId(3));
         assert!(matches!(near.next(), Event::Failed { purpose: LIFE, .. }));
     }
@@ -1228,10 +1235,11 @@ fn each_watches_over_the_other_until_one_does_not_want_to() {
     let (near, far) = (host(1), host(2));
     near.watch(far.address(), MemberId(2), 7, ViewId(3));
     assert_eq!((near.watched(), far.watched()), (far.card().clone(), near.card().clone()));
-    // It is known from its hello.
+    // The process is known from its hello.
     far.watch(near.address(), MemberId(1), 7, ViewId(3));
     near.unwatch(MemberId(2));
-    // A new one can be begun as soon as the end of the first is known there, and is not taken for a death.
+    // A new watch can begin as soon as the other side knows the end of the first one, which is not
+    // taken for a death.
     let start = Instant::now();
     while far.receive().is_none_or(|event| !matches!(event, Event::Watched { .. })) {
         near.watch(far.address(), MemberId(2), 7, ViewId(3));
@@ -1240,7 +1248,7 @@ fn each_watches_over_the_other_until_one_does_not_want_to() {
     assert_eq!(near.watched(), *far.card());
 }
 
-/// As one that is watched, or wants to be, and can't go through with it.
+/// Peers that are watched, or are to be watched, and do not follow the protocol.
 #[test]
 fn a_stranger_on_a_watch_does_no_harm() {
     let far = host(2);
@@ -1259,7 +1267,8 @@ fn a_stranger_on_a_watch_does_no_harm() {
     let mut socket = greeted(far.address(), &hello(LIFE, 3, 1));
     socket.write_all(&[1, 3]).unwrap();
     assert_eq!(far.watched().id, MemberId(3));
-    // Before it could be heard the end might be one with something unread, as that of a process is, too.
+    // Before the bytes were read, the end might be one with unread bytes, as that of a process is,
+    // too.
     drop(socket);
     assert_eq!(far.ended().id, MemberId(3));
     assert!(far.receive().is_none());

@@ -1,8 +1,12 @@
-//! Connections between hosts that nobody else can read, forge or open: TLS 1.3, both sides with a certificate.
+//! Connections between hosts that no outside process can read, forge or open: TLS 1.3, both sides
+//! with a certificate.
 //!
-//! A group has a certificate authority of its own, which must sign no other certificates: each makes its holder a process of the group.
-//! Host names are not compared, because members are reached at addresses that were unknown when the certificate was made.
-//! [`Rule`] says whether the names bind the holder to an id. [`Rule::Any`] does not protect members from each other. A certificate can't be revoked; it can be made for a short time, because the files are read again when they change.
+//! A group has its own certificate authority, which must sign no other certificates: each makes its
+//! holder a process of the group. Host names are not compared, because members are reached at
+//! addresses that were unknown when the certificate was made. [`Rule`] says whether the names bind
+//! the holder to an id. [`Rule::Any`] does not protect members from each other. A certificate can't
+//! be revoked. It can be valid for only a short time, because the files are read again when they
+//! change.
 use super::switch::TARGET;
 use crate::tcp::{SocketStream, Space, Stream};
 use rustls::CertificateError::{self, ExpiredContext, NotValidYetContext};
@@ -40,15 +44,17 @@ pub struct Identity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Rule {
-    /// That it belongs to the group. It can be any member, and give any order.
+    /// The certificate shows that the holder belongs to the group. The holder can be any member,
+    /// and give any order.
     #[default]
     Any,
-    /// Which members it can be, by its DNS names (SAN): `spindle-member-7` is member 7. A process that is no member, such as one that evicts
-    /// or observes, needs `spindle-admin`.
+    /// The certificate shows which members the holder can be, by its DNS names (SAN):
+    /// `spindle-member-7` is member 7. A process that is no member, such as one that evicts or
+    /// observes, needs `spindle-admin`.
     Names,
 }
 
-/// The files, and what was in them.
+/// The files, and their contents.
 struct Files {
     authority: PathBuf,
     certificate: PathBuf,
@@ -61,7 +67,8 @@ struct State {
     /// The state of the files that were loaded.
     stamps: Stamps,
     looked_at: Instant,
-    /// Since when the files are others and of no use, and whether that was warned of.
+    /// The time since which the files have been different and unusable, and whether a warning of
+    /// that was given.
     useless_since: Option<(Instant, bool)>,
     expiry_looked_at: Option<Instant>,
     warnings: Vec<TlsWarning>,
@@ -76,16 +83,18 @@ struct Loaded {
     servers: Arc<ByAuthority>,
 }
 
-/// By which the files are known: device, inode, length, and the time of the last change in seconds and nanoseconds. `None`: not there.
+/// The stamp of each file: device, inode, length, and the time of the last change in seconds and
+/// nanoseconds. `None`: it does not exist.
 type Stamps = [Option<(u64, u64, u64, i64, i64)>; 3];
 
-/// How often the files are looked at, at most.
+/// The shortest time between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Files that are replaced one by one do not fit together for a moment.
+/// How long files may be unusable before a warning. Files that are replaced one by one do not match
+/// for a moment.
 const USELESS_FOR: Duration = Duration::from_secs(5);
-/// How often the date of expiry is looked at.
+/// The time between two looks at the date of expiry.
 const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(24 * 3600);
-/// So long before its expiry a certificate is warned of.
+/// The time before its expiry from which on a certificate causes a warning.
 const EXPIRES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Warnings that are kept until they are taken.
 const WARNINGS_MAX: usize = 16;
@@ -94,60 +103,60 @@ const WARNINGS_MAX: usize = 16;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsWarning {
-    /// The files have changed, and what is in them now can't be used.
+    /// The files have changed, and their new contents can't be used.
     #[error("the certificate that was loaded before stays in use: {0}")]
     Unusable(TlsError),
-    /// It is out of date soon.
+    /// The certificate expires soon.
     #[error("the certificate in {} expires at {at}; put a new one in its place, signed by the same authority", path.display())]
     Expires {
         /// The file.
         path: PathBuf,
-        /// When.
+        /// The time of expiry.
         at: String,
     },
 }
 
-/// Why files are no [`Identity`].
+/// The reason why files are no valid [`Identity`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file can't be read.
     #[error("can't read the {what} in {}: {source}", path.display())]
     Read {
-        /// What should be in it.
+        /// The expected contents.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// A file is something else.
+    /// A file does not contain what it should.
     #[error("{} holds no {what} in PEM form: {why}", path.display())]
     NotPem {
-        /// What should be in it.
+        /// The expected contents.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The authority's certificate is of no use.
+    /// The authority's certificate can't be used.
     #[error("the authority's certificate in {} can't be used: {why}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The key is of no use.
+    /// The key can't be used.
     #[error("the key in {} can't be used: {why}; take one for ECDSA, Ed25519 or RSA", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The certificate is of no use, or not for both sides of a connection.
+    /// The certificate can't be used, or not for both sides of a connection.
     #[error(
         "the certificate in {} can't be used with the authority in {}: {why}; it must be signed by that authority, and serve for \
          clients and servers",
@@ -158,25 +167,25 @@ pub enum TlsError {
         path: PathBuf,
         /// The authority's file.
         authority: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The certificate, or one between it and the authority's, is out of date.
+    /// The certificate, or one between it and the authority's, has expired.
     #[error("the certificate in {} expired at {at}; make a new one, signed by the same authority", path.display())]
     Expired {
         /// The file.
         path: PathBuf,
-        /// When.
+        /// The time of expiry.
         at: String,
     },
-    /// The certificate, or one between it and the authority's, is for later.
+    /// The certificate, or one between it and the authority's, is not valid yet.
     #[error("the certificate in {} is valid from {from} on, and by this host's clock it is {now}; set the clock, or wait", path.display())]
     NotValidYet {
         /// The file.
         path: PathBuf,
-        /// From when on.
+        /// The start of its validity.
         from: String,
-        /// What time it is.
+        /// The current time.
         now: String,
     },
     /// The certificate is for another key.
@@ -189,15 +198,16 @@ pub enum TlsError {
     },
 }
 
-/// What TLS has against a connection, inside an [`io::Error`].
+/// The reason why TLS rejects a connection, inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error("{}", in_words(.0))]
 struct Fault(rustls::Error);
 
-/// As rustls says it, but for dates: it counts the seconds up to now, and would say something else each time.
+/// Returns rustls's text, except for dates: rustls counts the seconds up to now, so its text would
+/// differ each time.
 fn in_words(error: &rustls::Error) -> String {
     match error {
-        // The type that says so is not rustls's own.
+        // The type that reports this is not rustls's own.
         rustls::Error::InvalidCertificate(CertificateError::Other(other))
             if format!("{other:?}").contains("UnsupportedCertVersion") =>
         {
@@ -214,30 +224,31 @@ fn in_words(error: &rustls::Error) -> String {
     }
 }
 
-/// Whether TLS has something against the connection, rather than the system.
+/// Returns whether TLS, and not the system, rejects the connection.
 pub(super) fn is_fault(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Fault>())
 }
 
 impl Identity {
-    /// From PEM files: the certificates of the authority, that of this process with those between, and its key.
+    /// Loads an identity from PEM files: the certificates of the authority, that of this process
+    /// with those between, and its key.
     ///
-    /// Dates are looked at here, and by the other side each time that a connection is made.
+    /// Dates are checked here, and by the other side each time that a connection is made.
     ///
     /// # Errors
-    /// The first file that won't do.
+    /// The first file that can't be used.
     pub fn load(authority: &Path, certificate: &Path, key: &Path) -> Result<Identity, TlsError> {
         Identity::load_at(authority, certificate, key, UnixTime::now())
     }
 
-    /// As somebody whose clock says that it is `now`.
+    /// Loads an identity as a process whose clock says that it is `now`.
     pub(super) fn load_at(
         authority: &Path,
         certificate: &Path,
         key: &Path,
         now: UnixTime,
     ) -> Result<Identity, TlsError> {
-        // So that they are found wherever the process goes.
+        // So that the files are found if the process changes its directory.
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let paths = [absolute(authority), absolute(certificate), absolute(key)];
         let stamps = paths.each_ref().map(stamp);
@@ -255,30 +266,31 @@ impl Identity {
         Ok(Identity { files, rule: Rule::default() })
     }
 
-    /// The same with a rule, which all processes of a group have to share.
+    /// Sets the rule, which must be the same in all processes of a group.
     pub fn with_rule(self, rule: Rule) -> Identity {
         Identity { rule, ..self }
     }
 
-    /// The rule for certificates.
+    /// Returns the rule for certificates.
     pub fn rule(&self) -> Rule {
         self.rule
     }
 
-    /// Looks at the files if the last look is a second old, and at the dates once a day, and takes out what an operator should know since the
-    /// last call: files that changed and are of no use, and an expiry within a week. The files are looked at for each connection, too.
+    /// Looks at the files if the last look is at least a second old, and at the dates once a day.
+    /// Returns the warnings for an operator since the last call: files that changed and can't be
+    /// used, and an expiry within a week. The files are looked at for each connection, too.
     pub fn take_warnings(&self) -> Vec<TlsWarning> {
         let mut state = self.files.lock();
         self.files.look(&mut state, Instant::now(), UnixTime::now());
         std::mem::take(&mut state.warnings)
     }
 
-    /// Whether its own certificate is good for this id.
+    /// Returns whether its own certificate is valid for this id.
     pub(super) fn is_of(&self, id: MemberId) -> bool {
         self.admits(id, self.current().mine.cert.first().cloned().map(Certificate).as_ref())
     }
 
-    /// Whether a peer that shows this certificate may have this id.
+    /// Returns whether a peer that shows this certificate may have this id.
     pub(super) fn admits(&self, id: MemberId, peer: Option<&Certificate>) -> bool {
         match self.rule {
             Rule::Any => true,
@@ -292,7 +304,7 @@ impl Identity {
         Arc::clone(&state.loaded)
     }
 
-    /// One that dials without showing anything.
+    /// Returns an identity that dials without showing a certificate.
     #[cfg(test)]
     pub(super) fn without_certificate(self) -> Identity {
         {
@@ -308,7 +320,7 @@ impl Identity {
     }
 }
 
-/// The name in the certificate of who has this id.
+/// Returns the name that the certificate of a process with this id contains.
 pub(super) fn name_of(id: MemberId) -> String {
     match id.0 {
         VISITOR_IDS_FROM.. => "spindle-admin".into(),
@@ -323,7 +335,7 @@ fn stamp(path: &PathBuf) -> Option<(u64, u64, u64, i64, i64)> {
 
 impl Files {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics halfway.
+        // No code here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -377,7 +389,7 @@ impl State {
 }
 
 impl Loaded {
-    /// Whether others with the same authority would take the certificate at this time.
+    /// Returns whether others with the same authority would accept the certificate at this time.
     fn check(&self, now: UnixTime) -> Result<(), rustls::Error> {
         check(&self.mine, &*self.clients, &self.servers, now)
     }
@@ -421,12 +433,12 @@ impl Loaded {
             .dangerous()
             .with_custom_certificate_verifier(Arc::clone(&servers) as _)
             .with_client_cert_resolver(resolver);
-        // Every connection is judged anew.
+        // Every connection is verified anew.
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
-        // So that nothing else that trusts the same authority is taken for a member.
+        // So that no other program that trusts the same authority is taken for a member.
         server.alpn_protocols = vec![PROTOCOL.into()];
         client.alpn_protocols = vec![PROTOCOL.into()];
         Ok(Loaded { client: Arc::new(client), server: Arc::new(server), mine, clients, servers })
@@ -480,7 +492,7 @@ fn certified(
     }
 }
 
-/// Whether others with the same authority would take it at this time.
+/// Returns whether others with the same authority would accept it at this time.
 fn check(
     mine: &CertifiedKey,
     clients: &dyn ClientCertVerifier,
@@ -492,7 +504,7 @@ fn check(
     servers.verify(first, rest, now)
 }
 
-/// A time as people read it.
+/// Returns a time in a readable form.
 fn date(time: UnixTime) -> String {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut day, second) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
@@ -514,7 +526,7 @@ fn date(time: UnixTime) -> String {
     format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", day + 1)
 }
 
-/// Knows who is dialled by the authority that signed, whatever the names are.
+/// Verifies the dialled process by the authority that signed, whatever the names are.
 #[derive(Debug)]
 struct ByAuthority {
     roots: Arc<RootCertStore>,
@@ -571,7 +583,7 @@ impl ServerCertVerifier for ByAuthority {
 
 /// Encrypted bytes that are read from a socket at once.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// Bytes that are held back for a socket that is full, about.
+/// Approximate bytes that are held back for a socket that is full.
 const SEND_BYTES: usize = 256 << 10;
 
 /// The certificate that a peer has shown, signed by the group's authority and within its dates.
@@ -579,7 +591,7 @@ const SEND_BYTES: usize = 256 << 10;
 pub struct Certificate(CertificateDer<'static>);
 
 impl Certificate {
-    /// Whether `name` is among its alternative names (SAN), as a DNS name.
+    /// Returns whether `name` is among its alternative names (SAN), as a DNS name.
     pub fn has_name(&self, name: &str) -> bool {
         let Ok(name) = ServerName::try_from(name) else { return false };
         ParsedCertificate::try_from(&self.0).is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
@@ -592,17 +604,19 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// A socket over which TLS is spoken. What is sent before both sides are sure of each other waits for that.
+/// A socket that carries TLS. Data that is sent before both sides have verified each other waits
+/// for that.
 ///
-/// An end that the peer did not announce is an error of kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), not the end: anybody
-/// between could have made it. Receiving may leave something [held back](Stream::holds_back), too.
+/// An end that the peer did not announce is an error of kind
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), not the end: any process on the path could have
+/// caused it. Receiving may leave bytes [held back](Stream::holds_back), too.
 pub struct TlsStream {
     socket: SocketStream,
     tls: Connection,
-    /// Encrypted bytes, of which `arrived` are to be looked at.
+    /// Encrypted bytes. The range `arrived` of them is still to be decrypted.
     incoming: Box<[u8]>,
     arrived: std::ops::Range<usize>,
-    /// Whether there is something to give without asking the socket.
+    /// Whether there are bytes to return without asking the socket.
     more: bool,
     failed: Option<rustls::Error>,
     finishes: bool,
@@ -619,14 +633,14 @@ impl fmt::Debug for TlsStream {
 }
 
 impl TlsStream {
-    /// On the socket of who `dialled`, or was dialled.
+    /// Creates a stream on the socket of the side that `dialled`, or of the one that was dialled.
     ///
     /// # Errors
-    /// None but for want of random bits.
+    /// Only the lack of random bits.
     pub fn new(socket: SocketStream, identity: &Identity, dialled: bool) -> io::Result<TlsStream> {
         let current = identity.current();
         let tls = if dialled {
-            // It is sent to nobody and compared with nothing.
+            // It is not sent, and it is compared with nothing.
             let name = ServerName::try_from("spindle").expect("it is a name");
             ClientConnection::new(Arc::clone(&current.client), name).map(Connection::from)
         } else {
@@ -637,7 +651,8 @@ impl TlsStream {
         let incoming = vec![0; RECEIVE_BYTES].into();
         let (more, failed, finishes, peer) = (false, None, false, None);
         let mut stream = TlsStream { socket, tls, incoming, arrived: 0..0, more, failed, finishes, peer };
-        // Who dialled begins, even if it only wants to receive. Should that fail, so will what follows.
+        // The dialling side begins, even if it only wants to receive. If that fails, later calls
+        // fail too.
         let _ = stream.flush();
         Ok(stream)
     }
@@ -649,7 +664,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what is held back.
+    /// Sends the bytes that are held back.
     fn flush(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             self.tls.write_tls(&mut Outlet(&mut self.socket))?;
@@ -660,7 +675,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Gives what is decrypted, and says how much that was.
+    /// Copies decrypted bytes into `spaces`, and returns their number.
     fn give(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
         let mut gave = 0;
         for space in spaces {
@@ -681,7 +696,7 @@ impl TlsStream {
         Ok(gave)
     }
 
-    /// Decrypts some of what has arrived, after asking the socket if need be.
+    /// Decrypts some of the bytes that have arrived, and reads the socket first if there are none.
     fn take_in(&mut self) -> io::Result<()> {
         if self.arrived.is_empty() {
             let got = self.socket.receive(&mut [Space::of(&mut self.incoming)])?;
@@ -690,7 +705,8 @@ impl TlsStream {
         let taken = self.tls.read_tls(&mut &self.incoming[self.arrived.clone()])?;
         self.arrived.start += taken;
         let processed = self.tls.process_new_packets();
-        // Answers, and what waited for them; or what is wrong. Should the socket be full, that is held back.
+        // Sends answers and the data that waited for them, or an alert. If the socket is full, they
+        // are held back.
         let _ = self.flush();
         if let Err(error) = processed {
             self.failed = Some(error);
@@ -718,7 +734,7 @@ impl Stream for TlsStream {
                 Ok(()) if now > 0 && took < offered => {}
                 other => break other,
             }
-            // Rarely so: there is more than can be held.
+            // Rarely needed: there is more than can be held back.
             rest = parts.to_vec();
             let mut slices = &mut rest[..];
             IoSlice::advance_slices(&mut slices, took);
@@ -750,7 +766,7 @@ impl Stream for TlsStream {
     fn finish(&mut self) {
         self.tls.send_close_notify();
         self.finishes = true;
-        // What the socket does not take is held back.
+        // Bytes that the socket does not accept are held back.
         let _ = self.flush();
     }
 
@@ -771,7 +787,7 @@ impl Stream for TlsStream {
     }
 }
 
-/// Writes to a socket as TLS wants it.
+/// Writes to a socket through the interface that TLS needs.
 struct Outlet<'a>(&'a mut SocketStream);
 
 impl Write for Outlet<'_> {
@@ -820,7 +836,7 @@ mod tests {
         TlsStream::new(SocketStream::new(socket, &options).unwrap(), identity, dialled).unwrap()
     }
 
-    /// Who dialled, and who was dialled.
+    /// Creates the dialling side and the dialled side.
     fn pair() -> [TlsStream; 2] {
         let authority = Authority::new();
         let (near, far) = UnixStream::pair().unwrap();
@@ -831,7 +847,7 @@ mod tests {
         matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Sends as much of `bytes` as is taken.
+    /// Sends as much of `bytes` as is accepted.
     fn push(stream: &mut TlsStream, bytes: &mut &[u8]) {
         let (first, second) = bytes.split_at(bytes.len() / 3);
         match stream.send(&[IoSlice::new(first), IoSlice::new(second)]) {
@@ -840,7 +856,7 @@ mod tests {
         }
     }
 
-    /// Receives what there is, into spaces of odd sizes.
+    /// Receives what has arrived, into spaces of odd sizes.
     fn pull(stream: &mut TlsStream, into: &mut Vec<u8>) -> io::Result<bool> {
         let (mut first, mut second) = ([0; 1001], [0; 20_003]);
         match stream.receive(&mut [Space::of(&mut first), Space::of(&mut second)]) {
@@ -874,7 +890,7 @@ mod tests {
         near.finish();
         assert!(!pull(&mut far, &mut came).unwrap(), "the end is told");
         assert!(is_pending(&near.receive(&mut [Space::of(&mut [0; 9])])), "and only to one side");
-        // What is decrypted is told of, as the descriptor does not.
+        // Decrypted bytes must be reported, because the descriptor does not show them.
         push(&mut far, &mut &b"twelve bytes"[..]);
         assert_eq!(near.receive(&mut [Space::of(&mut [0; 9])]).unwrap(), 9);
         assert!(near.has_arrived());
@@ -882,7 +898,8 @@ mod tests {
         assert!(!near.has_arrived());
     }
 
-    /// A socket that takes nothing any more: what was taken before is held back, bounded, and arrives.
+    /// A socket that accepts nothing more: the bytes that were accepted before are held back,
+    /// bounded, and arrive.
     #[test]
     fn what_is_held_back_is_bounded_and_arrives() {
         let [mut near, mut far] = pair();
@@ -905,7 +922,7 @@ mod tests {
         assert!(came == bytes[..taken]);
     }
 
-    /// Bytes go through `change` on their way to who was dialled. What comes of it.
+    /// Sends bytes through `change` to the dialled side. Returns what arrives.
     fn through(change: impl Fn(usize, &mut [u8])) -> io::Result<Vec<u8>> {
         let authority = Authority::new();
         let (near, mut near_end) = UnixStream::pair().unwrap();
@@ -1029,7 +1046,8 @@ mod tests {
     fn a_certificate_of_version_1_is_called_so() {
         let authority = Authority::new();
         let (cert, key) = authority.sign("first", |_| {});
-        // In the 13th byte of the certificate, behind two lengths of two bytes: a one-digit number, 2 for version 3.
+        // The 13th byte of the certificate, after two lengths of two bytes: a one-digit number, 2
+        // for version 3.
         let mut lines: Vec<String> = fs::read_to_string(&cert).unwrap().lines().map(str::to_string).collect();
         assert!(lines[1][16..].starts_with("Ag"), "{}", lines[1]);
         lines[1].replace_range(16..18, "AA");
@@ -1042,7 +1060,7 @@ mod tests {
         Certificate(identity.files.lock().loaded.mine.cert[0].clone()).has_name(name)
     }
 
-    /// The warnings of a look at the files so long after they were loaded.
+    /// Returns the warnings of a look at the files, this long after they were loaded.
     fn warnings(identity: &Identity, start: Instant, after: Duration) -> Vec<String> {
         let mut state = identity.files.lock();
         identity.files.look(&mut state, start + after, UnixTime::now());
