@@ -1,11 +1,12 @@
-//! Where a user's groups meet: a directory that nobody else can enter, and the names of groups in it.
+//! The runtime directory of a user, which no other user can enter, and the names of groups in it.
 //!
-//! The directory is the protection: whoever may connect to a socket in it is this user or root. So a directory that
-//! others own or can enter is refused, never repaired.
+//! The directory is the protection: only processes of this user or root may connect to a socket in
+//! it. So a directory that others own or can enter is refused, never repaired.
 //!
-//! The process holds the directory open, and finds every file through that descriptor. A relative path and a change of the working
-//! directory make no difference, and the path may be longer than that of a socket. If the directory is removed or renamed,
-//! [`RuntimeDir::renew`] makes it again at the same path.
+//! The process holds the directory open, and finds every file through that descriptor. A relative
+//! path and a change of the working directory make no difference, and the path may be longer than
+//! that of a socket. If the directory is removed or renamed, [`RuntimeDir::renew`] makes it again
+//! at the same path.
 use super::TARGET;
 use super::limits::{GROUP_NAME_BYTES_MAX, VANISHES_MAX};
 use rustix::fs::{Mode, OFlags, fstat, lstat, open, stat};
@@ -23,10 +24,11 @@ use tracing::info;
 /// Bytes in the path of a Unix socket, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 const LOCK_SUFFIX: &str = ".lock";
-/// Where a process finds its own descriptors. The second is right in a thread that does not share those of the others.
+/// The paths at which a process finds its own descriptors. The second is correct in a thread that
+/// does not share those of the others.
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 
-/// A directory that belongs to this user alone. Clones hold the same descriptor.
+/// A directory that only this user can use. Clones hold the same descriptor.
 #[derive(Clone, Debug)]
 pub struct RuntimeDir {
     /// Absolute, without symbolic links.
@@ -38,9 +40,9 @@ pub struct RuntimeDir {
 #[derive(Debug)]
 pub(super) struct Held {
     fd: OwnedFd,
-    /// Device and inode.
+    /// The device and inode of the directory.
     found: (u64, u64),
-    /// Where descriptors of this process are found as paths, if anywhere.
+    /// The path at which descriptors of this process are found as files, if there is one.
     descriptors: Option<&'static str>,
 }
 
@@ -52,7 +54,7 @@ impl PartialEq for RuntimeDir {
 
 impl Eq for RuntimeDir {}
 
-/// Why no group can meet in a directory.
+/// The reason why a directory can't be used for groups.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirError {
@@ -66,7 +68,7 @@ pub enum DirError {
         /// This process's effective user.
         ours: u32,
     },
-    /// Its group or everybody may use it.
+    /// Its group or all users may use it.
     #[error("others may use {} (mode {mode:03o}); run `chmod 700` on it, or name another directory", path.display())]
     Exposed {
         /// The directory.
@@ -74,7 +76,7 @@ pub enum DirError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It is there for all users, as /tmp is.
+    /// It is shared by all users, as /tmp is.
     #[error("{} is there for all users (mode {mode:04o}); name a directory of your own, such as a new one in it", path.display())]
     Shared {
         /// The directory.
@@ -82,13 +84,13 @@ pub enum DirError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Something else has this path, or a symbolic link, which could lead anywhere.
+    /// The path leads to something else, or to a symbolic link, which could lead anywhere.
     #[error("{} is not a directory; remove it, or name another directory", path.display())]
     NotADirectory {
-        /// What was named.
+        /// The path that was given.
         path: PathBuf,
     },
-    /// A socket in it would have a longer path than the kernel takes.
+    /// The path of a socket in it would be longer than the kernel accepts.
     #[error("{} has {bytes} bytes and a socket's path at most {max}; name a shorter directory or group",
         path.display(), max = SOCKET_PATH_BYTES_MAX)]
     PathTooLong {
@@ -100,7 +102,7 @@ pub enum DirError {
     /// It can't be made or looked at.
     #[error("can't {doing} {}: {source}", path.display())]
     Io {
-        /// What failed.
+        /// The action that failed.
         doing: &'static str,
         /// The directory.
         path: PathBuf,
@@ -110,10 +112,12 @@ pub enum DirError {
 }
 
 impl RuntimeDir {
-    /// The directory at `path`, made with mode 0700 (its missing parents too) if it isn't there.
+    /// Opens the directory at `path`. If it does not exist, makes it with mode 0700, and its
+    /// missing parents too.
     ///
     /// # Errors
-    /// Whatever could let somebody else take part in a group or prevent one, and what the system refuses.
+    /// Anything that could let another user take part in a group or prevent one, and what the
+    /// system refuses.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, DirError> {
         let path = path.into();
         again_if_it_vanishes(|| Self::make(path.clone()))
@@ -133,11 +137,11 @@ impl RuntimeDir {
         Ok(Self { path, held: Arc::new(Mutex::new(Arc::new(held))) })
     }
 
-    /// Whether the path led to another directory than the one that was held, or to none. From now on the process holds the directory that is
-    /// at the path, which is made if there is none.
+    /// Returns whether the path led to another directory than the one that was held, or to none.
+    /// From then on the process holds the directory at the path, which is made if there is none.
     ///
     /// # Errors
-    /// As [`RuntimeDir::new`]. The directory that was held is held on then.
+    /// As [`RuntimeDir::new`]. The process then continues to hold the previous directory.
     pub fn renew(&self) -> Result<bool, DirError> {
         if self.is_current() {
             return Ok(false);
@@ -154,7 +158,8 @@ impl RuntimeDir {
         Ok(is_other)
     }
 
-    /// Holds the directory to which the path leads now, if there is one. Makes none: only processes that live there do.
+    /// Holds the directory to which the path leads now, if there is one. Makes none: only processes
+    /// that have an address in it do.
     pub(super) fn follow(&self) {
         if !self.is_current()
             && let Ok(fresh) = Held::open(&self.path)
@@ -163,20 +168,20 @@ impl RuntimeDir {
         }
     }
 
-    /// Whether the path leads to the directory that is held.
+    /// Returns whether the path leads to the directory that is held.
     pub(super) fn is_current(&self) -> bool {
         let held = self.held();
-        // Not followed: a link in its place is another thing.
+        // Not followed: a link at the path is not the directory.
         lstat(&self.path).is_ok_and(|found| (found.st_dev, found.st_ino) == held.found)
     }
 
-    /// The directory that is held now.
+    /// Returns the directory that is held now.
     pub(super) fn held(&self) -> Arc<Held> {
         Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `spindle` in the session's runtime directory `xdg` (what `$XDG_RUNTIME_DIR` says; libraries read no
-    /// environment), or, where there is none, `/tmp/spindle-UID`.
+    /// Opens `spindle` in the session's runtime directory `xdg` (the value of `$XDG_RUNTIME_DIR`;
+    /// libraries read no environment), or `/tmp/spindle-UID` if there is none.
     ///
     /// # Errors
     /// As [`RuntimeDir::new`].
@@ -187,13 +192,14 @@ impl RuntimeDir {
         }
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path by which the kernel finds a socket of this name in the directory that is held: through its descriptor, as far as names of
-    /// sockets may be that long.
+    /// Returns a path by which the kernel finds a socket of this name in the directory that is
+    /// held. The path leads through the directory's descriptor, unless that makes it too long for a
+    /// socket.
     pub(super) fn socket_in(&self, held: &Held, name: &str) -> Result<PathBuf, DirError> {
         let through = held.path_of(held.fd.as_fd()).map(|path| path.join(name));
         if let Some(through) = through.filter(|path| check_length(path).is_ok()) {
@@ -204,20 +210,21 @@ impl RuntimeDir {
         Ok(path)
     }
 
-    /// The file under whose lock addresses and marks of `group` are given out. A process removes it only while it holds its lock, and after taking the lock it looks
-    /// whether the file still has its name.
+    /// Returns the path of the lock file, under whose lock addresses and member marks of `group`
+    /// are given out. A process removes the file only while it holds its lock. After taking the
+    /// lock, a process checks that the file still has its name.
     pub fn lock_path(&self, group: &GroupName) -> PathBuf {
         self.path.join(lock_name(group))
     }
 }
 
-/// The name of the lock's file.
+/// Returns the name of the lock file.
 pub(super) fn lock_name(group: &GroupName) -> String {
     format!("{group}{LOCK_SUFFIX}")
 }
 
 impl Held {
-    /// The directory at a canonical path, if this user alone may use it.
+    /// Opens the directory at a canonical path, if only this user may use it.
     fn open(path: &Path) -> Result<Held, DirError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let failed = |source: rustix::io::Errno| {
@@ -227,7 +234,7 @@ impl Held {
                 source => DirError::Io { doing: "look at directory", path, source: source.into() },
             }
         };
-        // A directory of another user may be unreadable, and is refused for its owner.
+        // A directory of another user may be unreadable, and is refused because of its owner.
         let found = lstat(path).map_err(failed)?;
         check(path, &found)?;
         let fd = open(path, flags, Mode::empty()).map_err(failed)?;
@@ -241,7 +248,7 @@ impl Held {
         Ok(Held { fd, found, descriptors })
     }
 
-    /// Where a descriptor of this process is found as a path.
+    /// Returns the path at which a descriptor of this process is found.
     pub(super) fn path_of(&self, fd: BorrowedFd<'_>) -> Option<PathBuf> {
         self.descriptors.map(|descriptors| PathBuf::from(format!("{descriptors}/{}", fd.as_raw_fd())))
     }
@@ -251,7 +258,7 @@ impl Held {
     }
 }
 
-/// Does something once more if the directory is removed meanwhile.
+/// Repeats an action if the directory is removed meanwhile.
 fn again_if_it_vanishes<T>(attempt: impl Fn() -> Result<T, DirError>) -> Result<T, DirError> {
     for _ in 0..VANISHES_MAX {
         match attempt() {
@@ -262,7 +269,7 @@ fn again_if_it_vanishes<T>(attempt: impl Fn() -> Result<T, DirError>) -> Result<
     attempt()
 }
 
-/// Makes the directory, and its parents, unless it is there.
+/// Makes the directory and its parents, unless it exists.
 fn make(path: &Path) -> Result<(), DirError> {
     let path = path.to_owned();
     match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
@@ -272,14 +279,14 @@ fn make(path: &Path) -> Result<(), DirError> {
     }
 }
 
-/// Whether this user alone may use what was found at `path`.
+/// Checks that only this user may use what was found at `path`.
 fn check(path: &Path, found: &rustix::fs::Stat) -> Result<(), DirError> {
     let path = path.to_owned();
     let (ours, mode) = (geteuid().as_raw(), found.st_mode);
     if !rustix::fs::FileType::from_raw_mode(mode).is_dir() {
         return Err(DirError::NotADirectory { path });
     }
-    // Whoever it belongs to: changing it would cost the others their protection.
+    // This holds for any owner: changing the mode would take protection from the other users.
     if mode & 0o1002 == 0o1002 {
         return Err(DirError::Shared { path, mode: mode & 0o7777 });
     }
@@ -300,22 +307,22 @@ fn check_length(socket: &Path) -> Result<(), DirError> {
     Ok(())
 }
 
-/// The name under which the members of a group find each other: 1 to 64 characters of `A-Z a-z 0-9 . _ -`, the first
-/// of them no dot.
+/// The name by which the members of a group find each other: 1 to 64 characters of `A-Z a-z 0-9 . _
+/// -`, not beginning with a dot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupName(String);
 
-/// Why a group can't have a name.
+/// The reason why a name is invalid for a group.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// Nothing, or too much.
+    /// The name is empty or too long.
     #[error("a group's name has 1 to {max} characters, not {got}", max = GROUP_NAME_BYTES_MAX)]
     Length {
-        /// How many bytes it has.
+        /// Its length in bytes.
         got: u64,
     },
-    /// A character that a file's name had better not contain.
+    /// It contains a character that should not be in a file's name.
     #[error("group name {name:?} contains {character:?}; use letters, digits, '.', '_' and '-'")]
     Character {
         /// The name.
@@ -323,7 +330,7 @@ pub enum NameError {
         /// The first wrong character.
         character: char,
     },
-    /// A leading dot.
+    /// It begins with a dot.
     #[error("group name {name:?} must not start with a dot")]
     LeadingDot {
         /// The name.
@@ -332,10 +339,10 @@ pub enum NameError {
 }
 
 impl GroupName {
-    /// `name`, checked.
+    /// Checks `name`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first fault of the name.
     pub fn new(name: &str) -> Result<Self, NameError> {
         if name.is_empty() || name.len() > GROUP_NAME_BYTES_MAX {
             return Err(NameError::Length { got: name.len() as u64 });
@@ -350,7 +357,7 @@ impl GroupName {
         Ok(Self(name.into()))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -454,7 +461,7 @@ mod tests {
         assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
         fs::rename(dir.path(), temp.path().join("elsewhere")).unwrap();
         assert!(dir.renew().unwrap());
-        // A link in its place is left alone, and the old directory is held on.
+        // A link at the path is left alone, and the process continues to hold the old directory.
         fs::remove_dir(dir.path()).unwrap();
         symlink(temp.path().join("elsewhere"), dir.path()).unwrap();
         let held = dir.held().found;

@@ -1,5 +1,6 @@
-//! What is too long for a letter goes with it as memory of its own: written once, then sealed, so that who reads it
-//! reads the same as everybody else, and can't be made to fault or to wait.
+//! Attachments of control messages: data that is too long for one travels as memory of its own. The
+//! memory is written once and then sealed. So every reader reads the same bytes, and reading can
+//! neither fault nor wait.
 use super::error::MailError;
 use crate::region::create_file;
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
@@ -8,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
-/// `bytes` as memory that nobody can change any more.
+/// Copies `bytes` to memory that no process can change any more.
 ///
 /// # Errors
 /// [`MailError::FdLimit`], or [`MailError::Io`] if there is no memory.
@@ -28,7 +29,8 @@ pub fn enclose(bytes: &[u8]) -> Result<OwnedFd, MailError> {
     Ok(fd)
 }
 
-/// What somebody else has enclosed: `bytes` by the letter, of which `bytes_max` are expected at most.
+/// Reads the attachment of another process, which has `bytes` by the control message. At most
+/// `bytes_max` are expected.
 ///
 /// # Errors
 /// [`MailError::EnclosureTooLong`], [`MailError::EnclosureUnsound`], or [`MailError::Io`].
@@ -36,7 +38,7 @@ pub fn disclose(fd: impl AsFd, bytes: u64, bytes_max: u64) -> Result<Vec<u8>, Ma
     if bytes > bytes_max {
         return Err(MailError::EnclosureTooLong { bytes, max: bytes_max });
     }
-    // Only memory has seals, so reading it does not wait for anything.
+    // Only memory has seals, so reading it never waits.
     let sealed = fcntl_get_seals(&fd).is_ok_and(|seals| seals.contains(SEALS));
     if !sealed || !fstat(&fd).is_ok_and(|found| u64::try_from(found.st_size) == Ok(bytes)) {
         return Err(MailError::EnclosureUnsound { bytes });

@@ -1,4 +1,4 @@
-//! Why a process has no place in its group's post.
+//! The reasons why a process can't get or use an address in its group.
 use super::dir::{DirError, GroupName};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -7,14 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What went wrong with a mailbox. Nothing that another process writes into it is an error.
+/// An error of a control socket. Bytes that another process sends to it never cause one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailError {
-    /// The directory won't do.
+    /// The directory can't be used.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// Somebody lives at this address.
+    /// A live process has this address.
     #[error("id {id} is in use in group {group} (at {}); choose another, or none", path.display())]
     IdInUse {
         /// The id.
@@ -24,19 +24,19 @@ pub enum MailError {
         /// The address.
         path: PathBuf,
     },
-    /// An id that only visitors have.
+    /// The id is reserved for observers and admin clients.
     #[error("id {id} is not for members; choose one below {max}", max = spindle_core::ids::VISITOR_IDS_FROM)]
     IdReserved {
         /// The id.
         id: MemberId,
     },
-    /// Somebody keeps the group's lock, which is never held for long.
+    /// Another process keeps the group's lock, which is never held for long.
     #[error(
         "another process kept {} locked for {waited:?}; end or resume the one that `fuser` names for it",
         path.display()
     )]
     Locked {
-        /// The lock's file.
+        /// The lock file.
         path: PathBuf,
         /// How long this process waited for it.
         waited: Duration,
@@ -47,37 +47,38 @@ pub enum MailError {
     /// This process, or the system, has no file descriptor left.
     #[error("no file descriptor left to {doing} (this process may have {limit}); raise the limit with `ulimit -n`")]
     FdLimit {
-        /// What needed one.
+        /// The action that needed one.
         doing: &'static str,
         /// The soft limit (RLIMIT_NOFILE).
         limit: u64,
     },
-    /// Too many letters wait for others to empty their mailboxes.
+    /// Too many control messages wait until others have read theirs.
     #[error("{max} letters wait to be taken; forget the members that take none")]
     OutboxFull {
         /// How many may wait.
         max: u64,
     },
-    /// An enclosure that is larger than this process wants.
+    /// An attachment is longer than this process accepts.
     #[error("an enclosure of {bytes} bytes; at most {max} were expected")]
     EnclosureTooLong {
-        /// Its length by the letter.
+        /// Its length by the control message.
         bytes: u64,
         /// The longest that is read.
         max: u64,
     },
-    /// An enclosure that is not what [`enclose`](super::enclose) makes, of the length that the letter says.
+    /// An attachment is not what [`enclose`](super::enclose) makes, with the length that the
+    /// control message says.
     #[error("an enclosure that is no sealed memory of {bytes} bytes; the sender does not keep to the protocol, end it")]
     EnclosureUnsound {
-        /// Its length by the letter.
+        /// Its length by the control message.
         bytes: u64,
     },
     /// The system refused something.
     #[error("can't {doing}{}: {source}", path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default())]
     Io {
-        /// What was refused.
+        /// The action that was refused.
         doing: &'static str,
-        /// Which file, where there is one.
+        /// The file, where there is one.
         path: Option<PathBuf>,
         /// The system's reason.
         source: io::Error,
@@ -85,7 +86,7 @@ pub enum MailError {
 }
 
 impl MailError {
-    /// What the system refused, with [`MailError::FdLimit`] told apart.
+    /// Converts an error of the system, with a separate [`MailError::FdLimit`].
     pub(super) fn io(doing: &'static str, path: Option<&Path>, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         let errno = source.raw_os_error();

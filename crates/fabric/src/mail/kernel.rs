@@ -1,4 +1,4 @@
-//! Questions to the kernel, most of them about processes.
+//! Queries to the kernel, most of them about processes.
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
@@ -10,22 +10,22 @@ use std::os::unix::fs::MetadataExt;
 /// The kernel's answer about a process.
 #[derive(Debug)]
 pub enum Fate {
-    /// It lives, or did a moment ago. This descriptor tells when it has ended.
+    /// It lives, or did a moment ago. This descriptor becomes readable when it has ended.
     Lives(OwnedFd),
     /// It has ended.
     Ended,
-    /// Its number means nothing here, or the system refuses to tell.
+    /// Its number has no meaning here, or the system does not allow the query.
     Unknown,
 }
 
-/// The birth of this process.
+/// Returns the birth of this process.
 pub fn own_birth() -> Birth {
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
     Birth { namespace, started: started("self").unwrap_or(0) }
 }
 
-/// Asks the kernel about the process that had the number `pid` and this `birth`. A number is not given out again while its process lives, so the answer is
-/// never [`Fate::Ended`] for one that does.
+/// Asks the kernel about the process that had the number `pid` and this `birth`. A number is not
+/// used again while its process lives, so the answer for a live process is never [`Fate::Ended`].
 pub fn fate(pid: u32, birth: Birth) -> Fate {
     let here = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Fate::Unknown };
@@ -42,26 +42,29 @@ pub fn fate(pid: u32, birth: Birth) -> Fate {
     }
 }
 
-/// When a process began: the 22nd field, of which the second may contain anything, in brackets.
+/// Returns when a process began: the 22nd field, of which the second may contain anything, in
+/// brackets.
 fn started(pid: &str) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     str::from_utf8(&stat[name_ends + 1..]).ok()?.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The process that listens where this socket is connected, by its number in this process's namespace, and its user. The number is 0 if the
-/// namespace does not have it.
+/// Returns the number in this process's namespace, and the user, of the process that listens where
+/// this socket is connected. The number is 0 if the namespace does not have it.
 pub(super) fn peer(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes to `found`, which has as many, and their number to `bytes`.
+    // SAFETY: the kernel writes at most `bytes` bytes to `found`, which has as many, and their
+    // number to `bytes`.
     let got = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut found).cast(), &mut bytes)
     };
     (got == 0).then(|| (found.pid.cast_unsigned(), found.uid))
 }
 
-/// Whether no process has this number, or only one that has ended. Not known of one that has no number here.
+/// Returns whether no process has this number, or only one that has ended. Not known of a process
+/// that has no number here.
 pub(super) fn has_ended(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     match pidfd_open(pid, PidfdFlags::empty()) {
@@ -73,13 +76,14 @@ pub(super) fn has_ended(pid: u32) -> bool {
     }
 }
 
-/// Whether a descriptor is of a process: waiting for any other fails with EBADF. Nothing is reaped.
+/// Returns whether a descriptor is of a process: waiting for any other fails with EBADF. Nothing is
+/// reaped.
 pub(super) fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::PidFd(fd), options), Ok(_) | Err(Errno::CHILD | Errno::INTR))
 }
 
-/// 128 random bits.
+/// Returns 128 random bits.
 pub(crate) fn random() -> io::Result<u128> {
     let mut bytes = [0_u8; 16];
     // SAFETY: the kernel writes at most `bytes.len()` bytes, all of them inside `bytes`.
@@ -113,7 +117,7 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id();
         assert!(!has_ended(std::process::id()) && !has_ended(0));
-        // It is there until it is waited for, and counts as ended all the same.
+        // It exists until it is waited for, and nevertheless counts as ended.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let number = Pid::from_raw(pid.cast_signed()).unwrap();
         while matches!(waitid(WaitId::Pid(number), options), Err(Errno::INTR)) {}

@@ -1,14 +1,17 @@
-//! Proof that a member lives, which outlives the directory, and the lock under which groups are founded.
+//! Proof that a member lives, which remains if the directory is removed, and the lock under which
+//! groups are created.
 //!
-//! Each member of a group has a listening socket with an abstract name, beside its mark in the directory. The name ends with the process that
-//! listens, and not before: no file has to exist for it. The kernel says whose process that is, so a name that a child holds on does not count. A
-//! second name is bound while addresses and marks are given out, so that two processes that hold different directories, one of them removed, do
-//! not do that at once.
+//! Each member of a group has a listening socket with an abstract name, beside its mark in the
+//! directory. The name ends with the process that listens, and not before: no file has to exist for
+//! it. The kernel reports which process listens, so a name that only a child process keeps open
+//! does not count. A second name is bound while addresses and marks are given out. So two processes
+//! that hold different directories, one of them removed, do not do that at the same time.
 //!
-//! Abstract names belong to a network namespace. Processes that share a directory across network namespaces have only what is in the
-//! directory: the lock's file and the marks.
+//! Abstract names belong to a network namespace. Processes that share a directory across network
+//! namespaces have only the directory's contents: the lock file and the marks.
 //!
-//! Other users can bind these names, too. The kernel tells them apart, and their names count as none.
+//! Other users can bind these names, too. The kernel distinguishes them, and their names do not
+//! count.
 use super::dir::GroupName;
 use super::error::MailError;
 use super::kernel::{self, random};
@@ -26,15 +29,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where the kernel lists all names of this network namespace.
+/// The file in which the kernel lists all names of this network namespace.
 const LIST: &str = "/proc/net/unix";
-/// Connections of processes that look whether a member lives, which it has not accepted yet.
+/// Connections of processes that check whether a member lives, and that it has not accepted yet.
 const PROBES_MAX: i32 = 128;
-/// How long a name without a listener keeps other processes from the lock: a process that was forked from its holder has it, or a process has bound it and does
-/// not listen yet.
+/// How long a name without a listener keeps other processes from the lock. Either a process that
+/// was forked from its holder has the name, or a process has bound it and does not listen yet.
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
 
-/// How the names of members begin behind what they have in common, and those of processes that wait to be one.
+/// The first character of a name after the common prefix: for members, and for processes that wait
+/// to become one.
 const MEMBER: char = 'm';
 const WAITS: char = 'w';
 
@@ -54,14 +58,14 @@ struct Said {
     group: u64,
 }
 
-/// The process behind a name.
+/// The kind of process behind a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Behind {
-    /// A process of this user, which lives.
+    /// A live process of this user.
     Living,
-    /// Another user, or a process that was forked from one that has ended.
+    /// A process of another user, or a process that was forked from one that has ended.
     Other,
-    /// Nobody listens.
+    /// No process listens.
     Nobody,
 }
 
@@ -74,18 +78,20 @@ impl Key {
         Key(format!("spindle/{}/{hash:032x}", geteuid().as_raw()))
     }
 
-    /// The member `id` of the group `incarnation` lives, as long as the answer does. `None`: the system has no abstract names, or refuses them.
+    /// Claims that the member `id` of the group `incarnation` lives, as long as the result exists.
+    /// `None`: the system has no abstract names, or refuses them.
     pub(super) fn live(&self, id: MemberId, incarnation: u128) -> Result<Option<Name>, MailError> {
         self.put(MEMBER, id, incarnation)
     }
 
-    /// The same of a process that has the id and is no member.
+    /// Claims the same for a process that has the id and is no member.
     pub(super) fn wait(&self, id: MemberId) -> Result<Option<Name>, MailError> {
         self.put(WAITS, id, 0)
     }
 
     fn put(&self, what: char, id: MemberId, incarnation: u128) -> Result<Option<Name>, MailError> {
-        // No other name is like it: one that was given up may be held on for a moment by a process that was forked.
+        // Random, so that no other name is like it: a forked process may keep a name that was given
+        // up for a moment.
         let random = random().map_err(|source| MailError::io("draw random bits", None, source))? as u32;
         match Name::bind(&format!("{}/{what}{}.{:016x}.{random:08x}", self.0, id.0, incarnation as u64)) {
             Err(error @ MailError::FdLimit { .. }) => Err(error),
@@ -93,22 +99,24 @@ impl Key {
         }
     }
 
-    /// The members that live in this network namespace, by ascending id. None if the system does not list names.
+    /// Returns the members that live in this network namespace, by ascending id. None if the system
+    /// does not list names.
     pub(super) fn living(&self) -> Result<Vec<MemberId>, MailError> {
         self.find(|said| said.what == MEMBER)
     }
 
-    /// As [`living`](Self::living), with those that are no members.
+    /// Returns the same as [`living`](Self::living), with processes that are no members.
     pub(super) fn present(&self) -> Result<Vec<MemberId>, MailError> {
         self.find(|_| true)
     }
 
-    /// Whether a process that lives has this id.
+    /// Returns whether a live process has this id.
     pub(super) fn has(&self, id: MemberId) -> Result<bool, MailError> {
         Ok(!self.find(|said| said.id == id)?.is_empty())
     }
 
-    /// Whether the members that live are of the group `incarnation`; `None` if none is known to live.
+    /// Returns whether the live members belong to the group `incarnation`; `None` if none is known
+    /// to live.
     pub(super) fn are_of(&self, incarnation: u128) -> Result<Option<bool>, MailError> {
         let group = incarnation as u64;
         if !self.find(|said| said.what == MEMBER && said.group != group)?.is_empty() {
@@ -125,7 +133,7 @@ impl Key {
             let Some(at) = line.find(&prefix) else { continue };
             let name = &line[at..];
             let Some(said) = Said::parse(&name[prefix.len()..]) else { continue };
-            // Both ends of a probe have the name of the one that was probed.
+            // Both ends of a probe have the name of the process that was probed.
             if is_wanted(&said) && !found.contains(&said.id) && behind(&name[1..])? == Behind::Living {
                 found.insert(said.id);
             }
@@ -133,8 +141,9 @@ impl Key {
         Ok(found.into_iter().collect())
     }
 
-    /// The exclusive right to give out addresses and marks, in this network namespace. `None`: a process has it. The answer holds nothing if the name
-    /// can't be had, for a reason that excludes nobody.
+    /// Takes the exclusive right to give out addresses and marks, in this network namespace.
+    /// `None`: another process has it. The result contains no name if the name can't be bound, for
+    /// a reason that excludes no other process.
     pub(super) fn lock(&self, waited: Duration) -> Result<Option<Option<Name>>, MailError> {
         let name = format!("{}/lock", self.0);
         match Name::bind(&name) {
@@ -161,7 +170,7 @@ impl Said {
 }
 
 impl Name {
-    /// `None` if it is in use.
+    /// Binds a name; `None` if it is in use.
     fn bind(name: &str) -> Result<Option<Name>, MailError> {
         let failed = |errno: Errno| MailError::io("bind an abstract name", None, errno);
         let socket = new_socket()?;
@@ -174,7 +183,7 @@ impl Name {
         Ok(Some(Name(Socket::new(socket))))
     }
 
-    /// Closes connections of processes that have looked whether this one lives.
+    /// Closes connections of processes that have checked whether this one lives.
     pub(super) fn see_probes(&self) {
         for _ in 0..PROBES_MAX {
             if accept_with(&self.0, SocketFlags::CLOEXEC).is_err() {
@@ -192,7 +201,7 @@ impl AsFd for Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        // Closing would do, except that a child that was forked meanwhile could hold the name on.
+        // Closing would suffice, except that a child that was forked meanwhile could keep the name.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 }
@@ -202,10 +211,10 @@ fn behind(name: &str) -> Result<Behind, MailError> {
     let probe = new_socket()?;
     match connect(&probe, &address(name).map_err(failed)?) {
         Ok(()) => {}
-        // So many have looked, and not been seen yet.
+        // That many processes have checked, and were not accepted yet.
         Err(Errno::AGAIN) => return Ok(Behind::Living),
         Err(Errno::CONNREFUSED) => return Ok(Behind::Nobody),
-        // Another kind of socket, or the system keeps it from us: none of ours.
+        // Another kind of socket, or the system denies access: not a socket of this group.
         Err(Errno::PROTOTYPE | Errno::PERM | Errno::ACCESS) => return Ok(Behind::Other),
         Err(errno) => return Err(failed(errno)),
     }
@@ -243,7 +252,7 @@ mod tests {
         assert_eq!((other.living().unwrap().len(), other.present().unwrap()), (1, vec![MemberId(5), MemberId(6)]));
         assert!(other.has(MemberId(6)).unwrap() && !other.has(MemberId(70)).unwrap());
         assert_eq!([7, 8, 1 << 64 | 7].map(|of| other.are_of(of).unwrap()), [Some(true), Some(false), Some(true)]);
-        // Held on by a copy, as in a child that was forked.
+        // Kept by a copy, as in a forked child.
         let copy = names[1].0.as_fd().try_clone_to_owned().unwrap();
         drop(names);
         assert!(mine.living().unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! A process's address in its group, and sending to others'.
+//! A process's address in its group, and sending to the addresses of others.
 use super::TARGET;
 use super::dir::{GroupName, RuntimeDir};
 use super::error::MailError;
@@ -29,47 +29,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, trace, warn};
 
-/// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`. Nothing here waits,
-/// except for the group's lock where it says so.
+/// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`,
+/// which is its control socket. Nothing here waits, except for the group's lock where the
+/// documentation says so.
 ///
-/// Dropping it gives the address up, and the mark of a member with it. Wait for it with [`Watch`](super::Watch), or poll its
-/// descriptor.
+/// Dropping it gives the address up, and the mark of a member with it. Wait for control messages
+/// with [`Watch`](super::Watch), or poll its descriptor.
 ///
-/// If its socket is removed, [`restore`](Self::restore) makes another. Processes that have written to it before continue to use the old one.
+/// If its socket is removed, [`restore`](Self::restore) makes another. Processes that have sent to
+/// it before continue to use the old one.
 #[derive(Debug)]
 pub struct Mailbox {
     spot: Arc<Address>,
     id: MemberId,
     socket: Socket,
-    /// Sockets whose names were removed, the newest last.
+    /// Sockets whose names were removed, from the oldest to the newest.
     old: Vec<Socket>,
-    /// Others' sockets, by which they are reached though their names are removed.
+    /// Sockets of others, by which they are reached even if their names are removed.
     peers: Mutex<BTreeMap<MemberId, OwnedFd>>,
-    /// Whether the id was given out, and may not be again.
+    /// Whether the id was given out, and may not be given out again.
     given: bool,
     bytes: Vec<u8>,
     dropped: Dropped,
     starved: bool,
     /// Whether the last look found nothing.
     drained: bool,
-    /// At hand, so that who has no descriptor left can tell who lives.
+    /// Opened early, so that a process without free descriptors can check which processes live.
     probe: Probe,
     _cleaners_out: Option<OwnedFd>,
 }
 
-/// An address, and whether its owner is a member, as far as others can see it.
+/// An address, and whether its owner is a member, as others see it.
 #[derive(Debug)]
 pub(super) struct Address {
     place: Place,
     id: MemberId,
-    /// A child that was forked has a copy of everything, and gives nothing up.
+    /// A forked child has a copy of everything, and gives nothing up.
     owner: Owner,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Device and inode of the socket, so that a stranger's is never removed.
+    /// The device and inode of the socket, so that a socket of another process is never removed.
     made: (u64, u64),
     /// The incarnation of the group that it is a member of.
     member: Option<u128>,
@@ -77,31 +79,32 @@ struct State {
     name: Option<Name>,
 }
 
-/// How sending ended.
+/// The result of sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Delivery {
-    /// The letter is in the peer's mailbox and stays there, even if this process dies.
+    /// The control message is in the peer's queue and stays there, even if this process dies.
     Done,
-    /// The peer's mailbox takes no more now, or too many letters or descriptors of this process are on their way. Nothing
-    /// tells when that changes: try again after a moment, as an [`Outbox`](super::Outbox) does.
+    /// The peer's queue is full, or too many control messages or descriptors of this process are in
+    /// transit. No event reports when that changes: try again after a moment, as an
+    /// [`Outbox`](super::Outbox) does.
     Full,
     /// The address leads to no process now. The peer may live.
     Gone,
 }
 
-/// What a mailbox threw away.
+/// Counts of what a control socket discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
-    /// What was no letter, or one with the wrong descriptors.
+    /// Bytes that were no control message, and control messages with the wrong descriptors.
     pub garbage: u64,
-    /// Letters whose sender has no mailbox in this group, or another one than it says.
+    /// Control messages whose sender has no address in this group, or another one than it says.
     pub forged: u64,
-    /// Letters of other versions of Spindle; those that ask for something were refused.
+    /// Control messages of other versions of Spindle; those that ask for something were refused.
     pub foreign: u64,
 }
 
-/// What one look into the queue brought.
+/// The result of one look into the queue.
 enum Look {
     Letter(Letter, Vec<OwnedFd>),
     Dropped,
@@ -111,9 +114,10 @@ enum Look {
 }
 
 impl Mailbox {
-    /// Binds the address of `id`, or takes it over if its process is gone. The process is no member by this.
+    /// Binds the address of `id`, or takes it over if its process is gone. This does not make the
+    /// process a member.
     ///
-    /// Waits up to two seconds for the group's lock.
+    /// Waits up to ten seconds for the group's lock.
     ///
     /// # Errors
     /// [`MailError::IdInUse`], [`MailError::IdReserved`], or what the system refuses.
@@ -125,10 +129,10 @@ impl Mailbox {
         })
     }
 
-    /// An address for a process that takes no part and only wants to ask something: members answer it, and
-    /// [`present`](Self::present) does not count it.
+    /// Opens an address for an observer or an admin client, which is no member and only sends
+    /// requests. Members answer it, and [`present`](Self::present) does not count it.
     ///
-    /// Waits up to two seconds for the group's lock.
+    /// Waits up to ten seconds for the group's lock.
     ///
     /// # Errors
     /// What the system refuses.
@@ -142,7 +146,8 @@ impl Mailbox {
         })
     }
 
-    /// As [`visit`](Self::visit), with an id of one's own, from [`VISITOR_IDS_FROM`] on: for who visits several hosts.
+    /// Does the same as [`visit`](Self::visit), with a given id, from [`VISITOR_IDS_FROM`] on: for
+    /// clients that use several hosts.
     ///
     /// # Errors
     /// [`MailError::IdInUse`], or what the system refuses.
@@ -155,7 +160,8 @@ impl Mailbox {
         again_if_it_vanishes(dir, || Self::bind(&place, id, &lock_briefly(&place)?, false))
     }
 
-    /// Whether `id` is a member that lives, by a name of its that outlives the directory. False where the system lists no such names.
+    /// Returns whether `id` is a live member, by its name that outlives the directory. False where
+    /// the system lists no such names.
     ///
     /// # Errors
     /// What the system refuses.
@@ -163,8 +169,8 @@ impl Mailbox {
         Ok(Place::new(dir, group).key.living()?.contains(&id))
     }
 
-    /// Who has an address in this group and lives, by ascending id: members and those who want to be. Visitors don't
-    /// count.
+    /// Returns the live processes that have an address in this group, by ascending id: members and
+    /// those that want to be. Observers and admin clients don't count.
     ///
     /// # Errors
     /// What the system refuses.
@@ -174,7 +180,8 @@ impl Mailbox {
         Ok(ids)
     }
 
-    /// Who of those present is a member: founded the group, or [entered](Self::enter) it.
+    /// Returns which of the present processes are members: they created the group, or
+    /// [entered](Self::enter) it.
     ///
     /// # Errors
     /// What the system refuses.
@@ -182,7 +189,8 @@ impl Mailbox {
         Place::new(dir, group).members()
     }
 
-    /// Founds the group unless a member lives. For who is no member, and waited to be let in by members that died meanwhile.
+    /// Creates the group unless a member lives. For a process that is no member, and that waited to
+    /// be admitted by members that died meanwhile.
     ///
     /// # Errors
     /// [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what the system refuses.
@@ -197,13 +205,14 @@ impl Mailbox {
         })
     }
 
-    /// Makes this process a member of the group `incarnation`, which has a decided view with it. From then on nobody founds
-    /// another while this process lives.
+    /// Makes this process a member of the group `incarnation`, which has decided a view with it.
+    /// From then on no process can create another group of this name while this process lives.
     ///
-    /// The answer is false if that has happened already: all members were dead before this process had read that it
-    /// was one. Then it must have no part in that view, and may ask the new group to join.
+    /// Returns false if another group exists already: all members died before this process had read
+    /// that it was a member. Then it must have no part in that view, and may ask the new group to
+    /// join.
     ///
-    /// Waits up to two seconds for the group's lock.
+    /// Waits up to ten seconds for the group's lock.
     ///
     /// # Errors
     /// What the system refuses.
@@ -217,7 +226,7 @@ impl Mailbox {
             let lock = lock_briefly(place)?;
             let last = lock.incarnation()?;
             if last != Some(incarnation) {
-                // The lock's file may have been removed, and another group founded since.
+                // The lock file may have been removed, and another group created since.
                 if !place.key.are_of(incarnation)?.unwrap_or(last.is_none()) {
                     return Ok(false);
                 }
@@ -228,8 +237,9 @@ impl Mailbox {
         })
     }
 
-    /// As [`enter`](Self::enter), for a group that spans hosts: it can have been founded anew on another one, of which nothing is known here. So
-    /// what was the group here last counts only while a member of it lives here.
+    /// Does the same as [`enter`](Self::enter), for a group that spans hosts. Such a group can have
+    /// been created again on another host, which is not known here. So the last group on this host
+    /// counts only while a member of it lives here.
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
@@ -256,15 +266,15 @@ impl Mailbox {
         })
     }
 
-    /// Ends what [`enter`](Self::enter) or [`found`](Self::found) began: this process is no member any more, but has its
-    /// address still. For who was evicted, before it asks to join again: as long as it counts as a member nobody can found
-    /// the group, even if all others are dead.
+    /// Ends the membership that [`enter`](Self::enter) or [`found`](Self::found) began. The process
+    /// keeps its address. An evicted process calls this before it asks to join again: as long as it
+    /// counts as a member no process can create the group, even if all others are dead.
     pub fn leave(&self) {
         self.spot.leave();
     }
 
-    /// Whether somebody is at the address of `id`. If not, it can't be written to. That is no proof that its process has ended: its socket may
-    /// have been removed.
+    /// Returns whether a process is at the address of `id`. If not, nothing can be sent to it. That
+    /// is no proof that its process has ended: its socket may have been removed.
     ///
     /// # Errors
     /// What the system refuses.
@@ -278,16 +288,18 @@ impl Mailbox {
         self.probe.answers(&spot)
     }
 
-    /// Lets go of the sockets of those that are not wanted any more.
+    /// Releases the sockets of processes that are not wanted any more.
     pub fn retain_peers(&self, is_wanted: impl Fn(MemberId) -> bool) {
         self.peers().retain(|id, _| is_wanted(*id));
     }
 
-    /// Makes this address again, and the mark of a member, if they or the directory were removed, so that other processes find this one again.
-    /// True if there is another socket to [watch](super::Watch::renew) by that. Waits for nothing: while the group's lock is not free nothing is done.
+    /// Makes this address again, and the mark of a member, if they or the directory were removed,
+    /// so that other processes find this one again. Returns true if there is a new socket to
+    /// [watch](super::Watch::renew). Never waits: if the group's lock is not free, it does nothing.
     ///
     /// # Errors
-    /// [`MailError::IdInUse`] if another process has this address by now, or what the system refuses.
+    /// [`MailError::IdInUse`] if another process has this address by now, or what the system
+    /// refuses.
     pub fn restore(&mut self) -> Result<bool, MailError> {
         if self.spot.is_in_place() {
             return Ok(false);
@@ -332,7 +344,7 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// What tells whether [`restore`](Self::restore) has anything to do.
+    /// Returns the address, which shows whether [`restore`](Self::restore) has anything to do.
     pub(super) fn address(&self) -> &Arc<Address> {
         &self.spot
     }
@@ -341,36 +353,39 @@ impl Mailbox {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose address this is.
+    /// Returns the id of its owner.
     pub fn id(&self) -> MemberId {
         self.id
     }
 
-    /// What was thrown away so far.
+    /// Returns what was discarded so far.
     pub fn dropped(&self) -> Dropped {
         self.dropped
     }
 
-    /// Whether the last [`receive`](Self::receive) left a letter where it is because this process has no room for its
-    /// descriptors. The letter is not lost: receive it after a moment, or raise the limit (`ulimit -n`). Until then the
-    /// mailbox is readable, and yields nothing.
+    /// Returns whether the last [`receive`](Self::receive) left a control message in the queue
+    /// because this process has no room for its descriptors. The control message is not lost:
+    /// receive it after a moment, or raise the limit (`ulimit -n`). Until then the descriptor is
+    /// readable, and nothing is received.
     pub fn is_starved(&self) -> bool {
         self.starved
     }
 
-    /// Whether the last [`receive`](Self::receive) found nothing in the mailbox. If a process had ended by then, all of its letters were received: not so
-    /// if the mailbox [is starved](Self::is_starved), or was full of garbage.
+    /// Returns whether the last [`receive`](Self::receive) found the queue empty. If a process had
+    /// ended by then, all of its control messages were received. That does not hold if this process
+    /// [is starved](Self::is_starved), or if the queue was full of garbage.
     pub fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Sends without waiting.
+    /// Sends a control message without waiting.
     ///
     /// # Errors
     /// What the system refuses for another reason than that the peer is gone or its queue is full.
     ///
     /// # Panics
-    /// If the number of descriptors is not [the letter's](Letter::fds), or the letter says that another wrote it.
+    /// If the number of descriptors is not [the control message's](Letter::fds), or the control
+    /// message names another sender.
     pub fn send(&self, to: MemberId, letter: &Letter, fds: &[BorrowedFd<'_>]) -> Result<Delivery, MailError> {
         assert_eq!(fds.len(), letter.fds(), "descriptors that do not belong to {letter:?}");
         assert!(letter.from().is_none_or(|from| from == self.id), "{letter:?} is not from {}", self.id);
@@ -379,18 +394,18 @@ impl Mailbox {
         delivery
     }
 
-    /// Through the socket that is held, or to whoever has the address now.
+    /// Sends through the socket that is held, or to the process that has the address now.
     fn send_bytes(&self, to: MemberId, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Delivery, MailError> {
         let spot = self.spot.place.address(to)?;
         let mut peers = self.peers();
         if let Some(path) = peers.get(&to).and_then(|held| spot.path_of(held.as_fd())) {
             match self.send_to(&path, to, bytes, fds)? {
-                // It has ended, or has another socket.
+                // The process has ended, or has another socket.
                 Delivery::Gone => drop(peers.remove(&to)),
                 delivery => return Ok(delivery),
             }
         }
-        // Visitors come and go, and ask again.
+        // Observers and admin clients come and go, so their sockets are not held.
         let held = if to.0 < VISITOR_IDS_FROM { spot.hold().ok() } else { None };
         let path = held.as_ref().and_then(|held| spot.path_of(held.as_fd()));
         let delivery = self.send_to(path.as_deref().unwrap_or(&spot), to, bytes, fds)?;
@@ -412,24 +427,26 @@ impl Mailbox {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match sendmsg_addr(&self.socket, &address, &[IoSlice::new(bytes)], &mut control, flags) {
             Ok(_) => Ok(Delivery::Done),
-            // The queue, the socket's own buffer, the kernel's memory, the descriptors on their way.
+            // The cause is the queue, the socket's own buffer, the kernel's memory, or the
+            // descriptors in transit.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => Ok(Delivery::Full),
             Err(Errno::CONNREFUSED | Errno::NOENT | Errno::PIPE | Errno::CONNRESET) => Ok(Delivery::Gone),
-            // A socket that is none of ours has taken the address.
+            // A foreign socket has taken the address.
             Err(Errno::PROTOTYPE | Errno::PERM) => Ok(Delivery::Gone),
             Err(errno) => Err(failed(errno)),
         }
     }
 
-    /// The next letter with its descriptors, without waiting.
+    /// Returns the next control message with its descriptors, without waiting.
     ///
-    /// What is no letter, and what strangers send, is [counted](Self::dropped) and thrown away. After much of that the
-    /// answer is `None` although there may be more; the descriptor stays readable then.
+    /// Bytes that are no control message, and messages of foreign senders, are
+    /// [counted](Self::dropped) and discarded. After many of those the answer is `None` although
+    /// there may be more; the descriptor stays readable then.
     pub fn receive(&mut self) -> Option<(Letter, Vec<OwnedFd>)> {
         let was_starved = std::mem::take(&mut self.starved);
         self.drained = false;
         let mut empty = 0;
-        // The oldest first: what was sent before.
+        // The oldest socket first: its messages were sent before.
         for socket in 0..=self.old.len() {
             for _ in 0..GARBAGE_PER_LOOK {
                 match self.look(socket) {
@@ -461,18 +478,19 @@ impl Mailbox {
         None
     }
 
-    /// One of its sockets, of which the last is the newest.
+    /// Returns one of its sockets, of which the last is the newest.
     fn socket(&self, number: usize) -> &Socket {
         self.old.get(number).unwrap_or(&self.socket)
     }
 
-    /// Removes what was looked at. Its descriptors go with it; those that were taken are copies.
+    /// Removes the message that was looked at, and its descriptors; those that were taken are
+    /// copies.
     fn take_out(&self, socket: usize) {
-        // Interrupted, it would leave the letter there to be read again.
+        // If this were interrupted, the control message would stay and be read again.
         let _ = retry_on_intr(|| recv(self.socket(socket), &mut [0_u8; 1], RecvFlags::DONTWAIT));
     }
 
-    /// What lies first in the queue, which stays there.
+    /// Looks at the first message of the queue, which stays there.
     fn look(&mut self, socket: usize) -> Look {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LETTER_FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -528,7 +546,7 @@ impl Mailbox {
         Look::Letter(letter, fds)
     }
 
-    /// Tells somebody of another version, as far as it can be told, that it is one.
+    /// Tells a process of another version, as far as it can understand, that the versions differ.
     fn answer_stranger(&mut self, sender: MemberId, bytes: usize) -> Look {
         self.dropped.foreign += 1;
         match self.bytes.get(..bytes).and_then(stranger) {
@@ -536,7 +554,7 @@ impl Mailbox {
                 return Look::Letter(Letter::Refused { why: Refusal::Version(version) }, Vec::new());
             }
             Some(Stranger::Asks) => {
-                // If it can't be told now, it will ask again.
+                // If the refusal can't be sent now, the process will ask again.
                 let _ = self.send(sender, &Letter::Refused { why: Refusal::Version(VERSION) }, &[]);
             }
             Some(Stranger::Else) | None => {}
@@ -576,12 +594,12 @@ impl Mailbox {
         if !members.is_empty() {
             return Ok(Standing::Joiner { members });
         }
-        // In a new group all ids are new, but for those of who waits already.
+        // In a new group all ids are new, except those of processes that wait already.
         let highest = lock.highest_given()?;
         let given = addressees.iter().map(|id| id.0).chain([self.id.0]).filter(|id| *id <= highest);
         lock.set_highest_given(given.max().unwrap_or(0))?;
         let incarnation = random().map_err(|source| MailError::io("draw random bits", None, source))?;
-        // Before the mark, so that who finds the mark finds the incarnation.
+        // Before the mark, so that a process that finds the mark finds the incarnation.
         lock.set_incarnation(incarnation)?;
         self.spot.put_mark(lock, incarnation)?;
         Ok(Standing::Founder { incarnation })
@@ -590,16 +608,17 @@ impl Mailbox {
 
 impl Address {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics halfway.
+        // No code here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path of the address as people know it.
+    /// Returns the path of the address, as shown to operators.
     pub(super) fn shown(&self) -> PathBuf {
         self.place.shown(self.id)
     }
 
-    /// Whether others find this process where they look for it. Lets those go who have looked.
+    /// Returns whether others find this process at its address. Closes the connections of those
+    /// that have checked.
     pub(super) fn is_in_place(&self) -> bool {
         let state = self.state();
         if let Some(name) = &state.name {
@@ -624,7 +643,8 @@ impl Address {
         }
         mark.remove()?;
         match spot.link(&mark) {
-            // Its address was removed, and both are made again together. The kernel's name says meanwhile that it is a member.
+            // Its address was removed, and both are made again together. Meanwhile its abstract
+            // name shows that it is a member.
             Err(Errno::NOENT) if state.name.is_some() => Ok(()),
             linked => linked.map_err(|source| MailError::io("make", Some(&mark), source)),
         }
@@ -642,7 +662,7 @@ impl Address {
         self.remove_mine(self.place.mark(self.id).ok());
     }
 
-    /// Needs no lock: while this socket is open nobody takes its names over.
+    /// Needs no lock: while this socket is open no process takes its names over.
     fn remove_mine(&self, spot: Option<Spot>) {
         if let Some(spot) = spot.filter(|spot| spot.found() == Some(self.state().made)) {
             let _ = spot.remove();
@@ -650,11 +670,11 @@ impl Address {
     }
 }
 
-/// A socket with a name, and its device and inode.
+/// Returns a socket with a name, and its device and inode.
 fn bind_at(spot: &Spot) -> Result<(Socket, (u64, u64)), MailError> {
     let failed = |doing| move |errno: Errno| MailError::io(doing, Some(spot), errno);
     let socket = new_socket()?;
-    // Letters in others' queues count here. A wish: the system may allow less.
+    // Control messages in others' queues count against it. The system may allow less.
     let _ = set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
     let address = SocketAddrUnix::new(&**spot).map_err(failed("name the socket"))?;
     bind(&socket, &address).map_err(failed("make the socket"))?;
@@ -676,7 +696,7 @@ impl Drop for Mailbox {
         self.leave();
         let place = &self.spot.place;
         self.spot.remove_mine(place.address(self.id).ok());
-        // The last to go removes the lock's file, unless somebody comes just now.
+        // The last process to leave removes the lock file, unless another one comes just now.
         if place.is_deserted()
             && let Ok(Some(lock)) = place.try_lock(Duration::ZERO)
             && place.census(&lock).is_ok_and(|here| here.addressees.is_empty() && here.members.is_empty())
@@ -686,12 +706,14 @@ impl Drop for Mailbox {
     }
 }
 
-/// Finds the group, or founds it if no member lives: takes the address of `id`, or the smallest one from 1 that nobody has had in this group, and
-/// says what this process is by that. Nobody else can found the group meanwhile, nor later while this process
-/// [is a member](Mailbox::leave).
+/// Finds the group, or creates it if no member lives. Takes the address of `id`, or else of the
+/// smallest id from 1 that no process has had in this group, and returns the role that results for
+/// this process. No other process can create the group meanwhile, nor later while this process [is
+/// a member](Mailbox::leave).
 ///
 /// # Errors
-/// [`MailError::IdInUse`], [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what the system refuses.
+/// [`MailError::IdInUse`], [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what
+/// the system refuses.
 pub fn found_or_find(
     dir: &RuntimeDir,
     group: &GroupName,
@@ -716,7 +738,7 @@ pub fn found_or_find(
     })
 }
 
-/// Does something under the lock, again if the directory is removed meanwhile.
+/// Runs an action under the lock, and repeats it if the directory is removed meanwhile.
 fn again_if_it_vanishes<T>(
     dir: &RuntimeDir,
     mut attempt: impl FnMut() -> Result<T, MailError>,
@@ -730,14 +752,16 @@ fn again_if_it_vanishes<T>(
     attempt()
 }
 
-/// From here on ids are hardly given out: processes have chosen them.
+/// Ids from here on are hardly ever given out: processes have chosen them.
 const IDS_CHOSEN_FROM: u64 = 1 << 32;
 
-/// The smallest id that nobody has, nor had in this group: members that don't know yet that its former owner is dead would
-/// take the new one for it, and one that was stopped meanwhile would found a group of ghosts with it. `present` are those who live, some of whom may
-/// have no socket now.
+/// Returns the smallest id that no process has or had in this group. Members that don't know yet
+/// that an id's former owner is dead would take the new owner for it. A former owner that was
+/// stopped meanwhile would create a group of dead members with it. `present` are the live
+/// processes, some of which may have no socket now.
 fn unused(census: &Census, present: &[MemberId], lock: &Lock) -> Result<MemberId, MailError> {
-    // With a new file for the lock it is not known which ids were given out before those of who lives.
+    // If the lock file is new, it is not known which ids were given out before those of the live
+    // processes.
     let living = present.iter().map(|id| id.0).filter(|id| *id < IDS_CHOSEN_FROM);
     let highest = match lock.incarnation()? {
         None if !census.members.is_empty() => living.max().unwrap_or(0).max(lock.highest_given()?),
@@ -752,7 +776,7 @@ fn unused(census: &Census, present: &[MemberId], lock: &Lock) -> Result<MemberId
     Ok(id)
 }
 
-/// The smallest id that nobody has, `from` up; `taken` is ascending.
+/// Returns the smallest id from `from` on that no process has; `taken` is ascending.
 fn smallest_free(from: u64, taken: &[MemberId]) -> MemberId {
     let mut free = from;
     for id in taken.iter().filter(|id| id.0 >= from) {
@@ -764,7 +788,7 @@ fn smallest_free(from: u64, taken: &[MemberId]) -> MemberId {
     MemberId(free)
 }
 
-/// For calls that have no deadline of their own.
+/// Takes the lock for calls that have no deadline of their own.
 fn lock_briefly(place: &Place) -> Result<Lock, MailError> {
     place.lock(Instant::now() + LOCK_WAIT, &AtomicBool::new(false))
 }

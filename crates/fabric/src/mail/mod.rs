@@ -1,23 +1,30 @@
-//! How the processes of one user on one host are a group whose members come and go, without a daemon: each has a
-//! [`Mailbox`] in the user's private [`RuntimeDir`], and they write [`Letter`](spindle_core::control::Letter)s to each other. Start reading at
-//! [`found_or_find`].
+//! The rendezvous of processes on one host. Processes of one user form a group whose members come
+//! and go, without a daemon: each has a [`Mailbox`], its control socket, in the user's private
+//! [`RuntimeDir`], and they send each other [`Letter`](spindle_core::control::Letter)s, the control
+//! messages. Start reading at [`found_or_find`].
 //!
-//! What travels is descriptors of memory and processes, never names. So nothing outlives the processes but, after a crash, a lock file of 24
-//! bytes and sockets that nobody answers at; the next process that starts removes them.
+//! Control messages carry descriptors of memory and processes, never names. So nothing outlives the
+//! processes except, after a crash, a lock file of 24 bytes and sockets at which no process
+//! answers. The next process that starts removes them.
 //!
-//! What holds:
-//! - *One group of a name.* A process founds a group, or becomes a member of one, only under the group's lock; it founds
-//!   one only while no member lives; and it becomes a member only of the group that was founded last. So there are never two
-//!   groups with living members, whoever died when, the founder too, and whatever is removed: the lock and the members' marks
-//!   have names in the kernel beside their files.
-//! - *A path proves nothing.* A process without an address can't be written to. Only its pidfd tells whether it has ended.
-//! - *Processes that have written to each other* reach each other without the directory: they hold each other's sockets.
-//! - *Nothing blocks for long.* The lock is held for a moment and ends with its process. Sending and receiving do not wait.
-//! - *A letter that was sent stays,* even if its sender dies, until the receiver reads it or dies.
-//! - *Bytes cost only their sender.* What is no letter, or has another sender than it says (the kernel knows), is dropped
-//!   with its descriptors.
+//! Invariants:
+//! - *One group of a name.* A process creates a group, or becomes a member of one, only under the
+//!   group's lock. It creates one only while no member lives, and it becomes a member only of the
+//!   group that was created last. So there are never two groups with live members, whichever
+//!   process died at whatever time, the founder too, and whatever is removed: the lock and the
+//!   members' marks have names in the kernel beside their files.
+//! - *A path proves nothing.* Nothing can be sent to a process without an address. Only its pidfd
+//!   shows whether it has ended.
+//! - *Processes that have sent to each other* reach each other without the directory: they hold
+//!   each other's sockets.
+//! - *Nothing blocks for long.* The lock is held for a moment and ends with its process. Sending
+//!   and receiving do not wait.
+//! - *A control message that was sent stays,* even if its sender dies, until the receiver reads it
+//!   or dies.
+//! - *Bytes cost only their sender.* A message that is no control message, or has another sender
+//!   than it says (the kernel knows), is dropped with its descriptors.
 //!
-//! This is not membership: who is in a view is decided by the members, in their shared memory.
+//! This is not membership: the members decide in their shared memory which processes are in a view.
 mod dir;
 mod enclosure;
 mod error;
@@ -43,7 +50,7 @@ pub use watch::{Notice, Watch};
 /// The target of events on one host.
 const TARGET: &str = "spindle::mail";
 
-/// What a process is that has just taken its address.
+/// The role of a process that has just taken its address.
 #[derive(Debug)]
 pub enum Role {
     /// No member lived: it is the first one of a new group.
@@ -57,12 +64,12 @@ pub enum Role {
     Joiner {
         /// Its address.
         mailbox: Mailbox,
-        /// Whom to ask, by ascending id. At least one.
+        /// The members to ask, by ascending id. At least one.
         members: Vec<MemberId>,
     },
 }
 
-/// What a process is that had its address already.
+/// The role of a process that had its address already.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// No member lived: it is the first one of a new group.
@@ -72,7 +79,7 @@ pub enum Standing {
     },
     /// It may [ask](spindle_core::control::Letter::Ask) to join.
     Joiner {
-        /// Whom to ask, by ascending id. At least one.
+        /// The members to ask, by ascending id. At least one.
         members: Vec<MemberId>,
     },
 }

@@ -1,5 +1,5 @@
-//! Letters that wait until others have emptied their mailboxes: a mailbox may hold as few as ten, and a view change
-//! sends one to everybody at once.
+//! Control messages that wait until others have emptied their queues: a queue may hold as few as
+//! ten, and a view change sends one to every member at once.
 use super::error::MailError;
 use super::limits::{FULL_PAUSE_MAX, OUTBOX_LETTERS_MAX, RESEND_PAUSE, UNREACHED_LETTERS_MAX, UNREACHED_PAUSE_MAX};
 use super::mailbox::{Delivery, Mailbox};
@@ -10,20 +10,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Letters to be sent, in order for each addressee. Nobody waits here for anybody else's mailbox.
+/// Control messages to be sent, in order for each addressee. No addressee waits for another one's
+/// queue.
 #[derive(Debug, Default)]
 pub struct Outbox {
     letters: VecDeque<Outgoing>,
-    /// When to try addressees again that had no room, or no address. A failed try costs as much as one that succeeds, and an addressee may be slow just because
-    /// hundreds of processes try.
+    /// When to try addressees again that had no room, or no address. A failed attempt costs as much
+    /// as one that succeeds, and an addressee may be slow just because hundreds of processes try.
     pauses: BTreeMap<MemberId, Pause>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pause {
-    /// When to try again.
+    /// The time of the next attempt.
     until: Instant,
-    /// How long it was.
+    /// The length of the pause.
     length: Duration,
 }
 
@@ -35,12 +36,12 @@ struct Outgoing {
 }
 
 impl Outbox {
-    /// An empty one.
+    /// Creates an empty outbox.
     pub fn new() -> Outbox {
         Outbox::default()
     }
 
-    /// Adds a letter; the next [`flush`](Self::flush) sends it.
+    /// Adds a control message; the next [`flush`](Self::flush) sends it.
     ///
     /// # Errors
     /// [`MailError::OutboxFull`].
@@ -52,17 +53,19 @@ impl Outbox {
         Ok(())
     }
 
-    /// Lets the next [`flush`](Self::flush) try all addressees: there is no later one.
+    /// Makes the next [`flush`](Self::flush) try all addressees: there is no later one.
     pub fn hurry(&mut self) {
         self.pauses.clear();
     }
 
-    /// Sends what can be sent now, without waiting; who could not be written to a moment ago is not tried. The answer: who has no address
-    /// now. That proves nothing about its process. Letters to it are kept, the newest of them, and tried again until they are
-    /// [forgotten](Self::forget).
+    /// Sends what can be sent now, without waiting. Addressees that could not be reached a moment
+    /// ago are not tried. Returns the addressees that have no address now, which proves nothing
+    /// about their processes. The newest control messages to them are kept, and tried again until
+    /// they are [forgotten](Self::forget).
     ///
     /// # Errors
-    /// The first that is no matter of a full queue. That letter is dropped, all others were tried.
+    /// The first error that is not a full queue. That control message is dropped; all others were
+    /// tried.
     ///
     /// # Panics
     /// As [`Mailbox::send`].
@@ -81,7 +84,7 @@ impl Outbox {
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             match mailbox.send(*to, letter, &fds) {
                 Ok(Delivery::Done) => {
-                    // There is room for more, and little of it.
+                    // There is room again, but little.
                     match last.map(|last| last.length / 2).filter(|half| *half >= RESEND_PAUSE) {
                         Some(length) => _ = pauses.insert(*to, Pause { until: now, length }),
                         None => _ = pauses.remove(to),
@@ -104,7 +107,7 @@ impl Outbox {
             }
         });
         if letters.is_empty() {
-            // What was crowded once need not be so the next time.
+            // Queues that were full once need not be full the next time.
             pauses.clear();
         }
         for id in &gone {
@@ -125,35 +128,36 @@ impl Outbox {
         });
     }
 
-    /// Drops the letters to somebody.
+    /// Drops the control messages to a process.
     pub fn forget(&mut self, to: MemberId) {
         self.letters.retain(|letter| letter.to != to);
         self.pauses.remove(&to);
     }
 
-    /// How long to wait at most before the next [`flush`](Self::flush); `None`: nothing waits to be sent.
+    /// Returns how long to wait at most before the next [`flush`](Self::flush); `None`: no control
+    /// message waits.
     pub fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
         let wait = |to| self.pauses.get(&to).map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(now));
         self.addressees().map(wait).min()
     }
 
-    /// To whom letters wait, one for each letter.
+    /// Returns the addressees of waiting control messages, one for each.
     pub fn addressees(&self) -> impl Iterator<Item = MemberId> {
         self.letters.iter().map(|letter| letter.to)
     }
 
-    /// Whether a letter to `to` waits.
+    /// Returns whether a control message to `to` waits.
     pub fn holds_for(&self, to: MemberId) -> bool {
         self.addressees().any(|addressee| addressee == to)
     }
 
-    /// How many letters wait.
+    /// Returns how many control messages wait.
     pub fn len(&self) -> usize {
         self.letters.len()
     }
 
-    /// Whether none does.
+    /// Returns whether no control message waits.
     pub fn is_empty(&self) -> bool {
         self.letters.is_empty()
     }

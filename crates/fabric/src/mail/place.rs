@@ -1,13 +1,15 @@
-//! A group's place in the runtime directory: who has an address there, who is a member, and the lock under which both
-//! change.
+//! The files of a group in the runtime directory: they show which processes have an address there
+//! and which are members. The lock under which both change is a file there, too.
 //!
-//! Per process there is a socket, `<group>.<id>.mail`; a second name of the same socket, `<group>.<id>.live`, says that
-//! its owner is a member. So a mark without a process behind it is told from one with by connecting, the same way as an
-//! address is, and nothing has to be cleaned up for the truth to be known. The lock file holds the incarnation of the
-//! group that was founded last. The last to go removes it.
+//! Each process has a socket, `<group>.<id>.mail`. A second name of the same socket,
+//! `<group>.<id>.live`, is the mark that its owner is a member. So connecting shows whether there
+//! is a process behind a mark, as it does for an address, and no cleanup is needed to know that.
+//! The lock file holds the incarnation of the group that was created last. The last process to
+//! leave removes it.
 //!
-//! All of this is in a directory that may be removed. Then members are found by names that are [no files](super::living), and make their sockets
-//! again. A missing socket proves nothing about its process.
+//! All of this is in a directory that may be removed. Then members are found by names that are [no
+//! files](super::living), and make their sockets again. A missing socket proves nothing about its
+//! process.
 use super::dir::{DirError, GroupName, Held, RuntimeDir, lock_name};
 use super::error::MailError;
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
@@ -27,14 +29,14 @@ use std::time::{Duration, Instant};
 
 pub(super) const ADDRESS: &str = ".mail";
 pub(super) const MARK: &str = ".live";
-/// Where in the lock file the highest id stands that was given out, behind the incarnation.
+/// The offset in the lock file of the highest id that was given out, behind the incarnation.
 const HIGHEST_AT: u64 = 16;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) dir: RuntimeDir,
     pub(super) group: GroupName,
-    /// What the names of members begin with that live.
+    /// The prefix of the names of live members.
     pub(super) key: Key,
 }
 
@@ -55,23 +57,24 @@ impl Deref for Spot {
 }
 
 impl Spot {
-    /// Device and inode of what is there.
+    /// Returns the device and inode of the file.
     pub(super) fn found(&self) -> Option<(u64, u64)> {
         let found = statat(self.held.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((found.st_dev, found.st_ino))
     }
 
-    /// The socket that is there, as a descriptor by which it can be reached for as long as it lives, whatever becomes of its name.
+    /// Opens the socket as a descriptor by which it can be reached for as long as it lives,
+    /// whatever happens to its name.
     pub(super) fn hold(&self) -> Result<OwnedFd, Errno> {
         openat(self.held.fd(), &self.name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// The path of what such a descriptor holds.
+    /// Returns the path of the file that such a descriptor holds.
     pub(super) fn path_of(&self, fd: BorrowedFd<'_>) -> Option<PathBuf> {
         self.held.path_of(fd)
     }
 
-    /// Gives what is here another name.
+    /// Gives the file another name.
     pub(super) fn link(&self, other: &Spot) -> Result<(), Errno> {
         rustix::fs::linkat(self.held.fd(), &self.name, other.held.fd(), &other.name, AtFlags::empty())
     }
@@ -103,12 +106,13 @@ impl Place {
         Ok(Spot { path, held, name })
     }
 
-    /// The path of an address as people know it.
+    /// Returns the path of an address, as shown to operators.
     pub(super) fn shown(&self, id: MemberId) -> PathBuf {
         self.dir.path().join(self.name(id, ADDRESS))
     }
 
-    /// Whose address a path is, by its last part: what stands before depends on how its owner names the directory.
+    /// Returns the owner of an address, by the last part of its path: the part before depends on
+    /// how the owner names the directory.
     pub(super) fn owner(&self, address: &[u8]) -> Option<MemberId> {
         let name = address.rsplit(|byte| *byte == b'/').next()?;
         self.parse(str::from_utf8(name).ok()?, ADDRESS)
@@ -130,26 +134,28 @@ impl Place {
             Some(number) => number.parse::<u64>().ok()?.checked_add(VISITOR_IDS_FROM)?,
             None => number.parse().ok()?,
         };
-        // Numbers can be written in more ways than ours.
+        // A number can be written in more than one way; only the usual one counts.
         (self.name(MemberId(id), suffix) == name).then_some(MemberId(id))
     }
 
-    /// Everybody who has an address and lives, visitors too, by ascending id. If the directory has none, those who live and
-    /// have not made theirs again yet.
+    /// Returns all live processes that have an address, observers and admin clients too, by
+    /// ascending id. If the directory has none, returns the live processes that have not made their
+    /// addresses again yet.
     pub(super) fn addressees(&self) -> Result<Vec<MemberId>, MailError> {
         self.dir.follow();
         let found = self.living(ADDRESS, |_| Ok(()))?;
         if found.is_empty() { self.key.present() } else { Ok(found) }
     }
 
-    /// Every member that lives, by ascending id.
+    /// Returns all live members, by ascending id.
     pub(super) fn members(&self) -> Result<Vec<MemberId>, MailError> {
         self.dir.follow();
         let found = self.living(MARK, |_| Ok(()))?;
         if found.is_empty() { self.key.living() } else { Ok(found) }
     }
 
-    /// Who is there by what the directory has; and what is done with what the dead have left behind.
+    /// Returns the live processes by the contents of the directory, and applies an action to the
+    /// files of dead ones.
     fn living(
         &self,
         suffix: &str,
@@ -168,19 +174,19 @@ impl Place {
         Ok(found)
     }
 
-    /// Who is there; and removes what dead processes left behind. Under the lock only: a socket that is being made looks
-    /// the same.
+    /// Returns the live processes, and removes the files of dead ones. Under the lock only: a
+    /// socket that is being made looks the same.
     pub(super) fn census(&self, _held: &Lock) -> Result<Census, MailError> {
         let addressees = self.living(ADDRESS, Spot::remove)?;
         let mut members = self.living(MARK, Spot::remove)?;
         if members.is_empty() {
-            // The directory may have been removed with all that they had in it.
+            // The directory may have been removed with all their files.
             members = self.key.living()?;
         }
         Ok(Census { addressees, members })
     }
 
-    /// Whether the directory is there, and nobody has an address in it or has left one behind.
+    /// Returns whether the directory exists and contains no address, live or dead.
     pub(super) fn is_deserted(&self) -> bool {
         self.dir.is_current() && self.list(ADDRESS).is_ok_and(|ids| ids.is_empty())
     }
@@ -217,10 +223,10 @@ impl Place {
         }
     }
 
-    /// The same at this moment, by a process that has `waited` for it.
+    /// Tries to take the lock at this moment, for a process that has `waited` for it.
     pub(super) fn try_lock(&self, waited: Duration) -> Result<Option<Lock>, MailError> {
         self.dir.renew()?;
-        // It outlives the directory, and excludes those who hold another.
+        // The name outlives the directory, and excludes processes that hold another directory.
         let Some(name) = self.key.lock(waited)? else { return Ok(None) };
         let (held, path, file) = (self.dir.held(), self.dir.lock_path(&self.group), lock_name(&self.group));
         let failed = |doing| {
@@ -239,14 +245,15 @@ impl Place {
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(failed("lock")(errno)),
         }
-        // Somebody may have removed the file between open and lock; then the lock excludes nobody. Try again later.
+        // Another process may have removed the file between open and lock; then the lock excludes
+        // no process. Try again later.
         let locked = fstat(&opened).map_err(failed("look at the lock file"))?;
         let named = lstat(&path).is_ok_and(|named| (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino));
         Ok(named.then_some(Lock { file: opened, path, held, _name: name }))
     }
 }
 
-/// Who is at a place, while its lock is held.
+/// The processes of a group, while its lock is held.
 pub(super) struct Census {
     /// As [`Place::addressees`].
     pub(super) addressees: Vec<MemberId>,
@@ -254,7 +261,8 @@ pub(super) struct Census {
     pub(super) members: Vec<MemberId>,
 }
 
-/// The exclusive right to give out addresses and marks of a group, for a moment. Ends with its process.
+/// The exclusive right to give out addresses and marks of a group, for a moment. It ends with its
+/// process.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: OwnedFd,
@@ -264,19 +272,21 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// The group that was founded last; `None`: none since the file is there.
+    /// Returns the group that was created last; `None`: none since the file exists.
     pub(super) fn incarnation(&self) -> Result<Option<u128>, MailError> {
         let mut bytes = [0; 16];
         match rustix::io::pread(&self.file, &mut bytes, 0) {
-            // Zeros: the file was made anew, by somebody who was given an id; the group it spoke of is not known here any more.
+            // Zeros: a process that was given an id made the file anew. The group that the earlier
+            // file named is no longer known here.
             Ok(16) => Ok(Some(u128::from_le_bytes(bytes)).filter(|incarnation| *incarnation != 0)),
-            // A founder that died on the way here founded nothing.
+            // A founder that died before this was written created nothing.
             Ok(_) => Ok(None),
             Err(errno) => Err(MailError::io("read", Some(&self.path), errno)),
         }
     }
 
-    /// The highest id that was given out to somebody who had asked for none, in this group; 0: none was.
+    /// Returns the highest id that was given out, in this group, to a process that had asked for
+    /// none; 0: none was.
     pub(super) fn highest_given(&self) -> Result<u64, MailError> {
         let mut bytes = [0; 8];
         match rustix::io::pread(&self.file, &mut bytes, HIGHEST_AT) {
@@ -294,7 +304,8 @@ impl Lock {
         }
     }
 
-    /// Removes the lock's file: nobody is left in the group, and nobody else gives anything out meanwhile.
+    /// Removes the lock file: no process is left in the group, and no other one gives anything out
+    /// meanwhile.
     pub(super) fn remove(self) {
         if let Some(file) = self.path.file_name() {
             let _ = unlinkat(self.held.fd(), file, AtFlags::empty());
@@ -312,12 +323,12 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing would do, except that a child that was forked meanwhile could hold the lock on.
+        // Closing would suffice, except that a child that was forked meanwhile could keep the lock.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// Tells whether somebody lives at an address, without leaving a trace there.
+/// Checks whether a live process is at an address, without leaving a trace there.
 #[derive(Debug)]
 pub(super) struct Probe(OwnedFd);
 
@@ -331,7 +342,7 @@ impl Probe {
         let address = SocketAddrUnix::new(path).map_err(failed)?;
         match connect(&self.0, &address) {
             Ok(()) => Ok(true),
-            // A socket that is none of ours, but somebody's.
+            // A foreign socket, but a live one.
             Err(Errno::PROTOTYPE | Errno::PERM) => Ok(true),
             Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
             Err(errno) => Err(failed(errno)),
@@ -339,8 +350,9 @@ impl Probe {
     }
 }
 
-/// Keeps programs that remove old files out of a directory: those of systemd respect this lock. Others may hold it too. A
-/// wish: what they would remove is made again.
+/// Keeps programs that remove old files out of a directory: those of systemd respect this lock.
+/// Others may hold it too. A failure has no effect: files that such a program removes are made
+/// again.
 pub(super) fn keep_cleaners_out(dir: &RuntimeDir) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(dir.held().fd(), ".", flags, Mode::empty()).ok()?;

@@ -1,5 +1,5 @@
-//! Mailboxes of one process, and of several that can be killed: those are this test binary again, started with a role (see
-//! [`child`]).
+//! Control sockets of one process, and of several that can be killed: those run this test binary
+//! again, started with a role (see [`child`]).
 use super::limits::UNREACHED_LETTERS_MAX;
 use super::place::{Place, new_socket};
 use super::*;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
 
-/// Bounds every wait of a test that works; one that hangs fails after it.
+/// The limit of every wait of a test that works; a test that hangs fails after it.
 const BOUND: Duration = Duration::from_secs(60);
 const REGION: u64 = 4096;
 
@@ -52,9 +52,9 @@ impl Drop for TempDir {
     }
 }
 
-/// What the processes and threads of one test share.
+/// The data that the processes and threads of one test share.
 struct Town {
-    /// Not if another process made it, which will remove it.
+    /// Not set if another process made it, which will remove it.
     _temp: Option<TempDir>,
     dir: RuntimeDir,
     group: GroupName,
@@ -102,7 +102,7 @@ impl Town {
         Place::new(&self.dir, &self.group)
     }
 
-    /// The names of the files, but for the lock.
+    /// Returns the names of the files, except the lock's.
     fn files(&self) -> Vec<String> {
         let names = std::fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -156,7 +156,7 @@ fn parts(from: MemberId, view: u64) -> Letter {
     }
 }
 
-/// A member's memory, with its id in the first word.
+/// Creates a member's memory, with its id in the first word.
 fn memory(id: MemberId) -> (OwnRegion, Vec<Arc<OwnedFd>>) {
     let (own, row) = OwnRegion::create("row", REGION, 64).unwrap();
     own.store(0, id.0);
@@ -165,7 +165,7 @@ fn memory(id: MemberId) -> (OwnRegion, Vec<Arc<OwnedFd>>) {
     (own, [row, bell, myself(), lease].into_iter().map(Arc::new).collect())
 }
 
-/// Sends bytes as nobody's letter: `from` has no address, or one of its own choice.
+/// Sends bytes as a foreign process: `from` has no address, or one of its own choice.
 fn throw(from: &OwnedFd, to: &Mailbox, town: &Town, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     let address = SocketAddrUnix::new(&*town.place().address(to.id()).unwrap()).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
@@ -186,8 +186,8 @@ fn raise_fd_limit() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }
 
-/// A member in a process of its own. It is killed, if it still runs, when this is dropped; and it ends by itself when its
-/// standard input does.
+/// A member in a process of its own. It is killed, if it still runs, when this is dropped. It ends
+/// by itself when its standard input does.
 struct Process {
     process: Running,
     input: ChildStdin,
@@ -219,7 +219,7 @@ impl Process {
         Self { process: Running(process), input, lines: BufReader::new(output) }
     }
 
-    /// Waits until the child says a line that begins with `word`, and returns the rest.
+    /// Waits until the child prints a line that begins with `word`, and returns the rest.
     fn says(&mut self, word: &str) -> String {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
@@ -231,7 +231,7 @@ impl Process {
         panic!("the child ended without {word:?}");
     }
 
-    /// Lets the child go on that waits in [`wait_for_input`].
+    /// Lets a child continue that waits in [`wait_for_input`].
     fn tell(&mut self) {
         self.input.write_all(b"x").unwrap();
     }
@@ -259,7 +259,7 @@ fn wait_for_input() {
     let _ = std::io::stdin().read(&mut [0; 1]);
 }
 
-/// Not a test: what [`Process`] runs.
+/// Not a test: the program that [`Process`] runs.
 #[test]
 #[ignore = "the other tests start it, with a role"]
 fn child() {
@@ -288,7 +288,7 @@ fn child() {
         }
         "forks" => {
             let _mailbox = open();
-            // It reads what this process would, so that it ends with the test.
+            // It reads the input of this process, so that it ends with the test.
             fork(|| {
                 let _ = rustix::io::read(std::io::stdin(), &mut [0_u8; 1]);
             });
@@ -326,7 +326,7 @@ fn child() {
     }
 }
 
-/// Nobody can found the group of a name twice at the same time, whatever the timing.
+/// The group of a name is never created twice at the same time, whatever the timing.
 #[test]
 fn of_many_that_start_at_once_one_founds() {
     for _ in 0..20 {
@@ -422,7 +422,7 @@ fn a_group_lives_on_without_its_founder() {
     let (third, members) = town.join(3);
     assert_eq!((members, town.members()), (vec![2], vec![2]));
     assert_eq!(again(&third), Standing::Joiner { members: vec![MemberId(2)] });
-    // It may be the last one, and come back as another.
+    // The member may be the last one, and come back as another.
     second.leave();
     assert_eq!((town.members(), town.present()), (vec![], vec![2, 3]));
     let Standing::Founder { incarnation: other } = again(&third) else { panic!("no member is left") };
@@ -430,7 +430,7 @@ fn a_group_lives_on_without_its_founder() {
     assert_eq!(town.join(4).1, [3]);
 }
 
-/// The members of a group that spans hosts die, and it is founded anew on another host.
+/// The members of a group that spans hosts die, and the group is created again on another host.
 #[test]
 fn a_group_that_spans_hosts_is_entered_anew_where_no_member_of_the_last_one_lives() {
     let town = Town::new();
@@ -447,7 +447,8 @@ fn a_group_that_spans_hosts_is_entered_anew_where_no_member_of_the_last_one_live
     assert_eq!(town.members(), [2, 3]);
 }
 
-/// A newcomer that was decided to be a member, but has not read of it when all others die and another group is founded.
+/// A joiner that was decided to be a member, but has not read that when all others die and another
+/// group is created.
 #[test]
 fn who_reads_too_late_that_it_was_let_in_stays_out() {
     let town = Town::new();
@@ -458,7 +459,7 @@ fn who_reads_too_late_that_it_was_let_in_stays_out() {
     assert!(matches!(again(&other), Standing::Founder { .. }));
     assert!(!late.enter(incarnation).unwrap());
     assert_eq!(town.members(), [3]);
-    // Had it been in time, nobody could have founded another.
+    // If it had been in time, no process could have created another.
     let town = Town::new();
     let (founder, incarnation) = town.found(1);
     let (late, _) = town.join(2);
@@ -481,7 +482,7 @@ fn a_group_survives_that_its_lock_file_is_removed() {
     assert_eq!(town.members(), [1, 2, 3]);
 }
 
-/// A logout removes it, and so may anybody else.
+/// Removes all files, as a logout or another program may.
 fn remove_all(town: &Town) {
     std::fs::remove_dir_all(town.dir.path()).unwrap();
 }
@@ -497,7 +498,7 @@ fn those_who_know_each_other_write_on_when_the_directory_is_gone() {
     assert_eq!(second.send(MemberId(1), &status(2, 2), &[]).unwrap(), Delivery::Done);
     assert_eq!(first.send(MemberId(2), &status(1, 1), &[]).unwrap(), Delivery::Gone, "it has never written there");
     assert_eq!([next(&mut first).0, next(&mut first).0], [status(2, 1), status(2, 2)]);
-    // What was sent to the old socket and what is sent to the new one both arrive.
+    // Control messages to the old socket and to the new one both arrive.
     assert!(first.restore().unwrap() && !first.restore().unwrap());
     assert_eq!(second.send(MemberId(1), &status(2, 3), &[]).unwrap(), Delivery::Done);
     let visitor = Mailbox::visit(&town.dir, &town.group).unwrap();
@@ -529,7 +530,7 @@ fn nobody_founds_a_second_group_when_the_directory_is_gone() {
         assert!(third.enter(incarnation).unwrap());
     }
     let _ = std::fs::remove_dir_all(town.dir.path().with_extension("old"));
-    // Its members end, and so does it.
+    // The group ends with its members.
     drop((first, second));
     remove_all(&town);
     town.found(1);
@@ -549,7 +550,7 @@ fn a_socket_that_was_removed_is_made_again() {
     assert_eq!(town.join(2).1, [1], "the kernel knows it");
     mine.restore().unwrap();
     assert_eq!(town.files(), ["g.1.live", "g.1.mail"]);
-    // Something else has its address meanwhile, and keeps it.
+    // Another program has its address meanwhile, and keeps it.
     let mut waits = town.join(2).0;
     remove("g.2.mail");
     let refused = Mailbox::open(&town.dir, &town.group, MemberId(2)).unwrap_err();
@@ -560,7 +561,7 @@ fn a_socket_that_was_removed_is_made_again() {
     assert_eq!(town.present(), [1, 2]);
 }
 
-/// A socket that is nobody's mailbox and has the address of one.
+/// Creates a foreign socket that has the address of a process.
 fn elsewhere(town: &Town, id: u64) -> OwnedFd {
     let socket = new_socket().unwrap();
     bind(&socket, &SocketAddrUnix::new(&*town.place().address(MemberId(id)).unwrap()).unwrap()).unwrap();
@@ -579,7 +580,7 @@ fn ids_of_those_who_live_are_not_given_out_again_when_the_directory_is_gone() {
     assert_eq!((fourth.id(), members), (MemberId(4), vec![MemberId(1), MemberId(3)]));
 }
 
-/// Before, one stayed for each name that a group ever had.
+/// A file must not remain for each name that a group ever had.
 #[test]
 fn the_last_to_go_leaves_nothing_behind() {
     let town = Town::new();
@@ -592,7 +593,7 @@ fn the_last_to_go_leaves_nothing_behind() {
     let visitor = Mailbox::visit(&town.dir, &town.group).unwrap();
     drop(visitor);
     assert_eq!(all(), 0);
-    // Nobody makes a directory again only to remove what was in it.
+    // No process makes a directory again only to remove its files.
     let (last, _) = town.found(1);
     remove_all(&town);
     drop(last);
@@ -624,7 +625,7 @@ fn a_child_gives_nothing_up_and_holds_nothing_on() {
     let mut both = Some((watch, mailbox));
     assert_eq!(forked(|| drop(both.take())), Some(DONE));
     assert_eq!((town.present(), town.members()), (vec![1], vec![1]));
-    // A member that is killed while a child of its lives on.
+    // A member that is killed while a child of it lives on.
     let mut parent = Process::start(&town, "forks", 2);
     parent.says("forked");
     assert_eq!(town.present(), [1, 2]);
@@ -638,7 +639,7 @@ fn a_child_gives_nothing_up_and_holds_nothing_on() {
     drop(town.open(2));
 }
 
-/// What systemd's remover of old files does before it looks into a directory.
+/// Does what systemd's remover of old files does before it looks into a directory.
 #[test]
 fn cleaners_are_kept_out_while_somebody_has_an_address() {
     use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -655,7 +656,8 @@ fn cleaners_are_kept_out_while_somebody_has_an_address() {
     }
 }
 
-/// A process that gets into the group as a library would, or founds it once nobody can let it in; and lets others in.
+/// Runs a process that enters the group as the library would, or creates it once no member can
+/// admit it, and that admits others.
 fn live(dir: &RuntimeDir, group: &GroupName) {
     let town = Town { _temp: None, dir: dir.clone(), group: group.clone() };
     let (mut mailbox, mut member) = match town.find(None) {
@@ -709,13 +711,14 @@ fn live(dir: &RuntimeDir, group: &GroupName) {
             }
         }
         if readable(&mailbox, Duration::from_millis(2)) {
-            // Some are slow to read that they were let in.
+            // Some are slow to read that they were admitted.
             std::thread::sleep(Duration::from_millis(u64::from(pid % 3) * 4));
         }
     }
 }
 
-/// Processes come and are killed at any moment; never are there two that live and are members of different groups.
+/// Processes come and are killed at any moment. Two live processes are never members of different
+/// groups.
 #[test]
 fn whoever_dies_when_there_is_one_group_of_a_name() {
     let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
@@ -756,11 +759,11 @@ fn whoever_dies_when_there_is_one_group_of_a_name() {
             let others: BTreeSet<_> = living.values().filter_map(|(_, _, member)| *member).collect();
             assert_eq!(others.len(), 1, "groups that live at the same time: {others:?}");
         }
-        // With all that is in it, at any moment.
+        // With all its contents, at any moment.
         if random(4) == 0 {
             let _ = std::fs::remove_dir_all(town.dir.path());
         }
-        // Now and then all members, so that the others have to found another group.
+        // Sometimes all members, so that the others have to create another group.
         let all = random(4) == 0;
         let one = random(living.len());
         let pids: Vec<_> = living.iter().map(|(pid, (_, _, member))| (*pid, member.is_some())).collect();
@@ -793,7 +796,7 @@ fn addresses_of_dead_processes_are_taken_over() {
     assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), Delivery::Done);
     assert_eq!(next(&mut mine).0, status(6, 1));
     assert!(stale.reaches(MemberId(5)).unwrap());
-    // Whoever starts the group removes what others left.
+    // The process that starts the group removes the files of dead processes.
     let mut dead = Process::start(&town, "sit", 9);
     dead.says("sits");
     dead.kill();
@@ -834,7 +837,8 @@ fn the_smallest_free_ids_are_given_out() {
     assert_eq!(id(&town.find(None)), 1);
 }
 
-/// A member that was stopped knows nothing of what became of the others: an id must not mean somebody else when it goes on.
+/// A member that was stopped does not know what happened to the others: an id must not mean another
+/// process when it continues.
 #[test]
 fn an_id_is_given_out_once_in_a_group() {
     let town = Town::new();
@@ -847,7 +851,7 @@ fn an_id_is_given_out_once_in_a_group() {
     drop(dead);
     let waits = town.find(None);
     assert_eq!(id(&waits), 3);
-    // A group that is founded anew has new ids, except that of who waits.
+    // A group that is created again has new ids, except that of a process that waits.
     drop(founder);
     let founder = town.find(None);
     assert!(matches!(founder, Role::Founder { .. }));
@@ -921,7 +925,7 @@ fn visitors_are_answered_and_do_not_count() {
     assert_eq!(disclose(&fds[0], bytes, 1 << 20).unwrap(), text);
 }
 
-/// The system's queue may be as short as ten letters.
+/// The system's queue may be as short as ten control messages.
 #[test]
 fn a_full_mailbox_is_told_and_takes_more_once_it_was_read() {
     let town = Town::new();
@@ -942,7 +946,7 @@ fn a_full_mailbox_is_told_and_takes_more_once_it_was_read() {
     assert_eq!(next(&mut theirs).0, status(1, sent));
 }
 
-/// One that takes no letters holds up nobody else's.
+/// A process that reads no control messages delays no other one's.
 #[test]
 fn an_outbox_keeps_order_and_waits_for_nobody() {
     let town = Town::new();
@@ -956,12 +960,13 @@ fn an_outbox_keeps_order_and_waits_for_nobody() {
     }
     let full = (2_000..).find_map(|reply| outbox.push(MemberId(2), status(1, reply), &[]).err());
     assert!(matches!(full, Some(MailError::OutboxFull { max }) if max == outbox.len() as u64));
-    // It reads while letters are sent, so that its mailbox may have room again in the middle of a flush.
+    // It reads while control messages are sent, so that its queue may have room again in the middle
+    // of a flush.
     let reads = spawn(move || (0..2_000).for_each(|reply| assert_eq!(next(&mut reader).0, status(1, reply))));
     let until = Instant::now() + BOUND;
     let mut gone = outbox.flush(&mine).unwrap();
     assert_eq!(gone.pop_last(), Some(MemberId(4)));
-    // Its letters may still come to something, but are not many.
+    // Its control messages are kept, but are few.
     assert!(outbox.holds_for(MemberId(4)));
     assert!(outbox.addressees().filter(|id| *id == MemberId(4)).count() <= UNREACHED_LETTERS_MAX);
     outbox.forget(MemberId(4));
@@ -1044,7 +1049,7 @@ fn what_strangers_throw_in_is_dropped_and_counted() {
             assert_eq!(mine.dropped(), expected);
         }
     }
-    // A letter, but nobody's, or not of whom it says.
+    // A valid control message, but of a foreign sender, or of another than it says.
     for (from, bytes) in [(&stranger, &letter), (&elsewhere, &letter)] {
         assert!(throw(from, &mine, &town, bytes, &[]));
         assert!(mine.receive().is_none());
@@ -1055,7 +1060,7 @@ fn what_strangers_throw_in_is_dropped_and_counted() {
     assert!(mine.receive().is_none());
     expected.forged += 1;
     assert_eq!(mine.dropped(), expected);
-    // The wrong descriptors: too many, too few, none of a process.
+    // The wrong descriptors: too many, too few, or none of a process.
     for (bytes, count) in [(&letter, 1), (&letter, 253), (&parts(MemberId(2), 1).encode(), 2)] {
         assert!(throw(&theirs_fd, &mine, &town, bytes, &vec![other_end.as_fd(); count]));
         assert!(mine.receive().is_none());
@@ -1070,7 +1075,7 @@ fn what_strangers_throw_in_is_dropped_and_counted() {
     drop(other_end);
     assert!(readable(&pipe, BOUND));
     assert_eq!(rustix::io::read(&pipe, &mut [0; 1]), Ok(0));
-    // Garbage before a letter costs it nothing.
+    // Garbage before a control message does it no harm.
     assert!(throw(&stranger, &mine, &town, b"?", &[]));
     assert_eq!(theirs.send(MemberId(1), &status(2, 6), &[]).unwrap(), Delivery::Done);
     assert_eq!(mine.receive().unwrap().0, status(2, 6));
@@ -1095,13 +1100,13 @@ fn versions_tell_each_other_that_they_differ() {
         seeds,
     };
     for (asked, letter) in [&ask, &status(2, 1)].into_iter().enumerate() {
-        // Whatever a letter of that version has after its header.
+        // A control message of that version may have any bytes after its header.
         assert!(throw(&other_fd, &mine, &town, &letter.encode_as(VERSION + 1)[..21], &[]));
         assert!(mine.receive().is_none());
         assert_eq!(mine.dropped(), Dropped { foreign: asked as u64 + 1, ..Dropped::default() });
         assert_eq!(next(&mut other).0, Letter::Refused { why: Refusal::Version(VERSION) });
     }
-    // And the other way round, and it goes no further back and forth.
+    // The same in the other direction, without further answers.
     let refused = Letter::Refused { why: Refusal::Version(VERSION + 1) };
     assert!(throw(&other_fd, &mine, &town, &refused.encode_as(VERSION + 1), &[]));
     assert_eq!(mine.receive().unwrap().0, refused);
@@ -1156,7 +1161,7 @@ fn a_process_without_descriptors_loses_nothing() {
     process.says("received both");
 }
 
-/// A member that has room for no descriptor, for one, and so on, to the four that it needs.
+/// Runs a member that has room for no descriptor, for one, and so on, up to the four that it needs.
 fn poor(mailbox: &mut Mailbox) {
     let mut hoard = Vec::new();
     let limit = getrlimit(Resource::Nofile);
@@ -1190,13 +1195,13 @@ fn poor(mailbox: &mut Mailbox) {
     say("received both");
 }
 
-/// A watch whose notices can be waited for.
+/// Creates a watch whose notices can be waited for.
 fn watch(mailbox: &Mailbox) -> (Watch, Receiver<Notice>) {
     let (tell, notices) = channel();
     (Watch::spawn(mailbox, None, move |notice| tell.send(notice).unwrap()).unwrap(), notices)
 }
 
-/// Waits for the next death, and says which watch it is of.
+/// Waits for the next death, and returns the watch that it belongs to.
 fn next_death(notices: &Receiver<Notice>) -> (u64, u64) {
     match notices.recv_timeout(BOUND) {
         Ok(Notice::Death { token, serial }) => (token, serial),
@@ -1220,12 +1225,13 @@ fn each_death_is_reported_once() {
     dead.sort();
     assert_eq!(dead, serials);
     assert!(!watch.unwatch(3));
-    // Who is not watched any more, or not under this token, is not reported.
+    // The death of a process that is not watched any more, or not under this token, is not
+    // reported.
     assert!(watch.unwatch(2));
     let serial = watch.watch(4, second.pidfd()).unwrap();
     let dead = fourth.pidfd();
     fourth.kill();
-    // One that is already dead is, at once.
+    // The death of a process that is already dead is reported at once.
     watch.watch(5, dead).unwrap();
     assert_eq!(next_death(&notices).0, 5);
     second.kill();
@@ -1243,13 +1249,14 @@ fn mail_wakes_the_watch_once_until_it_was_read() {
     let (watch, notices) = watch(&mine);
     assert_eq!(theirs.send(MemberId(1), &status(2, 0), &[]).unwrap(), Delivery::Done);
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Mail));
-    // More comes while nobody reads, and a death passes it.
+    // More arrives before it is read, and a death overtakes it.
     assert_eq!(theirs.send(MemberId(1), &status(2, 1), &[]).unwrap(), Delivery::Done);
     watch.watch(3, process.pidfd()).unwrap();
     process.kill();
     assert_eq!(next_death(&notices).0, 3);
     assert!(notices.try_recv().is_err());
-    // Who says it has read when it has not is told again, and nothing is ever lost.
+    // A reader that says that it has read when it has not is notified again, and nothing is ever
+    // lost.
     assert_eq!(mine.receive().unwrap().0, status(2, 0));
     watch.mail_read();
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Mail));
@@ -1272,7 +1279,8 @@ fn a_watch_may_be_dropped_by_its_own_thread() {
     let mut before = 0;
     let watch = Watch::spawn(&mine, None, move |notice| {
         noticed.send(notice).unwrap();
-        // The first call waits until there are many more notices, the second drops the watch that has taken all of them.
+        // The first call waits until there are many more notices; the second drops the watch that
+        // has taken all of them.
         let mut own = own.lock().unwrap();
         if before == 1 {
             drop(own.take());
@@ -1316,11 +1324,12 @@ fn a_thousand_processes_can_be_watched() {
 
 const MANY: u64 = 64;
 
-/// Gives this member's parts to all others of `many` and gets theirs, as in a view change.
+/// Gives this member's row descriptors to all others of `many` and gets theirs, as in a view
+/// change.
 fn exchange(mailbox: &mut Mailbox, fds: &[Arc<OwnedFd>], many: u64) -> Vec<(MemberId, Vec<OwnedFd>)> {
     let until = Instant::now() + BOUND;
     let mut outbox = Outbox::new();
-    // Each begins with its neighbour, so that not all write to the same one at once.
+    // Each begins with its neighbour, so that not all send to the same one at once.
     let others = (0..many - 1).map(|i| MemberId((mailbox.id().0 + i) % many + 1));
     others.for_each(|id| outbox.push(id, parts(mailbox.id(), 2), fds).unwrap());
     let mut got = Vec::new();
@@ -1354,7 +1363,7 @@ fn exchange_as_child(mailbox: &mut Mailbox, many: u64) {
     let start = Instant::now();
     let got = exchange(mailbox, &fds, many);
     say(&format!("done {}", start.elapsed().as_micros()));
-    // Not before all are done, for the sake of their times.
+    // Not before all are done, so that the measured times are right.
     wait_for_input();
     check(mailbox.id(), &got, many);
     assert_eq!(mailbox.dropped(), Dropped::default());
@@ -1394,7 +1403,7 @@ fn sixty_four_processes_trade_all_to_all() {
 
 #[test]
 fn forty_eight_threads_trade_all_to_all() {
-    // With all that is on its way, they have 20 thousand descriptors when there are 64.
+    // With those in transit, they have 20 thousand descriptors when there are 64.
     const THREADS: u64 = 48;
     raise_fd_limit();
     let town = Town::new();
@@ -1408,7 +1417,7 @@ fn forty_eight_threads_trade_all_to_all() {
             let start = Instant::now();
             let got = exchange(&mut mailbox, &fds, THREADS);
             let took = start.elapsed();
-            // Nobody's address is given up while others may still write to it.
+            // No address is given up while others may still send to it.
             barrier.wait();
             check(mailbox.id(), &got, THREADS);
             took
@@ -1424,7 +1433,8 @@ fn forty_eight_threads_trade_all_to_all() {
     );
 }
 
-/// A stopped process is not gone: its mailbox fills up, and its letters are there when it goes on.
+/// A stopped process is not gone: its queue fills up, and it reads its control messages when it
+/// continues.
 #[test]
 fn who_is_stopped_is_present_and_gets_its_letters_later() {
     let town = Town::new();

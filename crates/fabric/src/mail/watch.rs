@@ -1,6 +1,7 @@
-//! The watch: one thread that sleeps in the kernel until a process ends that is watched, there is mail, or it is told to
-//! stop. Whom it watches may change at any time. Twice a second it looks whether others still find this process's address, and else costs nothing
-//! while nothing happens. By its own end the others know early that its process is dying.
+//! The watch: one thread that sleeps in the kernel until a watched process ends, a control message
+//! arrives, or it has to stop. The set of watched processes may change at any time. Every two
+//! seconds it checks whether others still find this process's address; otherwise it costs nothing
+//! while nothing happens. Its own end shows the others early that its process is dying.
 use super::TARGET;
 use super::error::MailError;
 use super::limits::{EVENTS_PER_WAIT, OLD_SOCKETS_MAX, PLACE_LOOK};
@@ -19,31 +20,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
-/// The pause after a wait that the system refused, for want of memory.
+/// The pause after a wait that the system refused, for lack of memory.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
-/// What the kernel tells beside the serial numbers of watched processes.
+/// Event values, beside the serial numbers of watched processes.
 const STOP: u64 = 0;
 const MAIL: u64 = 1;
 const SERIALS_FROM: u64 = 2;
 
-/// What a [`Watch`] reports.
+/// A report of a [`Watch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// A watched process has ended. It is not watched any more. What it wrote before may be in the mailbox still, and is all there by now.
+    /// A watched process has ended, and is not watched any more. Its control messages may not have
+    /// been read yet, but all of them are in the queue by now.
     Death {
         /// The token under which it was watched.
         token: u64,
         /// The number of this watch: by now another process may be watched under the token.
         serial: u64,
     },
-    /// There are letters in the mailbox. Not said again before [`Watch::mail_read`].
+    /// There are control messages in the queue. Not reported again before [`Watch::mail_read`].
     Mail,
-    /// Others don't find this process's address where they look for it: [restore](Mailbox::restore) it. Said again after a while if that is not done.
+    /// Others don't find this process at its address: [restore](Mailbox::restore) it. Reported
+    /// again after a while if that is not done.
     Displaced,
 }
 
-/// Watches over processes and a mailbox until it is dropped.
+/// Watches processes and a control socket until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     owner: Owner,
@@ -55,14 +58,14 @@ pub struct Watch {
 struct Shared {
     epoll: OwnedFd,
     bell: OwnedFd,
-    /// The sockets of the mailbox, the newest last.
+    /// The control sockets of the process, from the oldest to the newest.
     mailbox: Mutex<Vec<Socket>>,
     stopped: AtomicBool,
     watched: Mutex<Watched>,
 }
 
-/// An event may be taken from the kernel when its process is no longer watched and its token has another. So the kernel
-/// is given serial numbers, each of which is used once.
+/// An event may be taken from the kernel when its process is no longer watched and its token
+/// belongs to another. So the kernel is given serial numbers, each of which is used once.
 #[derive(Debug)]
 struct Watched {
     next: u64,
@@ -71,8 +74,9 @@ struct Watched {
 }
 
 impl Watch {
-    /// Starts the thread, on which `on_notice` is called. It must not panic: nothing would be watched any more. The thread
-    /// [stands for](LifeLine) the `member` with this bell.
+    /// Starts the thread, on which `on_notice` is called. `on_notice` must not panic, because
+    /// nothing would be watched any more. The thread [shows the liveness](LifeLine) of the `member`
+    /// with this event count.
     ///
     /// # Errors
     /// [`MailError::FdLimit`], or [`MailError::Io`] if there can be no more threads.
@@ -102,11 +106,13 @@ impl Watch {
         Ok(Watch { owner: Owner::new(), shared, thread: Some(thread) })
     }
 
-    /// Watches over a process, which may be dead already: its death is reported once, as [`Notice::Death`] of `token` and of the number that is
-    /// returned. The process that was watched under the same token is not any more. Events call the token the member's id.
+    /// Watches a process, which may be dead already. Its death is reported once, as
+    /// [`Notice::Death`] with `token` and the number that is returned. A process that was watched
+    /// under the same token is no longer watched. Events call the token the member's id.
     ///
     /// # Errors
-    /// [`MailError::Io`] if this is no descriptor that can be watched, or the system has no memory for it.
+    /// [`MailError::Io`] if this is no descriptor that can be watched, or the system has no memory
+    /// for it.
     pub fn watch(&self, token: u64, pidfd: OwnedFd) -> Result<u64, MailError> {
         let mut watched = self.shared.watched();
         self.shared.forget(&mut watched, token);
@@ -120,23 +126,26 @@ impl Watch {
         Ok(serial)
     }
 
-    /// Ends the watch over a process. If the answer is true its death was not reported and never will be; otherwise it was, is
-    /// being reported now, or nobody was watched under this token.
+    /// Ends the watch of a process. If the answer is true its death was not reported and never will
+    /// be. Otherwise the death was reported, is being reported now, or no process was watched under
+    /// this token.
     pub fn unwatch(&self, token: u64) -> bool {
         let mut watched = self.shared.watched();
         self.shared.forget(&mut watched, token)
     }
 
-    /// From now on mail is reported again, at once if there is any. To be called when the mailbox was found empty, or when its
-    /// reader has done enough for one turn; after a pause if it [is starved](super::Mailbox::is_starved).
+    /// Reports control messages again from now on, at once if there are any. Call it when the queue
+    /// was found empty, or when the reader has done enough for one turn; call it after a pause if
+    /// the reader [is starved](super::Mailbox::is_starved).
     pub fn mail_read(&self) {
         for socket in &*self.shared.mailbox() {
-            // It is registered for as long as this lives, and nothing else makes the call fail.
+            // It is registered for as long as this lives, and this call can't fail for another
+            // reason.
             let _ = epoll::modify(&self.shared.epoll, socket, EventData::new_u64(MAIL), ONCE);
         }
     }
 
-    /// The mailbox has a new socket beside those that it had.
+    /// Adds a new control socket beside the earlier ones.
     ///
     /// # Errors
     /// [`MailError::FdLimit`], or [`MailError::Io`] if the system has no memory for it.
@@ -157,26 +166,27 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.owner.is_copy() {
-            // The thread is the parent's, and so is its bell.
+            // The thread and its eventfd belong to the parent.
             return;
         }
         self.shared.stopped.store(true, Ordering::Relaxed);
         // An eventfd takes eight bytes unless its count overflows, which one write can't do.
         let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
         let Some(thread) = self.thread.take() else { return };
-        // Dropped by `on_notice` itself: the thread stops after it.
+        // `on_notice` itself dropped the watch: the thread stops after it.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
     }
 }
 
-/// A full mailbox would wake the thread over and over until somebody else has read it.
+/// One event each time, because a full queue would wake the thread repeatedly until another thread
+/// has read it.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 impl Shared {
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        // Nothing in here panics halfway.
+        // No code here panics halfway.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,12 +197,12 @@ impl Shared {
     fn forget(&self, watched: &mut Watched, token: u64) -> bool {
         let Some((serial, pidfd)) = watched.by_token.remove(&token) else { return false };
         watched.tokens.remove(&serial);
-        // Closing would not do: other processes hold copies of the descriptor.
+        // Closing would not suffice: other processes hold copies of the descriptor.
         let _ = epoll::delete(&self.epoll, &pidfd);
         true
     }
 
-    /// What an event means now.
+    /// Returns the present meaning of an event.
     fn notice(&self, event: u64) -> Option<Notice> {
         if event == MAIL {
             return Some(Notice::Mail);
