@@ -1,21 +1,28 @@
-//! What waits to be sent to one peer: ranges of my row, and no queue.
+//! The data that waits to be sent to one peer: ranges of my row, and no queue.
 //!
-//! Posts are not kept one by one. A [`Backlog`] has a set of ranges of frames and one span of control words, and what is posted
-//! melts into these. When the stream takes more, all of it becomes a [`Batch`]: the ranges, and behind them the span, with the values that
-//! the [`Image`] has then, which are those of each word's last post, to whomever. What is posted while a batch leaves is in the next one.
+//! Posts are not stored one by one. A [`Backlog`] has a set of ranges of frames and one span of
+//! control words, and every post is merged into these. When the stream accepts more, all of it
+//! becomes a [`Batch`]: the ranges, and after them the span. The span has the values that the
+//! [`Image`] contains then, which are those of each word's last post, to any peer. Posts that are
+//! made while a batch leaves are in the next one.
 //!
-//! - *A word never overtakes what it announces.* When a word came into the image, what it announces had been posted, to the same peers;
-//!   so it was in their backlogs then, and is in this batch, before the words, or in an earlier one.
-//! - *No word overtakes another.* All words of a batch are one frame, which the receiver applies as a whole (`inbox.rs`). So a
-//!   peer sees a state of the image, and later states after it.
-//! - *A new stream begins with all that its peer lacks*, by the peer's own word (`resume.rs`), and then the whole control block. It is a state of the image
-//!   like any other. While there is no stream nothing is kept for it: what the peer lacks then follows from what it has applied.
-//! - *Frames that wait don't change*: an announced frame is overwritten after every member has delivered it (INV-FRAME), this peer
-//!   too, and it can't deliver what has not left. Members do not cease to count within a view. (A peer that says it has delivered
-//!   what it never got receives rubbish.) Nor can a ring lap what waits, so there are two ranges of each ring at most.
+//! - *A word never overtakes what it announces.* When a word came into the image, the data that it
+//!   announces had been posted to the same peers. So that data was in their backlogs then. It is in
+//!   this batch, before the words, or in an earlier one.
+//! - *No word overtakes another.* All words of a batch are one frame, which the receiver applies as
+//!   a whole (`inbox.rs`). So a peer sees a state of the image, and later states after it.
+//! - *A new stream begins with all that its peer lacks*, by the peer's own statement (`resume.rs`),
+//!   and then the whole control block. It is a state of the image like any other. While there is no
+//!   stream nothing is stored for it: what the peer has applied determines what it lacks then.
+//! - *Waiting frames don't change*: an announced frame is overwritten only after every member has
+//!   delivered it (INV-FRAME), this peer too, and it can't deliver a frame that has not left.
+//!   Members do not cease to count within a view. (A peer that claims to have delivered a frame
+//!   that it never got receives garbage.) A ring can't lap waiting data either, so there are at
+//!   most two ranges of each ring.
 //!
-//! Frames may become visible before control words that were posted before them. Nobody looks there yet: they are not announced,
-//! and nothing relies on a value being unseen until it is posted.
+//! Frames may become visible before control words that were posted before them. No reader looks
+//! there yet: the frames are not announced, and nothing relies on a value being invisible until it
+//! is posted.
 use super::stream::Stream;
 use super::wire::{HEAD_BYTES, Head};
 use crate::region::OwnRegion;
@@ -23,7 +30,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-/// Slices in one call of the system.
+/// Slices in one system call.
 const PARTS_MAX: usize = 32;
 
 /// The control block as it was posted.
@@ -32,11 +39,11 @@ pub(crate) struct Image {
     bytes: Box<[u8]>,
 }
 
-/// What waits to be sent to one peer.
+/// The data that waits to be sent to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     batch: Batch,
-    /// Apart from each other.
+    /// Ranges that neither overlap nor touch.
     ranges: VecDeque<Range<u64>>,
     /// Empty if nothing of the control block waits.
     control: Range<u64>,
@@ -46,16 +53,16 @@ pub(crate) struct Backlog {
 #[derive(Debug, Default)]
 struct Batch {
     parts: VecDeque<Part>,
-    /// Heads, and control words.
+    /// Heads and control words.
     copied: Vec<u8>,
 }
 
-/// What has not left of one part of a batch; never empty.
+/// The part of a batch that has not left; never empty.
 #[derive(Debug)]
 enum Part {
-    /// In the batch itself.
+    /// A range of the batch's own bytes.
     Copied(Range<usize>),
-    /// In my row.
+    /// A range of my row.
     Row(Range<u64>),
 }
 
@@ -64,14 +71,14 @@ impl Image {
         Image { bytes: vec![0; control_bytes as usize].into() }
     }
 
-    /// The control block of `row` as it is.
+    /// Returns the control block of `row` as it is.
     pub(crate) fn of(row: &OwnRegion) -> Image {
         let mut image = Image::new(row.control());
         image.update(row, &(0..row.control()));
         image
     }
 
-    /// Takes over the words of `span`, which are posted.
+    /// Copies the words of `span`, which are posted.
     pub(crate) fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
         let (words, _) = self.bytes[span.start as usize..span.end as usize].as_chunks_mut::<8>();
         for (at, word) in (span.start..).step_by(8).zip(words) {
@@ -79,24 +86,24 @@ impl Image {
         }
     }
 
-    /// All of it.
+    /// Returns all of it.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The word at `at`, as it was posted.
+    /// Returns the word at `at`, as it was posted.
     pub(super) fn word(&self, at: u64) -> u64 {
         u64::from_le_bytes(*self.bytes[at as usize..].first_chunk().expect("offsets are of whole words"))
     }
 
-    /// The words of `span`, as they were posted.
+    /// Returns the words of `span`, as they were posted.
     pub(crate) fn span(&self, span: &Range<u64>) -> &[u8] {
         &self.bytes[span.start as usize..span.end as usize]
     }
 }
 
 impl Backlog {
-    /// One that sends `hello` before anything else.
+    /// Creates a backlog that sends `hello` before anything else.
     pub(super) fn greeting(hello: &[u8]) -> Backlog {
         let mut backlog = Backlog::default();
         backlog.batch.copy(hello);
@@ -108,7 +115,7 @@ impl Backlog {
         if range.is_empty() {
             return;
         }
-        // As long as one touches it, which may make it touch another.
+        // Repeated as long as a range touches it, because merging may make it touch another.
         while let Some(i) = self.ranges.iter().position(|other| other.start <= range.end && range.start <= other.end) {
             let other = self.ranges.remove(i).expect("it was found there");
             range = range.start.min(other.start)..range.end.max(other.end);
@@ -129,7 +136,7 @@ impl Backlog {
         self.batch.parts.is_empty() && self.ranges.is_empty() && self.control.is_empty()
     }
 
-    /// Bytes that wait, without the heads of those that melt together still.
+    /// Returns the bytes that wait, without the heads of ranges that may still merge.
     pub(crate) fn bytes(&self) -> u64 {
         let len = |range: &Range<u64>| range.end - range.start;
         self.batch.parts.iter().map(Part::len).sum::<u64>()
@@ -137,26 +144,26 @@ impl Backlog {
             + len(&self.control)
     }
 
-    /// Takes the ranges of frames out, and forgets the control words.
+    /// Takes the ranges of frames out, and drops the control words.
     pub(super) fn take_ranges(&mut self) -> VecDeque<Range<u64>> {
         self.control = 0..0;
         std::mem::take(&mut self.ranges)
     }
 
-    /// Forgets everything: nobody will get it.
+    /// Drops everything: it will not be sent.
     pub(crate) fn clear(&mut self) {
         *self = Backlog::default();
     }
 
-    /// Takes over the ranges and the span, for who makes batches of another kind.
+    /// Takes the ranges and the span out, for a transport that makes batches of another kind.
     pub(crate) fn take(&mut self) -> (VecDeque<Range<u64>>, Range<u64>) {
         (std::mem::take(&mut self.ranges), std::mem::take(&mut self.control))
     }
 
-    /// Sends as much as `stream` takes, and says how many bytes that were.
+    /// Sends as much as `stream` accepts, and returns how many bytes that were.
     ///
     /// # Errors
-    /// Those of the stream, but for its being full.
+    /// Those of the stream, except that it is full.
     pub(super) fn send(&mut self, row: &OwnRegion, image: &Image, stream: &mut dyn Stream) -> io::Result<u64> {
         let mut sent = 0;
         while !self.is_empty() {
@@ -198,7 +205,8 @@ impl Batch {
         self.parts.push_back(Part::Copied(start..self.copied.len()));
     }
 
-    /// One call: how many bytes were taken, and whether that was all that it offered.
+    /// Makes one call to the stream. Returns how many bytes were accepted, and whether that was all
+    /// that it offered.
     fn send(&mut self, row: &OwnRegion, stream: &mut dyn Stream) -> io::Result<(u64, bool)> {
         let mut slices = [IoSlice::new(&[]); PARTS_MAX];
         let (mut count, mut offered) = (0, 0);
@@ -231,7 +239,7 @@ impl Part {
         }
     }
 
-    /// `took` bytes have left; so many of them belong to what follows.
+    /// Records that `took` bytes have left. Returns how many of them belong to the following parts.
     fn has_left(&mut self, took: u64) -> u64 {
         let mine = took.min(self.len());
         match self {
@@ -281,7 +289,7 @@ mod tests {
         assert!(backlog.is_empty());
     }
 
-    /// Takes so many bytes at each call.
+    /// A stream that accepts so many bytes at each call.
     #[derive(Debug)]
     struct Sip {
         bytes: usize,
@@ -310,8 +318,8 @@ mod tests {
         }
     }
 
-    /// Whatever the sizes of the bites, the frames are whole, data before control, and a word that changes after its frame has begun
-    /// to leave is in the next frame.
+    /// For any number of bytes that each call accepts, the frames are whole, and data precedes
+    /// control words. A word that changes after its frame has begun to leave is in the next frame.
     #[test]
     fn frames_leave_whole_in_bites_of_any_size() {
         let row = OwnRegion::on_heap("test", 512, 64).unwrap();
@@ -347,7 +355,8 @@ mod tests {
                 }
                 rest = behind;
             }
-            // Everything has arrived, the first control word with its newest value after all that was posted before it.
+            // Everything has arrived: the first control word arrives with its newest value, after
+            // all that was posted before it.
             let last = |at| got.iter().rposition(|(other, _)| *other == at).unwrap();
             assert_eq!(got[last(8)], (8, 2), "bites of {bytes}: {got:?}");
             for at in [64, 72, 80, 88, 96, 200] {

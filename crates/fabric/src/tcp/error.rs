@@ -1,9 +1,10 @@
-//! Why a peer's connection ended.
+//! The reasons why a peer's connection ended.
 use spindle_core::ViewId;
 use std::io;
 
-/// Why nothing more arrives over a peer's connection: no proof that the peer is dead. Bytes that have arrived stay readable; others
-/// may have more of the same row, or less. A stream may be [replaced](crate::Mesh::attach).
+/// The reason why nothing more arrives over a peer's connection: no proof that the peer is dead.
+/// Bytes that have arrived stay readable. Other members may have more of the same row, or less. A
+/// stream may be [replaced](crate::Mesh::attach).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {
@@ -15,10 +16,10 @@ pub enum Down {
         "it has closed the connection {missing} bytes before the end of a post: it has ended abruptly, or is of another version"
     )]
     Broken {
-        /// Bytes that were to come, as far as is known.
+        /// Bytes that were missing, as far as is known.
         missing: u64,
     },
-    /// It asked to write where it may not.
+    /// It asked to write outside its row, or across the end of its control block.
     #[error(
         "it asked to write {len} bytes at offset {at} of its row, which has {row_bytes} bytes, {control_bytes} of them control words: \
          it has another view or version"
@@ -26,14 +27,14 @@ pub enum Down {
     Garbage {
         /// Offset in its row.
         at: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// Bytes of its control block; no write goes across its end.
+        /// Bytes of its control block; no write crosses its end.
         control_bytes: u64,
         /// Bytes of its row.
         row_bytes: u64,
     },
-    /// Its first bytes were no hello for this view.
+    /// Its first bytes were not a hello for this view.
     #[error(
         "its stream began with the word {word:#x}, not with a hello for {rings} rings: it has another view or version"
     )]
@@ -43,7 +44,7 @@ pub enum Down {
         /// Rings in the receiver's row.
         rings: u64,
     },
-    /// It claims to have applied what was never sent.
+    /// It claims to have applied data that was never sent.
     #[error(
         "it states {applied} applied bytes of the ring at offset {at}, of which {published} are announced: it has another view or version"
     )]
@@ -63,7 +64,8 @@ pub enum Down {
         /// The view that was decided.
         next: ViewId,
     },
-    /// The host of the peer refuses connections of this view: the peer's process has ended, or the peer takes no more part in the view.
+    /// The host of the peer refuses connections of this view: the peer's process has ended, or the
+    /// peer no longer takes part in the view.
     #[error("its host refuses connections: its process has ended, or takes no more part in this view")]
     Refused,
     /// The connection failed.
@@ -71,7 +73,7 @@ pub enum Down {
     Os {
         /// "sending" or "receiving".
         call: &'static str,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
 }

@@ -1,12 +1,15 @@
-//! What goes to somebody who follows a view and is no member of it: all that its members are sent, with no promise that it is in time.
+//! The stream to an observer of a view: all that the members of the view are sent, with no promise
+//! that it is in time.
 //!
-//! Nobody waits for a guest, so a ring may be overwritten while what stood there waits to be sent. As in shared memory, the guest
-//! can tell: a member's `freed` counts go before everything that may have been overwritten because of them, with the values that they have
-//! when the bytes are copied. The thread that copies is the one that raises them, so nothing is overwritten in between that they do not
-//! speak of.
+//! No member waits for an observer, so a ring may be overwritten while its earlier bytes wait to be
+//! sent. As in shared memory, the observer can detect that. A member's `freed` counts are sent
+//! before everything that may have been overwritten because of them, with the values that they have
+//! when the bytes are copied. The thread that copies is the one that raises them, so every
+//! overwrite before the copy is covered by these counts.
 //!
-//! All of the row waits at first. What waits leaves in *sets*: the ranges of frames that waited when the set began, in chunks, and then the
-//! control block as it was then. A word so never overtakes what it announces, however long the frames took.
+//! At first the whole row waits. Waiting data leaves in *sets*: the ranges of frames that waited
+//! when the set began, in chunks, and then the control block as it was then. So a word never
+//! overtakes what it announces, however long the frames took.
 use super::backlog::{Backlog, Image};
 use super::stream::{Connection, Space};
 use super::wire::Head;
@@ -21,19 +24,19 @@ const CHUNK_BYTES: u64 = 256 << 10;
 /// Chunks that are sent before the members' turn.
 const CHUNKS_MAX: u32 = 8;
 
-/// One who follows.
+/// An observer of the view.
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) stream: Connection,
-    /// What was posted since the set began.
+    /// The data that was posted since the set began.
     waiting: Backlog,
-    /// What of the set has not left: frames, and the control block as it was.
+    /// The part of the set that has not left: frames, and the control block as it was.
     leaving: VecDeque<Range<u64>>,
     control: Option<Box<[u8]>>,
-    /// A chunk, and how much of it has left.
+    /// A chunk, and how many of its bytes have left.
     chunk: Vec<u8>,
     sent: usize,
-    /// Whether it waits until the system takes more.
+    /// Whether it waits until the system accepts more.
     pub(super) blocked: bool,
 }
 
@@ -46,13 +49,13 @@ impl Guest {
         Guest { stream, waiting, leaving, control, chunk, sent, blocked }
     }
 
-    /// Something was posted.
+    /// Records a post.
     pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) {
         self.waiting.add_range(frames);
         self.waiting.add_control(words);
     }
 
-    /// The events that the system is asked for.
+    /// Returns the events that the system is asked for.
     pub(super) fn interest(&self) -> EventFlags {
         if self.blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN }
     }
@@ -61,10 +64,11 @@ impl Guest {
         self.sent == self.chunk.len() && self.control.is_none() && self.waiting.is_empty() && !self.stream.holds_back()
     }
 
-    /// Sends as much as the stream takes, up to a bound. `freed` are the offsets of the words that must not be late. Whether anything left.
+    /// Sends as much as the stream accepts, up to a bound. `freed` are the offsets of the words
+    /// that must not be late. Returns whether anything left.
     ///
     /// # Errors
-    /// Those of the stream, but for its being full.
+    /// Those of the stream, except that it is full.
     pub(super) fn send(&mut self, row: &OwnRegion, image: &Image, freed: &[u64]) -> io::Result<bool> {
         let mut moved = false;
         for _ in 0..CHUNKS_MAX {
@@ -89,7 +93,7 @@ impl Guest {
         Ok(moved)
     }
 
-    /// Copies the next bytes to send; whether there are any.
+    /// Copies the next bytes to send; returns whether there are any.
     fn next_chunk(&mut self, row: &OwnRegion, image: &Image, freed: &[u64]) -> bool {
         (self.sent, self.chunk) = (0, std::mem::take(&mut self.chunk));
         self.chunk.clear();
@@ -120,7 +124,7 @@ impl Guest {
         if self.leaving.is_empty()
             && let Some(mut control) = self.control.take()
         {
-            // What went ahead must not go back.
+            // Words that were sent ahead must not go back.
             for at in freed.iter().map(|at| *at as usize) {
                 control[at..at + 8].copy_from_slice(&row.load(at as u64).to_le_bytes());
             }
@@ -134,7 +138,7 @@ impl Guest {
         self.chunk.extend_from_slice(bytes);
     }
 
-    /// Whether it is gone, or says something, which guests don't.
+    /// Returns whether the observer is gone, or has sent bytes, which observers don't.
     pub(super) fn has_gone(&mut self) -> bool {
         let mut byte = [0];
         let got = self.stream.receive(&mut [Space::of(&mut byte)]);

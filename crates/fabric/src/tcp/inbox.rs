@@ -1,12 +1,14 @@
-//! What arrives from one peer, on its way into the copy of its row.
+//! The receiving side of one peer's stream, which fills the copy of that peer's row.
 //!
-//! Small frames and control words come through a buffer and are applied once they are whole, word by word and each with release
-//! order: the engine's thread, which does this, sees all of a frame or nothing, and other threads see no torn word. Of a large
-//! frame, the bytes go straight to their place. A word may be in halves there for a while, where nobody looks: nothing of it
-//! is announced before all of it is there.
+//! Small frames and control words come through a buffer and are applied once they are whole, word
+//! by word and each with release order. The engine's thread, which does this, sees all of a frame
+//! or nothing, and other threads see no torn word. The bytes of a large frame go straight to the
+//! copy. A word may be incomplete there for a while, where no reader looks: no part of the frame is
+//! announced before the frame is complete.
 //!
-//! A peer's bytes lead nowhere but into its own row. A stream that replaces another gets a new inbox, so half a frame of the old one is forgotten
-//! with it; bytes of it that went straight to their place are not announced, and come again.
+//! A peer's bytes are written only to the copy of its own row. A stream that replaces another gets
+//! a new inbox, so half a frame of the old one is dropped with it. Its bytes that went straight to
+//! the copy are not announced, and come again.
 use super::error::Down;
 use super::stream::{Space, Stream};
 use super::wire::{HEAD_BYTES, Head, TURN_BYTES, is_turn};
@@ -15,12 +17,13 @@ use spindle_core::ViewId;
 use std::io;
 use std::ops::Range;
 
-/// Bytes that are read without knowing what they are. A frame that is not longer waits in the buffer until it is whole.
+/// Bytes that are read before their meaning is known. A frame that is not longer waits in the
+/// buffer until it is whole.
 const LOOK_BYTES: usize = 4096;
-/// Reads from one peer before the others' turn.
+/// Reads from one peer before the turn of the others.
 const READS_MAX: u32 = 16;
 
-/// One peer's side of the receiving.
+/// The receiving side of one peer's stream.
 #[derive(Debug)]
 pub(super) struct Inbox {
     row_bytes: u64,
@@ -29,37 +32,39 @@ pub(super) struct Inbox {
     kept: Vec<u8>,
     /// The rest of a large frame. `kept` is empty then.
     arriving: Range<u64>,
-    /// Whether the control block has come as a whole, as it does to guests.
+    /// Whether the control block has come as a whole, as it does to observers.
     has_control: bool,
     hello: Hello,
-    /// The view whose bytes follow on the stream. Nothing more is read here then, and `kept` is the beginning of those bytes.
+    /// The view whose bytes follow on the stream. Nothing more is read here then, and `kept` is the
+    /// beginning of those bytes.
     turn: Option<ViewId>,
 }
 
 /// The hello that a member sends before its first frame.
 #[derive(Debug)]
 enum Hello {
-    /// It has to come, with the counts of so many rings.
+    /// It is still to come, with the counts of so many rings.
     Expected(usize),
     /// It has come, and its counts were not taken.
     Arrived(Box<[u64]>),
-    /// It was taken, or none has to come.
+    /// It was taken, or none is to come.
     Done,
 }
 
-/// Bytes of a buffer that serves for all peers, if the longest control block has `control_bytes`.
+/// Returns the bytes of a buffer that serves all peers, if the longest control block has
+/// `control_bytes`.
 pub(super) fn buffer_bytes(control_bytes: u64) -> usize {
     HEAD_BYTES + LOOK_BYTES.max(control_bytes as usize) + LOOK_BYTES
 }
 
 impl Inbox {
-    /// One for a stream that begins with a hello for `rings` rings, if it begins with one.
+    /// Creates an inbox for a stream that begins with a hello for `rings` rings, or with none.
     pub(super) fn new(row_bytes: u64, control_bytes: u64, rings: Option<usize>) -> Inbox {
         let hello = rings.map_or(Hello::Done, Hello::Expected);
         Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false, hello, turn: None }
     }
 
-    /// The counts of the peer's hello, once, after it has arrived.
+    /// Returns the counts of the peer's hello, once, after it has arrived.
     #[inline]
     pub(super) fn take_hello(&mut self) -> Option<Box<[u64]>> {
         if !matches!(self.hello, Hello::Arrived(_)) {
@@ -71,12 +76,12 @@ impl Inbox {
         }
     }
 
-    /// The next view, if all bytes of this one have arrived.
+    /// Returns the next view, if all bytes of this one have arrived.
     pub(super) fn turn(&self) -> Option<ViewId> {
         self.turn
     }
 
-    /// The bytes of the next view that have arrived.
+    /// Returns the bytes of the next view that have arrived.
     pub(super) fn ahead(&self) -> &[u8] {
         if self.turn.is_some() { &self.kept } else { &[] }
     }
@@ -85,10 +90,10 @@ impl Inbox {
         self.has_control
     }
 
-    /// Takes in what has arrived. `bytes` counts what did, also when this fails.
+    /// Reads the bytes that have arrived. `bytes` counts them, also when this fails.
     ///
     /// # Errors
-    /// Why nothing more will come.
+    /// The reason why nothing more will come.
     pub(super) fn receive(
         &mut self,
         copy: &CopyRegion,
@@ -104,7 +109,8 @@ impl Inbox {
             buffer[..kept].copy_from_slice(&self.kept);
             let straight = (self.arriving.end - self.arriving.start) as usize;
             let offered = straight + LOOK_BYTES;
-            // SAFETY: the copy's memory, which lives on, may be written by this thread, and nobody reads what is not announced.
+            // SAFETY: this thread may write the copy's memory, which outlives this call, and no
+            // thread reads what is not announced.
             let place = unsafe { Space::at(copy.place(&self.arriving), straight) };
             let look = Space::of(&mut buffer[kept..kept + LOOK_BYTES]);
             let got = match if straight > 0 { stream.receive(&mut [place, look]) } else { stream.receive(&mut [look]) }
@@ -128,7 +134,8 @@ impl Inbox {
         Ok(true)
     }
 
-    /// Applies the frames in `bytes`, and says how many bytes of the last one, which is not whole, are to be kept.
+    /// Applies the frames in `bytes`. Returns how many bytes of the last frame, which is
+    /// incomplete, are to be kept.
     fn apply(&mut self, copy: &CopyRegion, mut bytes: &[u8]) -> Result<usize, Down> {
         if let Hello::Expected(rings) = self.hello {
             let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(bytes.len()) };
@@ -163,7 +170,7 @@ impl Inbox {
         Ok(bytes.len())
     }
 
-    /// What the end of the stream means here.
+    /// Returns the error that the end of the stream means here.
     fn end(&self) -> Down {
         let head = self.kept.first_chunk().map(|head| Head::decode(*head, self.control_bytes, self.row_bytes));
         let begins_turn = self.kept.first_chunk().is_some_and(|head| is_turn(*head));

@@ -1,4 +1,4 @@
-//! The connections of one member: which of them can move bytes, and moving them.
+//! The connections of one member: finding which of them can move bytes, and moving the bytes.
 use super::backlog::{Backlog, Image};
 use super::error::Down;
 use super::guest::Guest;
@@ -22,11 +22,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
-/// Up to so many connections are read from without asking first which of them have something.
+/// Up to so many connections are read from without first asking the system which of them have
+/// bytes.
 const UNASKED_MAX: u32 = 2;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
-/// The events of the bell, and of the connections of older views; those of guests are from another one on, and all others are ranks.
+/// The event numbers of the event count, and of the connections of older views. Observers have
+/// numbers from `GUESTS` on, and smaller numbers are ranks.
 const BELL: u64 = u64::MAX;
 const OLDER: u64 = BELL - 1;
 const GUESTS: u64 = 1 << 32;
@@ -34,50 +36,50 @@ const GUESTS: u64 = 1 << 32;
 /// Bytes that went over the connection to one peer, with the heads of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Handed to the system for sending.
+    /// Bytes handed to the system for sending.
     pub sent_bytes: u64,
-    /// Received.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Posted, and not handed to the system yet.
+    /// Bytes posted, and not handed to the system yet.
     pub waiting_bytes: u64,
 }
 
-/// All connections of a member, to peers that are not on its machine.
+/// All connections of a member to peers that are on other machines.
 #[derive(Debug)]
 pub(crate) struct Links {
     epoll: OwnedFd,
-    /// By rank; none at my own, for peers that are here, and while there is no connection.
+    /// By rank. None at my own, for peers on this machine, and while there is no connection.
     links: Box<[Option<Link>]>,
-    /// By rank: what is known of peers that have, or had, a connection.
+    /// By rank: the data of peers that have, or had, a connection.
     peers: Box<[Option<Known>]>,
     image: Image,
-    /// The rings of my row. A follower has no row, sends nothing, and gets no hello.
+    /// The rings of my row. An observer has no row, sends nothing, and gets no hello.
     posted: Option<Box<[Posted]>>,
-    /// Where the words of my row stand that guests must not get late.
+    /// The offsets of the words of my row that observers must not get late.
     freed: Box<[u64]>,
-    /// By the number in their events.
+    /// By their event numbers.
     guests: BTreeMap<u64, Guest>,
     next_guest: u64,
-    /// What is received goes through it, if it does not go straight to its place.
+    /// The buffer for received bytes that do not go straight to a copy.
     buffer: Box<[u8]>,
-    /// How many links there are, and how many of them wait until the system takes more.
+    /// How many links there are, and how many of them wait until the system accepts more.
     open: u32,
     blocked: u32,
-    /// Links of which not everything was read that has arrived.
+    /// Links with bytes that have arrived and were not read.
     unread: Vec<Rank>,
-    /// Whether there are posts that nobody has tried to send.
+    /// Whether there are posts that were not tried yet.
     untried: bool,
     down: VecDeque<(Rank, Down)>,
 }
 
-/// A peer, whatever becomes of its connections.
+/// A peer, independent of its connections.
 #[derive(Debug)]
 struct Known {
     copy: Arc<CopyRegion>,
     control_bytes: u64,
-    /// Where its row announces its rings.
+    /// The offsets of the words in its row that announce its rings.
     announcements: Box<[u64]>,
-    /// Whether its last connection ended before all was said.
+    /// Whether its last connection ended before everything was sent.
     is_cut: bool,
 }
 
@@ -87,11 +89,11 @@ struct Link {
     copy: Arc<CopyRegion>,
     backlog: Backlog,
     inbox: Inbox,
-    /// Whether it waits until the system takes more.
+    /// Whether it waits until the system accepts more.
     blocked: bool,
-    /// Whether posts pass it by: nothing can be sent, or what the peer has applied is not known yet.
+    /// Whether posts skip it: nothing can be sent, or what the peer has applied is not known yet.
     is_mute: bool,
-    /// Why nothing can be sent any more. What the peer has sent is still read.
+    /// The reason why nothing can be sent any more. Bytes from the peer are still read.
     deaf: Option<io::Error>,
     /// The last frame of the view, once nothing more is posted, and how much of it has left.
     turn: Option<([u8; TURN_BYTES], usize)>,
@@ -102,7 +104,7 @@ struct Link {
 /// A connection, and the copy that it fills.
 pub(crate) type Feed = (Connection, Arc<CopyRegion>);
 
-/// Where the system writes events.
+/// Space into which the system writes events.
 struct Room([MaybeUninit<Event>; EVENTS_MAX]);
 
 impl Default for Room {
@@ -112,7 +114,8 @@ impl Default for Room {
 }
 
 impl Links {
-    /// Those of somebody with `row`, or without one; `bell` ends a wait, too.
+    /// Creates the connections of a member with `row`, or of an observer without one. `bell` ends a
+    /// wait, too.
     ///
     /// # Errors
     /// The system call that failed.
@@ -143,7 +146,7 @@ impl Links {
             };
             add(stream.fd(), rank)?;
             if stream.has_arrived() {
-                // The system does not tell of what the stream has taken in already.
+                // The system does not report bytes that the stream has read already.
                 unread.push(Rank(rank as u32));
             }
             let peer = Known::new(copy, row);
@@ -154,7 +157,8 @@ impl Links {
         let places = row.into_iter().flat_map(|(me, _)| layout.row(me).places());
         let freed = places.filter(|place| place.ring.is_some()).map(|place| place.entry + entry::FREED).collect();
         let control_max = layout.rows().iter().map(|row| row.control).max().unwrap_or(0);
-        // Each may be in it once. A stream may have read more than its hello before it was handed over.
+        // Each may be in it once. A stream may have read more than its hello before it was handed
+        // over.
         Ok(Links {
             epoll,
             open: links.iter().flatten().count() as u32,
@@ -175,7 +179,7 @@ impl Links {
         })
     }
 
-    /// How many connections there are still.
+    /// Returns how many connections are open.
     pub(crate) fn open(&self) -> u32 {
         self.open
     }
@@ -194,7 +198,7 @@ impl Links {
         self.down.pop_front()
     }
 
-    /// Whether `rank` has, or had, a connection.
+    /// Returns whether `rank` has, or had, a connection.
     pub(crate) fn knows(&self, rank: Rank) -> bool {
         self.peers[rank.index()].is_some()
     }
@@ -204,7 +208,8 @@ impl Links {
         self.peers[rank.index()].as_ref().map(|peer| &peer.copy)
     }
 
-    /// How many peers were cut off: their connections ended before all was said, and may be replaced.
+    /// Returns how many peers were cut off: their connections ended before everything was sent, and
+    /// may be replaced.
     pub(crate) fn cut(&self) -> u32 {
         self.peers.iter().flatten().filter(|peer| peer.is_cut).count() as u32
     }
@@ -212,7 +217,7 @@ impl Links {
     /// Gives `rank` its first connection, with the copy that it fills. From now on it is known.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's reason.
     pub(crate) fn introduce(
         &mut self,
         (rank, their): (Rank, &RowLayout),
@@ -223,20 +228,22 @@ impl Links {
         let peer = Known::new(copy, their);
         let mut link = Link::new(stream, &peer, self.posted.as_ref().map(|rings| rings.len()));
         let nothing = vec![0; self.posted.as_ref().map_or(0, |rings| rings.len())];
-        // It has had nothing from this member, so there is no need to wait for it to say so.
+        // It has received nothing from this member, so there is no need to wait until it says so.
         link.catch_up(self.posted.as_deref().unwrap_or_default(), &nothing, row, &self.image)
             .map_err(io::Error::other)?;
         self.peers[rank.index()] = Some(peer);
         self.connect(rank, link)
     }
 
-    /// Replaces the connection to `rank`, which is known, whether it is open or not. Nothing more is taken from the old one, nor told of it.
+    /// Replaces the connection to `rank`, which is known, whether it is open or not. Nothing more
+    /// is read from the old one, and its end is not reported.
     ///
     /// # Errors
-    /// What the system said. There is no connection then.
+    /// The system's reason. There is no connection then.
     pub(crate) fn replace(&mut self, rank: Rank, stream: Connection) -> io::Result<()> {
         if let Some(mut link) = self.remove(rank) {
-            // Posts that have arrived whole count. The stream ends here in any case, so its errors say nothing new.
+            // Posts that have arrived whole count. The stream ends here in any case, so its errors
+            // add nothing.
             let _ = link.inbox.receive(&link.copy, &mut *link.stream, &mut self.buffer, &mut link.received_bytes);
         }
         debug!(target: TARGET, rank = rank.0, "stream is replaced");
@@ -249,7 +256,7 @@ impl Links {
 
     fn connect(&mut self, rank: Rank, link: Link) -> io::Result<()> {
         if let Some(peer) = &mut self.peers[rank.index()] {
-            // Until it is open.
+            // Cut off until the connection is open.
             peer.is_cut = true;
         }
         epoll::add(&self.epoll, link.stream.fd(), EventData::new_u64(rank.0.into()), EventFlags::IN)?;
@@ -268,7 +275,7 @@ impl Links {
     /// Takes the link to `rank` out, if there is one.
     fn remove(&mut self, rank: Rank) -> Option<Link> {
         let link = self.links[rank.index()].take()?;
-        // Somebody may hold a duplicate of the descriptor, which would keep it in there.
+        // Another owner may hold a duplicate of the descriptor, which would keep it on the list.
         let _ = epoll::delete(&self.epoll, link.stream.fd());
         self.open -= 1;
         self.blocked -= u32::from(link.blocked);
@@ -276,10 +283,11 @@ impl Links {
         Some(link)
     }
 
-    /// From now on `stream` gets what any peer does, and all of the row before.
+    /// Adds an observer: from now on `stream` gets all that any peer gets, and all of the row
+    /// before.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's reason.
     pub(crate) fn add_guest(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
         epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_guest), EventFlags::IN)?;
         self.guests.insert(self.next_guest, Guest::new(stream, row));
@@ -288,7 +296,7 @@ impl Links {
         Ok(())
     }
 
-    /// Whether everything is handed to the system that is for guests.
+    /// Returns whether everything for observers is handed to the system.
     pub(crate) fn has_served(&self) -> bool {
         self.guests.values().all(Guest::is_flushed)
     }
@@ -297,22 +305,23 @@ impl Links {
         self.guests.len()
     }
 
-    /// Whether everybody's control block has come as a whole.
+    /// Returns whether the control block of every peer has come as a whole.
     pub(crate) fn has_all(&self) -> bool {
         self.links.iter().flatten().all(|link| link.inbox.has_control())
     }
 
-    /// Whether everything is handed to the system that is for peers.
+    /// Returns whether everything for peers is handed to the system.
     pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
     }
 
-    /// Whether the peers' systems have confirmed all that was handed to this one.
+    /// Returns whether the peers' systems have confirmed all that was handed to this one.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.links.iter().flatten().all(|link| is_confirmed(link.stream.fd()))
     }
 
-    /// Whether `rank` lacks nothing that was posted, or its system has it: its connection is not cut off, and all is confirmed.
+    /// Returns whether `rank` or its system has everything that was posted: its connection is not
+    /// cut off, and all is confirmed.
     pub(crate) fn is_heard(&self, rank: Rank) -> bool {
         match &self.links[rank.index()] {
             Some(link) => link.is_flushed() && is_confirmed(link.stream.fd()),
@@ -320,8 +329,8 @@ impl Links {
         }
     }
 
-    /// Posts control words and frames of my row. Words are sent at once if that is possible, with the frames before them; frames alone can
-    /// wait until they are announced.
+    /// Posts control words and frames of my row. Words are sent at once if that is possible, with
+    /// the frames before them. Frames without words can wait until they are announced.
     pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
         if !frames.is_empty() {
             self.posted.iter_mut().flatten().for_each(|ring| ring.note(&frames, &self.image));
@@ -348,7 +357,7 @@ impl Links {
         }
     }
 
-    /// Sends to all who can take something and have not been tried.
+    /// Sends to all links that can send and have not been tried.
     pub(crate) fn flush(&mut self, row: &OwnRegion) -> bool {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
@@ -366,7 +375,8 @@ impl Links {
         moved
     }
 
-    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
+    /// Sends what can be sent and reads the bytes that have arrived. Returns whether anything was
+    /// sent, and whether anything arrived.
     pub(crate) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
         let mut sent = self.flush(row);
         let mut arrived = false;
@@ -396,24 +406,26 @@ impl Links {
         (sent, arrived)
     }
 
-    /// What is ready when something can be done, or the bell rings.
+    /// Returns the descriptor that is ready when something can be done, or the event count is rung.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// From now on whatever can be done on `others`, those of an older view that [stand apart](Self::stand_apart), ends a wait, too: until they are dropped.
+    /// From now on, events of `others` end a wait, too, until they are dropped. These are
+    /// connections of an older view that [stand apart](Self::stand_apart).
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's reason.
     pub(crate) fn wake_by(&mut self, others: &Links) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, &others.epoll, EventData::new_u64(OLDER), EventFlags::IN)?)
     }
 
-    /// From now on the bell and connections of older views end no wait: the view has ended, and the newest one's connections wait for all of them. The system
-    /// allows few descriptors that wait for others that wait.
+    /// From now on, the event count and connections of older views end no wait here: the view has
+    /// ended, and the newest view's connections wait for all of them. The system allows few levels
+    /// of descriptors that wait for others.
     ///
     /// # Errors
-    /// What the system said. All is as before then.
+    /// The system's reason. Nothing has changed then.
     pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (rank, link) in (0..).zip(&self.links) {
@@ -428,12 +440,13 @@ impl Links {
         Ok(())
     }
 
-    /// Whether something has come that the system does not tell of.
+    /// Returns whether there are unread bytes that the system does not report.
     pub(crate) fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
+    /// Waits until something can be done or the event count is rung, `at_most` that long. Returns
+    /// whether anything has arrived.
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
         if !self.unread.is_empty() {
             return true;
@@ -441,23 +454,23 @@ impl Links {
         self.ask(at_most, &mut Room::default()).any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
     }
 
-    /// Asks, and waits if need be, which links can do what.
+    /// Asks the system which links can do what, and waits if necessary.
     fn ask<'r>(&self, at_most: Duration, room: &'r mut Room) -> impl Iterator<Item = (u64, EventFlags)> + use<'r> {
         let timeout =
             Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
         let events: &[Event] = match epoll::wait(&self.epoll, &mut room.0, Some(&timeout)) {
             Ok((events, _)) => events,
-            // Interrupted is as good as timed out.
+            // An interruption counts as a timeout.
             Err(_) => &[],
         };
         events.iter().map(|event| {
-            // Copied, because it may stand unaligned.
+            // Copied, because it may be unaligned.
             let (flags, data) = (event.flags, event.data);
             (data.u64(), flags)
         })
     }
 
-    /// Something has happened to a guest, or to the bell. Whether anything was sent.
+    /// Handles an event of an observer, or of the event count. Returns whether anything was sent.
     fn attend(&mut self, event: u64, flags: EventFlags, row: &OwnRegion) -> bool {
         let Some(guest) = self.guests.get_mut(&event) else { return false };
         if flags.intersects(ARRIVED) && guest.has_gone() {
@@ -467,7 +480,7 @@ impl Links {
         flags.contains(EventFlags::OUT) && self.serve(event, row)
     }
 
-    /// Sends to a guest; whether anything left.
+    /// Sends to an observer; returns whether anything left.
     fn serve(&mut self, event: u64, row: &OwnRegion) -> bool {
         let Some(guest) = self.guests.get_mut(&event) else { return false };
         let Ok(moved) = guest.send(row, &self.image, &self.freed) else {
@@ -486,13 +499,13 @@ impl Links {
 
     fn dismiss(&mut self, event: u64) {
         if let Some(guest) = self.guests.remove(&event) {
-            // Somebody may hold a duplicate of the descriptor.
+            // Another owner may hold a duplicate of the descriptor.
             let _ = epoll::delete(&self.epoll, guest.stream.fd());
         }
     }
 
-    /// Nothing more is posted to `rank` in this view: what follows on its stream is of `next`. Means nothing if that was said before, or there is
-    /// no stream that sends.
+    /// Ends the posts to `rank` in this view: later bytes on its stream belong to `next`. Does
+    /// nothing if it was called before, or if no stream can send.
     pub(crate) fn turn(&mut self, rank: Rank, next: ViewId, row: &OwnRegion) {
         if let Some(link) = &mut self.links[rank.index()]
             && link.turn.is_none()
@@ -505,8 +518,8 @@ impl Links {
         }
     }
 
-    /// Takes the streams out that both sides have [turned](Self::turn) to `next`: all of this view has arrived at both. Streams whose peers have turned to another view
-    /// are closed.
+    /// Takes the streams out that both sides have [turned](Self::turn) to `next`: all of this view
+    /// has arrived at both. Streams whose peers have turned to another view are closed.
     pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
         let mut turned = vec![];
         for rank in (0..self.links.len() as u32).map(Rank) {
@@ -523,7 +536,8 @@ impl Links {
         turned
     }
 
-    /// Drops the streams whose peers have turned to the next view: they need nothing more of this one.
+    /// Drops the streams whose peers have turned to the next view: these peers need nothing more of
+    /// this one.
     pub(crate) fn drop_turned(&mut self) {
         for rank in (0..self.links.len() as u32).map(Rank) {
             if self.links[rank.index()].as_ref().is_some_and(|link| link.inbox.turn().is_some()) {
@@ -532,7 +546,7 @@ impl Links {
         }
     }
 
-    /// Tells all peers that nothing more comes.
+    /// Reports to all peers that nothing more comes.
     pub(crate) fn finish(&mut self) {
         for mut guest in std::mem::take(&mut self.guests).into_values() {
             guest.stream.finish();
@@ -540,11 +554,11 @@ impl Links {
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();
         }
-        // A stream may have to say something for that.
+        // A stream may have to send bytes for that.
         self.untried = true;
     }
 
-    /// Sends to one; whether anything left.
+    /// Sends to one peer; returns whether anything left.
     fn send(&mut self, rank: Rank, row: &OwnRegion) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let before = link.sent_bytes;
@@ -552,7 +566,7 @@ impl Links {
             link.backlog.clear();
             link.is_mute = true;
             link.deaf = Some(error);
-            // It ends when everything is read that has come.
+            // It ends when all bytes that have come are read.
             if !self.unread.contains(&rank) {
                 self.unread.push(rank);
             }
@@ -567,7 +581,7 @@ impl Links {
         moved
     }
 
-    /// Receives from one; whether anything arrived, if only the end.
+    /// Receives from one peer; returns whether anything arrived, even if only the end.
     fn receive(&mut self, rank: Rank, row: &OwnRegion) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let before = link.received_bytes;
@@ -600,7 +614,8 @@ impl Links {
         }
     }
 
-    /// `rank` states what it has `applied`. Whether anything happened.
+    /// Handles the hello of `rank`, which states what it has `applied`. Returns whether anything
+    /// happened.
     #[cold]
     fn heard_hello(&mut self, rank: Rank, applied: &[u64], row: &OwnRegion) -> bool {
         let (Some(link), Some(posted)) = (&mut self.links[rank.index()], &self.posted) else { return false };
@@ -612,7 +627,7 @@ impl Links {
                 let control_bytes = self.image.bytes().len();
                 info!(target: TARGET, rank = rank.0, lacking_bytes, control_bytes, "stream is resumed");
             }),
-            // All is on its way that it lacks, and it can't have had any of it.
+            // All that it lacks is in transit, and it can't have had any of it.
             false => {
                 posted.iter().zip(applied).try_for_each(|(ring, at)| ring.lacking(*at, row, &self.image).map(drop))
             }
@@ -629,7 +644,7 @@ impl Links {
         let Some(link) = self.remove(rank) else { return };
         let has_said_all = link.is_flushed() && matches!(down, Down::Closed);
         let down = match (down, link.deaf) {
-            // The system says only once what was wrong.
+            // The system reports the cause only once.
             (Down::Closed | Down::Os { .. }, Some(source)) => Down::Os { call: "sending", source },
             (down, _) => down,
         };
@@ -644,18 +659,20 @@ impl Links {
     }
 }
 
-/// Asks the system for what is to be known of a link, and for nothing if that is nothing: of some things it tells unasked.
+/// Asks the system for the events that a link needs, or removes the link if it needs none: some
+/// events come without a request.
 fn watch(epoll: &OwnedFd, rank: Rank, link: &Link) {
     let (fd, data, flags) = (link.stream.fd(), EventData::new_u64(rank.0.into()), link.interest());
     if flags.is_empty() {
         let _ = epoll::delete(epoll, fd);
     } else if epoll::modify(epoll, fd, data, flags).is_err() {
-        // It was taken out, and is open. If the system has no room for it, its peer is missed.
+        // It was taken out, and is open. If the system has no room for it, its peer is not
+        // observed.
         let _ = epoll::add(epoll, fd, data, flags);
     }
 }
 
-/// What a peer that has ended brings along, too.
+/// The events of arrived bytes, and those of a peer that has ended.
 const ARRIVED: EventFlags = EventFlags::IN.union(EventFlags::HUP).union(EventFlags::ERR);
 
 impl Known {
@@ -665,7 +682,8 @@ impl Known {
 }
 
 impl Link {
-    /// One over which nothing has gone, for a row of so many `rings`; without a row nothing is said.
+    /// Creates a link over which nothing has gone, for a row of so many `rings`; without a row it
+    /// sends no hello.
     fn new(stream: Connection, peer: &Known, rings: Option<usize>) -> Link {
         let Known { copy, control_bytes, announcements, .. } = peer;
         let inbox = Inbox::new(copy.size(), *control_bytes, rings);
@@ -686,10 +704,11 @@ impl Link {
         }
     }
 
-    /// Prepares what the peer lacks, if it has `applied` so much of my row. The bytes of rings that it lacks.
+    /// Prepares the data that the peer lacks, if it has `applied` so much of my row. Returns the
+    /// ring bytes among it.
     ///
     /// # Errors
-    /// It can't have.
+    /// The peer can't have applied so much.
     fn catch_up(&mut self, posted: &[Posted], applied: &[u64], row: &OwnRegion, image: &Image) -> Result<u64, Down> {
         let mut bytes = 0;
         for (ring, applied) in posted.iter().zip(applied) {
@@ -726,24 +745,26 @@ impl Link {
         Ok(())
     }
 
-    /// Whether there is nothing to send now.
+    /// Returns whether there is nothing to send now.
     fn is_sent(&self) -> bool {
         let turns = self.turn.is_some_and(|(bytes, sent)| sent < bytes.len() && !self.is_mute);
         self.deaf.is_some() || self.backlog.is_empty() && !turns && !self.stream.holds_back()
     }
 
-    /// Whether both sides have said that the stream continues in `next`, and nothing of this view is under way.
+    /// Returns whether both sides have said that the stream continues in `next`, and nothing of
+    /// this view is in transit.
     fn has_turned(&self, next: ViewId) -> bool {
         self.inbox.turn() == Some(next) && self.turn.is_some() && !self.is_mute && self.deaf.is_none() && self.is_sent()
     }
 
-    /// The events that the system is asked for. Bytes that follow a turn are not for this view, nor is the end.
+    /// Returns the events that the system is asked for. Bytes after a turn are not for this view,
+    /// and neither is the end.
     fn interest(&self) -> EventFlags {
         let out = if self.blocked { EventFlags::OUT } else { EventFlags::empty() };
         if self.inbox.turn().is_some() { out } else { out | EventFlags::IN }
     }
 
-    /// Whether everything was sent that was posted, or never will be.
+    /// Returns whether all posts were sent, or never will be.
     fn is_flushed(&self) -> bool {
         self.is_sent() && (self.deaf.is_some() || !self.is_mute)
     }

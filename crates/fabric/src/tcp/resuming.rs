@@ -1,4 +1,4 @@
-//! Streams that break, and rows that come late.
+//! Tests of streams that break, and of rows that come late.
 use super::tests::{TINY, USUAL, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{Head, hello};
 use super::{Connection, Down, SocketStream, Space, Stream, limit_silence};
@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
-/// Stands where a frame was read. A frame that is written again shows.
+/// Replaces a word that was read, so that a word that is written again is detected.
 const READ: u64 = u64::MAX;
 
-/// A stream that takes so many bytes, and lets so many arrive, and then is broken.
+/// A stream that sends so many bytes, receives so many, and then is broken.
 #[derive(Debug)]
 struct Brittle {
     inner: Connection,
@@ -80,7 +80,7 @@ impl Stream for Brittle {
     }
 }
 
-/// The first end of a pair breaks after it has sent and received so many bytes.
+/// Returns a pair whose first end breaks after it has sent and received so many bytes.
 fn brittle([near, far]: [Connection; 2], sends: u64, receives: u64) -> [Connection; 2] {
     let [sends, receives] = [sends, receives].map(|bytes| Arc::new(AtomicU64::new(bytes)));
     [Box::new(Brittle { inner: near, sends, receives }), far]
@@ -90,7 +90,7 @@ fn row(layout: &Layout, me: Rank) -> OwnRow {
     OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap().0
 }
 
-/// A member that appends to its ring, and one that reads it, and what each knows.
+/// A member that appends to its ring, a member that reads it, and what each knows.
 pub(crate) struct Pair {
     layout: Layout,
     pub(crate) writer: Mesh,
@@ -103,7 +103,7 @@ pub(crate) struct Pair {
     written: u64,
     announced: u64,
     seen: u64,
-    /// Up to here the reader may have no frame any more.
+    /// The reader may have no frame up to here any more.
     done: u64,
     count: u64,
 }
@@ -117,7 +117,7 @@ impl Pair {
         })
     }
 
-    /// Two members that `connect` connects.
+    /// Creates two members that `connect` connects.
     pub(crate) fn of(connect: impl FnOnce(&Layout) -> [Mesh; 2]) -> Pair {
         let layout = Layout::new(&view(2, 4)).unwrap();
         let [writer, reader] = connect(&layout);
@@ -137,7 +137,7 @@ impl Pair {
         self.ring.offset(index * 8)
     }
 
-    /// Appends `words`, in twos as frames have them, or as many as there is room for.
+    /// Appends `words` frames of two words each, or as many as there is room for.
     pub(crate) fn append(&mut self, words: u64) {
         let free = self.writer.load(Rank(1), self.acknowledged);
         self.writer.store(self.entry + entry::FREED, free);
@@ -156,7 +156,7 @@ impl Pair {
         }
     }
 
-    /// Announces what was appended, and then two words of which the second speaks of the first.
+    /// Announces what was appended, and then two words of which the second depends on the first.
     pub(crate) fn announce(&mut self) {
         self.announced = self.written;
         self.writer.store(self.entry + entry::PUBLISHED, self.announced * 8);
@@ -167,7 +167,7 @@ impl Pair {
         }
     }
 
-    /// Looks at everything that the reader may look at, and acknowledges it.
+    /// Checks everything that the reader may read, and acknowledges it.
     pub(crate) fn read(&mut self, acknowledges: bool, case: &str) {
         self.reader.progress();
         let reader = &self.reader;
@@ -209,7 +209,7 @@ impl Pair {
     }
 }
 
-/// A script of some laps, through a first stream that breaks somewhere.
+/// Runs a script of some laps, through a first stream that breaks at some point.
 fn run_script(case: &str, first: [Connection; 2], second: [Connection; 2], by_reader: bool) -> bool {
     let [near, far] = first;
     let mut pair = Pair::new(if by_reader { [far, near] } else { [near, far] });
@@ -259,7 +259,8 @@ fn a_stream_that_breaks_at_any_byte_is_resumed() {
     }
 }
 
-/// Over streams of all kinds, which break at any time, at one end or both, again and again, while the ring wraps. The ends attach at different times.
+/// Streams of all kinds break at any time, at one end or both, repeatedly, while the ring wraps.
+/// The ends attach at different times.
 #[test]
 fn streams_may_break_at_any_time_and_any_number_of_times() {
     for seed in 0..60 {
@@ -322,7 +323,7 @@ fn a_member_goes_on_without_a_stream() {
     pair.finish("after the pause");
 }
 
-/// A stream that was replaced has nothing to say any more, whatever arrives there.
+/// A stream that was replaced has no effect any more, whatever arrives there.
 #[test]
 fn a_superseded_stream_is_not_listened_to() {
     let layout = Layout::new(&view(2, 4)).unwrap();
@@ -332,7 +333,7 @@ fn a_superseded_stream_is_not_listened_to() {
     let mut fabric = Mesh::new(&layout, row(&layout, Rank(0)), [(Rank(1), Some(stream(near)))]).unwrap();
     old.write_all(&hello(&[0])).unwrap();
     old.write_all(&post(1)).unwrap();
-    // The first half of one that is not whole when the stream is replaced.
+    // The first half of a frame that is not whole when the stream is replaced.
     old.write_all(&post(2)[..12]).unwrap();
     let [near, mut new] = unix_pair();
     fabric.attach(&layout, Rank(1), stream(near)).unwrap();
@@ -392,7 +393,8 @@ fn the_silence_of_a_connection_is_limited_where_the_system_can() {
     }
 }
 
-/// A member that has begun without a peer gets its row when it comes, and so do readers that were given out before.
+/// A member that has begun without a peer gets its row when it comes, and so do readers that were
+/// created before.
 #[test]
 fn a_stream_may_come_late() {
     let mut pair = Pair::new(socket_ends(unix_pair(), &USUAL));
@@ -413,7 +415,7 @@ fn a_stream_may_come_late() {
     }
     pair.finish("late");
     assert_eq!(rows.load(Rank(0), COUNT), pair.written);
-    // Both at once, none of which had a stream before.
+    // Both at the same time, when neither had a stream before.
     let mut pair = Pair::new(socket_ends(unix_pair(), &USUAL));
     pair.reader = Mesh::new(&layout, row(&layout, Rank(1)), [(Rank(0), None)]).unwrap();
     pair.writer = Mesh::new(&layout, row(&layout, Rank(0)), [(Rank(1), None)]).unwrap();
@@ -425,7 +427,7 @@ fn a_stream_may_come_late() {
     pair.finish("both late");
 }
 
-/// Memory that comes late shows in the place where other threads look already, and its owner is rung.
+/// Memory that comes late is seen by threads that read already, and its owner is rung.
 #[test]
 fn memory_may_come_late() {
     let layout = Layout::new(&view(2, 4)).unwrap();
@@ -471,7 +473,7 @@ fn memory_may_come_late() {
     assert!(far.sleep(PATIENCE) && far.load(Rank(0), COUNT) == 1);
 }
 
-/// A segment that is none of the view leaves the place as it was.
+/// A segment that does not belong to the view leaves the row as it was.
 #[test]
 fn late_memory_is_checked() {
     let layout = Layout::new(&view(2, 4)).unwrap();
@@ -489,7 +491,7 @@ fn late_memory_is_checked() {
     assert_eq!(mesh.load(Rank(1), COUNT), 7);
 }
 
-/// A peer that was cut off from a view that is over gets the end of it all the same.
+/// A peer that was cut off from a view that is over nevertheless gets the end of it.
 #[test]
 fn a_retired_view_is_still_told_to_its_end() {
     let mut pair = Pair::new(brittle(socket_ends(unix_pair(), &USUAL), 60, u64::MAX));

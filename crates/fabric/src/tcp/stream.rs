@@ -1,7 +1,9 @@
-//! What carries frames to one peer: a [`Stream`] of bytes in order, and [`SocketStream`], the one that is a socket.
+//! The carrier of frames to one peer: a [`Stream`] of bytes in order, and [`SocketStream`], the one
+//! that is a socket.
 //!
-//! A stream that is more than a socket, such as one that encrypts, implements [`Stream`] by copying: out of the slices that it is
-//! given, and into each [`Space`]. What it holds back itself, it says.
+//! A stream that is more than a socket, such as one that encrypts, implements [`Stream`] by
+//! copying: out of the slices that it is given, and into each [`Space`]. It reports the bytes that
+//! it holds back itself.
 use crate::net::Certificate;
 use rustix::io::Errno;
 use rustix::net::{self, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
@@ -13,57 +15,63 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// An ordered stream of bytes to one peer and back, which waits for nothing.
+/// An ordered stream of bytes to one peer and back, which never waits.
 pub trait Stream: Debug + Send {
-    /// Takes bytes from the front of `parts` to send them, and says how many. Those may be gone or be held by the stream; the slices are
-    /// not needed any more.
+    /// Accepts bytes from the front of `parts` to send them, and returns how many. They may have
+    /// left or be held by the stream; the slices are not needed any more.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`]: not now. Any other means never again.
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Puts what has arrived into `spaces`, from the front, and says how many bytes; 0 at the end of the stream.
+    /// Copies arrived bytes into `spaces`, from the front, and returns how many; 0 at the end of
+    /// the stream.
     ///
     /// # Errors
     /// As [`send`](Self::send).
     fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize>;
 
-    /// Tells the peer that nothing more will be sent.
+    /// Reports to the peer that nothing more will be sent.
     fn finish(&mut self);
 
-    /// Whether it has taken bytes that it still holds. It sends them on when asked to send, be it nothing.
+    /// Returns whether it has accepted bytes that it still holds. It sends them when it is asked to
+    /// send, even an empty slice.
     fn holds_back(&self) -> bool {
         false
     }
 
-    /// Whether it may have bytes to give of which the descriptor does not tell. A new owner of the stream has to ask before it waits for the
-    /// descriptor: the stream may have read ahead while it had another owner.
+    /// Returns whether it may have bytes that the descriptor does not report. A new owner of the
+    /// stream has to ask before it waits for the descriptor: the stream may have read ahead while
+    /// it had another owner.
     fn has_arrived(&self) -> bool {
         false
     }
 
-    /// Takes back the last bytes that it has given, if it is a stream that can: they come again, before all others. Says whether it has.
+    /// Takes back the last bytes that it has returned, if it can: they come again, before all
+    /// others. Returns whether it has.
     fn take_back(&mut self, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// The certificate of the peer, once it has been verified; `None` if the stream verifies none.
+    /// Returns the certificate of the peer, once it has been verified; `None` if the stream
+    /// verifies none.
     fn peer(&self) -> Option<&Certificate> {
         None
     }
 
-    /// What becomes readable when bytes or the end have arrived, and writable when it can send.
+    /// Returns the descriptor that becomes readable when bytes or the end have arrived, and
+    /// writable when it can send.
     fn fd(&self) -> BorrowedFd<'_>;
 }
 
-/// A stream that has taken back bytes that it had given.
+/// A stream that has taken back bytes that it had returned.
 #[derive(Debug)]
 struct Again {
     stream: Connection,
     bytes: VecDeque<u8>,
 }
 
-/// `stream`, which gives `bytes` again, before all others.
+/// Returns `stream` so that it returns `bytes` again, before all others.
 pub(super) fn again(mut stream: Connection, bytes: &[u8]) -> Connection {
     match bytes.is_empty() || stream.take_back(bytes) {
         true => stream,
@@ -115,20 +123,23 @@ impl Stream for Again {
     }
 }
 
-/// Whether the system at the other end of the socket `fd` has confirmed all that was handed to this one.
+/// Returns whether the system at the other end of the socket `fd` has confirmed all that was handed
+/// to this one.
 pub(super) fn is_confirmed(fd: BorrowedFd<'_>) -> bool {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the call writes nothing but this number.
+    // SAFETY: the descriptor is open, and the call writes only this number.
     let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    // Where nobody says there is nothing to wait for.
+    // If the system can't report it, there is nothing to wait for.
     asked != 0 || bytes == 0
 }
 
-/// Makes the system end a TCP connection whose bytes are not acknowledged for so long, at least a millisecond; other sockets stay as they are. For streams that
-/// are [replaced](crate::Mesh::attach) when they end: after a cut a new one is up sooner than the system sends again on the old.
+/// Makes the system end a TCP connection whose bytes are not acknowledged for so long, at least a
+/// millisecond; other sockets stay as they are. For streams that are
+/// [replaced](crate::Mesh::attach) when they end: after a cut a new one is established sooner than
+/// the system sends again on the old one.
 ///
 /// # Errors
-/// What the system said.
+/// The system's reason.
 pub fn limit_silence(stream: &dyn Stream, silence: Duration) -> io::Result<()> {
     let family = sockopt::socket_domain(stream.fd())?;
     if family == net::AddressFamily::INET || family == net::AddressFamily::INET6 {
@@ -141,7 +152,8 @@ pub fn limit_silence(stream: &dyn Stream, silence: Duration) -> io::Result<()> {
 /// A stream of any kind.
 pub type Connection = Box<dyn Stream>;
 
-/// Memory to receive into. Nobody reads it meanwhile, and nobody may assume that it is only written here.
+/// Memory to receive into. No thread reads it meanwhile, and no code may assume that it is only
+/// written here.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Space<'a> {
@@ -150,13 +162,13 @@ pub struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// A buffer.
+    /// Creates a space of a buffer.
     pub fn of(bytes: &'a mut [u8]) -> Space<'a> {
         let range = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         Space { range, _memory: PhantomData }
     }
 
-    /// `len` bytes at `start`.
+    /// Creates a space of `len` bytes at `start`.
     ///
     /// # Safety
     /// They may be written during all of `'a`.
@@ -164,25 +176,26 @@ impl<'a> Space<'a> {
         Space { range: libc::iovec { iov_base: start.as_ptr().cast(), iov_len: len }, _memory: PhantomData }
     }
 
-    /// Bytes.
+    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.range.iov_len
     }
 
-    /// Whether there are none.
+    /// Returns whether its length is 0.
     pub fn is_empty(&self) -> bool {
         self.range.iov_len == 0
     }
 
-    /// Copies as much of `bytes` as fits to the start of the space, and says how much.
+    /// Copies as much of `bytes` as fits to the start of the space, and returns how much.
     pub fn fill(&mut self, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.range.iov_len);
-        // SAFETY: `range` may be written, by the contract of the constructors, and `bytes` is borrowed from elsewhere.
+        // SAFETY: `range` may be written, by the contract of the constructors, and `bytes` is
+        // borrowed from elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.range.iov_base.cast(), len) };
         len
     }
 
-    /// Gives up its first bytes, which are filled, so that the next are filled from where they end.
+    /// Drops its first bytes, which are filled, so that filling continues after them.
     ///
     /// # Panics
     /// If it has fewer.
@@ -193,24 +206,27 @@ impl<'a> Space<'a> {
     }
 }
 
-/// What a socket is set to. `None` leaves it as it is.
+/// The settings of a socket. `None` leaves a setting as it is.
 #[derive(Clone, Debug, Default)]
 pub struct SocketOptions {
-    /// Bytes that the system holds for sending (`SO_SNDBUF`). The system chooses well by itself for most networks; small ones make
-    /// posts wait in the row, where they can melt together, and cost throughput where the round trip is long.
+    /// Bytes that the system holds for sending (`SO_SNDBUF`). The system chooses well by itself for
+    /// most networks. A small buffer makes posts wait in the row, where they can merge, and costs
+    /// throughput where the round trip is long.
     pub send_buffer_bytes: Option<u32>,
     /// Bytes that the system holds for receiving (`SO_RCVBUF`).
     pub receive_buffer_bytes: Option<u32>,
-    /// How long a TCP connection may be silent until it counts as broken, in ms (`TCP_USER_TIMEOUT`, keepalive): its sent bytes
-    /// unacknowledged, or its probes unanswered, or its peer's buffer full because that reads nothing. 0 turns it off. Too low, and
-    /// a busy network, or a process that was stopped for a moment, costs a member its place, so it should not be less than the
-    /// time after which members suspect each other; too high, and a machine that has lost its power is noticed late. `None`:
+    /// How long a TCP connection may be silent until it counts as broken, in ms
+    /// (`TCP_USER_TIMEOUT`, keepalive). It is silent while its sent bytes are unacknowledged, its
+    /// probes are unanswered, or its peer's buffer is full because the peer reads nothing. 0 turns
+    /// it off. If it is too low, a busy network, or a process that was stopped for a moment, costs
+    /// a member its membership, so it should not be less than the time after which members suspect
+    /// each other. If it is too high, a machine that has lost its power is detected late. `None`:
     /// [`SILENCE_MS`](Self::SILENCE_MS).
     pub silence_ms: Option<u32>,
 }
 
 impl SocketOptions {
-    /// The silence after which a connection counts as broken, unless said otherwise.
+    /// The default silence after which a connection counts as broken.
     pub const SILENCE_MS: u32 = 10_000;
 }
 
@@ -221,10 +237,10 @@ pub struct SocketStream {
 }
 
 impl SocketStream {
-    /// A connected stream socket, from now on non-blocking.
+    /// Wraps a connected stream socket, which is non-blocking from now on.
     ///
     /// # Errors
-    /// What the system says to the options.
+    /// The system's refusal of an option.
     pub fn new(socket: impl Into<OwnedFd>, options: &SocketOptions) -> io::Result<SocketStream> {
         let socket = socket.into();
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -248,7 +264,7 @@ fn watch_silence(socket: &OwnedFd, silence_ms: u32) -> io::Result<()> {
     sockopt::set_tcp_user_timeout(socket, silence_ms)?;
     sockopt::set_socket_keepalive(socket, silence_ms > 0)?;
     if silence_ms > 0 {
-        // In whole seconds, at least one. After the first probe it is the user timeout that counts.
+        // In whole seconds, at least one. After the first probe the user timeout decides.
         let third = Duration::from_secs(u64::from(silence_ms / 3000).max(1));
         sockopt::set_tcp_keepidle(socket, third)?;
         sockopt::set_tcp_keepintvl(socket, third)?;
@@ -261,7 +277,7 @@ impl Stream for SocketStream {
         let mut nothing = SendAncillaryBuffer::default();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match rustix::io::retry_on_intr(|| net::sendmsg(&self.socket, parts, &mut nothing, flags)) {
-            // The system has no memory just now.
+            // The system has no memory at the moment.
             Err(Errno::NOBUFS | Errno::NOMEM) => Err(io::ErrorKind::WouldBlock.into()),
             result => Ok(result?),
         }
@@ -270,7 +286,8 @@ impl Stream for SocketStream {
     fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
         let (parts, count) = (spaces.as_ptr().cast::<libc::iovec>(), spaces.len() as libc::c_int);
         loop {
-            // SAFETY: `Space` is an iovec by representation, each of memory that may be written; `readv` reads `count` of them.
+            // SAFETY: `Space` is an iovec by representation, each of memory that may be written;
+            // `readv` reads `count` of them.
             let got = unsafe { libc::readv(self.socket.as_raw_fd(), parts, count) };
             if let Ok(got) = usize::try_from(got) {
                 return Ok(got);

@@ -1,4 +1,5 @@
-//! The conformance suite over streams, and cases that it, which knows no network, can't ask.
+//! The conformance suite over streams, and cases that the suite can't test, because it knows no
+//! network.
 use super::wire::{HEAD_BYTES, Head, hello};
 use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
 use crate::arena::Arena;
@@ -40,7 +41,7 @@ pub(super) fn unix_pair() -> [UnixStream; 2] {
     UnixStream::pair().unwrap().into()
 }
 
-/// Both with certificates of one authority, and sure of each other.
+/// Creates both ends with certificates of one authority, after each has verified the other.
 pub(super) fn tls_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
     static IDENTITIES: LazyLock<[Identity; 2]> = LazyLock::new(|| {
         let authority = Authority::new();
@@ -52,7 +53,7 @@ pub(super) fn tls_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions
     let greets = |from: &mut TlsStream, to: &mut TlsStream| {
         let (mut sent, start) = (0, Instant::now());
         loop {
-            // Whatever it returns, it does what it can.
+            // It makes progress whatever it returns.
             sent += from.send(&[IoSlice::new(&[0; 1][sent..])]).unwrap_or(0);
             match to.receive(&mut [Space::of(&mut [0; 1])]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -69,7 +70,7 @@ pub(super) fn tls_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions
     [Box::new(near), Box::new(far)]
 }
 
-/// All members of a view, over what `pair` makes for each two.
+/// Creates all members of a view, over connections that `pair` makes for each two.
 fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<Mesh> {
     let members = layout.rows().len() as u32;
     let mut streams: Vec<Vec<_>> = (0..members).map(|_| vec![]).collect();
@@ -81,18 +82,18 @@ fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<Mesh> {
         }
     }
     let mut meshes: Vec<Mesh> = (0..).zip(streams).map(|(me, streams)| mesh(layout, Rank(me), streams)).collect();
-    // Hellos would end a sleep.
+    // Otherwise hellos would end a sleep.
     settle(&mut meshes);
     meshes
 }
 
-/// The member `me`, to whom nobody is near.
+/// Creates the member `me`, which has no peer on its machine.
 pub(super) fn mesh(layout: &Layout, me: Rank, streams: impl IntoIterator<Item = (Rank, Connection)>) -> Mesh {
     let (own, _) = OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
     Mesh::new(layout, own, streams.into_iter().map(|(rank, stream)| (rank, Some(Peer::There(stream))))).unwrap()
 }
 
-/// Until everything that was posted to a living member has arrived there.
+/// Runs until everything that was posted to a live member has arrived there.
 pub(crate) fn settle(fabrics: &mut [Mesh]) {
     let start = Instant::now();
     loop {
@@ -143,7 +144,8 @@ suite!(over_tls, tls_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL));
 suite!(over_tls_and_tiny_buffers, tls_ends(unix_pair(), &TINY));
 suite!(over_streams_that_copy, unix_pair().map(|socket| Box::new(Copying::new(socket)) as Connection));
 
-/// As one that encrypts: what it is given waits in it, and what it has received is bigger than what it is asked for.
+/// A stream like one that encrypts: it holds the bytes that it accepts, and receives more than it
+/// is asked for.
 #[derive(Debug)]
 struct Copying {
     socket: UnixStream,
@@ -190,7 +192,7 @@ impl Stream for Copying {
         }
         let mut got = 0;
         for space in spaces {
-            // Never all that would fit.
+            // Never as many bytes as would fit.
             let most = (space.len() / 2 + 1).min(self.incoming.len());
             let filled = space.fill(&self.incoming[..most]);
             self.incoming.drain(..filled);
@@ -219,7 +221,8 @@ impl Stream for Copying {
     }
 }
 
-/// A member, rank 0 of two, and the raw other end of its connection, which has said hello.
+/// Returns a member, rank 0 of two, and the raw other end of its connection, which has sent its
+/// hello.
 fn with_stranger() -> (Layout, Mesh, UnixStream) {
     let layout = layout(2);
     let [near, mut far] = unix_pair();
@@ -275,7 +278,7 @@ fn ip_of_both_kinds_carries_posts() {
     let layout = layout(2);
     for ip in [std::net::IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
         if TcpListener::bind((ip, 0)).is_err() {
-            // A machine without IPv6.
+            // The machine has no IPv6.
             assert!(ip.is_ipv6());
             continue;
         }
@@ -287,7 +290,8 @@ fn ip_of_both_kinds_carries_posts() {
     }
 }
 
-/// A peer that does not read stops nobody: not the poster, not the others. What waits for it is bounded by the row.
+/// A peer that does not read delays neither the poster nor the others. The data that waits for it
+/// is bounded by the row.
 #[test]
 fn who_does_not_read_stops_nobody() {
     let layout = layout(3);
@@ -309,7 +313,7 @@ fn who_does_not_read_stops_nobody() {
     }
     let stuck = fabrics[0].traffic(Rank(2)).unwrap();
     assert!(stuck.waiting_bytes > 0 && stuck.sent_bytes < 1 << 16, "{stuck:?}");
-    // Twice the row: what leaves now, and what leaves next.
+    // Twice the row: the data that leaves now, and the data that leaves next.
     assert!(stuck.waiting_bytes <= 2 * (ring.end + control), "{stuck:?}");
     assert_eq!(fabrics[2].load(Rank(0), COUNT), 0);
     settle(&mut fabrics);
@@ -329,7 +333,7 @@ fn progress_until_both(fabrics: &mut [Mesh], ready: impl Fn(&[Mesh]) -> bool) {
     }
 }
 
-/// Posts that wait melt together, and a word among them has its newest value.
+/// Waiting posts merge, and a word among them has its newest value.
 #[test]
 fn posts_that_wait_melt_together() {
     let layout = layout(2);
@@ -357,7 +361,8 @@ fn posts_that_wait_melt_together() {
     assert_eq!(fabrics[1].load(Rank(0), OTHER), value + 100_001);
 }
 
-/// A word that was stored and not posted stays here, whatever its neighbours do, also if they have to wait and melt together.
+/// A word that was stored and not posted stays here, whatever its neighbours do, also if they have
+/// to wait and merge.
 #[test]
 fn what_is_not_posted_does_not_leave() {
     let layout = layout(2);
@@ -384,7 +389,7 @@ fn what_is_not_posted_does_not_leave() {
     }
 }
 
-/// Garbage costs its sender the connection, and nothing else.
+/// Garbage costs its sender only the connection.
 #[test]
 fn garbage_ends_the_connection_of_its_sender() {
     let sizes = layout(2);
@@ -403,7 +408,7 @@ fn garbage_ends_the_connection_of_its_sender() {
         assert!(matches!(why, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{why}");
         assert_eq!(rank, Rank(1));
         assert!(!fabric.is_connected(Rank(1)) && fabric.next_down().is_none());
-        // What came before it counts, nothing else.
+        // Only the bytes that came before it count.
         let seen = (0..size).step_by(8).filter(|at| fabric.load(Rank(1), *at) != 0);
         assert_eq!(seen.collect::<Vec<_>>(), [COUNT]);
         fabric.post(&[Rank(1)], COUNT..COUNT + 8);
@@ -411,7 +416,8 @@ fn garbage_ends_the_connection_of_its_sender() {
     }
 }
 
-/// Random bytes: whatever they say, they stay inside the row, and a connection that has ended is told.
+/// Random bytes: whatever they mean, they stay inside the row, and the end of a connection is
+/// reported.
 #[test]
 fn noise_leads_nowhere() {
     for seed in 0..200u64 {
@@ -430,7 +436,7 @@ fn noise_leads_nowhere() {
     }
 }
 
-/// A small frame, and one of control words, is seen when all of it is there.
+/// A small frame, and one of control words, is seen only when it is complete.
 #[test]
 fn half_a_frame_is_not_seen() {
     let (layout, mut fabric, mut stranger) = with_stranger();
@@ -450,7 +456,7 @@ fn half_a_frame_is_not_seen() {
     }
 }
 
-/// A large one arrives in its place, in pieces of any size, and what follows it after it.
+/// A large frame arrives in its place, in pieces of any size, and later data arrives after it.
 #[test]
 fn large_frames_arrive_in_pieces_of_any_size() {
     let (layout, mut fabric, mut stranger) = with_stranger();
@@ -483,7 +489,7 @@ fn large_frames_arrive_in_pieces_of_any_size() {
     }
 }
 
-/// Wherever a peer's bytes end, it is told how much was missing, and what was whole counts.
+/// Wherever a peer's bytes end, the number of missing bytes is reported, and complete frames count.
 #[test]
 fn a_peer_that_ends_inside_a_frame_is_told() {
     let (layout, ..) = with_stranger();
@@ -516,7 +522,8 @@ fn a_peer_that_ends_inside_a_frame_is_told() {
     }
 }
 
-/// What a member posted before it died is there when its death is told, though both ends were busy.
+/// Data that a member posted before it died has arrived when its death is reported, though both
+/// ends were busy.
 #[test]
 fn what_was_sent_before_a_death_counts() {
     let layout = layout(2);
@@ -535,7 +542,7 @@ fn what_was_sent_before_a_death_counts() {
     }
 }
 
-/// In order, everything arrives, however slow the peer is.
+/// Everything arrives in order, however slow the peer is.
 #[test]
 fn who_finishes_loses_nothing() {
     let layout = layout(2);
@@ -562,7 +569,8 @@ fn who_finishes_loses_nothing() {
     }
 }
 
-/// Whose peer takes nothing for a while is heard all the same, and waits no longer than for that.
+/// A member whose peer reads nothing for a while still delivers everything, and waits no longer
+/// than that takes.
 #[test]
 fn who_ends_waits_until_it_is_heard() {
     let layout = layout(2);
@@ -580,7 +588,7 @@ fn who_ends_waits_until_it_is_heard() {
         );
         let start = Instant::now();
         std::thread::scope(|scope| {
-            // The other goes on, and so it never closes its side.
+            // The other continues, and so it never closes its side.
             let finish = scope.spawn(move || first.finish_heard(Duration::ZERO, 2 * PATIENCE));
             while second.load(Rank(0), COUNT) == 0 {
                 second.progress();
@@ -592,8 +600,8 @@ fn who_ends_waits_until_it_is_heard() {
     }
 }
 
-/// Whoever follows learns from the row how the view has ended: all of it leaves before the streams are closed, with peers that have long got it
-/// and without any.
+/// An observer learns from the row how the view has ended. The whole row leaves before the streams
+/// are closed, both with peers that already have it and without peers.
 #[test]
 fn a_guest_gets_the_end_of_a_view() {
     for members in [1, 2] {
@@ -643,7 +651,7 @@ fn a_guest_gets_the_end_of_a_view() {
     }
 }
 
-/// A finish is bounded.
+/// Finishing has a time limit.
 #[test]
 fn a_peer_that_hangs_does_not_hold_a_finish() {
     let (_, mut fabric, _stranger) = with_stranger();
@@ -652,7 +660,7 @@ fn a_peer_that_hangs_does_not_hold_a_finish() {
     assert!(!fabric.finish_heard(Duration::ZERO, Duration::from_millis(5)));
 }
 
-/// Bytes, an end, and room for what is waiting end a sleep.
+/// A sleep ends for bytes, for the end, and for room for waiting data.
 #[test]
 fn whatever_a_stream_has_to_tell_ends_a_sleep() {
     let (_, mut fabric, mut stranger) = with_stranger();
@@ -681,12 +689,12 @@ fn whatever_a_stream_has_to_tell_ends_a_sleep() {
     drop(stranger);
     assert!(fabric.sleep(PATIENCE));
     assert!(matches!(down(&mut fabric), (Rank(1), Down::Closed | Down::Os { .. })));
-    // And then there is nothing left that could.
+    // Then no event is left that could end one.
     fabric.begin_sleep();
     assert!(!fabric.sleep(Duration::from_millis(1)));
 }
 
-/// A ring is over with the sleep that it ended: those after it last, or else an idle member would never rest.
+/// A ring ends only one sleep. If it also ended later ones, an idle member would never rest.
 #[test]
 fn a_ring_ends_one_sleep() {
     let (_, mut fabric, _stranger) = with_stranger();
@@ -705,8 +713,8 @@ fn a_ring_ends_one_sleep() {
     }
 }
 
-/// A stream to which nothing can be sent any more, though nothing ends what comes from it, is one to a peer that is gone. What had
-/// come counts.
+/// A stream that can't send any more belongs to a peer that is gone, even if receiving from it has
+/// not ended. Bytes that had come count.
 #[test]
 fn who_can_not_be_sent_to_is_gone() {
     let layout = layout(2);
@@ -721,7 +729,7 @@ fn who_can_not_be_sent_to_is_gone() {
     assert_eq!(fabric.load(Rank(1), COUNT), 3);
 }
 
-/// Sends nothing.
+/// A stream that sends nothing.
 #[derive(Debug)]
 struct Failing(SocketStream);
 
@@ -753,7 +761,7 @@ fn nothing_is_announced_before_it_is_there() {
     });
 }
 
-/// Some messages take many writes, through full sockets.
+/// Some messages need many writes, through full sockets.
 #[test]
 fn engines_agree_over_streams() {
     shared::engines_agree(1..5, |seed, layout| {

@@ -1,4 +1,4 @@
-//! Streams that continue in the next view.
+//! Tests of streams that continue in the next view.
 use super::stream::again;
 use super::tests::{Ends, TINY, USUAL, mesh, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{hello, turn};
@@ -31,7 +31,7 @@ impl Member {
         self.mesh.me()
     }
 
-    /// Posts frames, and a count of them. Each word says which view it is of.
+    /// Posts frames, and a count of them. Each word contains the number of its view.
     fn post(&mut self, layouts: &[Layout; 2], random: &mut Random) {
         let ring = ring(&layouts[self.view as usize % 2]);
         let words = (ring.end - ring.start) / 8;
@@ -45,7 +45,7 @@ impl Member {
         put(&mut self.mesh, COUNT, self.view << 32 | self.posted);
     }
 
-    /// All that is announced is there, and of this view.
+    /// Checks that all announced data is there, and is of this view.
     fn check(&mut self, layouts: &[Layout; 2], case: &str) {
         let other = Rank(1 - self.me().0);
         let ring = ring(&layouts[self.view as usize % 2]);
@@ -77,8 +77,8 @@ impl Member {
     }
 }
 
-/// Two members go through views of two kinds over one stream. In each they post at random, end the view when they like, and begin the next one when
-/// they like, once they have the stream.
+/// Two members go through views of two kinds over one stream. In each they post at random, end the
+/// view at random times, and begin the next one at random times once they have the stream.
 fn continues(name: &str, pair: impl Fn() -> Ends) {
     let layouts = [4, 9].map(|window| Layout::new(&view(2, window)).unwrap());
     for seed in 0..20 {
@@ -147,7 +147,7 @@ fn a_stream_that_one_side_turns_ends_with_the_view() {
     progress_until(&mut near, "a post", |near| near.load(Rank(1), COUNT) == 7);
     let mut retired = near.retire().unwrap();
     assert!(!retired.progress() && retired.is_open(), "its peer may have to send more");
-    // Nothing behind the turn is read in this view, not even the end of the stream.
+    // Nothing after the turn is read in this view, not even the end of the stream.
     progress_until(&mut far, "the turn", |far| {
         far.turn(Rank(0), ViewId(2));
         far.is_flushed()
@@ -175,7 +175,8 @@ fn stranger() -> (Mesh, UnixStream) {
     (fabric, far)
 }
 
-/// A peer can't lead this member to another view than was decided, nor end in the middle of a turn unnoticed.
+/// A peer can neither lead this member to another view than was decided, nor end unnoticed in the
+/// middle of a turn.
 #[test]
 fn a_turn_to_another_view_ends_the_stream() {
     let (mut fabric, mut far) = stranger();
@@ -199,7 +200,7 @@ fn a_turn_to_another_view_ends_the_stream() {
     }
 }
 
-/// Bytes that wait behind a turn wake no member that can't take them.
+/// Bytes that wait behind a turn wake no member that can't read them.
 #[test]
 fn bytes_behind_a_turn_end_no_sleep() {
     let (mut fabric, mut far) = stranger();
@@ -214,7 +215,7 @@ fn bytes_behind_a_turn_end_no_sleep() {
     fabric.end_sleep();
 }
 
-/// The system allows few descriptors that wait for others that wait.
+/// The system allows few levels of descriptors that wait for others.
 #[test]
 fn what_comes_in_many_older_views_ends_a_sleep() {
     const VIEWS: usize = 8;
@@ -245,7 +246,7 @@ fn what_comes_in_many_older_views_ends_a_sleep() {
             settle(&mut newest, &mut older, &mut far);
             assert_eq!(older[at].load(Rank(1), COUNT), view);
         }
-        // The bell of all of them is the member's.
+        // The event count of all of them is the member's.
         newest.begin_sleep();
         newest.doorbell().ring();
         assert!(newest.sleep(PATIENCE));

@@ -4,14 +4,16 @@
 //! head = offset in the sender's row, in words (32 bits) | length, in words (32 bits)      little-endian
 //! ```
 //!
-//! A frame lies in the control block or behind it, and is not empty.
+//! A frame is inside the control block or behind it, and is not empty.
 //!
-//! Before the first frame each side sends a *hello*, which states how much of the other's row it has applied. A head of length 0 opens it:
+//! Before the first frame each side sends a *hello*, which states how much of the other's row it
+//! has applied. A head of length 0 opens it:
 //!
 //! ```text
 //! hello = rings in the receiver's row (32 bits) | 0 (32 bits), then for each ring the PUBLISHED that was applied (64 bits)
 //! ```
-//! The last frame of a view is a *turn*: what follows on the stream belongs to the next view, and begins with its hello.
+//! The last frame of a view is a *turn*: later bytes on the stream belong to the next view, and
+//! begin with its hello.
 //! ```text
 //! turn = 2^32 - 1 (32 bits) | 0 (32 bits), then the number of the next view (64 bits)
 //! ```
@@ -20,15 +22,15 @@ use spindle_core::ViewId;
 
 /// Bytes of a head.
 pub(super) const HEAD_BYTES: usize = 8;
-/// Bytes of a row that heads can speak of.
+/// The largest row, in bytes, that heads can address.
 pub(crate) const ROW_BYTES_MAX: u64 = 8 << 32;
 
-/// Where the bytes of a frame go.
+/// The destination of a frame's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     /// Offset in the sender's row; a multiple of 8.
     pub(super) at: u64,
-    /// Bytes; a multiple of 8.
+    /// Length in bytes; a multiple of 8.
     pub(super) len: u64,
 }
 
@@ -37,7 +39,8 @@ impl Head {
         (self.at / 8 + ((self.len / 8) << 32)).to_le_bytes()
     }
 
-    /// Reads what a peer sent, whose row is of `row_bytes`, the first `control_bytes` of them words.
+    /// Decodes the head that a peer sent, whose row is of `row_bytes`, the first `control_bytes` of
+    /// them words.
     pub(super) fn decode(bytes: [u8; HEAD_BYTES], control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
         let word = u64::from_le_bytes(bytes);
         let head = Head { at: (word & 0xffff_ffff) * 8, len: (word >> 32) * 8 };
@@ -52,10 +55,10 @@ impl Head {
 
 /// Bytes of a turn.
 pub(super) const TURN_BYTES: usize = 16;
-/// The head of a turn, which is none of a frame.
+/// The head of a turn, which is not the head of a frame.
 const TURN: u64 = 0xffff_ffff;
 
-/// The last frame of a view, before those of `next`.
+/// Encodes the last frame of a view, before those of `next`.
 pub(super) fn turn(next: ViewId) -> [u8; TURN_BYTES] {
     let mut bytes = [0; TURN_BYTES];
     bytes[..8].copy_from_slice(&TURN.to_le_bytes());
@@ -63,12 +66,13 @@ pub(super) fn turn(next: ViewId) -> [u8; TURN_BYTES] {
     bytes
 }
 
-/// Whether a turn begins with these bytes.
+/// Returns whether a turn begins with these bytes.
 pub(super) fn is_turn(head: [u8; HEAD_BYTES]) -> bool {
     u64::from_le_bytes(head) == TURN
 }
 
-/// The first bytes on a stream, of a sender that has applied the announcements `applied` of the receiver's rings.
+/// Encodes the first bytes on a stream, of a sender that has applied the announcements `applied` of
+/// the receiver's rings.
 pub(super) fn hello(applied: &[u64]) -> Vec<u8> {
     [applied.len() as u64].iter().chain(applied).flat_map(|word| word.to_le_bytes()).collect()
 }
