@@ -1,23 +1,23 @@
-//! Why a bulk group's connections could not be made, and why one of them ended.
+//! The reasons why a bulk group's connections could not be made, and why one of them ended.
 use crate::region::RegionError;
 use spindle_core::Rank;
 use spindle_core::bulk::Slot;
 use std::io;
 
-/// Why the connections of a bulk group could not be taken.
+/// The reason why the connections of a bulk group were not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkLinksError {
-    /// They are not those to every other member, once each.
+    /// There is not exactly one connection to every other member.
     #[error("connections to rank {rank} were given {times} times, to rank {me}: {expected} is needed")]
     Connections {
-        /// Connections to whom.
+        /// The rank at the other end.
         rank: Rank,
         /// How many there were.
         times: u32,
-        /// How many there have to be.
+        /// How many there must be.
         expected: u32,
-        /// Who was given them.
+        /// The rank that was given them.
         me: Rank,
     },
     /// A system call failed.
@@ -25,12 +25,12 @@ pub enum BulkLinksError {
     Os {
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
 }
 
-/// Why nothing more comes from a peer.
+/// The reason why nothing more comes from a peer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkDown {
@@ -40,27 +40,27 @@ pub enum BulkDown {
     /// It has closed the connection inside a frame.
     #[error("it has closed the connection inside a frame: it has ended abruptly, or is of another version")]
     Broken,
-    /// It sent what is no frame.
+    /// It sent bytes that are no frame.
     #[error("it sent what is no frame, or not now: {word:#x}; it is of another version, or no member")]
     Garbage {
         /// The first word.
         word: u64,
     },
-    /// It means another group.
+    /// It belongs to another group.
     #[error(
         "it means another group: it is rank {found_from} to {found_to} with settings {found:#x}, not {from} to {to} with {expected:#x}; \
          give all members the same settings, and each the connection to the right one"
     )]
     Greeting {
-        /// Who it should be.
+        /// The rank that it should have.
         from: Rank,
-        /// To whom it should speak.
+        /// The rank that it should connect to.
         to: Rank,
         /// The digest of my settings.
         expected: u64,
-        /// Who it says it is.
+        /// The rank that it states for itself.
         found_from: Rank,
-        /// To whom it means to speak.
+        /// The rank that it states for its peer.
         found_to: Rank,
         /// The digest of its settings.
         found: u64,
@@ -75,7 +75,7 @@ pub enum BulkDown {
         slot: Slot,
         /// Offset in the object.
         at: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
     },
     /// Its counters announce a block that it has not sent.
@@ -84,18 +84,18 @@ pub enum BulkDown {
         /// The slot.
         slot: Slot,
     },
-    /// Its object is longer than this member takes.
+    /// Its object is longer than this member accepts.
     #[error("its object has {bytes} bytes, and this member takes {max} at the most: raise object_bytes_max")]
     TooLong {
-        /// What it says.
+        /// The length that it states.
         bytes: u64,
-        /// The most.
+        /// The longest that is accepted.
         max: u64,
     },
-    /// Its counters are none that a member can have.
+    /// Its counters are impossible for a member.
     #[error("{0}")]
     Nonsense(spindle_core::Fault),
-    /// It handed over memory that can't be mapped.
+    /// It sent the descriptor of memory that can't be mapped.
     #[error("its object can't be mapped: {0}")]
     Segment(RegionError),
     /// The connection failed.
@@ -103,7 +103,7 @@ pub enum BulkDown {
     Os {
         /// "sending" or "receiving".
         call: &'static str,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
 }

@@ -1,6 +1,7 @@
-//! What arrives from one peer of a bulk group.
+//! The receiving side of one peer's stream in a bulk group.
 //!
-//! Heads come through a buffer. A block's bytes go straight to their place, but for the few that came in the same look as the head.
+//! Heads come through a buffer. A block's bytes go straight to their place, except for the few that
+//! came in the same read as the head.
 use super::error::BulkDown;
 use super::links::{Store, Word};
 use super::wire::{BlockHead, Greeting, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
@@ -8,23 +9,24 @@ use crate::tcp::{Space, Stream};
 use spindle_core::Rank;
 use std::io;
 
-/// Bytes that are read without knowing what they are.
+/// Bytes that are read before their meaning is known.
 const LOOK_BYTES: usize = 2048;
-/// Reads from one peer before the others' turn.
+/// Reads from one peer before the turn of the others.
 const READS_MAX: u32 = 8;
-/// Bytes of a buffer that serves for all peers.
+/// Bytes of a buffer that serves all peers.
 pub(super) const BUFFER_BYTES: usize = HEAD_BYTES + LOOK_BYTES + LOOK_BYTES;
 
-/// One peer's side of the receiving.
+/// The receiving side of one peer's stream.
 #[derive(Debug)]
 pub(super) struct Inbox {
     from: Rank,
-    /// What it has to begin with, until it has.
+    /// The greeting that it must begin with, until it has come.
     greeting: Option<Greeting>,
-    /// Bytes that were read and not taken: the beginning of a head or a tail; or more, behind the head of a block, for whose place time is
-    /// given once.
+    /// Bytes that were read and not taken: the beginning of a head or a tail. There are more behind
+    /// the head of a block whose place may still become available, for which one look's time is
+    /// given.
     kept: Vec<u8>,
-    /// The block whose bytes come, and how many have.
+    /// The block whose bytes are arriving, and how many have.
     arriving: Option<(BlockHead, u64)>,
 }
 
@@ -34,10 +36,11 @@ impl Inbox {
         Inbox { from: greeting.from, greeting: Some(greeting), kept, arriving: None }
     }
 
-    /// Takes in what has arrived, and says whether there may be more. `bytes` counts what came, also when this fails.
+    /// Reads the bytes that have arrived, and returns whether there may be more. `bytes` counts
+    /// them, also when this fails.
     ///
     /// # Errors
-    /// Why nothing more will come.
+    /// The reason why nothing more will come.
     pub(super) fn receive(
         &mut self,
         stream: &mut dyn Stream,
@@ -89,7 +92,8 @@ impl Inbox {
         Ok(true)
     }
 
-    /// Takes what was read, keeps what can't be taken yet, and says whether to go on reading now.
+    /// Takes the bytes that were read, keeps those that can't be taken yet, and returns whether to
+    /// continue reading now.
     fn take(&mut self, mut bytes: &[u8], store: &mut impl Store) -> Result<bool, BulkDown> {
         self.kept.clear();
         loop {
@@ -150,7 +154,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// What the end of the stream means here.
+    /// Returns the error that the end of the stream means here.
     fn end(&self) -> BulkDown {
         if self.kept.is_empty() && self.arriving.is_none() { BulkDown::Closed } else { BulkDown::Broken }
     }

@@ -16,72 +16,74 @@ use std::time::Duration;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
 
-/// Where blocks stand, and which are awaited: the part of a member that knows the protocol.
+/// The blocks of a member and which of them are awaited: the part of a member that knows the
+/// protocol.
 pub trait Store {
-    /// The bytes of a block that I posted.
+    /// Returns the bytes of a block that I posted.
     fn block(&self, block: &BlockHead) -> &[u8];
 
-    /// A peer begins to send a block. Whether its place is there; if not, the peer is not read from again before the next look, and then the
-    /// block comes to whatever [`place`](Self::place) says.
+    /// Handles the beginning of a block from a peer. Returns whether its place is available. If
+    /// not, the peer is not read from again before the next look, and then the block goes to the
+    /// place that [`place`](Self::place) returns.
     ///
     /// # Errors
-    /// If nobody has asked for it: the connection ends.
+    /// If no member has asked for it: the connection ends.
     fn expect(&mut self, from: Rank, block: &BlockHead) -> Result<bool, BulkDown>;
 
-    /// Where all bytes of an awaited block go; `None` if nobody wants them any more. It may change between two calls, if what has come
-    /// already is moved along.
+    /// Returns the place for all bytes of an awaited block; `None` if they are not wanted any more.
+    /// It may change between two calls, if the bytes that have come already are moved along.
     fn place(&mut self, from: Rank, block: &BlockHead) -> Option<&mut [u8]>;
 
-    /// A peer has said something.
+    /// Handles a message of a peer.
     ///
     /// # Errors
-    /// If it is nonsense: the connection ends.
+    /// If it is invalid: the connection ends.
     fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown>;
 }
 
-/// What a peer says.
+/// A message of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
     /// All of a block is at its place, and these are its sender's counters.
     Block(BlockHead),
     /// Its counters.
     Columns {
-        /// Of which slot.
+        /// The slot that they belong to.
         slot: Slot,
-        /// What they are.
+        /// The counters.
         columns: Columns,
     },
     /// It has closed the group.
     Closed {
-        /// Whose death it names.
+        /// The rank whose death it names.
         dead: Rank,
     },
     /// It has done its part, and will end the connection.
     Finished,
 }
 
-/// What can be done with the stream to one peer.
+/// The operations that are possible on the stream to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// Whose.
+    /// The peer.
     pub peer: Rank,
-    /// Something may be received.
+    /// Bytes may be received.
     pub to_receive: bool,
-    /// Something may be sent that waits for it.
+    /// Waiting bytes may be sent.
     pub to_send: bool,
 }
 
 /// One stream to every peer of a member of a bulk group.
 ///
-/// Nothing is done but by [`send`](Self::send) and [`receive`](Self::receive), which do not wait. [`ready`](Self::ready) tells when they are of
-/// use, and waits for that if it is told to.
+/// Bytes move only in [`send`](Self::send) and [`receive`](Self::receive), which do not wait.
+/// [`ready`](Self::ready) reports when they are useful, and can wait for that.
 #[derive(Debug)]
 pub struct BulkLinks {
     epoll: OwnedFd,
-    /// By rank; none at my own, and for peers that are gone.
+    /// By rank; none at my own rank, and for peers that are gone.
     links: Box<[Option<Link>]>,
     buffer: Box<[u8]>,
-    /// Peers of whom not everything was read that has arrived, and of which the descriptor may not tell.
+    /// Peers with bytes that have arrived and were not read, which the descriptor may not report.
     unread: Vec<Rank>,
 }
 
@@ -90,19 +92,21 @@ struct Link {
     stream: Connection,
     outbox: Outbox,
     inbox: Inbox,
-    /// Whether the system will tell when it takes more.
+    /// Whether the system will report when it accepts more.
     is_blocked: bool,
-    /// Why nothing can be sent any more. What the peer has sent is still read, which may say more.
+    /// The reason why nothing can be sent any more. Bytes from the peer are still read, and may say
+    /// more.
     deaf: Option<io::Error>,
     sent_bytes: u64,
     received_bytes: u64,
 }
 
 impl BulkLinks {
-    /// The connections of `me` to its `peers`, in any order. `digest` is of all that the members have to agree on.
+    /// Creates the connections of `me` to its `peers`, in any order. `digest` is of all that the
+    /// members have to agree on.
     ///
     /// # Errors
-    /// [`BulkLinksError`]: one is missing, or there twice, or can't be waited for.
+    /// [`BulkLinksError`]: one is missing, or is given twice, or can't be waited for.
     pub fn new(
         me: Rank,
         peers: &[Rank],
@@ -135,33 +139,36 @@ impl BulkLinks {
             return Err(BulkLinksError::Connections { rank, times: 0, expected: 1, me });
         }
         let mut unread = Vec::with_capacity(links.len());
-        // A stream may have read more than its hello before it was handed over, and the descriptor does not tell of that.
+        // A stream may have read more than its hello before it was handed over, and the descriptor
+        // does not report that.
         let has_arrived = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.stream.has_arrived());
         unread.extend((0..).map(Rank).zip(&links).filter(|(_, link)| has_arrived(link)).map(|(rank, _)| rank));
         Ok(BulkLinks { epoll, links: links.into(), buffer: vec![0; inbox::BUFFER_BYTES].into(), unread })
     }
 
-    /// Whether there is a connection to `peer`.
+    /// Returns whether there is a connection to `peer`.
     pub fn is_open(&self, peer: Rank) -> bool {
         self.link(peer).is_some()
     }
 
-    /// How many there are.
+    /// Returns how many connections there are.
     pub fn open(&self) -> u32 {
         self.links.iter().flatten().count() as u32
     }
 
-    /// Whether the system has yet to take what was posted to `peer`: [`ready`](Self::ready) tells when it does.
+    /// Returns whether the system has not accepted all that was posted to `peer`:
+    /// [`ready`](Self::ready) reports when it does.
     pub fn is_blocked(&self, peer: Rank) -> bool {
         self.link(peer).is_some_and(|link| link.is_blocked)
     }
 
-    /// Whether everything is handed to the system that can be.
+    /// Returns whether the system has everything that can be handed to it.
     pub fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
     }
 
-    /// Bytes that were handed to the system for a peer, and that were received from it, with the heads of frames.
+    /// Returns the bytes that were handed to the system for a peer, and those that were received
+    /// from it, with the heads of frames.
     pub fn traffic(&self, peer: Rank) -> Option<(u64, u64)> {
         self.link(peer).map(|link| (link.sent_bytes, link.received_bytes))
     }
@@ -173,7 +180,8 @@ impl BulkLinks {
         }
     }
 
-    /// Posts a block, whose bytes the store has until [`send`](Self::send) says that it is gone. Nobody says so if the connection ends.
+    /// Posts a block. The store keeps its bytes until [`send`](Self::send) reports that it is gone.
+    /// If the connection ends, that is not reported.
     pub fn post_block(&mut self, to: Rank, block: BlockHead) {
         if let Some(link) = self.to(to) {
             link.outbox.push_block(block);
@@ -187,7 +195,8 @@ impl BulkLinks {
         }
     }
 
-    /// Forgets all that is posted, and posts that the group is closed. No block is asked of the store any more.
+    /// Drops all posts, and posts that the group is closed. The store is not asked for blocks any
+    /// more.
     pub fn close(&mut self, dead: Rank) {
         for link in self.links.iter_mut().flatten().filter(|link| link.deaf.is_none()) {
             link.outbox.give_up();
@@ -195,7 +204,8 @@ impl BulkLinks {
         }
     }
 
-    /// Sends to a peer what it takes. Whether anything left; the slots of the blocks that are gone are added to `gone`.
+    /// Sends to a peer as much as its stream accepts. Returns whether anything left. The slots of
+    /// the blocks that are gone are added to `gone`.
     pub fn send(&mut self, to: Rank, store: &impl Store, gone: &mut Vec<Slot>) -> bool {
         let Some(link) = self.links.get_mut(to.index()).and_then(Option::as_mut) else { return false };
         let before = link.sent_bytes;
@@ -214,14 +224,15 @@ impl BulkLinks {
         link.sent_bytes > before
     }
 
-    /// Receives from a peer. Whether anything came, and why the connection has ended, if it has.
+    /// Receives from a peer. Returns whether anything came, and why the connection has ended, if it
+    /// has.
     pub fn receive(&mut self, from: Rank, store: &mut impl Store) -> (bool, Option<BulkDown>) {
         let Some(link) = self.links.get_mut(from.index()).and_then(Option::as_mut) else { return (false, None) };
         let before = link.received_bytes;
         let received = link.inbox.receive(&mut *link.stream, &mut self.buffer, store, &mut link.received_bytes);
         let came = link.received_bytes > before;
         let down = match received {
-            // It was read to its end, and says no more about why it takes nothing.
+            // It was read to its end, which does not say why nothing can be sent.
             Ok(false) if link.deaf.is_some() => BulkDown::Closed,
             Ok(more) => {
                 if more && !self.unread.contains(&from) {
@@ -237,17 +248,17 @@ impl BulkLinks {
     /// Ends the connection to a peer.
     pub fn end(&mut self, peer: Rank, down: BulkDown) -> BulkDown {
         let Some(link) = self.links.get_mut(peer.index()).and_then(Option::take) else { return down };
-        // Somebody may hold a duplicate of the descriptor, which would keep it in there.
+        // Another owner may hold a duplicate of the descriptor, which would keep it on the list.
         let _ = epoll::delete(&self.epoll, link.stream.fd());
         self.unread.retain(|other| *other != peer);
         match (down, link.deaf) {
-            // The system says only once what was wrong.
+            // The system reports the cause only once.
             (BulkDown::Closed | BulkDown::Os { .. }, Some(source)) => BulkDown::Os { call: "sending", source },
             (down, _) => down,
         }
     }
 
-    /// Adds to `ready` what can be done now, or within `at_most`.
+    /// Adds to `ready` the operations that are possible now, or within `at_most`.
     pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Ready>) {
         let unread = self.unread.drain(..).map(|peer| Ready { peer, to_receive: true, to_send: false });
         ready.extend(unread);
@@ -255,10 +266,10 @@ impl BulkLinks {
         let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
         let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
         let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
-        // Interrupted is as good as timed out.
+        // An interruption counts as a timeout.
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
         for event in events {
-            // Copied, because it may stand unaligned.
+            // Copied, because it may be unaligned.
             let (flags, data) = (event.flags, event.data);
             let Ok(peer) = u32::try_from(data.u64()) else { continue };
             let to_receive = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
@@ -266,12 +277,12 @@ impl BulkLinks {
         }
     }
 
-    /// Whether there is something to receive of which the descriptor does not tell.
+    /// Returns whether there are bytes to receive that the descriptor does not report.
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// Tells all peers that nothing more comes.
+    /// Reports to all peers that nothing more comes.
     pub fn finish(&mut self) {
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();
@@ -282,13 +293,14 @@ impl BulkLinks {
         self.links.get(peer.index())?.as_ref()
     }
 
-    /// The link on which can be sent to `peer`.
+    /// Returns the link to `peer`, if data can be sent on it.
     fn to(&mut self, peer: Rank) -> Option<&mut Link> {
         self.links.get_mut(peer.index())?.as_mut().filter(|link| link.deaf.is_none())
     }
 }
 
-/// Readable when [`BulkLinks::ready`] would find something, but for what [`BulkLinks::has_unread`] tells.
+/// Readable when [`BulkLinks::ready`] would find an operation, except for those that
+/// [`BulkLinks::has_unread`] reports.
 impl AsFd for BulkLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()

@@ -1,12 +1,15 @@
-//! Bulk groups on one machine: the root hands every other member the descriptor of the segment in which an object stands.
+//! Bulk groups on one machine: the root sends every other member the descriptor of the segment that
+//! contains an object.
 //!
-//! A Unix socket that keeps messages apart leads from the root to each of the others; they need none among themselves. An object that is too
-//! small for a segment of its own comes in the message. Descriptors beyond the one that an object needs are thrown away.
+//! A Unix socket that preserves message boundaries connects the root to each of the others; they
+//! need none among themselves. An object that is too small for a segment of its own comes in the
+//! message. Descriptors beyond the one that an object needs are discarded.
 //!
-//! To map memory takes about as long as to copy it. So a receiver keeps what it has mapped, and the root uses a segment again once all
-//! receivers have dropped the object in it, which they tell ([`Head::Released`]), and the application has dropped it, too. Until then nobody writes it:
-//! that is what makes it right to lend its bytes (INV-LENT, docs/protocol/bulk.md). A segment of which no account is kept any more while somebody may read it
-//! is never written again.
+//! Mapping memory takes about as long as copying it. So a receiver keeps its mappings, and the root
+//! uses a segment again. The root does so once all receivers have dropped the object in it, which
+//! they report ([`Head::Released`]), and the application has dropped it, too. Until then no process
+//! writes it, which makes it correct to lend its bytes (INV-LENT, docs/protocol/bulk.md). A segment
+//! that is not tracked any more while a process may still read it is never written again.
 use super::error::{BulkDown, BulkLinksError};
 use super::inbox::mismatch;
 use super::object::{Loan, NAME, Object, Segment};
@@ -31,32 +34,33 @@ use std::time::Duration;
 const INSIDE_BYTES_MAX: u64 = 64 << 10;
 /// Descriptors that one message may bring, of which one is used.
 const FDS_MAX: usize = 4;
-/// Messages from one peer before the others' turn.
+/// Messages from one peer before the turn of the others.
 const MESSAGES_MAX: u32 = 16;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
-/// Segments that nobody reads which the root keeps to use them again.
+/// Segments without readers that the root keeps to use them again.
 const KEPT_MAX: usize = 2;
-/// Objects that are read, and those, that the root keeps account of.
+/// Objects that the root tracks: those with readers, and the segments above.
 const LOANED_MAX: usize = 16;
-/// Segments that are being written again of which the root keeps account.
+/// Segments that are being written again and that the root tracks.
 const REUSED_MAX: usize = 8;
-/// Segments of which receivers know.
+/// Segments that receivers have mapped.
 const KNOWN_MAX: usize = 2 * LOANED_MAX;
 const _: () = assert!(LOANED_MAX + REUSED_MAX < KNOWN_MAX);
 
-/// What a member of a group on one machine needs to take part, as descriptors that can be passed to another process.
+/// The descriptors that a member of a group on one machine needs to take part. They can be passed
+/// to another process.
 #[derive(Debug)]
 pub struct LocalPart {
     members: u32,
     me: Rank,
     root: Rank,
-    /// To everybody else, if this is the root; to the root otherwise.
+    /// Sockets to all other members, if this is the root; otherwise to the root.
     sockets: Vec<(Rank, OwnedFd)>,
 }
 
 impl LocalPart {
-    /// The parts of all members, by rank. `root` is one of `members`.
+    /// Creates the parts of all members, by rank. `root` is one of `members`.
     ///
     /// # Errors
     /// [`BulkLinksError::Os`].
@@ -67,8 +71,9 @@ impl LocalPart {
         LocalPart::parts_among(&(0..members).map(Rank).collect::<Vec<_>>(), members, root)
     }
 
-    /// The parts of `those` who share a machine, in the same order, of a group of `members` of which others are elsewhere. `root` is who lends to
-    /// the rest of them.
+    /// Creates the parts of `those` members that share a machine, in the same order, in a group of
+    /// `members`. The others are on other machines. `root` is the one that lends its memory to the
+    /// rest of them.
     ///
     /// # Errors
     /// [`BulkLinksError::Os`].
@@ -94,15 +99,17 @@ impl LocalPart {
         Ok(parts)
     }
 
-    /// Its descriptors, to be passed to the member's process.
+    /// Returns its descriptors, to be passed to the member's process.
     pub fn into_fds(self) -> Vec<OwnedFd> {
         self.sockets.into_iter().map(|(_, socket)| socket).collect()
     }
 
-    /// The part of `me`, whose descriptors have come. The root's are those of all others, by rank.
+    /// Creates the part of `me` from the descriptors that have come. The root's are those of all
+    /// others, by rank.
     ///
     /// # Errors
-    /// [`BulkLinksError::Connections`] if there are too few or too many of them, or no such ranks.
+    /// [`BulkLinksError::Connections`] if there are too few or too many of them, or if the ranks
+    /// don't exist.
     pub fn from_fds(members: u32, me: Rank, root: Rank, fds: Vec<OwnedFd>) -> Result<LocalPart, BulkLinksError> {
         let expected = if me == root { members.saturating_sub(1) } else { 1 };
         if me.0 >= members || root.0 >= members || fds.len() != expected as usize {
@@ -115,28 +122,28 @@ impl LocalPart {
         Ok(LocalPart { members, me, root, sockets: peers.zip(fds).collect() })
     }
 
-    /// How many members the group has.
+    /// Returns how many members the group has.
     pub fn members(&self) -> u32 {
         self.members
     }
 
-    /// Whose part it is.
+    /// Returns the rank of the member that it is for.
     pub fn me(&self) -> Rank {
         self.me
     }
 
-    /// Who lends.
+    /// Returns the rank of the root, the shared-memory bulk sender.
     pub fn root(&self) -> Rank {
         self.root
     }
 
-    /// To whom there is a socket.
+    /// Returns the peers to which there is a socket.
     pub fn peers(&self) -> impl Iterator<Item = Rank> {
         self.sockets.iter().map(|(peer, _)| *peer)
     }
 }
 
-/// What has come from a peer.
+/// An event from a peer.
 #[derive(Debug)]
 pub enum LocalNews {
     /// An object of the root.
@@ -146,30 +153,30 @@ pub enum LocalNews {
         /// The object.
         object: Object,
     },
-    /// To the root: how many objects it has.
+    /// To the root: the number of objects that the peer has.
     Have {
-        /// So many.
+        /// That number.
         objects: u64,
     },
     /// It has closed the group.
     Closed {
-        /// Whose death it names.
+        /// The rank whose death it names.
         dead: Rank,
     },
     /// It has done its part, and will end the connection.
     Finished,
 }
 
-/// The sockets of one member. Nothing waits but [`ready`](Self::ready), if it is told to.
+/// The sockets of one member. Only [`ready`](Self::ready) can wait, if it is asked to.
 #[derive(Debug)]
 pub struct LocalLinks {
     epoll: OwnedFd,
     /// By rank.
     links: Box<[Option<Link>]>,
     buffer: Box<[u8]>,
-    /// At the root, objects in segments that receivers know, in the order in which they were sent.
+    /// At the root: objects in segments that receivers know, in the order in which they were sent.
     loaned: Vec<Loaned>,
-    /// Segments that receivers know and that are being written, to be sent again: the newest.
+    /// Segments that receivers know and that are being written, to be sent again: only the newest.
     reused: VecDeque<u64>,
 }
 
@@ -178,12 +185,12 @@ pub struct LocalLinks {
 struct Loaned {
     number: u64,
     object: Object,
-    /// Who has not said that it reads it no more.
+    /// The members that have not reported that they no longer read it.
     readers: Vec<Rank>,
 }
 
 impl Loaned {
-    /// Keeps no account of it any more.
+    /// Stops tracking it.
     fn leave(self) {
         if let Some(segment) = self.object.segment().filter(|_| !self.readers.is_empty()) {
             segment.abandon();
@@ -191,18 +198,18 @@ impl Loaned {
     }
 }
 
-/// What a receiver owes the root for one object.
+/// The report that a receiver owes the root for one object.
 #[derive(Debug)]
 struct Owed {
     number: u64,
     /// Gone when the connection is.
     socket: Weak<OwnedFd>,
-    /// What could not be sent.
+    /// Reports that could not be sent.
     unsent: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Loan for Owed {
-    /// Tells the root at once, from whatever thread: it may wait for the memory.
+    /// Reports to the root at once, from any thread: the root may be waiting for the memory.
     fn end(&self) {
         let Some(socket) = self.socket.upgrade() else { return };
         let head = Head::Released { number: self.number }.encode();
@@ -220,17 +227,17 @@ struct Link {
     /// Segments of the root that are mapped here.
     known: Vec<(u64, Arc<PeerRegion>)>,
     unsent: Arc<Mutex<Vec<u64>>>,
-    /// As many as its owner posts.
+    /// Bounded by what its owner posts.
     queue: VecDeque<(Head, Option<Object>)>,
-    /// Whether the system will tell when it takes more.
+    /// Whether the system will report when it accepts more.
     is_blocked: bool,
     is_deaf: bool,
-    /// What it has to begin with, until it has.
+    /// The greeting that it must begin with, until it has come.
     greeting: Option<Greeting>,
 }
 
 impl LocalLinks {
-    /// Those of a part. `digest` is of all that the members have to agree on.
+    /// Creates the sockets of a part. `digest` is of all that the members have to agree on.
     ///
     /// # Errors
     /// [`BulkLinksError::Os`].
@@ -254,17 +261,18 @@ impl LocalLinks {
         Ok(made)
     }
 
-    /// Whether there is a connection to `peer`.
+    /// Returns whether there is a connection to `peer`.
     pub fn is_open(&self, peer: Rank) -> bool {
         self.links.get(peer.index()).is_some_and(Option::is_some)
     }
 
-    /// Whether an object of so many bytes can go inside a message.
+    /// Returns whether an object of so many bytes can go inside a message.
     pub fn fits(bytes: u64) -> bool {
         bytes <= INSIDE_BYTES_MAX
     }
 
-    /// Memory for an object of so many bytes, with anything in it: that of an earlier object that nobody reads any more, or new.
+    /// Returns memory for an object of so many bytes, with undefined contents: that of an earlier
+    /// object that no process reads any more, or new memory.
     ///
     /// # Errors
     /// As [`Segment::create`].
@@ -290,10 +298,10 @@ impl LocalLinks {
         Segment::create(bytes)
     }
 
-    /// Sends an object to everybody.
+    /// Sends an object to all other members.
     ///
     /// # Panics
-    /// If it neither [fits](Self::fits) nor stands in a segment.
+    /// If it neither [fits](Self::fits) nor is in a segment.
     pub fn post_object(&mut self, number: u64, object: &Object) {
         let bytes = object.len() as u64;
         let Some(segment) = object.segment() else {
@@ -317,7 +325,8 @@ impl LocalLinks {
         self.send_all();
     }
 
-    /// Keeps no more than it may: the oldest that nobody reads go first. What is still read is left to those who do.
+    /// Drops segments beyond the limits: first the oldest ones without readers. A segment that is
+    /// still read is left to its readers.
     fn forget(&mut self) {
         loop {
             let mut unread = self.loaned.iter().enumerate().filter(|(_, loaned)| loaned.readers.is_empty());
@@ -338,36 +347,37 @@ impl LocalLinks {
         }
     }
 
-    /// Tells the root how many objects are here.
+    /// Reports to the root how many objects are here.
     pub fn post_have(&mut self, objects: u64) {
         self.post(Head::Have { objects }, None);
     }
 
-    /// Tells everybody that I have done my part.
+    /// Reports to all peers that I have done my part.
     pub fn post_finished(&mut self) {
         self.post(Head::Finished, None);
     }
 
-    /// Tells everybody that the group is closed, and nothing else that was posted.
+    /// Reports to all peers that the group is closed, and drops all other posts.
     pub fn close(&mut self, dead: Rank) {
         self.links.iter_mut().flatten().for_each(|link| link.queue.clear());
         self.post(Head::Closed { dead }, None);
     }
 
-    /// Whether everything is handed to the system that can be.
+    /// Returns whether the system has everything that can be handed to it.
     pub fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(|link| link.is_deaf || link.queue.is_empty())
     }
 
-    /// Adds to `ready` who can be received from now, or within `at_most`. Sends what can be sent.
+    /// Adds to `ready` the peers that can be received from now, or within `at_most`. Sends what can
+    /// be sent.
     pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Rank>) {
         let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
         let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
         let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
-        // Interrupted is as good as timed out.
+        // An interruption counts as a timeout.
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
         for event in events {
-            // Copied, because it may stand unaligned.
+            // Copied, because it may be unaligned.
             let (flags, data) = (event.flags, event.data);
             let Ok(peer) = u32::try_from(data.u64()) else { continue };
             if flags.contains(EventFlags::OUT) {
@@ -379,7 +389,8 @@ impl LocalLinks {
         }
     }
 
-    /// Receives from a peer what has come, up to a number of messages; and why the connection has ended, if it has.
+    /// Receives what has come from a peer, up to a number of messages. Returns why the connection
+    /// has ended, if it has.
     pub fn receive(&mut self, from: Rank, news: &mut Vec<LocalNews>) -> Option<BulkDown> {
         for _ in 0..MESSAGES_MAX {
             let link = self.links.get_mut(from.index())?.as_mut()?;
@@ -400,9 +411,10 @@ impl LocalLinks {
         None
     }
 
-    /// A peer reads an object no more; whether it did before.
+    /// Records that a peer no longer reads an object. Returns false if the peer was not one of its
+    /// readers.
     fn release(&mut self, from: Rank, number: u64) -> bool {
-        // One of which nothing is known any more is none of its concern.
+        // A report about an object that is no longer tracked has no effect.
         let Some(loaned) = self.loaned.iter_mut().find(|loaned| loaned.number == number) else { return true };
         let before = loaned.readers.len();
         loaned.readers.retain(|reader| *reader != from);
@@ -411,7 +423,8 @@ impl LocalLinks {
 
     fn end(&mut self, peer: Rank) {
         if let Some(link) = self.links[peer.index()].take() {
-            // Somebody may hold a duplicate of the descriptor, which would keep it in there.
+            // Another owner may hold a duplicate of the descriptor, which would keep it on the
+            // list.
             let _ = epoll::delete(&self.epoll, &link.socket);
         }
     }
@@ -453,7 +466,7 @@ impl Drop for LocalLinks {
     }
 }
 
-/// Readable when [`LocalLinks::ready`] would find something.
+/// Readable when [`LocalLinks::ready`] would find a peer.
 impl AsFd for LocalLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
@@ -461,7 +474,7 @@ impl AsFd for LocalLinks {
 }
 
 impl Link {
-    /// Sends what the system takes.
+    /// Sends what the system accepts.
     fn send(&mut self) {
         while let Some((head, object)) = self.queue.front() {
             let inside: &[u8] = match object {
@@ -479,9 +492,9 @@ impl Link {
             match sendmsg(&self.socket, &[IoSlice::new(&head), IoSlice::new(inside)], &mut control, flags) {
                 Ok(_) => _ = self.queue.pop_front(),
                 Err(Errno::INTR) => {}
-                // The queue, the kernel's memory, the descriptors on their way.
+                // The cause is the queue, the kernel's memory, or the descriptors in transit.
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => return,
-                // What the peer has sent before it ended is still read, and says that it has.
+                // Messages that the peer sent before it ended are still read, and then its end.
                 Err(_) => {
                     self.queue.clear();
                     self.is_deaf = true;
@@ -490,7 +503,7 @@ impl Link {
         }
     }
 
-    /// The next message, if there is one.
+    /// Receives the next message, if there is one.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Came, BulkDown> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -533,7 +546,7 @@ impl Link {
             }
             Head::Object { number, bytes, place: Place::New { segment, segment_bytes } } => {
                 if fds.is_empty() && received.flags.contains(ReturnFlags::CTRUNC) {
-                    // The system gives it away when this process has no room for one more.
+                    // The system drops the descriptor when this process has no room for one more.
                     let (call, name, source) = ("receiving a descriptor", NAME.to_string(), Errno::MFILE.into());
                     return Err(BulkDown::Segment(RegionError::Os { call, name, source }));
                 }
@@ -557,7 +570,7 @@ impl Link {
         }))
     }
 
-    /// An object in a segment that is mapped here, if there is such a one and it is as long.
+    /// Returns an object in a segment that is mapped here, if there is one and it is long enough.
     fn lend(&self, number: u64, segment: u64, bytes: u64) -> Option<LocalNews> {
         let (_, region) = self.known.iter().find(|(known, _)| *known == segment)?;
         if bytes > region.size() {
@@ -568,11 +581,11 @@ impl Link {
     }
 }
 
-/// What a message was.
+/// The kind of a message.
 enum Came {
-    /// There is none.
+    /// There was no message.
     Nothing,
-    /// Nothing that its owner has to know.
+    /// A message that its owner need not know.
     Known,
     Released {
         number: u64,

@@ -1,13 +1,17 @@
-//! What carries the blocks of a bulk group: streams of their own between every two hosts, or, on one machine, the object itself.
+//! The transport of a bulk group's blocks: separate streams between every two hosts, or, on one
+//! machine, the object itself.
 //!
-//! Read [`BulkLinks`] first, which moves frames (`wire.rs`): blocks and a member's counters. Blocks are sent out of
-//! the memory in which their object stands, and received into theirs; what there is to send and where it goes, a [`Store`] says. Streams
-//! are apart from those of the small messages, so that no counter of an ordered subgroup waits behind a block.
+//! Read [`BulkLinks`] first, which moves frames (`wire.rs`): blocks and a member's counters. Blocks
+//! are sent out of the memory that contains their object, and received into that of the receiver's
+//! object. A [`Store`] says what is to be sent and where it goes. The streams are separate from
+//! those of the small messages, so that no counter of an ordered subgroup waits behind a block.
 //!
-//! On one machine nothing is moved: [`LocalLinks`] hand the descriptor of the [`Segment`] in which an object stands from its root to the
-//! others, who map it. [`Object`] and [`Buffer`] are what is sent and received, whatever it stands in.
+//! On one machine nothing is moved: [`LocalLinks`] pass the descriptor of the [`Segment`] that
+//! contains an object from its root to the others, which map it. [`Object`] and [`Buffer`] are sent
+//! and received, in any kind of memory.
 //!
-//! What a peer sends that nobody asked for ends the connection to that peer ([`BulkDown`]), and nothing else.
+//! Data that a peer sends without a request ends the connection to that peer ([`BulkDown`]), and
+//! nothing else.
 mod error;
 mod inbox;
 mod links;

@@ -1,4 +1,4 @@
-//! What is sent and received, and what it stands in.
+//! The objects that are sent and received, and the memory that contains them.
 use crate::region::{FileRegion, OwnRegion, PeerRegion, RegionError, wish_for_huge_pages};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -9,32 +9,33 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes that don't change any more: what is sent, and what was received. Clones are the same bytes.
+/// Bytes that don't change any more: an object that is sent, or that was received. Clones are the
+/// same bytes.
 #[derive(Clone)]
 pub struct Object(Arc<Place>);
 
-/// Memory to receive an object into. It becomes an [`Object`] once all of it is there.
+/// Memory to receive an object into. It becomes an [`Object`] once all of the object is there.
 #[derive(Debug)]
 pub struct Buffer(Room);
 
-/// Memory that can be shared with other processes, which map it read-only. Made into an [`Object`], it is read by others of this machine
-/// where it stands. It is written again only when all of them have said that they read it no more
-/// ([`LocalLinks::segment`](super::LocalLinks::segment)).
+/// Memory that can be shared with other processes, which map it read-only. When it is made into an
+/// [`Object`], others on this machine read it in place. It is written again only when all of them
+/// have reported that they no longer read it ([`LocalLinks::segment`](super::LocalLinks::segment)).
 #[derive(Debug)]
 pub struct Segment {
     region: OwnRegion,
     fd: OwnedFd,
-    /// Those in use, from the start.
+    /// The bytes in use, from the start.
     bytes: u64,
-    /// Which of this process's segments it is.
+    /// The number of the segment in this process.
     id: u64,
-    /// Whether somebody may read it of whom nobody keeps account.
+    /// Whether an untracked process may read it.
     is_abandoned: AtomicBool,
 }
 
-/// What is told when an object that was lent is dropped.
+/// The callback for when an object that was lent is dropped.
 pub(super) trait Loan: fmt::Debug + Send + Sync {
-    /// It is read no more.
+    /// Called when it is no longer read.
     fn end(&self);
 }
 
@@ -66,13 +67,13 @@ enum Place {
 }
 
 impl Object {
-    /// All bytes of a file, mapped: they are read from it when they are sent.
+    /// Maps all bytes of a file: they are read from it when they are sent.
     ///
     /// # Errors
     /// [`RegionError`].
     ///
     /// # Safety
-    /// Nobody changes the file, or shortens it, as long as the object or a clone of it lives.
+    /// No process changes the file, or shortens it, as long as the object or a clone of it lives.
     pub unsafe fn map(file: &File) -> Result<Object, RegionError> {
         let metadata = file.metadata();
         let os = |source| RegionError::Os { call: "fstat", name: FILE.to_string(), source };
@@ -85,7 +86,7 @@ impl Object {
         Ok(Buffer(Room::File(region)).into())
     }
 
-    /// Its segment, if it stands in one of this process's.
+    /// Returns its segment, if it is in one of this process's.
     pub fn segment(&self) -> Option<&Segment> {
         match &*self.0 {
             Place::Room(Room::Segment(segment)) => Some(segment),
@@ -93,10 +94,10 @@ impl Object {
         }
     }
 
-    /// The vector in which it stands, to be used again.
+    /// Returns the vector that contains it, to be used again.
     ///
     /// # Errors
-    /// The object, if it stands in something else or has clones.
+    /// The object, if it is in another kind of memory or has clones.
     pub fn into_vec(self) -> Result<Vec<u8>, Object> {
         match Arc::try_unwrap(self.0) {
             Ok(Place::Room(Room::Bytes(bytes))) => Ok(bytes),
@@ -105,8 +106,8 @@ impl Object {
         }
     }
 
-    /// Its segment, if nobody else of this process has the object, and it was not abandoned. That no other process reads it on the caller's
-    /// account is the caller's to know (INV-LENT).
+    /// Returns its segment, if it has no other owner in this process, and it was not abandoned. The
+    /// caller must know that no other process reads it on the caller's account (INV-LENT).
     pub(super) fn into_segment(self) -> Result<Segment, Object> {
         match Arc::try_unwrap(self.0) {
             Ok(Place::Room(Room::Segment(segment))) if !segment.is_abandoned.load(Ordering::Relaxed) => Ok(segment),
@@ -115,25 +116,27 @@ impl Object {
         }
     }
 
-    /// The first `bytes` bytes of another process's memory, which has at least that many and is not written before `loan` is ended.
+    /// Creates an object of the first `bytes` bytes of another process's memory, which has at least
+    /// that many and is not written before `loan` is ended.
     pub(super) fn lent(region: Arc<PeerRegion>, bytes: u64, loan: impl Loan + 'static) -> Object {
         Object(Arc::new(Place::Lent(Lent { region, bytes, loan: Box::new(loan) })))
     }
 }
 
 impl Buffer {
-    /// Zeroes on the heap, in huge pages if they are many and the system has such: they need fewer faults.
-    /// `None` if there is no memory for them.
+    /// Allocates zeroes on the heap, in huge pages if there are many and the system has such pages:
+    /// they need fewer faults. `None` if there is no memory for them.
     pub fn zeroed(bytes: u64) -> Option<Buffer> {
         let len = usize::try_from(bytes).ok()?;
-        // Asked for first, because there is no answer but the end of the process to one that can't be had.
+        // Reserved first, because a failed allocation would end the process.
         Vec::<u8>::new().try_reserve_exact(len).ok()?;
         let mut bytes = vec![0_u8; len];
         wish_for_huge_pages(&mut bytes);
         Some(bytes.into())
     }
 
-    /// A copy of `bytes`, in memory as that of [`zeroed`](Self::zeroed). `None` if there is no memory for it.
+    /// Copies `bytes` into memory like that of [`zeroed`](Self::zeroed). `None` if there is no
+    /// memory for it.
     pub fn copied(bytes: &[u8]) -> Option<Buffer> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(bytes.len()).ok()?;
@@ -142,14 +145,16 @@ impl Buffer {
         Some(copy.into())
     }
 
-    /// A file, made as long as the object and mapped, so that the object is received into it. It has to be open for reading and writing. The
-    /// system writes it to the disk when it likes: sync it when the object is complete and dropped.
+    /// Maps a file, made as long as the object, so that the object is received into it. It has to
+    /// be open for reading and writing. The system writes it to the disk at any time: sync it when
+    /// the object is complete and dropped.
     ///
     /// # Errors
     /// [`RegionError`]; if the disk has no room for it, [`RegionError::Os`] of `fallocate`.
     ///
     /// # Safety
-    /// Nobody else changes the file, or shortens it, as long as the buffer, or an object that was made of it, lives.
+    /// No other process or thread changes the file, or shortens it, as long as the buffer, or an
+    /// object that was made of it, lives.
     pub unsafe fn map(file: &File, bytes: u64) -> Result<Buffer, RegionError> {
         let os = |call| move |errno: Errno| RegionError::Os { call, name: FILE.to_string(), source: errno.into() };
         rustix::fs::ftruncate(file, bytes).map_err(os("ftruncate"))?;
@@ -158,7 +163,7 @@ impl Buffer {
         }
         // A write to a page for which the disk has no room would be a fatal signal.
         match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
-            // Some file systems can't promise.
+            // Some file systems can't guarantee room.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
             Err(errno) => return Err(os("fallocate")(errno)),
         }
@@ -252,15 +257,15 @@ impl Deref for Room {
     }
 }
 
-/// What the memory of segments is called.
+/// The name of the memory of segments.
 pub(super) const NAME: &str = "spindle-object";
-/// What mapped files are called.
+/// The name of mapped files.
 const FILE: &str = "a mapped file";
-/// Bytes that a segment may have beyond twice those that are wanted, to be used for them.
+/// Bytes that a segment may have beyond twice the wanted bytes, and still be used for them.
 const SPARE_BYTES: u64 = 1 << 20;
 
 impl Segment {
-    /// Zero bytes, all of which are there: no page of it is missing when it is written first.
+    /// Creates zero bytes, all of which have memory: no page is missing when it is first written.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
@@ -276,7 +281,7 @@ impl Segment {
         })
     }
 
-    /// Who reads it now may read it for ever: it is never written again.
+    /// Marks that its present readers may read it for ever: it is never written again.
     pub(super) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
     }
@@ -285,24 +290,24 @@ impl Segment {
         self.id
     }
 
-    /// Bytes of all of it.
+    /// Returns the bytes of all of it.
     pub(super) fn size(&self) -> u64 {
         self.region.size()
     }
 
-    /// Whether it has room for so many bytes, and not for many more.
+    /// Returns whether it has room for so many bytes, and not for many more.
     pub(super) fn suits(&self, bytes: u64) -> bool {
         (bytes..=bytes.saturating_mul(2).saturating_add(SPARE_BYTES)).contains(&self.size())
     }
 
-    /// Uses so many bytes of it from now on, with what stands there.
+    /// Uses so many bytes of it from now on, with their present contents.
     pub(super) fn resize(&mut self, bytes: u64) {
         assert!(bytes <= self.size(), "it has room for them");
         self.bytes = bytes;
     }
 }
 
-/// What maps it.
+/// The descriptor for mapping it.
 impl AsFd for Segment {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
@@ -313,7 +318,7 @@ impl Deref for Segment {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // Whoever writes it borrows it alone.
+        // A writer has exclusive access to it.
         self.region.announced(&(0..self.bytes))
     }
 }
@@ -364,7 +369,7 @@ mod tests {
         let file = || File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         for bytes in [0, 5, 10_000] {
             let file = file();
-            // SAFETY: nobody else has the file, which this test does not change otherwise.
+            // SAFETY: no other process has the file, which this test does not change otherwise.
             let mut buffer = unsafe { Buffer::map(&file, bytes) }.unwrap();
             buffer.fill(7);
             let received = Object::from(buffer);
@@ -376,7 +381,7 @@ mod tests {
             assert!(bytes == 0 || sent.into_vec().is_err());
         }
         let read_only = File::open("/proc/self/exe").unwrap();
-        // SAFETY: nobody changes a program that runs.
+        // SAFETY: no process changes a program that runs.
         assert!(unsafe { Object::map(&read_only) }.is_ok());
         // SAFETY: it is not mapped.
         assert!(matches!(unsafe { Buffer::map(&read_only, 5) }, Err(RegionError::Os { call: "ftruncate", .. })));

@@ -1,4 +1,4 @@
-//! What waits to be sent to one peer of a bulk group: heads, and blocks by where they stand.
+//! The queue of what is to be sent to one peer of a bulk group: heads, and blocks by their places.
 use super::links::Store;
 use super::wire::{BlockHead, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
 use crate::tcp::Stream;
@@ -8,10 +8,11 @@ use std::io::{self, IoSlice};
 
 /// Slices that are given to the system at once.
 const SLICES_MAX: usize = 24;
-/// What is sent in place of a block that was given up.
+/// The bytes that are sent in place of a block that was given up.
 static NOTHING: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The queue is as long as what its owner posts: a session bounds blocks, and of a slot's counters one entry stands behind each block.
+/// The queue is as long as what its owner posts. A session bounds the blocks, and behind each block
+/// there is at most one entry of a slot's counters.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: VecDeque<Item>,
@@ -28,10 +29,10 @@ struct Item {
 #[derive(Clone, Copy, Debug)]
 enum Body {
     None,
-    /// None, and the head has counters of this slot.
+    /// No body: the head contains the counters of this slot.
     Columns(Slot),
     Block(BlockHead),
-    /// Of a block that was given up so many bytes, and its tail.
+    /// So many bytes in place of a block that was given up, and its tail.
     Void(u64, [u8; TAIL_BYTES]),
 }
 
@@ -54,7 +55,7 @@ impl Outbox {
         self.queue.push_back(Item { head: head.encode(), body: Body::None });
     }
 
-    /// Counters, in place of older ones of the slot if no block of it was posted since.
+    /// Queues counters. They replace older ones of the slot if no block of it was posted since.
     pub(super) fn push_columns(&mut self, slot: Slot, columns: Columns) {
         let head = Head::Columns { slot, columns }.encode();
         let begun = usize::from(self.gone > 0);
@@ -75,7 +76,7 @@ impl Outbox {
         self.queue.push_back(Item { head: Head::Block(block).encode(), body: Body::Block(block) });
     }
 
-    /// Forgets what is posted but for a frame that has begun. Of a block, nothing more is read.
+    /// Drops the posts, except for a frame that has begun. A block's bytes are no longer read.
     pub(super) fn give_up(&mut self) {
         self.queue.truncate(usize::from(self.gone > 0));
         if let Some(item) = self.queue.front_mut()
@@ -91,10 +92,11 @@ impl Outbox {
         self.gone = 0;
     }
 
-    /// Sends what the stream takes, and says how many bytes; notes the slots of blocks that are gone.
+    /// Sends as much as the stream accepts, and returns how many bytes; records the slots of blocks
+    /// that are gone.
     ///
     /// # Errors
-    /// If it will never take anything any more.
+    /// If it will never accept anything any more.
     pub(super) fn send(
         &mut self,
         stream: &mut dyn Stream,
@@ -134,7 +136,7 @@ impl Outbox {
     }
 }
 
-/// Slices in the making, the first bytes of which are gone.
+/// Slices under construction; the first bytes of them are gone.
 struct Slices<'a> {
     parts: [IoSlice<'a>; SLICES_MAX],
     used: usize,
@@ -142,7 +144,7 @@ struct Slices<'a> {
 }
 
 impl<'a> Slices<'a> {
-    /// Whether there was room for all of it.
+    /// Adds an item; returns whether there was room for all of it.
     fn add(&mut self, item: &'a Item, store: &'a impl Store) -> bool {
         if !self.part(&item.head) {
             return false;
@@ -191,7 +193,7 @@ mod tests {
     use spindle_core::Rank;
     use std::os::fd::BorrowedFd;
 
-    /// Takes so many bytes at a time, and then nothing.
+    /// A stream that accepts so many bytes at a time, and then nothing.
     #[derive(Debug)]
     struct Narrow {
         at_once: usize,
@@ -250,7 +252,8 @@ mod tests {
         (Slot(slot), Columns { have, ..Columns::default() })
     }
 
-    /// What is sent, so many bytes at a time, `gives_up` after so many bytes.
+    /// Returns the bytes that are sent, so many at a time; `gives_up` takes effect after the first
+    /// so many bytes.
     fn sent(outbox: &mut Outbox, at_once: usize, first: usize, gives_up: bool) -> (Vec<u8>, Vec<Slot>) {
         let (store, mut gone) = (Bytes((0..200_000_u32).map(|i| i as u8).collect()), vec![]);
         let mut stream = Narrow { at_once, left: first, taken: vec![] };

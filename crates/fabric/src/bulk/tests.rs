@@ -1,4 +1,4 @@
-//! Bulk streams over TLS: what a stream has read ahead of its user is not lost.
+//! Bulk streams over TLS: bytes that a stream has read before its user took it over are not lost.
 use super::{BlockHead, BulkDown, BulkLinks, Ready, Store, Word};
 use crate::conformance::PATIENCE;
 use crate::net::test_authority::Authority;
@@ -10,7 +10,8 @@ use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// One member of a pair: the block that it sends, the memory for the one it receives, and the counters that arrived.
+/// One member of a pair: the block that it sends, the memory for the one it receives, and the
+/// counters that arrived.
 #[derive(Default)]
 struct End {
     block: Vec<u8>,
@@ -45,13 +46,14 @@ fn receive(stream: &mut dyn Stream, mut bytes: usize, other: &mut dyn Stream) {
             Ok(got) => bytes -= got,
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
         }
-        // It has a part in the handshake, and is sent nothing else meanwhile.
+        // It takes part in the handshake, and is sent nothing else meanwhile.
         assert!(other.receive(&mut [Space::of(&mut [0])]).is_err());
         assert!(start.elapsed() < PATIENCE);
     }
 }
 
-/// The dialling and the accepting end. The accepting end has read the hello and answered; the dialling end has not read the answer.
+/// The dialling and the accepting end. The accepting end has read the hello and answered; the
+/// dialling end has not read the answer.
 fn handed_over(identity: &Identity) -> [TlsStream; 2] {
     let (near, far) = UnixStream::pair().unwrap();
     let stream = |socket, dialled| {
@@ -77,7 +79,7 @@ fn send(links: &mut BulkLinks, to: u32, end: &End) {
     links.send(Rank(to), end, &mut vec![]);
 }
 
-/// As a member of a bulk group does it: only what is ready is looked at.
+/// Makes one step as a member of a bulk group does: it looks only at what is ready.
 fn step(links: &mut BulkLinks, peer: u32, end: &mut End, at_most: Duration) {
     let mut ready = vec![];
     links.ready(at_most, &mut ready);
@@ -92,7 +94,7 @@ fn step(links: &mut BulkLinks, peer: u32, end: &mut End, at_most: Duration) {
     }
 }
 
-/// The one that was dialled begins at once, so its first frames come with its answer to the hello.
+/// The dialled side begins at once, so its first frames come with its answer to the hello.
 #[test]
 fn what_tls_has_read_with_the_hello_is_received() {
     let identity = Authority::new().identity();
@@ -121,7 +123,7 @@ fn blocks_of_every_size_pass_over_tls_both_ways_at_once() {
         receive(&mut near, 7, &mut Idle);
         let mut members = [(links(0, near), End::default()), (links(1, far), End::default())];
         for (me, (links, end)) in (0..).zip(&mut members) {
-            // The other way it is another size.
+            // The other direction has another size.
             let bytes = sizes[(i + 5 * me as usize) % sizes.len()].max(size * me as usize);
             end.block = (0..bytes).map(|n| (n * 31 + me as usize) as u8).collect();
             let head = BlockHead { slot: Slot(0), at: 0, bytes: bytes as u64, columns: columns(1) };
@@ -141,7 +143,7 @@ fn blocks_of_every_size_pass_over_tls_both_ways_at_once() {
     }
 }
 
-/// A stream of which nothing is asked.
+/// A stream that is not used.
 #[derive(Debug)]
 struct Idle;
 

@@ -1,4 +1,5 @@
-//! The frames between the members of a bulk group. Each begins with a head of seven words, little-endian:
+//! The frames between the members of a bulk group. Each begins with a head of seven words,
+//! little-endian:
 //!
 //! ```text
 //! word 0      kind (8 bits) | 0 (24 bits) | slot or rank (32 bits)
@@ -6,8 +7,9 @@
 //! word 3..7   what the kind says; of blocks and counters: the sender's bytes, steps, ready, have
 //! ```
 //!
-//! A block's head is followed by its bytes, and those by a word that says whether they are whole ([`WHOLE`]). The head's counters hold from
-//! there on. Of a block that its sender gave up, because the group was closed, the bytes are none of the object's.
+//! A block's head is followed by its bytes, and those by a word that says whether they are whole
+//! ([`WHOLE`]). The head's counters hold from there on. If the sender gave a block up, because the
+//! group was closed, its bytes are not the object's.
 use super::error::BulkDown;
 use spindle_core::Rank;
 use spindle_core::bulk::{Columns, Slot};
@@ -21,28 +23,28 @@ pub(super) const TAIL_BYTES: usize = 8;
 pub(super) const WHOLE: [u8; TAIL_BYTES] = *b"is whole";
 /// The word behind a block that was given up.
 pub(super) const VOID: [u8; TAIL_BYTES] = *b"is void!";
-/// What a greeting holds: the frames are of this version.
+/// The first value of a greeting: the frames are of this version.
 const MAGIC: u64 = u64::from_le_bytes(*b"spbulk\x00\x01");
 
-/// What a connection begins with, so that both ends know that they mean the same group.
+/// The first frame of a connection, by which both ends know that they mean the same group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Greeting {
-    /// Who sends it.
+    /// The sender.
     pub from: Rank,
-    /// To whom.
+    /// The receiver.
     pub to: Rank,
     /// A digest of everything that the members have to agree on.
     pub digest: u64,
 }
 
-/// What precedes the bytes of a block.
+/// The head before the bytes of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockHead {
     /// The slot of the object.
     pub slot: Slot,
-    /// Where the block begins in the object, in bytes.
+    /// The offset of the block in the object, in bytes.
     pub at: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: u64,
     /// The sender's counters once the block is there.
     pub columns: Columns,
@@ -71,24 +73,24 @@ pub(super) enum Head {
     Have {
         objects: u64,
     },
-    /// On one machine: the sender reads this object no more.
+    /// On one machine: the sender no longer reads this object.
     Released {
         number: u64,
     },
-    /// On one machine: this segment will not be spoken of again.
+    /// On one machine: this segment will not be named again.
     Forget {
         segment: u64,
     },
 }
 
-/// Where an object stands that is lent.
+/// The place of an object that is lent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Behind the head.
+    /// Behind the head, in the same message.
     Inside,
-    /// In a segment of so many bytes, whose descriptor comes along.
+    /// In a segment of so many bytes, whose descriptor is in the message.
     New { segment: u64, segment_bytes: u64 },
-    /// In one that was handed over before.
+    /// In a segment whose descriptor was sent before.
     Known { segment: u64 },
 }
 
@@ -161,7 +163,7 @@ impl Head {
             FORGET => Head::Forget { segment: first },
             _ => return Err(BulkDown::Garbage { word }),
         };
-        // Words that are not used are free for what comes later, and are 0 until then.
+        // Unused words are free for later versions, and are 0 until then.
         if head.encode() == *encoded { Ok(head) } else { Err(BulkDown::Garbage { word }) }
     }
 }
@@ -194,7 +196,7 @@ mod tests {
                 other[at] ^= 0x80;
                 Head::decode(&other)
             };
-            // The kind, and what lies between it and the slot.
+            // The kind, and the bytes between it and the slot.
             for at in 0..4 {
                 assert!(matches!(other(at), Err(BulkDown::Garbage { .. })), "{head:?} {at}");
             }
