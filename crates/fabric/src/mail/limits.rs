@@ -26,7 +26,8 @@ pub(super) const OUTBOX_LETTERS_MAX: usize = 8 * MEMBERS_MAX;
 /// The first pause before control messages are sent again to a process whose queue was full. No
 /// event reports when that changes.
 pub(super) const RESEND_PAUSE: Duration = Duration::from_millis(1);
-/// The longest such pause. Each is twice as long as the one before, and half as long after a success.
+/// The longest such pause. Each is twice as long as the one before, and half as long after a
+/// success.
 pub(super) const FULL_PAUSE_MAX: Duration = Duration::from_millis(16);
 /// The longest pause before control messages are sent again to a process without an address; each
 /// is twice as long as the one before.

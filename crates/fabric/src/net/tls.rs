@@ -32,8 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The certificate of a process, its key, and the authority by which it verifies peers. Clones share the files, which are [read again](Self::take_warnings) when they
-/// change.
+/// The certificate of a process, its key, and the authority by which it verifies peers. Clones
+/// share the files, which are [read again](Self::take_warnings) when they change.
 #[derive(Clone)]
 pub struct Identity {
     files: Arc<Files>,
