@@ -34,7 +34,7 @@ pub enum BulkLinksError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkDown {
-    /// It has closed the connection, as a process does that ends.
+    /// It has closed the connection, as an ending process does.
     #[error("it has closed the connection")]
     Closed,
     /// It has closed the connection inside a frame.

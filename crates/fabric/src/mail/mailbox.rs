@@ -707,9 +707,9 @@ impl Drop for Mailbox {
 }
 
 /// Finds the group, or creates it if no member lives. Takes the address of `id`, or else of the
-/// smallest id from 1 that no process has had in this group, and returns the role that results for
-/// this process. No other process can create the group meanwhile, nor later while this process [is
-/// a member](Mailbox::leave).
+/// smallest id from 1 that no process has had in this group. Returns the role that results for this
+/// process. No other process can create the group meanwhile, nor later while this process [is a
+/// member](Mailbox::leave).
 ///
 /// # Errors
 /// [`MailError::IdInUse`], [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what

@@ -21,8 +21,9 @@
 //!   and receiving do not wait.
 //! - *A control message that was sent stays,* even if its sender dies, until the receiver reads it
 //!   or dies.
-//! - *Bytes cost only their sender.* A message that is no control message, or has another sender
-//!   than it says (the kernel knows), is dropped with its descriptors.
+//! - *Bytes cost only their sender.* Bytes that are no control message are dropped with their
+//!   descriptors. So are control messages with another sender than they say, which the kernel
+//!   knows.
 //!
 //! This is not membership: the members decide in their shared memory which processes are in a view.
 mod dir;

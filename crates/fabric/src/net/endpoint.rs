@@ -255,8 +255,8 @@ impl Endpoint {
     /// dropped, and the first such drop is reported.
     ///
     /// # Panics
-    /// For control messages that carry descriptors (parts, state), for an attachment of more than
-    /// 64 MiB, or for one that is not as long as the control message says.
+    /// If the control message carries descriptors (parts, state), if the attachment has more than
+    /// 64 MiB, or if its length is not what the control message says.
     pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) {
         let parcel = Parcel::new(whom, letter, enclosure);
         self.exchange.ask(Command::Send { to: to.clone(), parcel });

@@ -1,9 +1,10 @@
 //! The start of a connection: the dialling process says who dials whom and for what, and the
 //! dialled process answers. Numbers are little endian.
 //!
-//! Both are a head (magic, version, length) and a body. The head never changes, so two versions can
-//! tell each other that they differ. A body is read to its end and not further, because later bytes
-//! belong to the connection's purpose. For any bytes, reading ends with a body or a [`HelloError`].
+//! Both are a head (magic, version, length) and a body. The head never changes, so processes of two
+//! versions can detect that their versions differ. A body is read to its end and not further,
+//! because later bytes belong to the connection's purpose. For any bytes, reading ends with a body
+//! or a [`HelloError`].
 use super::limits::HELLO_BYTES_MAX;
 use crate::mail::GroupName;
 use crate::tcp::{Space, Stream};
@@ -454,7 +455,7 @@ mod tests {
         assert!((10_000..90_000).contains(&understood), "{understood}");
     }
 
-    /// Lengths and FNV-1a digests of the samples' bytes: peers of this version say nothing else.
+    /// Lengths and FNV-1a digests of the samples' bytes: peers of this version send nothing else.
     #[test]
     fn bytes_are_those_of_this_version() {
         let digest = |bytes: &[u8]| {

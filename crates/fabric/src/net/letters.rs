@@ -21,8 +21,8 @@ pub(super) struct Parcel {
 
 impl Parcel {
     /// # Panics
-    /// For a control message with descriptors, for an attachment that is too long to be sent, or
-    /// for one that is not as long as the control message says.
+    /// If the control message has descriptors, if the attachment is too long to be sent, or if its
+    /// length is not what the control message says.
     pub(super) fn new(whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) -> Parcel {
         assert!(is_for_the_net(letter), "descriptors can't leave the host: {letter:?}");
         assert!(enclosure.len() <= ENCLOSURE_BYTES_MAX, "an enclosure of {} bytes", enclosure.len());

@@ -31,7 +31,7 @@ pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(20);
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// The time for control messages to leave after an endpoint was dropped.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
-/// The pause after the system refused to accept a connection, for want of descriptors or memory.
+/// The pause after the system refused to accept a connection, for lack of descriptors or memory.
 pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections of one [kind](super::crowd) that have not said hello. For each one more, another is

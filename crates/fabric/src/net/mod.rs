@@ -4,12 +4,12 @@
 //!
 //! A connection has one [`Purpose`](spindle_core::control::Purpose). The dialling side states it at
 //! the start (`hello.rs`), and the dialled side answers before the connection is used (`attempt.rs`
-//! dials, `stranger.rs` is an incoming connection). A connection carries control messages
-//! (`post.rs` and `letters.rs`), or only its end, which reports the death of a process
-//! (`keeper.rs`), or it is a stream that is handed to the caller that asked for it. A connection
-//! for control messages carries only those of the process that dialled it. Two processes that dial
-//! each other at the same time therefore have two connections, and need to decide nothing between
-//! them. `switch.rs` is the thread that moves all data.
+//! dials, `stranger.rs` is an incoming connection). There are three kinds. One carries control
+//! messages (`post.rs` and `letters.rs`). One carries only its end, which reports the death of a
+//! process (`keeper.rs`). The third is a stream that is handed to the caller that asked for it. A
+//! connection for control messages carries only those of the process that dialled it. Two processes
+//! that dial each other at the same time therefore have two connections, and need to decide nothing
+//! between them. `switch.rs` is the thread that moves all data.
 //!
 //! Invariants:
 //! - *Nothing waits.* Callers hand commands to the thread, which waits only for the kernel's events

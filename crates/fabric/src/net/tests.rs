@@ -1168,7 +1168,7 @@ fn child() {
         _ => host(2),
     };
     println!("\nlistens at {}", host.address());
-    // Runs until it is killed, or until its input tells it to leave.
+    // Runs until it is killed, or until its input ends or has a byte, as a request to leave.
     let _ = io::stdin().read(&mut [0]);
 }
 

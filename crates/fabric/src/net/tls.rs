@@ -1005,7 +1005,7 @@ mod tests {
                 assert!(matches!(&why, TlsError::NotPem { path, .. } if path == wrong), "{why}");
             }
         }
-        // Each in the place of another.
+        // Each file in the place of another.
         assert!(matches!(load(&ca, &key, &key), TlsError::NotPem { what: "certificate", .. }));
         assert!(matches!(load(&ca, &cert, &cert), TlsError::NotPem { what: "key", .. }));
         fs::write(&broken, "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n").unwrap();

@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {
-    /// It has closed the connection, as a process does that ends.
+    /// It has closed the connection, as an ending process does.
     #[error("it has closed the connection")]
     Closed,
     /// It has closed the connection inside a post.

@@ -219,7 +219,7 @@ pub struct SocketOptions {
     /// (`TCP_USER_TIMEOUT`, keepalive). It is silent while its sent bytes are unacknowledged, its
     /// probes are unanswered, or its peer's buffer is full because the peer reads nothing. 0 turns
     /// it off. If it is too low, a busy network, or a process that was stopped for a moment, costs
-    /// a member its membership, so it should not be less than the time after which members suspect
+    /// a member its membership. So it should not be less than the time after which members suspect
     /// each other. If it is too high, a machine that has lost its power is detected late. `None`:
     /// [`SILENCE_MS`](Self::SILENCE_MS).
     pub silence_ms: Option<u32>,
