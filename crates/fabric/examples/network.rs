@@ -4,7 +4,7 @@
 //! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) back and forth.
 //! They run in turns of well under a second, so that both meet the machine in the same modes, each
 //! process on its own core. A ratio is that of two turns side by side; the medians of all are
-//! printed. Neither side fills or checks bytes, except for the first word of each block.
+//! printed. The two sides fill and check no bytes, except for the first word of each block.
 //!
 //! With engines on both sides, blocks are messages, filled by their sender and delivered by both. A
 //! round trip is then the time until the sender delivers a message of its own. At that moment it
