@@ -109,8 +109,9 @@ impl Bell {
         Bell { asleep, rings, moved, scope: futex::Flags::empty(), event, barrier, _memory: Arc::new((row, bell)) }
     }
 
-    /// Announces that the caller is about to sleep. It must look for work once more after this, and then call
-    /// [`wait`](Self::wait) if there is none and [`withdraw`](Self::withdraw) if there is.
+    /// Announces that the caller is about to sleep. It must look for work once more after this, and
+    /// then call [`wait`](Self::wait) if there is none and [`withdraw`](Self::withdraw) if there
+    /// is.
     pub fn announce(&self) -> Announced {
         self.announce_by(ARMED)
     }
@@ -313,7 +314,8 @@ impl Doorbell {
         self.bell.ring()
     }
 
-    /// As [`ring`](Self::ring), for a caller who has executed the barrier of [`barrier`](Self::barrier) already.
+    /// As [`ring`](Self::ring), for a caller who has executed the barrier of
+    /// [`barrier`](Self::barrier) already.
     #[inline]
     pub(crate) fn ring_unfenced(&self) -> bool {
         self.bell.ring_unfenced()

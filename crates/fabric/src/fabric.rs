@@ -65,6 +65,7 @@ pub trait Fabric: Table {
     /// Returns the publisher that puts messages into the ring that `claims` are on.
     ///
     /// # Panics
-    /// If the ring is not one of my row's, or if a publisher for it was made before: two would be given the same memory.
+    /// If the ring is not one of my row's, or if a publisher for it was made before: two would be
+    /// given the same memory.
     fn publisher(&self, claims: Arc<Claims>) -> Publisher;
 }

@@ -72,7 +72,8 @@ impl Unshared {
     /// Excludes a mapping of this process from all children to come. The caller keeps the mapping
     /// for at least as long as the result lives. Returns `None` if the system refuses.
     pub(crate) fn memory(start: *mut u8, len: usize) -> Option<Unshared> {
-        // SAFETY: the range is a mapping of this process, by the caller; its contents do not change here.
+        // SAFETY: the range is a mapping of this process, by the caller; its contents do not change
+        // here.
         unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontFork) }.ok()?;
         Some(Unshared::put(Thing::Memory(start.expose_provenance(), len)))
     }
@@ -135,7 +136,8 @@ extern "C" fn replace() {
             Thing::Memory(start, len) => {
                 let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
                 let start = ptr::with_exposed_provenance_mut(*start);
-                // SAFETY: the child has nothing mapped in this range, which the kernel has left out of it.
+                // SAFETY: the child has nothing mapped in this range, which the kernel has left out
+                // of it.
                 let _ = unsafe { rustix::mm::mmap_anonymous(start, *len, ProtFlags::READ | ProtFlags::WRITE, flags) };
             }
             Thing::Descriptor(fd) => {

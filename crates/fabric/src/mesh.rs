@@ -214,8 +214,8 @@ impl Mesh {
     /// layout, no memory for copies.
     ///
     /// # Panics
-    /// If `own` was made for another layout, or, with peers that are [there](Peer::There), with a bell
-    /// [without an eventfd](crate::MemberBell::with_event).
+    /// If `own` was made for another layout, or, with peers that are [there](Peer::There), with a
+    /// bell [without an eventfd](crate::MemberBell::with_event).
     pub fn new(
         layout: &Layout,
         own: OwnRow,
@@ -231,7 +231,8 @@ impl Mesh {
     /// As [`new`](Self::new).
     ///
     /// # Panics
-    /// As [`new`](Self::new), and if the meeting is that of another row, or the bell has no eventfd.
+    /// As [`new`](Self::new), and if the meeting is that of another row, or the bell has no
+    /// eventfd.
     pub fn over(
         layout: &Layout,
         own: OwnRow,
@@ -527,7 +528,8 @@ impl Mesh {
     /// Error of the system.
     ///
     /// # Panics
-    /// If `layout` is not that of the view, or the member's bell is [without an eventfd](crate::MemberBell::with_event).
+    /// If `layout` is not that of the view, or the member's bell is [without an
+    /// eventfd](crate::MemberBell::with_event).
     pub fn add_guest(&mut self, layout: &Layout, stream: Connection) -> io::Result<()> {
         assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
         let event = self.bell.event().expect("a member with guests on other machines needs a bell with an eventfd");
@@ -1157,7 +1159,8 @@ impl Table for Mesh {
     /// As [`Table::post`].
     ///
     /// # Panics
-    /// If there are peers on other machines, and the range is not of whole words, or not inside my row.
+    /// If there are peers on other machines, and the range is not of whole words, or not inside my
+    /// row.
     #[inline]
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
         if range.start < self.membership {

@@ -145,8 +145,8 @@ impl Publisher {
     /// committed.
     ///
     /// # Panics
-    /// If the ring is not behind the control block of `row` and inside it, or if there was a publisher for part of that
-    /// memory before: two could be given the same space.
+    /// If the ring is not behind the control block of `row` and inside it, or if there was a
+    /// publisher for part of that memory before: two could be given the same space.
     pub fn new(row: &Arc<OwnRegion>, claims: Arc<Claims>, engine: Doorbell) -> Publisher {
         let ring = claims.ring();
         let lease = row.lease(ring);
@@ -167,7 +167,8 @@ impl Publisher {
         self.outlet.claim(Claimer::Only(&mut self.exclusive), len)
     }
 
-    /// As [`claim`](Self::claim), for a message of an ended view that is sent again: it may be longer than new ones.
+    /// As [`claim`](Self::claim), for a message of an ended view that is sent again: it may be
+    /// longer than new ones.
     ///
     /// # Errors
     /// [`ClaimError::Full`]; [`ClaimError::TooLong`] for a length that no such message had.
@@ -231,7 +232,8 @@ impl Publisher {
         Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
     }
 
-    /// As [`claim_async`](Self::claim_async), and as [`claim_timeout_or`](Self::claim_timeout_or) for a ring that has ended.
+    /// As [`claim_async`](Self::claim_async), and as [`claim_timeout_or`](Self::claim_timeout_or)
+    /// for a ring that has ended.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -411,8 +413,8 @@ impl Outlet {
             // The peers hold the cache lines from the lap before.
             exclusive.look_ahead(|block| self.lease.prefetch(block));
         }
-        // SAFETY: the claim is of this ring: lease and claims were made from the same one, and claims can't be made otherwise.
-        // So its length is within the ring's limit.
+        // SAFETY: the claim is of this ring: lease and claims were made from the same one, and
+        // claims can't be made otherwise. So its length is within the ring's limit.
         let start = unsafe { self.lease.payload(claim.position()) };
         Frame { outlet: self, claimer, claim: ManuallyDrop::new(claim), start }
     }

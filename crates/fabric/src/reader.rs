@@ -162,7 +162,8 @@ impl Rows for Reader {
 
     #[inline]
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
-        // SAFETY: `held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
+        // SAFETY: `held` keeps every span's region mapped; by the contract of `Rows`, the owner
+        // does not write the range.
         unsafe { self.spans[member.index()].bytes(at, len) }
     }
 
@@ -188,8 +189,8 @@ impl<'a> Frames<'a> for ReaderFrames<'a> {
 
     #[inline]
     fn message(self, place: u64) -> Option<Found<'a>> {
-        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Frames`, the owner does
-        // not write the frame.
+        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract
+        // of `Frames`, the owner does not write the frame.
         unsafe { self.span.message(place) }
     }
 

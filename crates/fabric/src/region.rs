@@ -183,7 +183,8 @@ static MAPPED: Mutex<BTreeMap<(FileId, bool), Weak<Memory>>> = Mutex::new(BTreeM
 /// over: as the owner's segment ([`map`](Self::map)) or as a copy ([`copy`](Self::copy)). Readers
 /// keep their addresses.
 ///
-/// Invariant: the range is mapped readable at every moment of this region's life. Its contents are exchanged at most once.
+/// Invariant: the range is mapped readable at every moment of this region's life. Its contents are
+/// exchanged at most once.
 #[derive(Debug)]
 pub(crate) struct VacantRegion {
     memory: Arc<Memory>,
@@ -203,7 +204,8 @@ pub struct SharedRegion {
     memory: Arc<Memory>,
 }
 
-/// The only right to give out writable bytes of one ring of an [`OwnRegion`]. No ring is leased twice.
+/// The only right to give out writable bytes of one ring of an [`OwnRegion`]. No ring is leased
+/// twice.
 #[derive(Debug)]
 pub struct Lease {
     ring: RingSpan,
@@ -416,7 +418,8 @@ impl Chunk {
             })?;
         }
         let stale = self.used.min(end) - at;
-        // SAFETY: inside the mapping, which is writable, and used by nothing else, by this function's contract.
+        // SAFETY: inside the mapping, which is writable, and used by nothing else, by this
+        // function's contract.
         unsafe { base.as_ptr().write_bytes(0, stale as usize) };
         self.used = self.used.max(end);
         memory.prefault(at..end, Advice::LinuxPopulateWrite);
@@ -525,7 +528,8 @@ impl PeerRegion {
     /// Returns the word at `at` for relaxed loads only: nothing can be stored there. Panics as
     /// [`load`](Self::load).
     pub(crate) fn word_to_load(&self, at: u64) -> &AtomicU64 {
-        // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing through this.
+        // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing
+        // through this.
         unsafe { self.span.word(at) }
     }
 
@@ -801,7 +805,8 @@ impl Span {
     pub(crate) unsafe fn load(self, at: u64) -> u64 {
         // SAFETY: mapped by this function's contract, and nothing is stored through it.
         let word = unsafe { self.word(at) };
-        // Relaxed and a fence: on memory mapped read-only, relaxed is the only order that `std::sync::atomic` allows.
+        // Relaxed and a fence: on memory mapped read-only, relaxed is the only order that
+        // `std::sync::atomic` allows.
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         value
@@ -965,8 +970,8 @@ impl RingSpan {
         let header = Header::of_message(word, self.frame_bytes_max)?;
         // SAFETY: a frame has room for a header and the largest payload.
         let start = unsafe { self.frame(place).add(HEADER_BYTES as usize) };
-        // SAFETY: `of_message` has checked that header and payload fit the largest frame, for which there is room behind every
-        // place; alive and stable by this function's contract.
+        // SAFETY: `of_message` has checked that header and payload fit the largest frame, for which
+        // there is room behind every place; alive and stable by this function's contract.
         let payload = unsafe { std::slice::from_raw_parts(start.as_ptr(), header.len as usize) };
         Some(Found { round, span: header.span, payload })
     }

@@ -289,7 +289,8 @@ pub fn a_shared_ring_closes_with_its_last_publisher<H: Harness>() {
     assert!(nodes.finished());
 }
 
-/// Several frames may be open at once and committed in any order; they are delivered in the order of their claims.
+/// Several frames may be open at once and committed in any order; they are delivered in the order
+/// of their claims.
 pub fn shared_frames_overlap_and_keep_the_order_of_claims<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let publisher = nodes.publisher(0).share();

@@ -115,7 +115,8 @@ impl Info {
     }
 
     fn get(&self) -> &FiInfo {
-        // SAFETY: the library made it, it lives as long as `self`, and is changed through `&mut self` only.
+        // SAFETY: the library made it, it lives as long as `self`, and is changed through
+        // `&mut self` only.
         unsafe { self.raw.as_ref() }
     }
 
@@ -220,7 +221,8 @@ fn string(start: *mut libc::c_char) -> String {
     if start.is_null() {
         return String::new();
     }
-    // SAFETY: the library's strings end with 0, and live as long as the info that is borrowed by the caller.
+    // SAFETY: the library's strings end with 0, and live as long as the info that is borrowed by
+    // the caller.
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
 }
 

@@ -132,7 +132,8 @@ impl OfiPort {
         (self.0.adapter().info().provider(), self.0.adapter().info().domain())
     }
 
-    /// Begins to connect the member that owns `own` in one view. Peers do the same for a view of the same `purpose`.
+    /// Begins to connect the member that owns `own` in one view. Peers do the same for a view of
+    /// the same `purpose`.
     ///
     /// # Errors
     /// Memory can't be registered, or there are no descriptors left.

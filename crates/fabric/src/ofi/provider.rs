@@ -26,9 +26,11 @@ const MEMORY: i32 = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV
 pub struct OfiOptions {
     /// The provider, by libfabric's name: `verbs`, `tcp` and so on; see [`available`].
     pub provider: Option<String>,
-    /// The domain, which is a network card or an interface, by the provider's name for it: `mlx5_0`, `eth0`.
+    /// The domain, which is a network card or an interface, by the provider's name for it:
+    /// `mlx5_0`, `eth0`.
     pub domain: Option<String>,
-    /// The address of this side. For `verbs` too it is an IP address: the one that the card's interface has.
+    /// The address of this side. For `verbs` too it is an IP address: the one that the card's
+    /// interface has.
     pub address: Option<IpAddr>,
 }
 

@@ -6,7 +6,8 @@ use super::error::{ProbeError, system};
 /// The cores that the two processes of a probe were pinned to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cores {
-    /// The process may use two cores or more: the parent ran on the first of these, the child on the second.
+    /// The process may use two cores or more: the parent ran on the first of these, the child on
+    /// the second.
     Two {
         /// The parent's core.
         parent: u32,
@@ -75,7 +76,8 @@ fn only(core: u32) -> CpuSet {
 pub(super) struct Pin {
     pub(super) cores: Cores,
     before: CpuSet,
-    /// An affinity mask is its thread's own: dropping this in another thread would restore the wrong one.
+    /// An affinity mask is its thread's own: dropping this in another thread would restore the
+    /// wrong one.
     _here: std::marker::PhantomData<*const ()>,
 }
 

@@ -10,8 +10,8 @@ use super::percentiles::Percentiles;
 /// The cost of a hop.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hop {
-    /// One way, in ns. A sample is the mean of [`Hop::hops_per_sample`] hops in a row, since reading a clock takes
-    /// about as long as a hop.
+    /// One way, in ns. A sample is the mean of [`Hop::hops_per_sample`] hops in a row, since
+    /// reading a clock takes about as long as a hop.
     pub one_way: Percentiles,
     /// Hops in a sample.
     pub hops_per_sample: u64,
@@ -19,7 +19,8 @@ pub struct Hop {
     pub cores: Cores,
 }
 
-/// Bounces a counter between two processes for about `duration`, each spinning on a cache line that the other writes.
+/// Bounces a counter between two processes for about `duration`, each spinning on a cache line that
+/// the other writes.
 ///
 /// # Errors
 /// The error that kept the two processes from finishing.

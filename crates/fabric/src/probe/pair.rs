@@ -99,8 +99,9 @@ impl Shared {
     }
 
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: `base` is page-aligned and maps at least `DATA_AT` bytes, zero at first, until self is dropped;
-        // `Control` fits (asserted), is valid when zero, and holds atomics only, which the other process may change.
+        // SAFETY: `base` is page-aligned and maps at least `DATA_AT` bytes, zero at first, until
+        // self is dropped; `Control` fits (asserted), is valid when zero, and holds atomics only,
+        // which the other process may change.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
@@ -140,9 +141,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Maps `data_bytes`, pins this thread, forks, and waits until the child is about to run `body`.
+    /// Maps `data_bytes`, pins this thread, forks, and waits until the child is about to run
+    /// `body`.
     ///
-    /// `limit` bounds the whole life of the pair. `body` must keep to the rules at the head of this file.
+    /// `limit` bounds the whole life of the pair. `body` must keep to the rules at the head of this
+    /// file.
     pub(super) fn start(
         data_bytes: u64,
         limit: Duration,
@@ -152,8 +155,8 @@ impl Pair {
         let shared = Shared::map(data_bytes as usize, deadline_ns)?;
         let pin = Pin::parent()?;
         let parent = getpid();
-        // SAFETY: in the child only `run_child` runs, which never returns and does nothing that needs the threads or
-        // locks that the fork has not copied.
+        // SAFETY: in the child only `run_child` runs, which never returns and does nothing that
+        // needs the threads or locks that the fork has not copied.
         let forked = unsafe { libc::fork() };
         if forked == 0 {
             run_child(&shared, parent, pin.cores, body);
@@ -181,7 +184,8 @@ impl Pair {
         self.child
     }
 
-    /// Spins in the parent until `ready` answers, as long as the child lives and the limit has not passed.
+    /// Spins in the parent until `ready` answers, as long as the child lives and the limit has not
+    /// passed.
     #[inline(always)]
     pub(super) fn wait<T>(
         &mut self,
@@ -380,7 +384,8 @@ pub(super) mod tests {
     #[test]
     fn the_two_processes_see_one_memory_from_two_cores() {
         let mut pair = Pair::start(4096, LIMIT, |shared| {
-            // SAFETY: the data is 4096 bytes, and the parent reads it only after `count` is released.
+            // SAFETY: the data is 4096 bytes, and the parent reads it only after `count` is
+            // released.
             unsafe { shared.data().write_bytes(0x5a, 4096) };
             let core = rustix::thread::sched_getcpu() as u64;
             shared.control().child.count.store(core + 1, Ordering::Release);

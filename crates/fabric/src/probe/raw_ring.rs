@@ -33,7 +33,8 @@ pub struct RawRing {
     pub cores: Cores,
 }
 
-/// Moves blocks of `block_bytes` through a ring of `ring_bytes` for about `duration`, after two laps to warm up.
+/// Moves blocks of `block_bytes` through a ring of `ring_bytes` for about `duration`, after two
+/// laps to warm up.
 ///
 /// # Errors
 /// [`ProbeError::Argument`] unless `1 <= block_bytes`, `2 * block_bytes <= ring_bytes <= 1 GiB`
@@ -208,7 +209,8 @@ fn read_until(pair: &mut Pair, place: &mut Place, mut enough: impl FnMut(u64) ->
             })?;
         }
         let blocks = (written - place.count).min(ring.batch);
-        // SAFETY: below `written`: the child has counted these blocks as written, and waits a lap ahead for `tail`.
+        // SAFETY: below `written`: the child has counted these blocks as written, and waits a lap
+        // ahead for `tail`.
         let wrong = unsafe { place.read(blocks) };
         if wrong != 0 {
             return Err(ProbeError::Torn { block: place.count - 1, batch: blocks });

@@ -51,7 +51,8 @@ pub fn stream(block_bytes: u64, duration: Duration) -> Result<StreamRate, ProbeE
     feed(pair, &near, block_bytes, duration)
 }
 
-/// Bounces a byte between two processes for about `duration`. `blocking` lets them sleep in the call that waits for it.
+/// Bounces a byte between two processes for about `duration`. `blocking` lets them sleep in the
+/// call that waits for it.
 ///
 /// # Errors
 /// The error that kept the two processes from finishing.

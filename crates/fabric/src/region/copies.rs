@@ -108,8 +108,9 @@ impl CopyRegion {
     /// If they are not all inside.
     pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
         let start = self.place(&(at..at + bytes.len() as u64));
-        // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is borrowed from elsewhere: this region
-        // lends nothing for writing, and what it lends for reading is announced (INV-FRAME).
+        // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is
+        // borrowed from elsewhere: this region lends nothing for writing, and what it lends for
+        // reading is announced (INV-FRAME).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
     }
 
@@ -187,7 +188,8 @@ impl CopyChunk {
         let range = at..(at + len).next_multiple_of(BLOCK_BYTES).min(memory.span.len);
         for run in self.take_written(&range) {
             let start = memory.span.pointer(run.start, run.end - run.start);
-            // SAFETY: inside the mapping, which is writable, and used by nothing else, by this function's contract.
+            // SAFETY: inside the mapping, which is writable, and used by nothing else, by this
+            // function's contract.
             unsafe { start.as_ptr().write_bytes(0, (run.end - run.start) as usize) };
         }
         if !memory.on_heap && !covers(&memory.prefaulted.lock().unwrap_or_else(PoisonError::into_inner), &range) {
