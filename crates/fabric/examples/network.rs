@@ -363,7 +363,7 @@ impl Side {
         Ok(())
     }
 
-    /// Offset of the counter of `rank`.
+    /// Returns the offset of the counter of `rank`.
     fn counter(&self, rank: Rank) -> u64 {
         self.layout.row(rank).place(SubgroupId(0)).expect("both are in it").entry
     }

@@ -46,7 +46,7 @@ use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
-/// How store-then-load is kept in order between ringers and sleepers.
+/// The means that keeps store-then-load in order between ringers and sleepers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Barrier {
     /// The sleeper pays, by `membarrier`.

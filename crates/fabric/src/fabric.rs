@@ -20,13 +20,13 @@ pub trait Fabric: Table {
     /// Read access to all rows for other threads; it keeps the memory alive.
     type Reader: Rows + Clone + Send + Sync + 'static;
 
-    /// My rank in the view.
+    /// Returns my rank in the view.
     fn me(&self) -> Rank;
 
-    /// Members of the view.
+    /// Returns the number of members of the view.
     fn members(&self) -> u32;
 
-    /// A reader for another thread.
+    /// Returns a reader for another thread.
     fn reader(&self) -> Self::Reader;
 
     /// Returns the handle that wakes this member's engine, for threads that have work for it.

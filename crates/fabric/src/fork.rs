@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Owner(u32);
 
 impl Owner {
-    /// This process.
+    /// Returns this process as an owner.
     #[expect(clippy::new_without_default, reason = "it says which process made it")]
     pub fn new() -> Owner {
         Owner(std::process::id())

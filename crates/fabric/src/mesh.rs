@@ -477,7 +477,7 @@ impl Mesh {
     /// As [`Reader::forget_objects`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`Reader::forget_objects`].
     pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) -> Vec<(u64, Object)> {
         self.rows.forget_objects(member, ring, rounds)
     }

@@ -73,9 +73,9 @@ impl<C, U> Places<C, U> {
         self.chunks.retain(|room| room.places.is_empty() || !room.places.iter().all(|(_, user)| is_given_up(user)));
     }
 
-    /// Returns a gap that has `bytes`: a gap of exactly that length, which the same row had in an
-    /// earlier view, or else the first gap, as the memory at the end of a chunk may never have been
-    /// used.
+    /// Returns a gap that has `bytes`. A gap of exactly that length is preferred, because the same
+    /// row had it in an earlier view. Otherwise it is the first gap, because the memory at the end
+    /// of a chunk may never have been used.
     ///
     /// A gap begins at the start of its chunk or at the end of a place. A row gets no place in a
     /// chunk that was made for much longer rows, because it would keep that chunk alive.

@@ -53,11 +53,11 @@ const HUGE_BYTES_MIN: u64 = 8 << 20;
 /// Alignment of memory on the heap: that of a page.
 const HEAP_ALIGN: usize = 4096;
 
-/// Why a region could not be made or opened.
+/// The reason why a region could not be made or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// Not enough memory, found before any of it is used.
+    /// There is not enough memory, which is detected before any of it is used.
     #[error(
         "{name} needs {bytes} bytes of memory and {available} are available: \
          lower window or message_bytes_max, or raise the memory limit"
@@ -70,7 +70,7 @@ pub enum RegionError {
         /// Bytes that this process could still get when it asked; 0 if the kernel itself refused.
         available: u64,
     },
-    /// Longer than this process may make a file (`ulimit -f`), or longer than any mapping.
+    /// The region exceeds this process's file size limit (`ulimit -f`), or the longest mapping.
     #[error("{name} needs {bytes} bytes and may have {limit}: raise the file size limit, or lower window")]
     TooLong {
         /// Purpose of the region.
@@ -104,9 +104,9 @@ pub enum RegionError {
     Place {
         /// Offset at which the range begins.
         at: u64,
-        /// Its bytes.
+        /// Length of the range in bytes.
         bytes: u64,
-        /// Bytes of the segment.
+        /// Length of the segment in bytes.
         size: u64,
     },
     /// A system call failed.
@@ -1194,9 +1194,10 @@ fn reserve(fd: &OwnedFd, range: Range<u64>) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Refuses memory that is not available, before trying: beyond a file size limit the kernel answers
-/// with a fatal signal, and beyond the available memory with the out-of-memory killer (a memfd is
-/// not bounded by the size of /dev/shm).
+/// Refuses memory that is not available, before trying.
+///
+/// Beyond a file size limit the kernel answers with a fatal signal, and beyond the available memory
+/// with the out-of-memory killer (a memfd is not bounded by the size of /dev/shm).
 ///
 /// # Errors
 /// [`RegionError::TooLong`] and [`RegionError::NoMemory`], for `name`.
@@ -1224,7 +1225,7 @@ fn check_limit(name: &str, len: u64) -> Result<(), RegionError> {
     Ok(())
 }
 
-/// Bytes of a page, at which mappings begin.
+/// Returns the bytes of a page, at which mappings begin.
 pub(crate) fn page_bytes() -> u64 {
     if cfg!(miri) { HEAP_ALIGN as u64 } else { rustix::param::page_size() as u64 }
 }

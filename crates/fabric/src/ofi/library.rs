@@ -29,7 +29,7 @@ enum Lack {
 }
 
 impl Library {
-    /// The library.
+    /// Returns the library, which the first call loads.
     ///
     /// # Errors
     /// [`OfiError::NoLibrary`], [`OfiError::TooOld`].

@@ -720,7 +720,7 @@ fn a_peer_that_ends_is_told() {
     }
 }
 
-/// The connections of all members of a view, without the fabric above them.
+/// Connects all members of a view, without the fabric above them.
 fn bare(layout: &Layout) -> Vec<OfiMeeting> {
     let members = layout.rows().len() as u32;
     let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();

@@ -67,7 +67,7 @@ pub(super) enum ChildExit {
     Futex = 13,
     /// A call for a stream failed.
     Stream = 14,
-    /// It unwound, which is a bug here.
+    /// The child unwound, which is a bug here.
     Panic = 101,
 }
 
@@ -293,7 +293,7 @@ fn run_child(shared: &Shared, parent: Pid, cores: Cores, body: impl FnOnce(&Shar
 }
 
 fn exit(how: ChildExit) -> ! {
-    // SAFETY: ends this process at once, without running anything of the parent's.
+    // SAFETY: ends this process at once, without running any code of the parent.
     unsafe { libc::_exit(how as i32) }
 }
 
@@ -312,7 +312,7 @@ fn spin<T, E>(mut ready: impl FnMut() -> Option<T>, mut check: impl FnMut() -> R
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: one clock for both processes.
+/// Returns CLOCK_MONOTONIC in nanoseconds: one clock for both processes.
 #[inline]
 pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

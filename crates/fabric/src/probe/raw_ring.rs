@@ -21,7 +21,7 @@ pub struct RawRing {
     pub block_bytes: u64,
     /// Bytes in the ring, as asked for: it held as many whole blocks as fit.
     pub ring_bytes: u64,
-    /// Blocks that were read while the time was taken.
+    /// Blocks that were read during the measurement.
     pub blocks: u64,
     /// The time taken.
     pub elapsed: Duration,
@@ -150,7 +150,7 @@ fn start(ring: Ring, duration: Duration) -> Result<(Pair, Ring), ProbeError> {
     Ok((pair, ring))
 }
 
-/// The child: writes until the parent's counter says stop.
+/// The child: writes until the parent's counter is [`STOP`].
 fn write_all(shared: &Shared, ring: Ring) -> Result<(), ChildExit> {
     let (head, tail) = (&shared.control().child.count, &shared.control().parent.count);
     let mut place = Place::start(shared, ring);
