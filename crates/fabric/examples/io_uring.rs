@@ -1,9 +1,12 @@
-//! Whether io_uring would carry streams better than plain calls do: `cargo run --release --example io_uring`.
+//! Measures whether io_uring would carry streams better than plain calls do:
+//! `cargo run --release --example io_uring`.
 //!
-//! No fabric is in this, only what its calls would be: 120 KB of blocks in one send, as a batch of posts is, received into a buffer of
-//! 128 KB; and a byte to and fro between processes that look again and again, or that sleep (plain: in `epoll`, as the fabric does). With
-//! io_uring, the next receive is posted in the same call as the send, so a half of a round trip is one call instead of two or three.
-//! Two processes on a core each, all jobs in turns; medians, and the ratio of two jobs side by side.
+//! It contains no fabric, only the calls that a fabric would make. One job sends 120 KB of blocks
+//! at once, as a batch of posts does, received into a buffer of 128 KB. The other bounces a byte
+//! between processes that look again and again, or that sleep (plain: in `epoll`, as the fabric
+//! does). With io_uring, the next receive is posted in the same call as the send, so a half of a
+//! round trip is one call instead of two or three. Two processes run on a core each, all jobs in
+//! turns. It prints medians, and the ratio of two jobs side by side.
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -71,7 +74,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Ends with the parent.
+/// A child process that ends with its parent.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -85,13 +88,13 @@ struct Side {
     stream: TcpStream,
     begins: bool,
     epoll: OwnedFd,
-    // Dropped before the buffers: with it ends what it may write there.
+    // Dropped before the buffers, because requests in the ring may write there until it is dropped.
     ring: IoUring,
     out: Box<[u8]>,
     buffer: Box<[u8]>,
 }
 
-/// How a process waits for bytes.
+/// The way in which a process waits for bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Look,
@@ -115,7 +118,7 @@ impl Side {
         Ok(Side { stream, begins, epoll, ring, out, buffer })
     }
 
-    /// All jobs in turns, and how long each took; the first turn does not count.
+    /// Runs all jobs in turns, and reports how long each took; the first turn does not count.
     fn run(&mut self, mut tell: impl FnMut(Job, bool, Duration)) -> Outcome<()> {
         for turn in 0..=TURNS {
             for (job, _) in JOBS {
@@ -168,7 +171,7 @@ impl Side {
         Ok(())
     }
 
-    /// Sends what stands from `from` on, or some of it.
+    /// Sends the bytes from `from` on, or some of them.
     fn send(&self, from: usize) -> Outcome<usize> {
         Ok(send(&self.stream, &self.out[from..], SendFlags::NOSIGNAL)?)
     }
@@ -197,8 +200,8 @@ impl Side {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> Outcome<()> {
-        // SAFETY: the entry speaks of this side's stream and of its buffers, which are neither moved nor used before it has completed, and
-        // which outlive the ring.
+        // SAFETY: the entry refers to this side's stream and to its buffers, which are neither
+        // moved nor used before it has completed, and which outlive the ring.
         Ok(unsafe { self.ring.submission().push(entry) }?)
     }
 
@@ -243,7 +246,7 @@ impl Side {
         Ok(())
     }
 
-    /// Waits until what was asked for is done, passing over what else is.
+    /// Waits until the requested operation is done, and discards other completions.
     fn completed(&mut self, what: u64, wait: Wait) -> Outcome<usize> {
         let start = Instant::now();
         for looks in 1u32.. {
@@ -267,7 +270,7 @@ impl Side {
 const SEND: u64 = 1;
 const RECEIVE: u64 = 2;
 
-/// Now and then, and not for ever.
+/// Yields now and then, and fails after a limit.
 fn give_way(looks: u32, start: Instant) -> Outcome<()> {
     if looks.is_multiple_of(32) {
         if start.elapsed() > PATIENCE {

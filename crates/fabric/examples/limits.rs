@@ -1,4 +1,5 @@
-//! Prints this machine's limits as two bare processes meet them: `cargo run --release --example limits`.
+//! Prints this machine's limits as measured by two bare processes:
+//! `cargo run --release --example limits`.
 use std::time::Duration;
 
 use spindle_fabric::probe::{Cores, Percentiles, ProbeError, clock, futex_wake, hop, memcpy, raw_ring};

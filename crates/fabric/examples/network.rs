@@ -1,15 +1,18 @@
-//! A fabric between hosts against a bare TCP stream, between two processes of this machine:
+//! Compares a fabric between hosts with a bare TCP stream, between two processes of this machine:
 //! `cargo run --release -p spindle-fabric --example network`, and with ` -- ofi` through libfabric.
 //!
-//! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns of well under a second, so that
-//! both meet the machine in the same modes, each process on its own core. A ratio is that of two turns side by side; the medians of all
-//! are printed. No byte is filled or checked on either side, but for the first word of each block.
+//! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) back and forth.
+//! They run in turns of well under a second, so that both meet the machine in the same modes, each
+//! process on its own core. A ratio is that of two turns side by side; the medians of all are
+//! printed. The two sides fill and check no bytes, except for the first word of each block.
 //!
-//! With engines on both sides, blocks are messages, filled by their sender and delivered by both; a round trip is then the time until
-//! the sender delivers a message of its own, which is when it knows that both have it.
+//! With engines on both sides, blocks are messages, filled by their sender and delivered by both. A
+//! round trip is then the time until the sender delivers a message of its own. At that moment it
+//! knows that both have it.
 //!
-//! Of libfabric, `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` choose the network; otherwise it is its `tcp` on
-//! loopback. The stream is on loopback always, so beside real cards only the fabric's own figures mean anything.
+//! For libfabric, `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` choose the
+//! network; otherwise it is the `tcp` provider on loopback. The stream is always on loopback, so
+//! with real cards only the fabric's own figures are meaningful.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spindle_core::{
     Ablation, Batch, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
@@ -40,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SENDER: Rank = Rank(0);
 const RECEIVER: Rank = Rank(1);
 
-/// What the child is told to do next, with the parent at the other end.
+/// The jobs that the child does next, with the parent at the other end.
 const PLAIN_BLOCKS: u8 = 1;
 const PLAIN_BOUNCE: u8 = 2;
 const FABRIC_BLOCKS: u8 = 3;
@@ -67,7 +70,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// What carries rows.
+/// The network that carries rows.
 #[derive(Clone, Copy)]
 enum Network {
     Streams,
@@ -118,7 +121,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Ends with the parent.
+/// A child process that ends with its parent.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -143,7 +146,7 @@ struct Side {
     member: Member,
 }
 
-/// With an engine, over a fabric of its own.
+/// A member with an engine, over a fabric of its own.
 struct Member {
     engine: Engine,
     fabric: Mesh,
@@ -161,7 +164,8 @@ impl<R: Rows> Upcalls<R> for Delivered {
 }
 
 impl Network {
-    /// The fabric of one of two members on machines of their own, of which `orders` leads to the other one; and how it is called.
+    /// Returns the fabric of one of two members on machines of their own, where `orders` leads to
+    /// the other one, and its name.
     fn fabric(
         self,
         layout: &Layout,
@@ -212,7 +216,8 @@ impl Member {
         Member { engine, fabric, publisher, delivered: Delivered(0), sent: 0 }
     }
 
-    /// Sends, if this is the sender, and delivers `messages` of `len` bytes, with so many on their way.
+    /// Sends, if this is the sender, and delivers `messages` of `len` bytes, with up to `in_flight`
+    /// of them in flight.
     fn run(&mut self, messages: u64, len: u64, in_flight: u64) -> Outcome<()> {
         let end = self.delivered.0 + messages;
         let mut pace = Pace::new();
@@ -243,7 +248,7 @@ fn pin(me: Rank) {
     if let [first, second, ..] = cores[..] {
         let mut only = CpuSet::new();
         only.set(if me == SENDER { first } else { second });
-        // Without it the figures are of whatever the system does.
+        // Without it the figures depend on the system's scheduling.
         let _ = sched_setaffinity(None, &only);
     }
 }
@@ -297,7 +302,7 @@ impl Side {
         }
     }
 
-    /// Lets both sides do `job`, and says how long it took.
+    /// Lets both sides do `job`. Returns the time that it took.
     fn order(&mut self, job: u8) -> Outcome<Duration> {
         let start = Instant::now();
         self.orders.write_all(&[job])?;
@@ -358,12 +363,12 @@ impl Side {
         Ok(())
     }
 
-    /// Offset of the counter of `rank`.
+    /// Returns the offset of the counter of `rank`.
     fn counter(&self, rank: Rank) -> u64 {
         self.layout.row(rank).place(SubgroupId(0)).expect("both are in it").entry
     }
 
-    /// Where block `index` stands.
+    /// Returns the offset of block `index`.
     fn place(&self, index: u64) -> u64 {
         let slots = self.ring.capacity / PLACE_BYTES;
         self.ring.at + index % slots * PLACE_BYTES
@@ -453,7 +458,7 @@ impl Side {
     }
 }
 
-/// Looks again and again, gives way now and then, and not for ever.
+/// Looks again and again, yields now and then, and fails after a limit.
 struct Pace {
     looks: u32,
     start: Option<Instant>,

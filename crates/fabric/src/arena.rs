@@ -1,11 +1,16 @@
-//! The memory of one member, view after view.
+//! The memory of one member, for all its views.
 //!
-//! A row stands at a place of a [`Chunk`], which each peer of this machine maps once. With the place a peer gets a *lease*: the writing end of a pipe. It keeps
-//! that as long as it reads there. When all copies of the lease are closed, also those in letters that were not read, the kernel says so at the other end.
-//! Only then the place is another row's. No peer has to say anything for that, and one that is stopped, or was left out, reads what it has read before.
+//! A row occupies a range of a [`Chunk`], called its place. Each peer of this machine maps the
+//! chunk once. With the place a peer gets a *lease*: the writing end of a pipe. The peer keeps the
+//! lease as long as it reads the place. When all copies of the lease are closed, also the copies in
+//! unread control messages, the kernel reports that at the other end. Only then is the place reused
+//! for another row. No peer has to send anything for that. A peer that is stopped, or was left out
+//! of the view, reads the same contents as before.
 //!
-//! Peers that have mapped the chunk of the row of this view need no letter for that of the next: it is [shown](Arena::show) to them there. They have no lease, and [say
-//! themselves](crate::readings) which views they read. If a peer never says it, a chunk whose other rows are over is given up, and the peer keeps its memory.
+//! Peers that have mapped the chunk of the row of this view need no control message for the row of
+//! the next view: it is [shown](Arena::show) to them in that memory. They have no lease, and
+//! [report](crate::readings) which views they read. If a peer never reports that it has finished, a
+//! chunk whose other rows are no longer used is given up, and the peer keeps its memory.
 use crate::mesh::{Mesh, MeshError};
 use crate::mirror::Mirror;
 use crate::places::{Places, is_gone};
@@ -20,7 +25,8 @@ use spindle_core::{Layout, Rank, ViewId};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-/// The memory of one member: its rows, its copies of those of other hosts, and the doorbell by which it is woken in all views.
+/// The memory of one member: its rows, its copies of the rows of other hosts, and the doorbell that
+/// wakes it in all views.
 #[derive(Debug)]
 pub struct Arena {
     bell: MemberBell,
@@ -32,15 +38,15 @@ pub struct Arena {
 /// The uses of a row's place, here and in other processes.
 #[derive(Debug)]
 struct User {
-    /// It is used here as long as this lives.
+    /// The place is used in this process as long as this lives.
     row: Weak<OwnRegion>,
-    /// Its other ends are closed when no peer uses it.
+    /// The other ends of this pipe are closed when no peer uses the place.
     lease: OwnedFd,
-    /// The view that it was [shown](Arena::show) for, and those to which it was.
+    /// The view that it was [shown](Arena::show) for, and the peers to which it was shown.
     readers: Vec<(Me, Arc<SharedRegion>, ViewId)>,
 }
 
-/// A row, as peers get it.
+/// A row, in the form that peers receive.
 #[derive(Debug)]
 pub(crate) struct Lent {
     pub(crate) chunk: OwnedFd,
@@ -49,18 +55,18 @@ pub(crate) struct Lent {
 }
 
 impl Arena {
-    /// That of the member that is woken by `bell`, without rows.
+    /// Creates the memory of the member that is woken by `bell`, without rows.
     pub fn new(bell: MemberBell) -> Arena {
         let readings = Readings::new(Arc::clone(bell.region()));
         Arena { bell, rows: Places::default(), mirror: Mirror::default(), readings }
     }
 
-    /// The doorbell that wakes the member.
+    /// Returns the doorbell that wakes the member.
     pub fn bell(&self) -> &MemberBell {
         &self.bell
     }
 
-    /// The memory of its copies.
+    /// Returns the memory of its copies.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror
     }
@@ -69,8 +75,10 @@ impl Arena {
         &self.readings
     }
 
-    /// Shows `next`, this member's row for `view`, which follows that of `mesh`, to the peers of this machine that have mapped its memory, as far as they are
-    /// `wanted` there. Returns those that find it so, which have to be [woken](spindle_core::Table::wake). All others need a letter.
+    /// Shows `next`, this member's row for `view`, which follows that of `mesh`, to the peers of
+    /// this machine that have mapped its memory and are `wanted` there. Returns the peers that find
+    /// it this way, which have to be [woken](spindle_core::Table::wake). All others need a control
+    /// message.
     pub fn show(&mut self, mesh: &Mesh, next: &OwnRow, view: ViewId, wanted: impl Fn(Rank) -> Option<Me>) -> Vec<Rank> {
         let Some(at) = next.row.place_beside(mesh.row()) else { return vec![] };
         let is_it = |user: &&mut User| std::ptr::eq(user.row.as_ptr(), Arc::as_ptr(&next.row));
@@ -87,19 +95,20 @@ impl Arena {
         shown
     }
 
-    /// Forgets the readers of rows that are through with them, and those whose processes have ended, by the kernel's word.
+    /// Forgets the readers that have finished reading their rows, and those whose processes have
+    /// ended according to the kernel.
     pub fn forget(&mut self, has_ended: impl Fn(&Me) -> bool) {
         for user in self.rows.users_mut() {
             user.readers.retain(|(reader, bell, view)| !is_through(bell, *view) && !has_ended(reader));
         }
     }
 
-    /// Bytes of all chunks of its rows. Less of that is memory.
+    /// Returns the bytes of all chunks of its rows. Only a part of that is resident memory.
     pub fn size(&self) -> u64 {
         self.rows.bytes()
     }
 
-    /// Makes the row of `me`, all zero.
+    /// Creates the row of `me`, all zero.
     pub(crate) fn row(&mut self, layout: &Layout, me: Rank) -> Result<(Arc<OwnRegion>, Lent), MeshError> {
         let size = layout.row(me);
         let of = |source| MeshError::Region { rank: me, part: "row", source };
@@ -110,10 +119,11 @@ impl Arena {
         if self.rows.find(bytes).is_none() {
             let wished = Places::<Chunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
             let chunk = Chunk::create("spindle-rows", wished);
-            // Where files or address spaces are limited, one row may be possible.
+            // If files or address spaces are limited, there may still be room for one row.
             let chunk = chunk.or_else(|_| Chunk::create("spindle-rows", bytes)).map_err(of)?;
             let size = chunk.size();
-            // Readers that do not say that they are through keep the memory that they have mapped. This process needs it no more.
+            // Readers that do not report that they have finished keep the memory that they have
+            // mapped. This process no longer needs it.
             self.rows.give_up(|user| is_gone(&user.row) && !user.readers.is_empty());
             self.rows.add(chunk, size);
         }
@@ -122,8 +132,9 @@ impl Arena {
         let clone = |fd: &OwnedFd| fd.try_clone().map_err(|source| MeshError::Os { call: "dup", source });
         let chunk = self.rows.chunk_mut(gap);
         let lent = Lent { chunk: clone(chunk.fd())?, at: gap.at, lease: theirs };
-        // SAFETY: the range is that of no place, and a place is forgotten when no region of it lives, and no peer reads it: all copies of its lease are closed,
-        // and each reader to which it was shown is through with its view, or has ended.
+        // SAFETY: no place contains the range. A place is forgotten only when no region of it lives
+        // and no peer reads it: all copies of its lease are closed, and each reader to which it was
+        // shown has finished with its view, or has ended.
         let row = unsafe { chunk.region(&format!("spindle-row-{me}"), gap.at, size.size, size.control) };
         let row = Arc::new(row.map_err(of)?);
         self.rows.take(gap, bytes, User { row: Arc::downgrade(&row), lease, readers: vec![] });
@@ -133,11 +144,11 @@ impl Arena {
     }
 }
 
-/// Whether all other ends of this pipe are closed.
+/// Returns true if all other ends of this pipe are closed.
 fn is_closed(lease: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(lease, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A failure tells nothing.
+    // A failed call proves nothing.
     poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
@@ -173,7 +184,7 @@ mod tests {
         OwnRow::create(layout, ME, arena).unwrap()
     }
 
-    /// All of a row, as a peer sees it.
+    /// Opens all of a row, as a peer sees it.
     fn peer(layout: &Layout, parts: &PeerParts) -> PeerRegion {
         parts.try_clone().unwrap().open_row(layout, ME).unwrap()
     }
@@ -219,7 +230,7 @@ mod tests {
         assert_eq!(row(&layout, &mut arena).1.at, 0);
     }
 
-    /// Its addressee, if it ever reads it, reads the row of that view.
+    /// If the addressee ever reads the control message, it reads the row of that view.
     #[test]
     fn a_row_in_a_letter_that_was_not_read_keeps_its_place() {
         let (layout, mut arena) = (layout(8), arena());
@@ -236,7 +247,8 @@ mod tests {
         assert_eq!(row(&layout, &mut arena).1.at, 0);
     }
 
-    /// A reader that was given out before the row came reads it where it saw zeros, and may outlive all else of the view.
+    /// A reader that was given out before the row came reads it where it saw zeros, and may outlive
+    /// everything else of the view.
     #[test]
     fn a_row_that_came_late_keeps_its_place_as_long_as_it_is_read() {
         let (layout, mut ours) = (layout(8), arena());
@@ -262,7 +274,7 @@ mod tests {
         for ((_, parts), seen_at) in rows.iter().zip(seen.each_ref().map(start)) {
             assert_eq!(seen_at - start(&seen[0]), parts.at);
         }
-        // The next view's region keeps what the one before has mapped.
+        // The next view's region keeps the mappings of the one before.
         let (_, parts) = row(&layout, &mut arena);
         let [.., last] = seen;
         assert_eq!(start(&peer(&layout, &parts)) - start(&last), parts.at - rows[2].1.at);
@@ -272,12 +284,12 @@ mod tests {
         Me { id: MemberId(id), pid: 0, birth: Birth::default() }
     }
 
-    /// Two members go from view to view.
+    /// Two members that go from view to view.
     struct Two {
         view: u64,
         arenas: [Arena; 2],
         meshes: [Mesh; 2],
-        /// How often a row had to go by letter.
+        /// The number of times a row had to be sent in a control message.
         letters: u32,
     }
 
@@ -296,12 +308,12 @@ mod tests {
             Two { view: 1, arenas, meshes, letters: 0 }
         }
 
-        /// A word of its ring, which the member of this rank has written.
+        /// Reads a word of its ring, which the member of this rank has written.
         fn word(&self, reader: &crate::Reader, rank: u32) -> u64 {
             reader.load(Rank(rank), Two::layout(1).row(Rank(0)).size - 8)
         }
 
-        /// The rows for the next view are made, shown and found, and the view begins.
+        /// Creates, shows and finds the rows of the next view, and begins the view.
         fn go_on(&mut self) {
             self.view += 1;
             let (layout, next) = (Two::layout(self.view), ViewId(self.view));
@@ -341,7 +353,8 @@ mod tests {
         assert_eq!((two.arenas[0].size(), two.letters), (size, 0));
     }
 
-    /// A receiver that is views behind reads what it has read before, and holds up no view. When it is through, its places are used.
+    /// A receiver that is views behind reads the same contents as before, and delays no view. When
+    /// it has finished, its places are reused.
     #[test]
     fn a_row_that_was_shown_is_no_other_before_its_readers_say_that_they_are_through() {
         let mut two = Two::new();
@@ -367,7 +380,8 @@ mod tests {
         assert!(two.arenas[0].size() <= 2 * size, "{} bytes of chunks of {size}", two.arenas[0].size());
     }
 
-    /// It is stopped, or was left out, and says nothing. Its memory stays as it is, and the others' chunk is another one by then.
+    /// The reader is stopped, or was left out, and reports nothing. Its memory stays as it is, and
+    /// the others' chunk is another one by then.
     #[test]
     fn a_reader_that_is_never_through_keeps_a_chunk_to_itself() {
         let mut two = Two::new();
@@ -387,7 +401,8 @@ mod tests {
         assert_eq!(two.word(&stopped, 0), view, "this member reads its own row yet");
     }
 
-    /// By whichever way, the row comes: the member has looked for the last time, or it finds it when it does.
+    /// The row comes in either case: the member has looked for the last time, or it finds the row
+    /// when it does.
     #[test]
     fn a_row_that_is_shown_too_late_needs_a_letter() {
         let mut two = Two::new();
@@ -414,7 +429,7 @@ mod tests {
         let (row, _) = OwnRow::create(&layout, ME, &mut arenas[0]).unwrap();
         assert_eq!(arenas[0].show(&early, &row, next, |_| Some(process(1))), []);
         assert!(late.shown(ME, next, size).unwrap().is_none());
-        // It knows it by now, though its memory is mapped elsewhere.
+        // The owner knows the member by now, though the member's memory is mapped elsewhere.
         early.attach(&Two::layout(1), Rank(1), Peer::Here(one.1)).unwrap();
         let (row, _) = OwnRow::create(&layout, ME, &mut arenas[0]).unwrap();
         assert_eq!(arenas[0].show(&early, &row, next, |_| Some(process(1))), [Rank(1)]);
@@ -459,7 +474,7 @@ mod tests {
         }
     }
 
-    /// They have chunks of their own, and take turns in them.
+    /// Large rows have chunks of their own, and use them in turn.
     #[test]
     fn large_rows_use_the_memory_of_those_before_them() {
         let view = crate::conformance::view(2, 1 << 20);

@@ -1,4 +1,4 @@
-//! The barrier between "I go to sleep" and "there is work": free for those who ring, paid by the one who sleeps.
+//! The barrier between "I go to sleep" and "there is work": free for ringers, paid by the sleeper.
 //!
 //! Sleeper and ringer each store and then load what the other stored (Dekker's pattern):
 //!
@@ -9,33 +9,44 @@
 //! R: look for work            L: look at asleep
 //! ```
 //!
-//! No execution may miss both, that is, R without S and L without A. Release and acquire do not forbid it: a store may wait
-//! in the ringer's store buffer while its later load is done. With full fences on both sides one of them sees the other.
-//! A fence a message is what we don't want to pay, so the sleeper makes the ringers' processors execute theirs:
-//! `membarrier(GLOBAL_EXPEDITED)` returns only after every running thread of every registered process has executed a full
-//! barrier at some point during the call (threads that don't run passed one when they were switched out), and is itself a
-//! full barrier for its caller. Call that point in the ringer's program P; the compiler fence in `light` keeps L behind S.
+//! No execution may miss both, that is, R without S and L without A. Release and acquire do not
+//! forbid it: a store may wait in the ringer's store buffer while the ringer's later load is done.
+//! With full fences on both sides, one side sees the other. A fence for each message is too
+//! expensive, so the sleeper makes the ringers' processors execute theirs.
+//! `membarrier(GLOBAL_EXPEDITED)` returns only after every running thread of every registered
+//! process has executed a full barrier at some point during the call. (Threads that don't run
+//! passed a barrier when they were switched out.) It is itself a full barrier for its caller. Call
+//! that point in the ringer's program P; the compiler fence in `light` keeps L behind S.
 //! - S before P: the barrier makes S visible before `heavy` returns, so R sees it.
 //! - P before S, hence before L: A was visible before `heavy` began and so before P, so L sees it.
 //!
-//! The rule needs the *ringer's process* registered before the sleeper's `heavy`, and the *sleeper* able to call it:
-//! - [`Barrier::register`] runs when a fabric is made, before anything can ring through it. A process that can't
-//!   register uses a full fence as its `light`; against a sleeper that uses `heavy` that is sufficient too.
-//! - A sleeper that can't (a seccomp filter, say) says so beside its doorbell, and who opens that doorbell takes
-//!   [`Barrier::Fence`] for it ([`Barrier::joined`]). So members may differ, whatever the reason.
+//! The rule requires that the *ringer's process* is registered before the sleeper's `heavy`, and
+//! that the *sleeper* is able to call it:
+//! - [`Barrier::register`] runs when a fabric is made, before anything can ring through it. A
+//!   process that can't register uses a full fence as its `light`; against a sleeper that uses
+//!   `heavy` that is sufficient too.
+//! - A sleeper that can't call it (because of a seccomp filter, for example) says so beside its
+//!   doorbell. A process that opens that doorbell takes [`Barrier::Fence`] for it
+//!   ([`Barrier::joined`]). So members may differ, whatever the reason.
 //!
-//! Linux does not always keep its part (seen on 6.18, track record 82). A thread that ends takes the mark of its registered process from its
-//! processor (`exit_mm`), and when another thread of the same process runs there next, the mark is not set again (`membarrier_switch_mm` finds the
-//! same memory as before): until some other process has run there, which on a processor of one's own may be never, `membarrier` passes that
-//! processor over, and there is no such point P in what its ringers do. Of those that ring in the moment of an announcement one in some hundreds to
-//! thousands is missed then. So a sleeper [looks again](crate::mesh) a millisecond after an announcement, which stands when the sleep until then has run out:
-//! by then A is visible and S is, whatever has not been executed, because no store stays in its buffer for so long. Whoever looks then sees S, or L sees A. No later sleep under
-//! the same announcement can miss anything for want of a barrier.
+//! Linux does not always keep its guarantee (seen on 6.18, track record 82). A thread that ends
+//! clears the mark of its registered process on its processor (`exit_mm`). When another thread of
+//! the same process runs there next, the mark is not set again, because `membarrier_switch_mm`
+//! finds the same memory as before. Until some other process has run on that processor,
+//! `membarrier` skips the processor, and no point P exists in the program of its ringers. On a
+//! dedicated processor that may be for ever. Then one in some hundreds to thousands of the rings in
+//! the moment of an announcement is missed.
+//!
+//! So a sleeper [looks again](crate::mesh) a millisecond after an announcement, which is still in
+//! force when the sleep until then has run out. By then both A and S are visible, whichever
+//! barriers were not executed, because no store stays in its buffer for so long. Either the sleeper
+//! that looks then sees S, or L sees A. No later sleep under the same announcement can miss
+//! anything for want of a barrier.
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
-/// How store-then-load is kept in order between ringers and sleepers.
+/// The means that keeps store-then-load in order between ringers and sleepers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Barrier {
     /// The sleeper pays, by `membarrier`.
@@ -45,7 +56,8 @@ pub enum Barrier {
 }
 
 impl Barrier {
-    /// Registers this process, the first time, and says what it can do. May take some milliseconds then.
+    /// Registers this process, at the first call, and returns the barrier that it can use. The
+    /// first call may take some milliseconds.
     pub fn register() -> Barrier {
         static OUTCOME: OnceLock<Barrier> = OnceLock::new();
         *OUTCOME.get_or_init(|| {
@@ -57,12 +69,12 @@ impl Barrier {
         })
     }
 
-    /// What a ringer of `self` must use for a sleeper of `other`.
+    /// Returns the barrier that a ringer of `self` must use for a sleeper of `other`.
     pub fn joined(self, other: Barrier) -> Barrier {
         if self == other { self } else { Barrier::Fence }
     }
 
-    /// The ringer's side: between storing work and looking at the flag.
+    /// The ringer's side: called between storing work and looking at the flag.
     #[inline]
     pub fn light(self) {
         match self {
@@ -71,11 +83,12 @@ impl Barrier {
         }
     }
 
-    /// The sleeper's side: between raising the flag and looking for work.
+    /// The sleeper's side: called between raising the flag and looking for work.
     pub fn heavy(self) {
         fence(Ordering::SeqCst);
         if self == Barrier::Expedited {
-            // It worked at registration. Were it forbidden since, the bound of the sleep would still hold.
+            // It worked at registration. If it has been forbidden since, the bound of the sleep
+            // still holds.
             let _ = membarrier(MembarrierCommand::GlobalExpedited);
         }
     }
@@ -88,12 +101,14 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::time::{Duration, Instant};
 
-    /// On lines of their own, so that a store has to fetch its line and waits for it in the store buffer.
+    /// Each word has cache lines of its own, so that a store has to fetch its line and waits for it
+    /// in the store buffer.
     #[repr(align(128))]
     struct Line(AtomicU64);
 
-    /// Two sides store their own word and load the other's, again and again, started together with a changing offset.
-    /// Returns in how many rounds each missed the other's store, with a barrier or without.
+    /// Runs two sides that store their own word and load the other's, again and again, started
+    /// together with a changing offset. Returns the number of rounds in which each missed the
+    /// other's store, with a barrier or without.
     fn missed_by_both(barrier: Option<Barrier>, rounds: u64) -> usize {
         let [flag, work, ready_sleeper, ready_ringer] = std::array::from_fn(|_| Line(AtomicU64::new(0)));
         let meet = |mine: &Line, other: &Line, round: u64| {
@@ -137,8 +152,8 @@ mod tests {
         assert_eq!(missed_by_both(Some(Barrier::Fence), 20_000), 0);
     }
 
-    /// Other tests' threads end meanwhile, whereupon Linux lets a few rounds pass. How many it is without a barrier depends on how much else the
-    /// cores have to do, so the two take turns.
+    /// Threads of other tests end meanwhile, so Linux lets a few rounds pass. The number without a
+    /// barrier depends on how much else the cores have to do, so the two take turns.
     #[test]
     fn hardly_anybody_misses_both_with_what_this_kernel_has() {
         let barrier = Barrier::register();
@@ -152,7 +167,7 @@ mod tests {
         }
         let missed = format!("missed by both: {with} with {barrier:?}, {without} without a barrier");
         println!("{missed}");
-        // Else nothing can be told: on a busy machine, say, or with one core.
+        // Otherwise the result says nothing: on a busy machine, for example, or with one core.
         assert!(without < 100 || 5 * with <= without, "{missed}");
     }
 

@@ -1,25 +1,31 @@
-//! Sleeping without missing work, and waking sleepers only.
+//! Event counts: sleeping without missing work, and system calls only if a thread sleeps.
 //!
-//! A [`Bell`] stands on two words: `asleep`, how many sleep or are about to (written by sleepers), and `rings`, the futex
-//! word (written by both). For a member, `asleep` is a word of its own row and `rings` a word that its peers may write; for
-//! application threads both are on the heap. The steps are the same:
+//! A [`Bell`] consists of two words: `asleep`, the number of threads that sleep or are about to
+//! (written by sleepers), and `rings`, the futex word (written by sleepers and ringers). For a
+//! member, `asleep` is a word of its own row, and `rings` is a word that its peers may write. For
+//! application threads both words are on the heap. The steps are the same:
 //!
 //! ```text
 //! sleeper: arm rings (its low bits) · asleep += 1 · heavy barrier · look for work once more · sleep while rings is as armed
 //! ringer:  store work · light barrier · if asleep and rings is armed: make it greater and unarmed, wake all
 //! ```
 //!
-//! A sleeper that is awake for a moment lets its announcement stand. To sleep again it arms `rings` and executes a fence; ringers that find `asleep` execute one, too, so no
-//! barrier is needed that interrupts all cores. It withdraws the announcement when it has had work for a while: then ringers pay nothing.
+//! A sleeper that is awake for a moment leaves its announcement in force. To sleep again it arms
+//! `rings` and executes a fence. Ringers that find `asleep` set execute a fence, too, so no barrier
+//! that interrupts all cores is needed. The sleeper withdraws the announcement when it has had work
+//! for a while; then ringers pay nothing.
 //!
-//! Of many ringers one finds `rings` armed and makes the system call. A sleeper whose `rings` has changed does not fall asleep,
-//! even if another has armed it again since. That no ringer misses the sleeper is the argument of [`crate::barrier`], which
-//! covers every load that follows the ringer's barrier, so that of `rings` as well.
+//! If several ringers ring at once, exactly one finds `rings` armed and makes the system call. A
+//! sleeper whose `rings` has changed does not fall asleep, even if another sleeper has armed it
+//! again since. [`crate::barrier`] argues that no ringer misses the sleeper. The argument covers
+//! every load after the ringer's barrier, so it covers the load of `rings` as well.
 //!
-//! A member that also waits for sockets can't sleep on a futex. Its bell has an eventfd beside `rings`, and it says in `rings` by
-//! which of the two it wants to be woken this time: then who would wake the futex writes there, and the sleeper waits for that among
-//! its descriptors. The eventfd stays ready until the sleeper clears it, which it does when it is awake and will look for work again.
-//! So no ring is lost, and one whose writer was slow makes a later sleep end early, at worst.
+//! A member that also waits for sockets can't sleep on a futex. Its bell has an eventfd beside
+//! `rings`, and the sleeper writes into `rings` which of the two will wake it this time. If it
+//! chose the eventfd, the ringer writes to the eventfd instead of waking the futex, and the sleeper
+//! waits for the eventfd among its descriptors. The eventfd stays ready until the sleeper clears
+//! it. The sleeper does so when it is awake and will look for work again. So no ring is lost. At
+//! worst, a slow ringer's late write makes a later sleep end early.
 use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, SharedRegion};
 use rustix::event::{EventfdFlags, eventfd};
@@ -40,25 +46,26 @@ pub(crate) const BELL_BYTES: u64 = 256;
 const RINGS: u64 = 0;
 /// Offset of the word that peers set after they have posted words of their membership blocks.
 const MOVED: u64 = 8;
-/// Offset of the word that is 1 if its sleeper can't make others execute a barrier. On a line of its own, as it never changes.
+/// Offset of the word that is 1 if its sleeper can't make other processes execute a barrier. It is
+/// on a cache line of its own, as it never changes.
 const FENCED: u64 = 64;
 
-/// In `rings`: somebody sleeps, or is about to, and nobody has rung since.
+/// In `rings`: a thread sleeps, or is about to, and no ringer has rung since.
 const ARMED: u32 = 1;
-/// In `rings`, with [`ARMED`]: it waits for the eventfd.
+/// In `rings`, with [`ARMED`]: the sleeper waits for the eventfd.
 const BY_EVENT: u32 = 2;
 
-/// Where some thread sleeps. Clones are the same bell.
+/// An event count on which threads sleep. Clones are the same bell.
 #[derive(Clone)]
 pub struct Bell {
     asleep: NonNull<AtomicU64>,
     rings: NonNull<AtomicU32>,
     moved: NonNull<AtomicU64>,
-    /// Who may sleep on `rings`.
+    /// Futex flags that say which processes may sleep on `rings`.
     scope: futex::Flags,
     event: Option<Arc<OwnedFd>>,
     barrier: Barrier,
-    /// What the two words stand in.
+    /// The memory that contains the words.
     _memory: Arc<dyn Any + Send + Sync>,
 }
 
@@ -68,7 +75,7 @@ pub struct Doorbell {
     bell: Bell,
 }
 
-/// An announcement that one is about to sleep; ended by [`Bell::wait`] or [`Bell::withdraw`].
+/// An announcement that a thread is about to sleep; ended by [`Bell::wait`] or [`Bell::withdraw`].
 #[derive(Debug)]
 #[must_use = "until it is ended everybody rings"]
 pub struct Announced {
@@ -81,8 +88,11 @@ unsafe impl Send for Bell {}
 unsafe impl Sync for Bell {}
 
 impl Bell {
-    /// A bell for threads of this process only. Its ringers pay a fence, so that its sleepers need not interrupt the other
-    /// cores: right where it is rung for batches, and wrong where for each message.
+    /// Creates a bell for threads of this process only.
+    ///
+    /// Its ringers pay a fence, so that its sleepers need not interrupt the other cores. That is
+    /// right for a bell that is rung for each batch, and wrong for one that is rung for each
+    /// message.
     pub fn new() -> Bell {
         let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0), AtomicU64::new(0)));
         let (asleep, rings, moved) = (NonNull::from(&words.0), NonNull::from(&words.1), NonNull::from(&words.2));
@@ -90,7 +100,8 @@ impl Bell {
         Bell { asleep, rings, moved, scope, event: None, barrier: Barrier::Fence, _memory: words }
     }
 
-    /// The bell of the member that owns `row`; peers ring it through `bell`, and through `event` when it waits for that.
+    /// Returns the bell of the member that owns `row`. Peers ring it through `bell`, and through
+    /// `event` when the member waits for that.
     pub(crate) fn of_member(row: Arc<OwnRegion>, bell: Arc<SharedRegion>, event: Option<Arc<OwnedFd>>) -> Bell {
         let barrier = Barrier::register();
         let asleep = NonNull::from(row.word(membership::ASLEEP));
@@ -98,14 +109,16 @@ impl Bell {
         Bell { asleep, rings, moved, scope: futex::Flags::empty(), event, barrier, _memory: Arc::new((row, bell)) }
     }
 
-    /// Announces that the caller is about to sleep. It must look for work once more after this, and then call
-    /// [`wait`](Self::wait) if there is none and [`withdraw`](Self::withdraw) if there is.
+    /// Announces that the caller is about to sleep. It must look for work once more after this, and
+    /// then call [`wait`](Self::wait) if there is none and [`withdraw`](Self::withdraw) if there
+    /// is.
     pub fn announce(&self) -> Announced {
         self.announce_by(ARMED)
     }
 
-    /// As [`announce`](Self::announce), for a sleeper that will wait until the [eventfd](Self::event) is ready, among other
-    /// descriptors. Then it [clears](Self::clear) that.
+    /// As [`announce`](Self::announce), for a sleeper that will wait until the
+    /// [eventfd](Self::event) is ready, among other descriptors. After the wait the sleeper
+    /// [clears](Self::clear) the eventfd.
     ///
     /// # Panics
     /// If the bell has none.
@@ -114,16 +127,20 @@ impl Bell {
         self.announce_by(ARMED | BY_EVENT)
     }
 
-    /// Makes an announcement that stands, though its sleeper was awake, one of another sleep by the same means. As with a new one, it must look for work once more.
+    /// Turns an announcement that is in force, though its sleeper was awake, into the announcement
+    /// of another sleep by the same means. As with a new announcement, the caller must look for
+    /// work once more.
     ///
-    /// Every ringer has seen the announcement, if it stands for long enough, so each executes a full fence before it looks at `rings`; with the one here neither side
+    /// If the announcement has been in force for long enough, every ringer has seen it, so each
+    /// ringer executes a full fence before it looks at `rings`. With the fence here neither side
     /// misses the other, and no barrier is needed.
     pub(crate) fn rearm(&self, announced: &mut Announced, by_event: bool) {
         announced.rings = self.arm(if by_event { ARMED | BY_EVENT } else { ARMED });
         fence(Ordering::SeqCst);
     }
 
-    /// The sleeper is awake, and its announcement stands: ringers make no system call until it [sleeps again](Self::rearm).
+    /// Disarms the bell while its sleeper is awake and its announcement is in force: ringers make
+    /// no system call until the sleeper [sleeps again](Self::rearm).
     pub(crate) fn disarm(&self) {
         self.rings().fetch_and(!(ARMED | BY_EVENT), Ordering::Relaxed);
     }
@@ -137,51 +154,58 @@ impl Bell {
 
     fn announce_by(&self, arms: u32) -> Announced {
         let rings = self.arm(arms);
-        // Release: who sees it sees `rings` armed.
+        // Release: a ringer that sees it sees `rings` armed.
         self.asleep().fetch_add(1, Ordering::SeqCst);
         self.barrier.heavy();
         Announced { rings }
     }
 
-    /// Sleeps until the bell rings, or `at_most` that long, and ends the announcement. Says whether it rang. A return that
-    /// was not rung and came early is possible: the caller looks for work anyway.
+    /// Sleeps until the bell rings, or for at most `at_most`, and ends the announcement. Returns
+    /// true if the bell rang.
+    ///
+    /// It may also return early without a ring; the caller looks for work in any case.
     pub fn wait(&self, announced: Announced, at_most: Duration) -> bool {
         let rung = self.wait_on(&announced, at_most);
         self.withdraw(announced);
         rung
     }
 
-    /// As [`wait`](Self::wait), and leaves the announcement standing.
+    /// As [`wait`](Self::wait), but leaves the announcement in force.
     pub(crate) fn wait_on(&self, announced: &Announced, at_most: Duration) -> bool {
         let timeout = futex::Timespec {
             tv_sec: at_most.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: at_most.subsec_nanos().into(),
         };
-        // Rung before, timed out, interrupted: all the same to the caller.
+        // Rung before, timed out, interrupted: the caller treats all three alike.
         let _ = futex::wait(self.rings(), self.scope, announced.rings, Some(&timeout));
         self.is_rung(announced)
     }
 
-    /// What becomes ready when the bell rings, for who has announced that it waits for that.
+    /// Returns the descriptor that becomes ready when the bell rings, for a sleeper that has
+    /// announced that it waits for the eventfd.
     pub(crate) fn event(&self) -> Option<BorrowedFd<'_>> {
         self.event.as_ref().map(|event| event.as_fd())
     }
 
-    /// Whether it has rung since the announcement.
+    /// Returns true if it has rung since the announcement.
     pub(crate) fn is_rung(&self, announced: &Announced) -> bool {
         self.rings().load(Ordering::Acquire) != announced.rings
     }
 
-    /// Makes the eventfd, if there is one, wait for the next ring. Its sleeper looks for work after this.
+    /// Clears the eventfd, if there is one, so that it waits for the next ring. Its sleeper looks
+    /// for work after this.
     pub(crate) fn clear(&self) {
         if let Some(event) = &self.event {
-            // There may have been nothing to clear.
+            // There may be nothing to clear.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
     }
 
-    /// Announces at this bell that the sleeper of another is about to sleep, whose `rings` are the same: to be called before
-    /// that one's [`announce`](Self::announce), which has the barrier for both, and ended by [`withdraw`](Self::withdraw).
+    /// Announces at this bell that the sleeper of another bell with the same `rings` is about to
+    /// sleep.
+    ///
+    /// The caller calls it before that bell's [`announce`](Self::announce), which has the barrier
+    /// for both, and ends it by [`withdraw`](Self::withdraw).
     pub(crate) fn announce_too(&self) -> Announced {
         self.asleep().fetch_add(1, Ordering::SeqCst);
         Announced { rings: 0 }
@@ -192,12 +216,14 @@ impl Bell {
         self.asleep().fetch_sub(1, Ordering::Release);
     }
 
-    /// The handle for those who ring it.
+    /// Returns the handle with which other threads ring it.
     pub fn doorbell(&self) -> Doorbell {
         Doorbell { bell: self.clone() }
     }
 
-    /// Wakes whoever sleeps or is about to: to be called after storing what it should find. Says whether somebody was woken.
+    /// Wakes all threads that sleep or are about to. Returns true if a thread was woken.
+    ///
+    /// The caller stores the work before it calls this.
     #[inline]
     pub fn ring(&self) -> bool {
         self.barrier.light();
@@ -206,7 +232,8 @@ impl Bell {
 
     #[inline]
     pub(crate) fn ring_unfenced(&self) -> bool {
-        // Relaxed, as that is what memory mapped read-only allows; `wake` has the acquire.
+        // Relaxed, because the memory is mapped read-only, which allows no stronger load; `wake`
+        // has the acquire.
         self.asleep().load(Ordering::Relaxed) != 0 && self.wake()
     }
 
@@ -216,20 +243,21 @@ impl Bell {
         // Acquire, and between the store of the work and the load of `rings`, as in `rearm`.
         fence(Ordering::SeqCst);
         let rung = |rings: u32| (rings & ARMED != 0).then_some((rings | ARMED | BY_EVENT).wrapping_add(1));
-        // Tried again only when a sleeper arms it anew meanwhile.
+        // Tried again only if a sleeper arms it anew meanwhile.
         let Ok(armed) = self.rings().fetch_update(Ordering::AcqRel, Ordering::Relaxed, rung) else {
-            // Somebody else has rung since it was armed.
+            // Another ringer has rung since it was armed.
             return false;
         };
         match &self.event {
-            // It is ready then, even if it can count no further.
+            // The eventfd is ready then, even if its count can't grow any further.
             Some(event) if armed & BY_EVENT != 0 => _ = rustix::io::write(event, &1u64.to_ne_bytes()),
             _ => _ = futex::wake(self.rings(), self.scope, i32::MAX as u32),
         }
         true
     }
 
-    /// Whether a peer has posted words of its membership block since the last call. They are seen by loads after it.
+    /// Returns true if a peer has posted words of its membership block since the last call. Loads
+    /// after the call see these words.
     #[inline]
     pub(crate) fn take_moved(&self) -> bool {
         // The swap acquires what the peers have released.
@@ -269,7 +297,8 @@ impl fmt::Debug for Bell {
 }
 
 impl Doorbell {
-    /// The doorbell of the peer that owns `row`. Only the ringer's side, because `row` can't be written.
+    /// Returns the doorbell of the peer that owns `row`. It is only the ringer's side, because
+    /// `row` can't be written.
     pub(crate) fn of_peer(row: Arc<PeerRegion>, bell: Arc<SharedRegion>, event: Option<Arc<OwnedFd>>) -> Doorbell {
         let theirs = if bell.word(FENCED).load(Ordering::Acquire) == 0 { Barrier::Expedited } else { Barrier::Fence };
         let barrier = Barrier::register().joined(theirs);
@@ -285,15 +314,18 @@ impl Doorbell {
         self.bell.ring()
     }
 
-    /// As [`ring`](Self::ring), for a caller who has executed the barrier of [`barrier`](Self::barrier) already.
+    /// As [`ring`](Self::ring), for a caller who has executed the barrier of
+    /// [`barrier`](Self::barrier) already.
     #[inline]
     pub(crate) fn ring_unfenced(&self) -> bool {
         self.bell.ring_unfenced()
     }
 
-    /// Says that words of this member's membership block were posted. To be called before [`ring`](Self::ring).
+    /// Records that words of this member's membership block were posted. The caller calls it before
+    /// [`ring`](Self::ring).
     pub(crate) fn mark_moved(&self) {
-        // An update, so that the swap that reads the mark of one peer acquires what all have released that marked before.
+        // A read-modify-write, so that the swap that reads the mark of one peer acquires the stores
+        // of all peers that marked before.
         self.bell.moved().fetch_or(1, Ordering::Release);
     }
 
@@ -301,30 +333,30 @@ impl Doorbell {
         self.bell.barrier
     }
 
-    /// The eventfd that rings it, if it has one.
+    /// Returns the eventfd that rings it, if it has one.
     pub(crate) fn event(&self) -> Option<&Arc<OwnedFd>> {
         self.bell.event.as_ref()
     }
 }
 
-/// Writes into a new doorbell's region what its ringers must know before they open it.
+/// Writes into a new doorbell's region the facts that its ringers must know before they open it.
 pub(crate) fn describe(bell: &SharedRegion) {
     bell.word(FENCED).store(u64::from(Barrier::register() == Barrier::Fence), Ordering::Release);
 }
 
-/// A new eventfd for a bell.
+/// Creates an eventfd for a bell.
 pub(crate) fn new_event() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Whether it is an eventfd to which writing never waits.
+/// Returns true if `fd` is an eventfd to which a write never blocks.
 pub(crate) fn is_event(fd: &OwnedFd) -> bool {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()));
     let is_event = info.is_ok_and(|info| info.lines().any(|line| line.starts_with("eventfd-count:")));
     is_event && rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
-/// Makes a doorbell that of a member that can't make others execute a barrier.
+/// Turns a doorbell into that of a member that can't make other processes execute a barrier.
 #[cfg(test)]
 pub(crate) fn pretend_fenced(bell: &std::os::fd::OwnedFd) {
     let region = SharedRegion::open("test", bell, BELL_BYTES).unwrap();
@@ -400,7 +432,7 @@ mod tests {
             assert!(!wait(&bell, Duration::ZERO));
             bell.withdraw(announced);
             assert!(!bell.ring());
-            // Armed for the one, and not rung, and then for the other.
+            // Armed for the eventfd, and not rung, and then for the futex.
             bell.withdraw(bell.announce_for_event());
             std::thread::scope(|scope| {
                 let announced = bell.announce();
@@ -410,7 +442,7 @@ mod tests {
             assert!(!wait(&bell, Duration::ZERO));
             bell.withdraw(bell.announce());
         }
-        // Who rings while the sleeper is on its way is heard.
+        // A ring while the sleeper is on its way is not missed.
         std::thread::scope(|scope| {
             let announced = bell.announce_for_event();
             scope.spawn(|| bell.ring());

@@ -1,20 +1,21 @@
-//! A clock that is cheap enough to be asked after each poll.
+//! A clock that is cheap enough to be read after each poll.
 use std::time::Duration;
 
-/// Tells whether time has passed, by a clock of the system that moves on every few milliseconds. To read it took 7.6 ns on a virtual Xeon, where
-/// an exact one took 41.
+/// A clock of the system that advances every few milliseconds, which reports whether time has
+/// passed. To read it took 7.6 ns on a virtual Xeon, where an exact clock took 41.
 #[derive(Debug)]
 pub struct CoarseClock {
     last: (libc::time_t, libc::c_long),
 }
 
 impl CoarseClock {
-    /// A clock that has not moved.
+    /// Creates a clock that has not moved.
     pub fn new() -> CoarseClock {
         CoarseClock { last: read() }
     }
 
-    /// How far it has moved since the last call of [`has_moved`](Self::has_moved), or since it was made.
+    /// Returns how far it has moved since the last call of [`has_moved`](Self::has_moved), or since
+    /// it was created.
     pub fn elapsed(&self) -> Duration {
         let since = |(seconds, nanoseconds): (libc::time_t, libc::c_long)| {
             Duration::new(seconds.unsigned_abs(), nanoseconds.unsigned_abs() as u32)
@@ -22,7 +23,7 @@ impl CoarseClock {
         since(read()).saturating_sub(since(self.last))
     }
 
-    /// Whether it has moved since the last call, or since it was made.
+    /// Returns true if it has moved since the last call, or since it was created.
     #[inline]
     pub fn has_moved(&mut self) -> bool {
         let now = read();
@@ -36,11 +37,12 @@ impl Default for CoarseClock {
     }
 }
 
-/// By libc: rustix looks for the kernel's own code itself, which it can't find under valgrind.
+/// Calls libc: rustix looks for the kernel's own code itself, which it can't find under valgrind.
 #[inline]
 fn read() -> (libc::time_t, libc::c_long) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is this thread's alone. The clock exists since Linux 2.6.32, so there is no error to heed.
+    // SAFETY: the structure is this thread's alone. The clock exists since Linux 2.6.32, so the
+    // call returns no error.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
     (time.tv_sec, time.tv_nsec)
 }

@@ -1,8 +1,10 @@
-//! What every fabric must pass: one function a case, generic over a [`Harness`] that connects members in this process.
+//! The tests that every fabric must pass: one function for each case, generic over a [`Harness`]
+//! that connects members in this process.
 //!
-//! [`conformance_suite!`](crate::conformance_suite) makes a `#[test]` of each. The cases in `threaded` modules run
-//! members on threads of their own; a fabric that lives on one thread, like a simulated one, leaves them out. A case fails by panic.
-//! Waits are bounded, generously; a bound that is reached is a failure, and no case asks for speed.
+//! [`conformance_suite!`](crate::conformance_suite) makes a `#[test]` of each. The cases in
+//! `threaded` modules run members on threads of their own; a fabric that lives on one thread, like
+//! a simulated one, leaves them out. A case fails by panic. Waits are bounded, generously; a bound
+//! that is reached is a failure, and no case requires a speed.
 use crate::fabric::Fabric;
 use spindle_core::layout::{LINE_BYTES, entry, membership};
 use spindle_core::{
@@ -14,28 +16,29 @@ use std::time::{Duration, Instant};
 
 pub mod publishing;
 
-/// How long a case waits for what must happen.
+/// The time that a case waits for an event that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What makes connected members of one kind of fabric.
+/// A maker of connected members for one kind of fabric.
 pub trait Harness {
     /// The fabric.
     type Fabric: Fabric;
 
-    /// All members of a new view, by rank, connected with each other.
+    /// Creates all members of a new view, by rank, connected with each other.
     fn connect(layout: &Layout) -> Vec<Self::Fabric>;
 
-    /// Brings everything that was posted to where it was posted.
+    /// Delivers everything that was posted to its destination.
     fn settle(fabrics: &mut [Self::Fabric]);
 
-    /// Whether this machine has what the fabric needs. If not, cases pass without having run, and this prints what is missing.
+    /// Returns true if this machine has everything that the fabric needs. If not, cases pass
+    /// without having run, and this prints the missing part.
     fn is_here() -> bool {
         true
     }
 }
 
-/// One `#[test]` per case, for a [`Harness`](crate::conformance::Harness). With `single_threaded` behind it, only those
-/// cases that keep all members on one thread.
+/// Makes one `#[test]` per case, for a [`Harness`](crate::conformance::Harness). With
+/// `single_threaded` behind it, only the cases that keep all members on one thread.
 #[macro_export]
 macro_rules! conformance_suite {
     ($harness:ty) => {
@@ -127,7 +130,8 @@ macro_rules! conformance_suite {
     };
 }
 
-/// A view of `members` with one subgroup in which all of them send; a ring holds `window` messages of 100 bytes.
+/// Returns a view of `members` with one subgroup in which all of them send; a ring holds `window`
+/// messages of 100 bytes.
 pub fn view(members: u32, window: u64) -> View {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let everyone = SubgroupSpec {
@@ -150,7 +154,7 @@ pub fn view(members: u32, window: u64) -> View {
     }
 }
 
-/// A group of connected members and where to write in their rows.
+/// A group of connected members, and the offsets to write in their rows.
 struct Group<H: Harness> {
     layout: Layout,
     fabrics: Vec<H::Fabric>,
@@ -173,7 +177,7 @@ impl<H: Harness> Group<H> {
         self.layout.row(rank).size
     }
 
-    /// Stores and posts one word, to everyone.
+    /// Stores and posts one word, to every member.
     fn put(&mut self, rank: Rank, at: u64, value: u64) {
         let fabric = &mut self.fabrics[rank.index()];
         fabric.store(at, value);
@@ -195,12 +199,12 @@ impl<H: Harness> Group<H> {
     }
 }
 
-/// The ring of the first subgroup in the row of `rank`.
+/// Returns the ring of the first subgroup in the row of `rank`.
 fn ring(layout: &Layout, rank: Rank) -> Ring {
     layout.row(rank).place(SubgroupId(0)).and_then(|place| place.ring).expect("everybody sends")
 }
 
-/// A control word of the row of `rank` that nothing but the case uses.
+/// Returns the offset of a control word of the row of `rank` that only the case uses.
 fn counter(layout: &Layout, rank: Rank) -> u64 {
     layout.row(rank).place(SubgroupId(0)).expect("everybody is in it").entry + entry::ROUNDS
 }
@@ -209,12 +213,12 @@ fn assert_panics(what: &str, action: impl FnOnce()) {
     assert!(catch_unwind(AssertUnwindSafe(action)).is_err(), "{what} must panic");
 }
 
-/// Fresh rows hold zeros everywhere, mine and my copies of the others'.
+/// Fresh rows contain zeros everywhere, mine and my copies of the others'.
 pub fn rows_start_as_zeros<H: Harness>() {
     let group = Group::<H>::new(3);
     for fabric in &group.fabrics {
         for &rank in &group.everyone {
-            // But for a word that fabrics with shared memory write.
+            // Except for a word that fabrics with shared memory write.
             let mapped = membership::mapped(3);
             assert!((0..group.size(rank)).step_by(8).all(|at| at == mapped || fabric.load(rank, at) == 0));
             let rest = mapped + 8..group.size(rank);
@@ -223,7 +227,7 @@ pub fn rows_start_as_zeros<H: Harness>() {
     }
 }
 
-/// Fabrics come by rank and know how many they are.
+/// Fabrics come by rank and know their number.
 pub fn everyone_knows_its_rank<H: Harness>() {
     let group = Group::<H>::new(4);
     for (fabric, &rank) in group.fabrics.iter().zip(&group.everyone) {
@@ -231,7 +235,7 @@ pub fn everyone_knows_its_rank<H: Harness>() {
     }
 }
 
-/// No post is needed for the owner.
+/// The owner needs no post.
 pub fn a_store_is_seen_by_its_owner_at_once<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let at = counter(&group.layout, Rank(1));
@@ -244,17 +248,17 @@ pub fn a_lone_member_works<H: Harness>() {
     members_see_each_other::<H>(1);
 }
 
-/// A view of two.
+/// A view of two members.
 pub fn two_members_see_each_other<H: Harness>() {
     members_see_each_other::<H>(2);
 }
 
-/// A view of five.
+/// A view of five members.
 pub fn five_members_see_each_other<H: Harness>() {
     members_see_each_other::<H>(5);
 }
 
-/// A view of sixteen.
+/// A view of sixteen members.
 pub fn sixteen_members_see_each_other<H: Harness>() {
     members_see_each_other::<H>(16);
 }
@@ -273,12 +277,12 @@ fn members_see_each_other<H: Harness>(members: u32) {
     }
 }
 
-/// A post of the whole row brings all of it, the last word too.
+/// A post of the whole row transfers all of it, including the final word.
 pub fn every_word_of_a_row_arrives<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let size = group.size(Rank(1));
     let everyone = group.everyone.clone();
-    // The membership line stays as it is: its first word says that I sleep.
+    // The membership line is left out: its first word says that I sleep.
     let words = || (LINE_BYTES..size).step_by(8);
     let fabric = group.fabric(1);
     words().for_each(|at| fabric.store(at, at * 0x0001_0000_0000_0001 + 1));
@@ -287,7 +291,7 @@ pub fn every_word_of_a_row_arrives<H: Harness>() {
     words().for_each(|at| group.assert_all_see(Rank(1), at, at * 0x0001_0000_0000_0001 + 1));
 }
 
-/// Words stand in memory as their little-endian bytes.
+/// Memory contains words as their little-endian bytes.
 pub fn words_and_bytes_are_the_same_memory<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let at = ring(&group.layout, Rank(0)).at;
@@ -298,7 +302,7 @@ pub fn words_and_bytes_are_the_same_memory<H: Harness>() {
     }
 }
 
-/// Payloads are of any length, and their readers need no alignment.
+/// Payloads have any length, and their readers need no alignment.
 pub fn bytes_of_any_length_and_offset_are_read<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let ring = ring(&group.layout, Rank(0));
@@ -336,14 +340,14 @@ pub fn a_post_to_one_reaches_that_one<H: Harness>() {
     group.fabric(0).post(&[Rank(2)], at..at + 8);
     group.settle();
     assert_eq!(group.fabrics[2].load(Rank(0), at), 5);
-    // The other may have seen it already, and does at the latest when it is posted there.
+    // The other peer may have seen it already, and sees it at the latest when it is posted there.
     assert!([0, 5].contains(&group.fabrics[1].load(Rank(0), at)));
     group.fabric(0).post(&[Rank(1)], at..at + 8);
     group.settle();
     assert_eq!(group.fabrics[1].load(Rank(0), at), 5);
 }
 
-/// Of two posts the first is there when the second is, whatever lies between them.
+/// When the second of two posts is visible, the first is visible, too, wherever their bytes are.
 pub fn posts_to_one_keep_their_order<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let (data, count) = (ring(&group.layout, Rank(0)).at, counter(&group.layout, Rank(0)));
@@ -359,7 +363,7 @@ pub fn posts_to_one_keep_their_order<H: Harness>() {
     }
 }
 
-/// Though it wakes nobody.
+/// A quiet post keeps the order, though it wakes no peer.
 pub fn a_quiet_post_is_seen_after_those_before_it<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let (first, second) = (counter(&group.layout, Rank(0)), membership::HEARTBEAT);
@@ -386,7 +390,7 @@ pub fn my_own_rank_in_a_post_means_nothing<H: Harness>() {
     group.assert_all_see(Rank(0), at, 9);
 }
 
-/// Neither peers nor bytes.
+/// A post to no peers or of no bytes has no effect.
 pub fn a_post_to_nobody_means_nothing<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let at = counter(&group.layout, Rank(0));
@@ -408,7 +412,7 @@ pub fn rows_do_not_mix<H: Harness>() {
     }
 }
 
-/// Rows of members who send and of members who don't have different lengths.
+/// Rows of members that send and of members that don't have different lengths.
 pub fn rows_of_different_sizes_are_read_to_their_ends<H: Harness>() {
     let mut view = view(3, 8);
     view.subgroups[0].senders = vec![Rank(1)];
@@ -422,7 +426,7 @@ pub fn rows_of_different_sizes_are_read_to_their_ends<H: Harness>() {
     assert_panics("a load behind a shorter row", || _ = fabric.load(Rank(0), last));
 }
 
-/// A reader is the same view of the table.
+/// A reader sees the same table.
 pub fn readers_see_what_the_fabric_sees<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let reader = group.fabrics[1].reader();
@@ -451,7 +455,7 @@ pub fn a_reader_outlives_its_fabric<H: Harness>() {
     }
 }
 
-/// What a peer announces can't lead a reader out of its row.
+/// No announcement of a peer can lead a reader out of its row.
 pub fn loads_outside_a_row_panic<H: Harness>() {
     let group = Group::<H>::new(2);
     for rank in [Rank(0), Rank(1)] {
@@ -473,7 +477,7 @@ pub fn unaligned_words_panic<H: Harness>() {
     }
 }
 
-/// As for words, with lengths that overflow as well.
+/// As for words, also with lengths that overflow.
 pub fn bytes_outside_a_row_panic<H: Harness>() {
     let group = Group::<H>::new(2);
     for rank in [Rank(0), Rank(1)] {
@@ -488,7 +492,7 @@ pub fn bytes_outside_a_row_panic<H: Harness>() {
     }
 }
 
-/// I write my own row only.
+/// A member writes only its own row.
 pub fn stores_outside_my_row_panic<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let size = group.size(Rank(0));
@@ -498,7 +502,7 @@ pub fn stores_outside_my_row_panic<H: Harness>() {
     }
 }
 
-/// Ranks are of the view.
+/// Only ranks of the view are valid.
 pub fn members_outside_the_view_panic<H: Harness>() {
     let group = Group::<H>::new(2);
     let fabric = &group.fabrics[0];
@@ -506,7 +510,7 @@ pub fn members_outside_the_view_panic<H: Harness>() {
     assert_panics("bytes of nobody", || _ = fabric.bytes(Rank(u32::MAX), 0, 8));
 }
 
-/// What a member posted before it died is there for the survivors to agree on.
+/// The survivors can agree on everything that a member posted before it died.
 pub fn a_dead_members_row_stays_readable<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
@@ -514,20 +518,21 @@ pub fn a_dead_members_row_stays_readable<H: Harness>() {
     group.settle();
     drop(group.fabrics.pop());
     group.assert_all_see(Rank(2), at, 12);
-    // Posting to the dead is harmless.
+    // A post to a dead member is harmless.
     let at = counter(&group.layout, Rank(0));
     group.put(Rank(0), at, 1);
     group.settle();
     group.assert_all_see(Rank(0), at, 1);
 }
 
-/// A doorbell costs its ringer a system call only if somebody sleeps.
+/// A doorbell costs its ringer a system call only if a thread sleeps.
 pub fn nobody_is_rung_who_is_awake<H: Harness>() {
     let group = Group::<H>::new(2);
     assert!(!group.fabrics[0].doorbell().ring());
 }
 
-/// Nobody sleeps longer than it wants to, and who has slept so is rung until it is awake for good.
+/// No member sleeps longer than it wants to. After such a sleep it is rung until its announcement
+/// is withdrawn.
 pub fn a_sleep_is_bounded<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let doorbell = group.fabrics[0].doorbell();
@@ -545,7 +550,7 @@ pub fn a_sleep_is_bounded<H: Harness>() {
     assert!(!doorbell.ring());
 }
 
-/// An application that commits at this moment is not missed.
+/// A commit of an application at this moment is not missed.
 pub fn a_ring_between_announcement_and_sleep_counts<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let doorbell = group.fabrics[0].doorbell();
@@ -554,7 +559,7 @@ pub fn a_ring_between_announcement_and_sleep_counts<H: Harness>() {
     assert!(group.fabric(0).sleep(PATIENCE));
 }
 
-/// Nor is a peer.
+/// A post of a peer is not missed either.
 pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
@@ -569,7 +574,7 @@ pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
     assert!(after == Trace::Stored || after != before, "{after:?}");
 }
 
-/// Who gets nothing may sleep on.
+/// A peer that gets nothing may continue to sleep.
 pub fn a_post_to_others_rings_nobody_else<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
@@ -580,7 +585,8 @@ pub fn a_post_to_others_rings_nobody_else<H: Harness>() {
     assert!(!group.fabric(0).sleep(Duration::from_millis(1)));
 }
 
-/// After it nobody rings, and withdrawing twice or for nothing is no harm.
+/// After a withdrawal no peer rings. A second withdrawal, or one without an announcement, is
+/// harmless.
 pub fn a_withdrawn_sleep_is_over<H: Harness>() {
     let mut group = Group::<H>::new(2);
     group.fabric(0).end_sleep();
@@ -592,7 +598,7 @@ pub fn a_withdrawn_sleep_is_over<H: Harness>() {
     assert!(!group.fabrics[0].doorbell().ring());
 }
 
-/// It would miss what came before. A caller looks at what has withdrawn the announcement.
+/// It would miss earlier work. The caller looks at the work whose ring withdrew the announcement.
 pub fn a_sleep_without_announcement_is_none<H: Harness>() {
     let mut group = Group::<H>::new(1);
     let fabric = group.fabric(0);
@@ -602,7 +608,7 @@ pub fn a_sleep_without_announcement_is_none<H: Harness>() {
     assert!(fabric.sleep(Duration::MAX));
 }
 
-/// A ring is for one sleep: the next one is not cut short by it, and is rung anew.
+/// A ring ends one sleep only: it does not cut the next one short, and the next one is rung anew.
 pub fn sleeps_can_follow_each_other<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let doorbell = group.fabrics[1].doorbell();
@@ -632,7 +638,7 @@ pub mod threaded {
         }
     }
 
-    /// Polls until all that was posted is under way, as an engine does that has nothing else to do.
+    /// Polls until all posts are in flight, as an engine does that has nothing else to do.
     pub(super) fn flush<F: Fabric>(fabric: &mut F) {
         poll_until("the posts to leave", || {
             fabric.progress();
@@ -640,14 +646,17 @@ pub mod threaded {
         });
     }
 
-    /// Sleeps, and those of them that ran out although there was something by then for which nobody rang.
+    /// The number of sleeps, and of those that ran out although there was work by then for which no
+    /// peer rang.
     static SLEPT: AtomicU64 = AtomicU64::new(0);
     static MISSED: AtomicU64 = AtomicU64::new(0);
-    /// How long a ring may take after what it is for, of somebody who has to wait for a core in between.
+    /// The time that a ring may take after the store that it is for, if its ringer has to wait for
+    /// a core in between.
     const RINGING: Duration = Duration::from_secs(5);
 
-    /// Sleeps until `ready`. Fails if sleeps run out because somebody forgot to ring: now and then the kernel makes that happen
-    /// ([`crate::barrier`]). What arrives over streams ends a sleep as well, so a bell that is not rung beside that is not noticed.
+    /// Sleeps until `ready`. Fails if sleeps run out because a peer forgot to ring: occasionally
+    /// the kernel makes that happen ([`crate::barrier`]). Data that arrives over streams ends a
+    /// sleep as well, so the check does not detect a missing ring there.
     fn sleep_until<F: Fabric>(fabric: &mut F, mut ready: impl FnMut(&mut F) -> bool) {
         let mut look = |fabric: &mut F| {
             fabric.progress();
@@ -704,7 +713,7 @@ pub mod threaded {
         });
     }
 
-    /// Both halves of a word are of one store.
+    /// Both halves of a word come from one store.
     pub fn words_are_never_torn<H: Harness<Fabric: Send>>() {
         let Group { layout, fabrics, everyone } = Group::<H>::new(2);
         let [mut writer, mut reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
@@ -748,7 +757,7 @@ pub mod threaded {
         });
     }
 
-    /// A consumer thread follows a peer while the fabric's own thread is elsewhere.
+    /// A consumer thread reads a peer's row while the fabric's own thread is elsewhere.
     pub fn a_reader_on_another_thread_sees_what_is_posted<H: Harness<Fabric: Send>>() {
         let Group { layout, mut fabrics, everyone } = Group::<H>::new(2);
         let at = counter(&layout, Rank(0));
@@ -759,7 +768,7 @@ pub mod threaded {
         consumer.join().expect("the consumer sees the last counter");
     }
 
-    /// Two members, each of which sleeps until the other's counter has moved.
+    /// Two members each sleep until the other's counter has moved.
     pub fn no_wake_up_is_lost_in_ping_pong<H: Harness<Fabric: Send>>() {
         let Group { layout, fabrics, everyone } = Group::<H>::new(2);
         scope(|scope| {
@@ -770,7 +779,7 @@ pub mod threaded {
                     let other = Rank(1 - me.0);
                     let (mine, theirs) = (counter(layout, me), counter(layout, other));
                     for round in 1..=SLEEPS {
-                        // Rank 0 serves.
+                        // Rank 0 moves first.
                         sleep_until(&mut fabric, |fabric| {
                             fabric.load(other, theirs) >= round - u64::from(me == Rank(0))
                         });
@@ -781,7 +790,7 @@ pub mod threaded {
         });
     }
 
-    /// Whoever moves last wakes the sleeper.
+    /// The peer that moves last wakes the sleeper.
     pub fn many_peers_wake_one_sleeper<H: Harness<Fabric: Send>>() {
         let Group { layout, mut fabrics, everyone } = Group::<H>::new(5);
         let mut sleeper = fabrics.remove(0);
@@ -815,7 +824,7 @@ pub mod threaded {
         scope(|scope| {
             scope.spawn(move || {
                 for round in 1..=SLEEPS {
-                    // Relaxed: it is the bell that must order this store before its look at the sleeper.
+                    // Relaxed: the bell must order this store before its look at the sleeper.
                     work.store(round, Ordering::Relaxed);
                     doorbell.ring();
                     poll_until("the engine", || done.load(Ordering::Acquire) >= round);
@@ -828,7 +837,7 @@ pub mod threaded {
         });
     }
 
-    /// One member streams, never sleeping; the others doze off between what they see.
+    /// One member streams and never sleeps; the others sleep between the values that they see.
     pub fn sleepers_are_woken_while_others_keep_posting<H: Harness<Fabric: Send>>() {
         let Group { layout, mut fabrics, everyone } = Group::<H>::new(3);
         let mut writer = fabrics.remove(0);
@@ -858,7 +867,7 @@ mod tests {
     use crate::tcp::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
-    /// All on one machine.
+    /// All members on one machine.
     struct Here;
 
     impl Harness for Here {
@@ -885,7 +894,7 @@ mod tests {
         assert!(group.fabric(1).sleep(PATIENCE));
     }
 
-    /// Two on each machine.
+    /// Two members on each machine.
     mod mixed {
         use super::*;
 
@@ -906,7 +915,7 @@ mod tests {
         crate::conformance_suite!(Mixed);
     }
 
-    /// The members of a view, on machines.
+    /// Connects the members of a view, on the given machines.
     fn connect(
         layout: &Layout,
         machine: impl Fn(Rank) -> u32,
@@ -932,7 +941,7 @@ mod tests {
         }
         let meshes = rows.into_iter().zip(peers).map(|(own, peers)| Mesh::new(layout, own, peers).unwrap());
         let mut meshes: Vec<Mesh> = meshes.collect();
-        // Hellos would end a sleep.
+        // Initial messages of the streams would end a sleep.
         crate::tcp::settle(&mut meshes);
         meshes
     }

@@ -1,60 +1,71 @@
-//! What the engine and the library need of a transport, beyond the [`Table`] that the core reads and writes.
+//! The part of a transport that the engine and the library need beyond the [`Table`] that the core
+//! reads and writes.
 use crate::bell::Doorbell;
 use crate::publisher::Publisher;
 use spindle_core::{Claims, Rank, Rows, Table};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One member's side of a transport, for one view: the table, and a way to sleep until something happens.
+/// One member's side of a transport, for one view: the table, and a way to sleep until something
+/// happens.
 ///
 /// It belongs to the thread that runs the engine. Other threads get a [`reader`](Self::reader), a
 /// [`doorbell`](Self::doorbell), or a [`publisher`](Self::publisher).
 ///
-/// To sleep: [`begin_sleep`](Self::begin_sleep), poll everything once more, then [`sleep`](Self::sleep) if there was nothing
-/// or [`end_sleep`](Self::end_sleep) if there was. What peers post, unless they do so [quietly](Table::post_quietly), and what applications
-/// commit ends a sleep. To poll is to call [`progress`](Self::progress) and then the engine.
+/// To sleep, call [`begin_sleep`](Self::begin_sleep) and poll everything once more. Then call
+/// [`sleep`](Self::sleep) if the poll found nothing, or [`end_sleep`](Self::end_sleep) if it found
+/// work. A sleep ends when a peer posts, unless it posts [quietly](Table::post_quietly), and when
+/// an application commits. To poll is to call [`progress`](Self::progress) and then the engine.
 pub trait Fabric: Table {
     /// Read access to all rows for other threads; it keeps the memory alive.
     type Reader: Rows + Clone + Send + Sync + 'static;
 
-    /// My rank in the view.
+    /// Returns my rank in the view.
     fn me(&self) -> Rank;
 
-    /// Members of the view.
+    /// Returns the number of members of the view.
     fn members(&self) -> u32;
 
-    /// A reader for another thread.
+    /// Returns a reader for another thread.
     fn reader(&self) -> Self::Reader;
 
-    /// What wakes this member's engine, for threads that have work for it.
+    /// Returns the handle that wakes this member's engine, for threads that have work for it.
     fn doorbell(&self) -> Doorbell;
 
-    /// Does what a transport that needs the processor has to do for memory to move: sends on what was posted and waits to be sent,
-    /// and takes in what has arrived. To be called before every look at the rows. It waits for nothing. Says whether anything moved.
+    /// Moves memory, in a transport that needs the processor for that: sends posted data that is
+    /// still unsent, and takes in arrived data. Returns true if anything moved.
+    ///
+    /// The caller calls it before every look at the rows. It never blocks.
     fn progress(&mut self) -> bool {
         false
     }
 
-    /// Whether everything that I posted has been handed to the system, or is for peers that are gone. Until then it takes further calls
-    /// of [`progress`](Self::progress).
+    /// Returns true once everything that I posted has been handed to the system, or is for peers
+    /// that are gone. Until then the caller has to keep calling [`progress`](Self::progress).
     fn is_flushed(&self) -> bool {
         true
     }
 
-    /// Announces that I am about to sleep, if that does not stand yet. The caller polls everything once more after it.
+    /// Announces that I am about to sleep, unless an announcement is in force already. The caller
+    /// then polls everything once more.
     fn begin_sleep(&mut self);
 
-    /// Sleeps until rung, or `at_most` that long. Says whether it was rung. If it was, that withdraws the announcement; if not, it stands, and
-    /// a caller that finds work after all withdraws it. It may return early for no reason. Without an announcement that stands it returns at once, as if it was rung:
-    /// what has withdrawn it is to be looked at.
+    /// Sleeps until rung, or for at most `at_most`. Returns true if it was rung.
+    ///
+    /// If it was rung, the announcement is withdrawn. If not, the announcement stays in force, and
+    /// a caller that finds work after all withdraws it. It may return early for no reason. If no
+    /// announcement is in force, it returns true at once, because the caller has to look at the
+    /// work whose ring withdrew the announcement.
     fn sleep(&mut self, at_most: Duration) -> bool;
 
-    /// Withdraws the announcement, if there is one: a poll found work, and peers need not ring while there is more.
+    /// Withdraws the announcement, if there is one: a poll found work, and peers need not ring
+    /// while there is more.
     fn end_sleep(&mut self);
 
-    /// The way to put messages into the ring that `claims` are on.
+    /// Returns the publisher that puts messages into the ring that `claims` are on.
     ///
     /// # Panics
-    /// If the ring is not one of my row's, or if a publisher for it was made before: two would be given the same memory.
+    /// If the ring is not one of my row's, or if a publisher for it was made before: two would be
+    /// given the same memory.
     fn publisher(&self, claims: Arc<Claims>) -> Publisher;
 }

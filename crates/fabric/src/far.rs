@@ -1,7 +1,9 @@
-//! The ways of one member to all who are not on its machine: streams, and connections of libfabric.
+//! The links of one member to all processes on other machines: streams, and connections of
+//! libfabric.
 //!
-//! A view's peers have the one or the other. Guests have streams, so both may be there at once; then one sleep serves both, as what the
-//! streams wait for is one of the things that the connections wait for.
+//! A view's peers have the one or the other. Observers have streams, so both kinds may exist at
+//! once. Then one sleep serves both, because the event that the streams wait for is one of the
+//! events that the connections wait for.
 use crate::ofi::OfiMeeting;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::{Connection, Down, Links, Traffic};
@@ -12,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The target of events of ways to other machines.
+/// The target of the events about links to other machines.
 pub(crate) const TARGET: &str = "spindle::net";
 
 /// Streams, if there are any, and connections, if there are any.
@@ -30,7 +32,7 @@ impl Far {
         Ok(Far { streams, ofi })
     }
 
-    /// Whether there is nothing that has to be moved by this process.
+    /// Returns true if this process has no data to move.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.streams.is_none() && self.ofi.is_none()
@@ -47,7 +49,7 @@ impl Far {
         self.streams(layout, (me, row), bell)?.add_guest(stream, row)
     }
 
-    /// The streams, which begin with none.
+    /// Returns the streams, which it creates empty at the first call.
     fn streams(&mut self, layout: &Layout, own: (Rank, &OwnRegion), bell: BorrowedFd<'_>) -> io::Result<&mut Links> {
         Ok(match &mut self.streams {
             Some(streams) => streams,
@@ -62,17 +64,18 @@ impl Far {
         })
     }
 
-    /// As [`Mesh::stand_apart`](crate::Mesh::stand_apart). Connections of libfabric wait for streams themselves.
+    /// As [`Mesh::stand_apart`](crate::Mesh::stand_apart). Connections of libfabric wait for
+    /// streams themselves.
     pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
         self.streams.as_mut().filter(|_| self.ofi.is_none()).map_or(Ok(()), Links::stand_apart)
     }
 
-    /// Whether something has come that the system does not tell of.
+    /// Returns true if data has arrived that the system does not report.
     pub(crate) fn has_unread(&self) -> bool {
         self.streams.as_ref().is_some_and(Links::has_unread)
     }
 
-    /// Is woken, too, by what comes over the streams of `older`.
+    /// Lets data that arrives over the streams of `older` wake this member, too.
     pub(crate) fn wake_by(
         &mut self,
         layout: &Layout,
@@ -120,7 +123,7 @@ impl Far {
         }
     }
 
-    /// The connections of libfabric, if there may be any.
+    /// Returns the connections of libfabric, if there may be any.
     pub(crate) fn ofi(&self) -> Option<&OfiMeeting> {
         self.ofi.as_ref()
     }
@@ -135,7 +138,7 @@ impl Far {
         self.streams.as_mut().map(|streams| streams.take_turned(next)).unwrap_or_default()
     }
 
-    /// Drops the ways of peers that need nothing more of this view.
+    /// Drops the links of peers that need nothing more of this view.
     pub(crate) fn drop_turned(&mut self) {
         if let Some(streams) = &mut self.streams {
             streams.drop_turned();
@@ -145,7 +148,7 @@ impl Far {
         }
     }
 
-    /// Whether the way to `rank` is, or was, a stream.
+    /// Returns true if the link to `rank` is, or was, a stream.
     pub(crate) fn is_stream(&self, rank: Rank) -> bool {
         self.streams.as_ref().is_some_and(|streams| streams.knows(rank))
     }
@@ -156,12 +159,12 @@ impl Far {
         stream.or_else(|| self.ofi.as_ref()?.copy(rank)).expect("it is on another machine").clone()
     }
 
-    /// How many peers were cut off in the middle of a stream.
+    /// Returns the number of peers that were cut off in the middle of a stream.
     pub(crate) fn cut(&self) -> u32 {
         self.streams.as_ref().map_or(0, Links::cut) + self.ofi.as_ref().map_or(0, OfiMeeting::cut)
     }
 
-    /// Whether there are connections that are made again.
+    /// Returns true if connections are being made again.
     pub(crate) fn is_calling(&self) -> bool {
         self.ofi.as_ref().is_some_and(|ofi| ofi.cut() > 0)
     }
@@ -170,7 +173,7 @@ impl Far {
         self.streams.as_ref().map_or(0, Links::guests)
     }
 
-    /// How many ways there are still.
+    /// Returns the number of links that are still open.
     pub(crate) fn open(&self) -> u32 {
         self.streams.as_ref().map_or(0, Links::open) + self.ofi.as_ref().map_or(0, |ofi| ofi.links().connected())
     }
@@ -190,7 +193,7 @@ impl Far {
         streams.or_else(|| self.ofi.as_mut()?.next_down())
     }
 
-    /// A peer whose connection is made late, or again.
+    /// Returns a peer whose connection is made late, or again.
     pub(crate) fn next_up(&mut self) -> Option<Rank> {
         self.ofi.as_mut()?.next_up()
     }
@@ -201,7 +204,7 @@ impl Far {
         self.ofi.as_mut().expect("it is connected through libfabric").links_mut().shut_rank(rank);
     }
 
-    /// How many connections of libfabric were begun.
+    /// Returns the number of connections of libfabric that were begun.
     #[cfg(test)]
     pub(crate) fn begun(&self) -> u32 {
         self.ofi.as_ref().expect("it is connected through libfabric").links().begun()
@@ -212,17 +215,19 @@ impl Far {
             && self.ofi.as_ref().is_none_or(|ofi| ofi.links().is_flushed())
     }
 
-    /// Whether the peers' systems have confirmed all that was handed to this one. Connections of libfabric don't say.
+    /// Returns true if the peers' systems have confirmed all data that was handed to this one.
+    /// Connections of libfabric don't report that.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.streams.as_ref().is_none_or(Links::is_confirmed)
     }
 
-    /// Whether `rank` lacks nothing that was posted, or its system has it. Connections of libfabric don't say.
+    /// Returns true if `rank` lacks nothing that was posted, or its system has it. Connections of
+    /// libfabric don't report that.
     pub(crate) fn is_heard(&self, rank: Rank) -> bool {
         self.streams.as_ref().is_none_or(|streams| streams.is_heard(rank))
     }
 
-    /// Whether everything is handed to the system that is for guests.
+    /// Returns true if all data for observers has been handed to the system.
     pub(crate) fn has_served(&self) -> bool {
         self.streams.as_ref().is_none_or(Links::has_served)
     }
@@ -238,7 +243,7 @@ impl Far {
         }
     }
 
-    /// Sends to all who can take something and have not been tried.
+    /// Sends to all peers that can take data and have not been tried.
     pub(crate) fn flush(&mut self, row: &OwnRegion) {
         if let Some(streams) = &mut self.streams {
             streams.flush(row);
@@ -248,7 +253,8 @@ impl Far {
         }
     }
 
-    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
+    /// Sends as much as possible and takes in arrived data. Returns whether data was sent, and
+    /// whether data arrived.
     #[inline]
     pub(crate) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
         let (mut sent, mut arrived) = (false, false);
@@ -262,7 +268,8 @@ impl Far {
         (sent, arrived)
     }
 
-    /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
+    /// Waits until something can be done or the bell rings, for at most `at_most`. Returns true if
+    /// data has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         match (&mut self.ofi, &self.streams) {
             (Some(ofi), _) => ofi.rest(at_most),
@@ -271,7 +278,7 @@ impl Far {
         }
     }
 
-    /// Tells all peers that nothing more comes.
+    /// Reports to all peers that nothing more comes.
     pub(crate) fn finish(&mut self) {
         if let Some(streams) = &mut self.streams {
             streams.finish();
@@ -281,7 +288,7 @@ impl Far {
         }
     }
 
-    /// Nothing is waited for any more, not even for what is under way.
+    /// Stops waiting for anything, even for data in flight.
     pub(crate) fn give_up(&mut self) {
         if let Some(ofi) = &mut self.ofi {
             ofi.links_mut().give_up();

@@ -1,13 +1,15 @@
 //! Keeps a child that was forked from a member out of the member's memory.
 //!
-//! A forked child inherits every mapping and every handle. Rows are taken out of it: the kernel leaves them out of the child
-//! (`MADV_DONTFORK`), so that no process but the member can write its row, and the row of a dead member is final whichever children it leaves. In
-//! their place the child gets private memory of zeros, as far as it was forked by the C library: a handle that it has inherited writes there,
-//! and reaches nobody.
+//! A forked child inherits every mapping and every handle. Rows are excluded: the kernel leaves
+//! them out of the child (`MADV_DONTFORK`). So no process but the member can write its row, and the
+//! row of a dead member is final whichever children it leaves. If the C library forked the child,
+//! the child gets private memory of zeros in their place. A handle that it has inherited writes
+//! there, and no other process reads that.
 //!
-//! Sockets by which others find the member are replaced as well, so that they end with it.
+//! Sockets by which other processes find the member are replaced as well, so that they end with it.
 //!
-//! Handles that would give something up when they are dropped, such as an address, compare their [`Owner`] first.
+//! Handles that would release something shared when they are dropped, such as an address, compare
+//! their [`Owner`] first.
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -15,24 +17,24 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The process that has made something.
+/// The process that created an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner(u32);
 
 impl Owner {
-    /// This process.
+    /// Returns this process as an owner.
     #[expect(clippy::new_without_default, reason = "it says which process made it")]
     pub fn new() -> Owner {
         Owner(std::process::id())
     }
 
-    /// Whether this is a copy, in a child that was forked from the owner.
+    /// Returns true if this is a copy, in a child that was forked from the owner.
     pub fn is_copy(self) -> bool {
         self.0 != std::process::id()
     }
 }
 
-/// Something that no child shares, until this is dropped.
+/// A resource that no child shares, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Unshared(Thing);
 
@@ -46,37 +48,41 @@ enum Thing {
 /// A socket that no child shares.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Before the descriptor: its number means something else when that is closed.
+    /// Declared before the descriptor, because its number has another meaning once the descriptor
+    /// is closed.
     _unshared: Unshared,
     fd: OwnedFd,
 }
 
-/// The things that no child of this process shares. Changed while `BUSY` is held, and left alone while the process is forked.
+/// The resources that no child of this process shares. It changes only while `BUSY` is held, and
+/// does not change while the process is forked.
 struct Registry(UnsafeCell<Vec<Thing>>);
 
-// SAFETY: whoever uses the contents holds `BUSY`.
+// SAFETY: code that uses the contents holds `BUSY`.
 unsafe impl Sync for Registry {}
 
 static REGISTRY: Registry = Registry(UnsafeCell::new(Vec::new()));
 /// A lock that the child of a fork can release, too.
 static BUSY: AtomicBool = AtomicBool::new(false);
 static HANDLERS: Once = Once::new();
-/// How the file is opened that takes the place of sockets.
+/// The flags for opening the file that takes the place of sockets.
 const NOTHING: i32 = libc::O_RDWR | libc::O_CLOEXEC;
 
 impl Unshared {
-    /// Takes a mapping of this process, which the caller keeps for at least as long, out of all children to come. `None` if the system
-    /// refuses.
+    /// Excludes a mapping of this process from all children to come. The caller keeps the mapping
+    /// for at least as long as the result lives. Returns `None` if the system refuses.
     pub(crate) fn memory(start: *mut u8, len: usize) -> Option<Unshared> {
-        // SAFETY: the range is a mapping of this process, by the caller; its contents do not change here.
+        // SAFETY: the range is a mapping of this process, by the caller; its contents do not change
+        // here.
         unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontFork) }.ok()?;
         Some(Unshared::put(Thing::Memory(start.expose_provenance(), len)))
     }
 
     fn put(thing: Thing) -> Unshared {
         HANDLERS.call_once(|| {
-            // SAFETY: the three functions live as long as the process, and do only what is allowed around a fork. If there is no memory for it
-            // the child has no memory in the rows' places.
+            // SAFETY: the three functions live as long as the process, and do only things that are
+            // allowed around a fork. If the system has no memory for the handlers, the child has no
+            // memory in place of the rows.
             unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(replace)) };
         });
         with_registry(|registry| registry.push(thing));
@@ -120,7 +126,7 @@ extern "C" fn unlock() {
     BUSY.store(false, Ordering::Release);
 }
 
-/// In the child.
+/// Replaces the resources in the child.
 extern "C" fn replace() {
     // SAFETY: the thread that forked holds `BUSY`, and is the only one of the child.
     let registry = unsafe { &*REGISTRY.0.get() };
@@ -130,14 +136,16 @@ extern "C" fn replace() {
             Thing::Memory(start, len) => {
                 let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
                 let start = ptr::with_exposed_provenance_mut(*start);
-                // SAFETY: the child has nothing mapped in this range, which the kernel has left out of it.
+                // SAFETY: the child has nothing mapped in this range, which the kernel has left out
+                // of it.
                 let _ = unsafe { rustix::mm::mmap_anonymous(start, *len, ProtFlags::READ | ProtFlags::WRITE, flags) };
             }
             Thing::Descriptor(fd) => {
                 // SAFETY: a string that ends with a zero.
                 let file = *nothing.get_or_insert_with(|| unsafe { libc::open(c"/dev/null".as_ptr(), NOTHING) });
                 if file >= 0 {
-                    // SAFETY: the number stays that of an open descriptor, whose owner in the child uses and closes it as before.
+                    // SAFETY: the number stays that of an open descriptor, whose owner in the child
+                    // uses and closes it as before.
                     unsafe { libc::dup3(file, *fd, libc::O_CLOEXEC) };
                 }
             }
@@ -158,9 +166,10 @@ pub(crate) mod tests {
     const BYTES: u64 = 8192;
     pub(crate) const DONE: i32 = 7;
 
-    /// Runs `child` in one that is forked, which does nothing else. Its number.
+    /// Runs `child` in a forked process, which does nothing else. Returns its process id.
     pub(crate) fn fork(child: impl FnOnce()) -> Pid {
-        // SAFETY: the child does only what its caller says, which takes no lock that another thread may hold, and then ends.
+        // SAFETY: the child only runs its caller's closure, which takes no lock that another thread
+        // may hold, and then ends.
         match unsafe { libc::fork() } {
             0 => {
                 child();
@@ -171,7 +180,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// As [`fork`], and waits for its end. The status that it exits with; `None` if a signal has ended it.
+    /// As [`fork`], and waits for its end. Returns the status that it exits with, or `None` if a
+    /// signal has ended it.
     pub(crate) fn forked(child: impl FnOnce()) -> Option<i32> {
         let ended = waitpid(Some(fork(child)), WaitOptions::empty()).unwrap();
         ended.and_then(|(_, status)| status.exit_status())

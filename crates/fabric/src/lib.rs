@@ -1,11 +1,14 @@
-//! One-sided memory between the members of a group: each writes its own row, and reads everybody's.
+//! One-sided memory between the members of a group: each member writes its own row and reads all
+//! rows.
 //!
-//! Start with [`Fabric`], what a transport offers, and [`Mesh`], the one of groups: by [shared memory](shm) to members of the same
-//! machine, over [streams](tcp) or through [libfabric](ofi) to those of others. [`Publisher`] is how applications put messages into that memory;
-//! [`conformance`] is what every fabric must pass.
+//! Start with [`Fabric`], the interface of a transport, and [`Mesh`], the fabric of groups. A
+//! `Mesh` reaches members of the same machine by [shared memory](shm), and members of other
+//! machines over [streams](tcp) or through [libfabric](ofi). With a [`Publisher`], applications put
+//! messages into that memory. Every fabric must pass [`conformance`].
 //!
-//! This is the only crate with `unsafe`, and [`region`] says what makes it right. There is no protocol here: what the words
-//! of a row mean is `spindle-core`'s business, except for the one that says that a member sleeps ([`bell`]).
+//! This is the only crate with `unsafe`, and [`region`] says why it is sound. The crate contains no
+//! protocol: `spindle-core` defines the meaning of a row's words, except for the word that says
+//! that a member sleeps ([`bell`]).
 mod arena;
 pub mod barrier;
 pub mod bell;

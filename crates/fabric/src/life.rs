@@ -1,11 +1,13 @@
-//! How a death is told before the kernel has taken the memory of the dead one back.
+//! Liveness: peers detect a killed process before the kernel has reclaimed its memory.
 //!
-//! A pidfd tells that a process is gone, with all that it had; giving back many gigabytes takes seconds, and so does a lock that the
-//! kernel waits for meanwhile. The first thing that an ending thread does in the kernel is to mark the robust futexes that it holds
-//! (`set_robust_list(2)`). So a thread of each member holds one, in the memory that its peers ring it through, for as long as the member
-//! lives. The mark is not proof: other threads of the same process may run for a moment yet.
+//! A pidfd reports that a process is gone, with everything that it had. To reclaim many gigabytes
+//! takes seconds, and so does a lock that the kernel waits for meanwhile. The first thing that an
+//! ending thread does in the kernel is to mark the robust futexes that it holds
+//! (`set_robust_list(2)`). So a thread of each member holds one, in the memory that its peers ring
+//! it through, for as long as the member lives. The mark is not proof: other threads of the same
+//! process may run for a moment yet.
 //!
-//! Peers look at the word when they look at the clock. Nobody sleeps on it.
+//! Peers look at the word when they look at the clock. No thread sleeps on it.
 use crate::shm::MemberBell;
 use std::marker::PhantomData;
 use std::ptr;
@@ -13,30 +15,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offset of the futex in a doorbell's region.
 pub(crate) const LIFE: u64 = 72;
-/// What the kernel sets in a futex whose holder has ended.
+/// The bit that the kernel sets in a futex whose holder has ended.
 const OWNER_DIED: u32 = libc::FUTEX_OWNER_DIED;
 
-/// A thread that is known by a doorbell's region: when it ends, whoever has that region can see it. Dropped, there is nothing to see.
+/// A thread whose end is visible in a doorbell's region, to every process that has the region. Once
+/// this is dropped, no end is visible.
 #[derive(Debug)]
 pub struct LifeLine {
     bell: MemberBell,
-    /// What the kernel has the address of.
+    /// The list whose address the kernel has.
     list: Box<RobustList>,
     /// The list that the C library had registered for this thread.
     before: (*mut RobustList, usize),
-    /// Of this thread only.
+    /// Bound to this thread.
     _thread: PhantomData<*mut ()>,
 }
 
-/// `struct robust_list_head`, and the one entry that is on it. An entry is the address of the next one, or of the head.
+/// `struct robust_list_head`, and the one entry that is on it. An entry is the address of the next
+/// entry, or of the head.
 #[repr(C)]
 #[derive(Debug)]
 struct RobustList {
     first: *const *const RobustList,
-    /// From an entry to its futex.
+    /// Distance from an entry to its futex.
     futex_offset: isize,
     pending: *const (),
-    /// Beyond what the kernel takes for the head.
+    /// Behind the part that the kernel takes for the head.
     entry: *const RobustList,
 }
 
@@ -44,8 +48,9 @@ struct RobustList {
 const HEAD_BYTES: usize = std::mem::offset_of!(RobustList, entry);
 
 impl LifeLine {
-    /// Marks the calling thread as the one that `bell`'s peers watch. While this lives, robust mutexes of the C library that this thread
-    /// holds are not released by its end. `None` on a kernel that has no robust futexes.
+    /// Marks the calling thread as the one that `bell`'s peers watch. While this lives, robust
+    /// mutexes of the C library that this thread holds are not released by its end. Returns `None`
+    /// on a kernel that has no robust futexes.
     pub fn hold(bell: &MemberBell) -> Option<LifeLine> {
         let mut list =
             Box::new(RobustList { first: ptr::null(), futex_offset: 0, pending: ptr::null(), entry: ptr::null() });
@@ -54,7 +59,7 @@ impl LifeLine {
         (list.first, list.entry) = (entry, head);
         list.futex_offset = futex.as_ptr().addr().wrapping_sub(entry.addr()) as isize;
         let mut before = (ptr::null_mut(), 0);
-        // SAFETY: writes what it answers to two places of this stack.
+        // SAFETY: writes its answer to two variables of this stack.
         let got = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut before.0, &raw mut before.1) };
         if got != 0 {
             return None;
@@ -63,8 +68,9 @@ impl LifeLine {
         futex.store(thread, Ordering::Release);
         let bell = bell.clone();
         let line = LifeLine { bell, list, before, _thread: PhantomData };
-        // SAFETY: the list is well-formed, and stays where it is, as does the futex, until the drop of `line` takes it away. A thread
-        // that ends without that leaks both, or ends with its process.
+        // SAFETY: the list is well-formed, and neither the list nor the futex moves until the drop
+        // of `line` unregisters it. A thread that ends without that leaks both, or ends with its
+        // process.
         let set = unsafe { libc::syscall(libc::SYS_set_robust_list, &raw const *line.list, HEAD_BYTES) };
         (set == 0).then_some(line)
     }
@@ -72,15 +78,16 @@ impl LifeLine {
 
 impl Drop for LifeLine {
     fn drop(&mut self) {
-        // SAFETY: what the C library had registered for this very thread, as this can't be sent to another.
+        // SAFETY: restores the list that the C library had registered for this very thread, as this
+        // can't be sent to another.
         unsafe { libc::syscall(libc::SYS_set_robust_list, self.before.0, self.before.1) };
         self.bell.life().store(0, Ordering::Release);
     }
 }
 
-/// Whether the thread that held this futex has ended without letting go of it.
+/// Returns true if the thread that held this futex has ended without releasing it.
 pub(crate) fn has_ended(life: &AtomicU32) -> bool {
-    // Relaxed: a hint, from which nothing else that was written is concluded.
+    // Relaxed: a hint, from which nothing about other writes is concluded.
     life.load(Ordering::Relaxed) & OWNER_DIED != 0
 }
 
@@ -128,7 +135,7 @@ mod tests {
         std::thread::spawn(move || {
             let list = || {
                 let (mut head, mut len) = (ptr::null_mut::<RobustList>(), 0_usize);
-                // SAFETY: writes what it answers to two places of this stack.
+                // SAFETY: writes its answer to two variables of this stack.
                 let got = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
                 assert_eq!(got, 0);
                 head

@@ -1,14 +1,18 @@
-//! The [`Fabric`] of a group's member: to each peer by the memory that both share, if they are on one machine, and over a stream if not.
+//! The [`Fabric`] of a group's member: to each peer on the same machine by the memory that both
+//! share, and to each other peer over a stream or through libfabric.
 //!
-//! - *A peer that is [here](Peer::Here)* maps my row and I map its row. A store is a post, and reading my copy of its row is reading
-//!   its row; no byte is copied, whatever the number of members. A post only wakes it, if it sleeps ([`shm`](crate::shm)).
-//! - *A peer that is [there](Peer::There)* has a copy of my row, and I have a copy of its. A post goes over the stream, and what arrives
-//!   is put into the copy by [`progress`](Fabric::progress) ([`tcp`](crate::tcp)).
-//! - *A peer that was [met](Mesh::over) through libfabric* has such copies, too; frames are written into them by its network card
-//!   ([`ofi`](crate::ofi)).
+//! - *A peer that is [here](Peer::Here)* maps my row and I map its row. A store is a post, and
+//!   reading my copy of its row is reading its row; no byte is copied, whatever the number of
+//!   members. A post only wakes the peer, if it sleeps ([`shm`](crate::shm)).
+//! - *A peer that is [there](Peer::There)* has a copy of my row, and I have a copy of its. A post
+//!   goes over the stream, and [`progress`](Fabric::progress) puts arriving data into the copy
+//!   ([`tcp`](crate::tcp)).
+//! - *A peer that was [met](Mesh::over) through libfabric* has such copies, too; its network card
+//!   writes frames into them ([`ofi`](crate::ofi)).
 //!
-//! Nothing else tells them apart: not the engine, not publishers, not readers. A mesh of peers that are here makes no system calls but to sleep and
-//! to wake; one with others sleeps in the system's wait for descriptors, and peers that are here wake it by its eventfd.
+//! Nothing else distinguishes them: neither the engine, nor publishers, nor readers do. A mesh of
+//! peers that are here makes no system calls except to sleep and to wake. A mesh with others sleeps
+//! in the system's wait for descriptors, and peers that are here wake it by its eventfd.
 use crate::barrier::Barrier;
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::bulk::Object;
@@ -30,19 +34,22 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// The way to one peer.
+/// The link to one peer.
 #[derive(Debug)]
 pub enum Peer {
-    /// It is on this machine, and these are its row and doorbell.
+    /// The peer is on this machine, and these are its row and doorbell.
     Here(PeerParts),
-    /// It is on this machine, and this is its row, where it was [shown](Mesh::shown).
+    /// The peer is on this machine, and this is its row, at the place where it was
+    /// [shown](Mesh::shown).
     Shown(ShownRow),
-    /// It is on another, and this is a stream to it, whose first byte belongs to the view.
+    /// The peer is on another machine, and this is a stream to it, whose first byte belongs to the
+    /// view.
     There(Connection),
 }
 
 impl Peer {
-    /// Whether this is what the member `rank` of a view of this layout has to give, as far as can be seen.
+    /// Checks that this is the link of the member `rank` of a view of this layout, as far as can be
+    /// seen.
     ///
     /// # Errors
     /// As [`PeerParts::check`].
@@ -58,10 +65,10 @@ impl Peer {
     }
 }
 
-/// One member's side of the ways to all others, for one view.
+/// One member's side of the links to all others, for one view.
 ///
-/// To other machines nothing moves but in [`progress`](Fabric::progress), in [`post`](Table::post) (a post of control words is sent at once,
-/// if the system takes it) and before a sleep.
+/// Data moves to other machines only in [`progress`](Fabric::progress), in [`post`](Table::post) (a
+/// post of control words is sent at once, if the system takes it) and before a sleep.
 #[derive(Debug)]
 pub struct Mesh {
     me: Rank,
@@ -70,56 +77,60 @@ pub struct Mesh {
     bell: Bell,
     announced: Option<Sleeper>,
     lingering: Vec<Lingering>,
-    /// By rank; none at my own, and of peers that are not here.
+    /// By rank; `None` at my own rank and for peers that are not here.
     doorbells: Box<[Option<Doorbell>]>,
-    /// The segments of these, in which their life lines stand.
+    /// The doorbell segments of peers that are here, which contain their liveness words.
     lives: Vec<(Rank, Arc<SharedRegion>)>,
-    /// What serves for all of them.
+    /// The barrier that serves for all of them.
     barrier: Barrier,
-    /// To those who are not here.
+    /// The links to peers that are not here.
     far: Far,
-    /// Whether something has arrived since sleep was begun.
+    /// True if data has arrived since the sleep was begun.
     arrived: bool,
     readings: Arc<Readings>,
     /// As long as this lives, rows of the view are read, or may be.
     _reading: Reading,
     /// Bytes of my row's membership block.
     membership: u64,
-    /// Words of peers' membership blocks may have moved, other than by stores of peers that are here.
+    /// True if words of peers' membership blocks may have moved, other than by stores of peers that
+    /// are here.
     moved: bool,
-    /// How often something has arrived from peers that are not here.
+    /// The number of times that data has arrived from peers that are not here.
     arrivals: u64,
 }
 
-/// A sleep that was announced, and by what it will end.
+/// A sleep that was announced, and the means that will end it.
 #[derive(Debug)]
 struct Sleeper {
     announced: Announced,
-    /// By the eventfd, among other descriptors.
+    /// True if the eventfd ends it, among other descriptors.
     by_event: bool,
-    /// When it was announced.
+    /// The time of the announcement.
     since: Instant,
-    /// Whether the look at all work that precedes the sleep begins so long after the announcement that it misses nothing.
+    /// True if the look at all work that precedes the sleep begins so long after the announcement
+    /// that it misses nothing.
     settled: bool,
-    /// It is awake, and the announcement stands.
+    /// True if the member is awake while the announcement is in force.
     is_awake: bool,
-    /// How often something was found since it slept last.
+    /// The number of times that work was found since the last sleep.
     worked: u32,
 }
 
-/// An announcement is withdrawn when something was found so often in a row.
+/// An announcement is withdrawn when work was found this many times in a row.
 const WORKED_MAX: u32 = 64;
 
-/// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
+/// A row of an ended view whose ring applications of this process still use. Their commits there
+/// ring the member, too.
 #[derive(Debug)]
 pub struct Lingering {
     bell: Bell,
     announced: Option<Announced>,
-    /// Of no use when that is gone.
+    /// The applications that use the ring; this entry is of no use once it is gone.
     user: Weak<()>,
 }
 
-/// The ways to other machines of a view that is over: what was posted is still on its way, and peers may not have said all.
+/// The links to other machines of a view that is over: posted data is still in flight, and peers
+/// may not have sent everything.
 #[derive(Debug)]
 pub struct Retired {
     far: Far,
@@ -127,24 +138,25 @@ pub struct Retired {
     told: bool,
 }
 
-/// Why a [`Mesh`] could not be made.
+/// The reason why a [`Mesh`] could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeshError {
     /// A segment of a peer could not be used, or there is no memory for one of ours.
     #[error("the {part} of member {rank} can't be used: {source}")]
     Region {
-        /// Whose.
+        /// Rank of the segment's owner.
         rank: Rank,
         /// "row" or "doorbell".
         part: &'static str,
-        /// Why.
+        /// The cause.
         source: RegionError,
     },
-    /// A peer's doorbell came with a descriptor that is no eventfd, or one that waits.
+    /// A peer's doorbell came with a descriptor that is not an eventfd, or with an eventfd that
+    /// blocks.
     #[error("the doorbell of member {rank} can't be used: it came with a descriptor that is no non-blocking eventfd")]
     NoEvent {
-        /// Whose.
+        /// Rank of the doorbell's owner.
         rank: Rank,
     },
     /// The peers are not all the other members of the view, once each.
@@ -152,29 +164,29 @@ pub enum MeshError {
         "the way to member {rank} was given {times} times, to member {me}: one for each rank but the own is needed"
     )]
     Peers {
-        /// Which peer.
+        /// Rank of the peer.
         rank: Rank,
-        /// How often it was there.
+        /// The number of times it was given.
         times: u32,
-        /// Who builds the mesh.
+        /// Rank of the member that builds the mesh.
         me: Rank,
     },
-    /// A row is longer than what is posted over streams can say.
+    /// A row is longer than posts over streams can address.
     #[error(
         "the row of member {rank} has {bytes} bytes and {max} can be posted over a network: lower window or message_bytes_max"
     )]
     TooLong {
-        /// Whose row.
+        /// Rank of the row's owner.
         rank: Rank,
         /// Bytes by the layout.
         bytes: u64,
         /// Bytes that are possible.
         max: u64,
     },
-    /// The peer has a way that can't be replaced: memory, or a connection of libfabric.
+    /// The peer has a link that can't be replaced: memory, or a connection of libfabric.
     #[error("member {rank} has a way of another kind already, which can't be replaced by {given}")]
     Attached {
-        /// Which peer.
+        /// Rank of the peer.
         rank: Rank,
         /// "memory", "a stream" or "a connection".
         given: &'static str,
@@ -184,7 +196,7 @@ pub enum MeshError {
     Os {
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// libfabric can't be used.
@@ -193,15 +205,17 @@ pub enum MeshError {
 }
 
 impl Mesh {
-    /// The fabric of the member that owns `own`, over the ways to every other member of the view, in any order. The row of a member that
-    /// has not come (`None`) is zeros, and nothing wakes it, until it is [attached](Self::attach).
+    /// Creates the fabric of the member that owns `own`, over the links to every other member of
+    /// the view, in any order. The row of a member that has not come (`None`) reads as zeros, and
+    /// nothing wakes that member, until it is [attached](Self::attach).
     ///
     /// # Errors
-    /// [`MeshError`]: peers that are missing or there twice, a segment that is not what the layout says, no memory for copies.
+    /// [`MeshError`]: peers that are missing or given twice, a segment that does not match the
+    /// layout, no memory for copies.
     ///
     /// # Panics
-    /// If `own` was made for another layout, or, with peers that are [there](Peer::There), with a bell
-    /// [without an eventfd](crate::MemberBell::with_event).
+    /// If `own` was made for another layout, or, with peers that are [there](Peer::There), with a
+    /// bell [without an eventfd](crate::MemberBell::with_event).
     pub fn new(
         layout: &Layout,
         own: OwnRow,
@@ -210,14 +224,15 @@ impl Mesh {
         Mesh::over(layout, own, peers, None)
     }
 
-    /// As [`new`](Self::new), with those connected through libfabric who were met there: of `peers` they are among those that never came. Others may be [met
-    /// later](Self::meet).
+    /// As [`new`](Self::new), with peers that were met through libfabric. Among `peers` they count
+    /// as members that have not come. Others may be [met later](Self::meet).
     ///
     /// # Errors
     /// As [`new`](Self::new).
     ///
     /// # Panics
-    /// As [`new`](Self::new), and if the meeting is that of another row, or the bell has no eventfd.
+    /// As [`new`](Self::new), and if the meeting is that of another row, or the bell has no
+    /// eventfd.
     pub fn over(
         layout: &Layout,
         own: OwnRow,
@@ -303,22 +318,28 @@ impl Mesh {
         Ok(mesh)
     }
 
-    /// Attaches a way to `rank` while the view runs: its row came late, or its stream broke and this one replaces it. Readers that were given out before
-    /// see what comes.
+    /// Attaches a link to `rank` while the view runs: its row came late, or its stream broke and
+    /// this one replaces it. Readers that were given out before see the data that arrives over the
+    /// link.
     ///
-    /// A stream is new at both ends. The old one is closed at once: what had arrived of it whole is applied, and nothing after that. Then this side states what it
-    /// has applied. It sends the rest, and its control block as a whole, when the peer has stated the same, or at once over the first stream. Frames of a
-    /// ring are posted in their order for that, as the engine does.
+    /// A stream is new at both ends. The old one is closed at once: data of it that had arrived
+    /// whole is applied, and nothing after that. Then this side states what it has applied. It
+    /// sends the rest, and its control block as a whole, when the peer has stated the same, or at
+    /// once over the first stream. For that, frames of a ring must be posted in their order, as the
+    /// engine does.
     ///
-    /// A connection of libfabric that breaks is [made again](Self::next_up) by itself, and its peer is not attached.
+    /// A connection of libfabric that breaks is [made again](Self::next_up) by itself, and its peer
+    /// is not attached.
     ///
     /// # Errors
-    /// [`MeshError::Attached`], [`MeshError::Region`], [`MeshError::NoEvent`], [`MeshError::TooLong`], [`MeshError::Os`]. A row that had not come has not come
-    /// then, and after [`MeshError::Os`] there is no stream to the peer.
+    /// [`MeshError::Attached`], [`MeshError::Region`], [`MeshError::NoEvent`],
+    /// [`MeshError::TooLong`], [`MeshError::Os`]. After an error, a row that had not come still
+    /// counts as not come, and after [`MeshError::Os`] there is no stream to the peer.
     ///
     /// # Panics
-    /// If `rank` is my own or not in `layout`, if `layout` is that of another view, or, for a peer that is [there](Peer::There), if the member's bell is
-    /// [without an eventfd](crate::MemberBell::with_event).
+    /// If `rank` is my own or not in `layout`, if `layout` is that of another view, or, for a peer
+    /// that is [there](Peer::There), if the member's bell is [without an
+    /// eventfd](crate::MemberBell::with_event).
     pub fn attach(&mut self, layout: &Layout, rank: Rank, peer: Peer) -> Result<(), MeshError> {
         assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
         assert_ne!(rank, self.me, "a way to oneself");
@@ -339,13 +360,13 @@ impl Mesh {
         };
         let taken = MeshError::Attached { rank, given };
         match peer {
-            // No row is found so once the view has begun.
+            // No row is found this way once the view has begun.
             Peer::Shown(_) => return Err(taken),
             Peer::Here(parts) => {
                 let (bell, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
                 self.withdraw();
                 self.barrier = self.barrier.joined(doorbell.barrier());
-                // It may sleep, and was not told of what was posted before.
+                // The peer may sleep, and no earlier post was announced to it.
                 doorbell.mark_moved();
                 doorbell.ring();
                 self.lives.push((rank, bell));
@@ -363,28 +384,30 @@ impl Mesh {
         Ok(())
     }
 
-    /// My row, for those who read it longer than this mesh lives.
+    /// Returns my row, for code that reads it longer than this mesh lives.
     pub fn own_rows(&self) -> OwnRows {
         OwnRows { me: self.me, row: Arc::clone(&self.row) }
     }
 
-    /// My row.
+    /// Returns my row.
     pub(crate) fn row(&self) -> &OwnRegion {
         &self.row
     }
 
-    /// The peers of this machine that have mapped the memory of my row, and their doorbells' segments.
+    /// Returns the peers of this machine that have mapped the memory of my row, and their
+    /// doorbells' segments.
     pub(crate) fn mapped_by(&self) -> impl Iterator<Item = (Rank, &Arc<SharedRegion>)> {
         let at = membership::mapped(self.doorbells.len());
         self.lives.iter().filter(move |(rank, _)| self.has_bit(*rank, at, self.me)).map(|(rank, bell)| (*rank, bell))
     }
 
-    /// The bit of `member` among those that begin at `at` in the row of `of`.
+    /// Returns the bit of `member` among those that begin at `at` in the row of `of`.
     fn has_bit(&self, of: Rank, at: u64, member: Rank) -> bool {
         self.rows.load(of, at + 8 * u64::from(member.0 / 64)) >> (member.0 % 64) & 1 == 1
     }
 
-    /// Says in my row where that for `view` begins, in the same memory, and that `peers` may take it: they have been [noted](crate::Arena::show) as its readers.
+    /// Publishes in my row the offset at which the row for `view` begins, in the same memory, and
+    /// that `peers` may take it: they have been [noted](crate::Arena::show) as its readers.
     pub(crate) fn show(&self, peers: &[Rank], view: ViewId, at: u64) {
         self.row.store(membership::NEXT_AT, at);
         for peer in peers {
@@ -393,7 +416,7 @@ impl Mesh {
         self.row.store(membership::NEXT_VIEW, view.0);
     }
 
-    /// Whether `peer` is on this machine, and its row is here.
+    /// Returns true if `peer` is on this machine, and its row is here.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -401,26 +424,29 @@ impl Mesh {
         self.doorbells[peer.index()].is_some()
     }
 
-    /// The doorbell's segment of a peer that is here.
+    /// Returns the doorbell's segment of a peer that is here.
     pub(crate) fn bell_of(&self, peer: Rank) -> Option<&Arc<SharedRegion>> {
         self.lives.iter().find(|(rank, _)| *rank == peer).map(|(_, bell)| bell)
     }
 
-    /// Says that this member looks for [shown](Self::shown) rows of `view` once more, after this, and never again. To those that show theirs later it sends, and gets, letters.
+    /// Announces that this member looks for [shown](Self::shown) rows of `view` once more, after
+    /// this, and never again. With peers that show theirs later it exchanges control messages.
     pub fn look_last(&self, view: ViewId) {
         self.readings.look_last(view);
     }
 
-    /// The row of `peer`, of `bytes`, for `view`, if that peer has [shown](crate::Arena::show) it and it can be found from here.
+    /// Returns the row of `peer`, of `bytes`, for `view`, if that peer has
+    /// [shown](crate::Arena::show) it and it can be found from here.
     ///
     /// # Errors
-    /// [`MeshError::Region`], if there can be none where it is said to be.
+    /// [`MeshError::Region`], if the announced place can't contain the row.
     ///
     /// # Panics
     /// If the peer is not of this view.
     pub fn shown(&self, peer: Rank, view: ViewId, bytes: u64) -> Result<Option<ShownRow>, MeshError> {
         let Held::Peer(row) = self.rows.held(peer) else { return Ok(None) };
-        // The place and the bits were stored before the view. A row that was shown to others only has a lease, and comes by letter.
+        // The place and the bits were stored before the view. A row that was shown only to others
+        // has a lease, and comes in a control message.
         let is_shown = row.load(membership::NEXT_VIEW) == view.0
             && self.has_bit(peer, membership::shown_to(self.doorbells.len()), self.me);
         if !is_shown || !row.is_of_chunk() {
@@ -433,7 +459,8 @@ impl Mesh {
         Ok(Some(ShownRow { row: next, bell: Arc::clone(bell), event: doorbell.event().cloned() }))
     }
 
-    /// Whether the way to `rank` is, or was, a stream, so that another may [replace](Self::attach) it.
+    /// Returns true if the link to `rank` is, or was, a stream, so that another may
+    /// [replace](Self::attach) it.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -450,30 +477,34 @@ impl Mesh {
     /// As [`Reader::forget_objects`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`Reader::forget_objects`].
     pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) -> Vec<(u64, Object)> {
         self.rows.forget_objects(member, ring, rounds)
     }
 
-    /// Whose [life line](crate::LifeLine) is broken: they are dead, or dying, and tell nobody else yet.
+    /// Returns the peers whose [liveness word](crate::LifeLine) shows an end: they are dead, or
+    /// dying, and nothing else shows it yet.
     pub fn dying(&self) -> impl Iterator<Item = Rank> + '_ {
         self.lives.iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
     }
 
-    /// A peer on another machine whose connection has ended, and the reason. Each end is reported once. If it was [a stream](Self::is_stream) the peer may be
-    /// [attached](Self::attach) again; until then nothing arrives from it, and what is posted waits. A connection of libfabric that was broken, rather than
-    /// [closed](Down::Closed), is made again.
+    /// Returns a peer on another machine whose connection has ended, and the reason. Each end is
+    /// reported once.
+    ///
+    /// If the connection was [a stream](Self::is_stream), the peer may be [attached](Self::attach)
+    /// again; until then nothing arrives from it, and posts for it wait. A connection of libfabric
+    /// that was broken, rather than [closed](Down::Closed), is made again.
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.far.next_down()
     }
 
-    /// A peer whose connection through libfabric had [ended](Self::next_down) and was made again, and continues, or was [made late](Self::meet). Each time is
-    /// reported once.
+    /// Returns a peer whose connection through libfabric had [ended](Self::next_down), was made
+    /// again and continues, or was [made late](Self::meet). Each time is reported once.
     pub fn next_up(&mut self) -> Option<Rank> {
         self.far.next_up()
     }
 
-    /// Whether there is a way to `peer` on another machine, which is open.
+    /// Returns true if there is an open link to `peer` on another machine.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -481,7 +512,7 @@ impl Mesh {
         self.far.is_open(peer)
     }
 
-    /// What went over the network to `peer`, if it is on another machine.
+    /// Returns the network traffic with `peer`, if it is on another machine.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -489,32 +520,36 @@ impl Mesh {
         self.far.traffic(peer)
     }
 
-    /// From now on `stream` gets what peers get, and first all that stands in the row: for somebody who [follows](Watched) the view without
-    /// being a member. Nobody waits for it.
+    /// Sends over `stream` everything that peers get from now on, and first the whole contents of
+    /// the row: for a process that [observes](Watched) the view without being a member. No member
+    /// waits for it.
     ///
     /// # Errors
-    /// What the system said.
+    /// Error of the system.
     ///
     /// # Panics
-    /// If `layout` is not that of the view, or the member's bell is [without an eventfd](crate::MemberBell::with_event).
+    /// If `layout` is not that of the view, or the member's bell is [without an
+    /// eventfd](crate::MemberBell::with_event).
     pub fn add_guest(&mut self, layout: &Layout, stream: Connection) -> io::Result<()> {
         assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
         let event = self.bell.event().expect("a member with guests on other machines needs a bell with an eventfd");
         self.far.add_guest(layout, (self.me, &self.row), event, stream)
     }
 
-    /// From now on this is the mesh of a view that has ended. It sleeps no more: another one is [woken](Self::wake_by) in its place.
+    /// Marks this as the mesh of a view that has ended. It no longer sleeps: the mesh of another
+    /// view is [woken](Self::wake_by) in its place.
     ///
     /// # Errors
-    /// What the system said.
+    /// Error of the system.
     pub fn stand_apart(&mut self) -> io::Result<()> {
         self.far.stand_apart()
     }
 
-    /// Is woken, too, by what comes over the streams of `older`, the mesh of a view that has ended and [stands apart](Self::stand_apart): until that is dropped.
+    /// Lets data over the streams of `older` wake this mesh, too. `older` is the mesh of a view
+    /// that has ended and [stands apart](Self::stand_apart). This lasts until `older` is dropped.
     ///
     /// # Errors
-    /// What the system said.
+    /// Error of the system.
     ///
     /// # Panics
     /// As [`add_guest`](Self::add_guest), if `older` has streams.
@@ -526,26 +561,31 @@ impl Mesh {
         self.far.wake_by(layout, (self.me, &self.row), event, &older.far)
     }
 
-    /// Hands to the system what was posted over streams, as far as it takes that. A mesh that [sleeps](Fabric::sleep) does so itself. Returns whether there is something to
-    /// [take in](Fabric::progress) of which the system does not tell.
+    /// Hands data posted over streams to the system, as far as it takes that. A mesh that
+    /// [sleeps](Fabric::sleep) does so itself. Returns true if there is data to [take
+    /// in](Fabric::progress) that the system does not report.
     pub fn flush(&mut self) -> bool {
         self.far.flush(&self.row);
         self.far.has_unread()
     }
 
-    /// Drops the streams whose peers have turned them, and so need nothing more of this view, which has ended here.
+    /// Drops the streams that their peers have turned. These peers need nothing more of this view,
+    /// which has ended here.
     pub fn drop_turned(&mut self) {
         self.far.drop_turned();
     }
 
-    /// How many guests there are.
+    /// Returns the number of observers.
     pub fn guests(&self) -> usize {
         self.far.guests()
     }
 
-    /// Lets the way to `peer` continue in `next`, the view after this one, in which both are members: this member has nothing more to post to it here. When the
-    /// peer has done the same, a stream can be [taken out](Self::take_turned), and a connection of libfabric can be [carried on](Self::carry). Means nothing if there
-    /// is no such way, or it was turned before.
+    /// Lets the link to `peer` continue in `next`, the view after this one, in which both are
+    /// members: this member has nothing more to post to the peer here.
+    ///
+    /// When the peer has done the same, a stream can be [taken out](Self::take_turned), and a
+    /// connection of libfabric can be [carried on](Self::carry). The call has no effect if there is
+    /// no such link, or if it was turned before.
     ///
     /// # Panics
     /// If `peer` is not of this view.
@@ -553,26 +593,29 @@ impl Mesh {
         self.far.turn(peer, next, &self.row);
     }
 
-    /// Takes the streams out that both sides have turned to `next`. All that was posted in this view has arrived at both, and the next byte is the first of `next`. If
-    /// more has arrived already, the stream gives that first.
+    /// Takes the streams out that both sides have turned to `next`. All data posted in this view
+    /// has arrived at both sides, and the next byte is the first of `next`. If more has arrived
+    /// already, the stream yields that first.
     ///
     /// A stream that does not get so far stays: it ends with this view.
     pub fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
         self.far.take_turned(next)
     }
 
-    /// Lets the connections of libfabric continue in `next` that both sides have turned to it, with the members that have these ranks there, as
-    /// [`OfiMeeting::carry`] does. Others stay, and end with this view.
+    /// Lets the connections of libfabric that both sides have turned to `next` continue there, with
+    /// the members that have these ranks in `next`, as [`OfiMeeting::carry`] does. Others stay, and
+    /// end with this view.
     pub fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
         self.far.carry(next, rank_of);
     }
 
-    /// Where peers find this member's end of the network, if some of its rows go through libfabric.
+    /// Returns the address at which peers find this member on the network, if some of its rows go
+    /// through libfabric.
     pub fn port(&self) -> Option<&OfiAddress> {
         self.far.ofi().map(OfiMeeting::address)
     }
 
-    /// Whether `peer` has no connection through libfabric, and can have one.
+    /// Returns true if `peer` has no connection through libfabric, and can have one.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -580,12 +623,17 @@ impl Mesh {
         self.far.ofi().is_some_and(|ofi| ofi.lacks(peer))
     }
 
-    /// Connects `peer` through libfabric while the view runs: its row was not here when that began. It is called at `address` if it has a higher rank, and expected
-    /// to call if not. When there is a connection, it is [reported](Self::next_up), and readers that were given out before see what comes. Means nothing if there is
-    /// one, or it is being made.
+    /// Connects `peer` through libfabric while the view runs: its row was not here when the view
+    /// began.
+    ///
+    /// A peer with a higher rank is called at `address`; one with a lower rank is expected to call.
+    /// When there is a connection, it is [reported](Self::next_up), and readers that were given out
+    /// before see the arriving data. The call has no effect if there is a connection, or one is
+    /// being made.
     ///
     /// # Errors
-    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Ofi`] for a call that fails at once. It may be tried again.
+    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Ofi`] for a call that fails
+    /// at once. The caller may try it again.
     ///
     /// # Panics
     /// If `peer` is my own rank or not in `layout`, or `layout` is that of another view.
@@ -610,8 +658,9 @@ impl Mesh {
         Ok(())
     }
 
-    /// Hands out the ways to other machines, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
-    /// posted is still to be sent. From now on nothing is posted over them, and nothing arrives.
+    /// Hands out the links to other machines, if there are any, when the view is over. They need
+    /// some more [progress](Retired::progress), because posted data is still to be sent. From now
+    /// on nothing is posted over them, and nothing arrives.
     pub fn retire(&mut self) -> Option<Retired> {
         let mut far = std::mem::take(&mut self.far);
         // If the system refuses, waits end early.
@@ -619,14 +668,15 @@ impl Mesh {
         (!far.is_empty()).then(|| Retired { far, row: self.row.clone(), told: false })
     }
 
-    /// As [`retire`](Self::retire), and waits `at_most` that long until every peer has closed its side, too. Then everything has
-    /// arrived, which is what the answer says.
+    /// As [`retire`](Self::retire), and waits for at most `at_most` until every peer has closed its
+    /// side, too. Returns true if all have; then everything has arrived.
     pub fn finish(&mut self, at_most: Duration) -> bool {
         self.finish_heard(at_most, at_most)
     }
 
-    /// As [`finish`](Self::finish), but waits up to `unheard` for peers on other machines whose systems have not confirmed all that was
-    /// posted: what a process has left behind when it ends is lost if the peer's next bytes come before the system has sent it again.
+    /// As [`finish`](Self::finish), but waits up to `unheard` for peers on other machines whose
+    /// systems have not confirmed all posted data. When a process ends, its unconfirmed data is
+    /// lost if the peer's next bytes come before the system has sent the data again.
     pub fn finish_heard(&mut self, at_most: Duration, unheard: Duration) -> bool {
         let start = Instant::now();
         let Some(mut retired) = self.retire() else { return true };
@@ -638,18 +688,21 @@ impl Mesh {
             if left.is_zero() {
                 return false;
             }
-            // Not all providers say when something has left, and the system does not say what was confirmed.
+            // Not all providers report when data has left, and the system does not report what was
+            // confirmed.
             retired.far.wait(left.min(LOOK_AGAIN));
         }
         all
     }
 
-    /// What is left of this view as long as applications of this process still use its rings: until `user` is dropped.
+    /// Returns the part of this view that lasts as long as applications of this process still use
+    /// its rings: until `user` is dropped.
     pub fn linger(&self, user: &Arc<()>) -> Lingering {
         Lingering { bell: self.bell.clone(), announced: None, user: Arc::downgrade(user) }
     }
 
-    /// Listens to those who still use rings of ended views, in which the same bell woke this member.
+    /// Listens to applications that still use rings of ended views, in which the same bell woke
+    /// this member.
     pub fn listen_to(&mut self, lingering: Vec<Lingering>) {
         self.withdraw();
         self.lingering = lingering;
@@ -666,7 +719,7 @@ impl Mesh {
         });
     }
 
-    /// Takes back what [`listen_to`](Self::listen_to) was given.
+    /// Takes back the entries that [`listen_to`](Self::listen_to) was given.
     pub fn take_lingering(&mut self) -> Vec<Lingering> {
         self.withdraw();
         std::mem::take(&mut self.lingering)
@@ -675,7 +728,8 @@ impl Mesh {
     /// Wakes those of these peers that are here and sleep.
     #[inline]
     fn ring(&self, peers: &[Rank]) {
-        // After the stores that the peers should find, whoever made them: they happened before this call.
+        // After the stores that the peers should find, whichever thread made them: they happened
+        // before this call.
         self.barrier.light();
         for peer in peers {
             if let Some(doorbell) = &self.doorbells[peer.index()] {
@@ -684,7 +738,7 @@ impl Mesh {
         }
     }
 
-    /// Says to peers that are here that words of my membership block are posted.
+    /// Announces to peers that are here that words of my membership block are posted.
     #[cold]
     fn mark_moved(&self, peers: &[Rank]) {
         peers.iter().filter_map(|peer| self.doorbells[peer.index()].as_ref()).for_each(Doorbell::mark_moved);
@@ -696,7 +750,8 @@ impl Mesh {
         self.arrivals += u64::from(arrived);
     }
 
-    /// Apart, so that a post that stays here is small enough to become part of the engine's loop.
+    /// A function of its own, so that a post that stays here is small enough to be inlined into the
+    /// engine's loop.
     #[inline(never)]
     fn post_far(&mut self, peers: &[Rank], range: Range<u64>) {
         let whole = range.start.is_multiple_of(8) && range.end.is_multiple_of(8);
@@ -716,13 +771,13 @@ impl Mesh {
         self.far.shut(rank);
     }
 
-    /// How many connections of libfabric were begun.
+    /// Returns the number of connections of libfabric that were begun.
     #[cfg(test)]
     pub(crate) fn begun(&self) -> u32 {
         self.far.begun()
     }
 
-    /// Where what arrives from `rank` is put.
+    /// Returns the copy that takes the data arriving from `rank`.
     #[cfg(test)]
     pub(crate) fn copy(&self, rank: Rank) -> Arc<crate::region::CopyRegion> {
         self.far.copy(rank)
@@ -734,24 +789,26 @@ impl Mesh {
     }
 }
 
-/// So long after an announcement there is another look: at that moment a ring may be missed ([`crate::barrier`]), and who looks then finds
-/// what it was for. By then everybody sees the announcement.
+/// The time after an announcement at which the member looks once more. At the moment of the
+/// announcement a ring may be missed ([`crate::barrier`]), and this look finds the work that the
+/// ring was for. By then every peer sees the announcement.
 const NAP: Duration = Duration::from_millis(1);
-/// How long a finish sleeps before it looks whether everything is on its way.
+/// The time that a finish sleeps before it checks whether everything has left.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The rows of a view for somebody who is no member of it. Those of members that are on other machines fill by
-/// [`progress`](Self::progress).
+/// The rows of a view for a process that is not a member of it. Rows of members on other machines
+/// fill by [`progress`](Self::progress).
 #[derive(Debug)]
 pub struct Watched {
     rows: Reader,
     links: Option<Links>,
-    /// Nothing is posted.
+    /// An own row, to which nothing is posted.
     row: Arc<OwnRegion>,
 }
 
 impl Watched {
-    /// The rows of all members, in the order of the ranks, or zeros of those that never came. Copies are made in `mirror`.
+    /// Opens the rows of all members, in the order of the ranks, with zeros for those that never
+    /// came. Copies are made in `mirror`.
     ///
     /// # Errors
     /// [`MeshError`].
@@ -790,22 +847,24 @@ impl Watched {
         Ok(Watched { rows: Reader::of(rows), links, row })
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn rows(&self) -> &Reader {
         &self.rows
     }
 
-    /// Whether the rows show what the members had posted when they let this process follow, or later. Before that they are zeros.
+    /// Returns true if the rows show what the members had posted when they admitted this process as
+    /// an observer, or later. Before that they are zeros.
     pub fn is_complete(&self) -> bool {
         self.links.as_ref().is_none_or(Links::has_all)
     }
 
-    /// Takes in what has arrived, and says whether anything did.
+    /// Takes in arrived data. Returns true if there was any.
     pub fn progress(&mut self) -> bool {
         self.links.as_mut().is_some_and(|links| links.progress(&self.row).1)
     }
 
-    /// A member from whose stream nothing more will arrive, and why; each is told once.
+    /// Returns a member from whose stream nothing more will arrive, and the reason. Each is
+    /// reported once.
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.links.as_mut()?.next_down()
     }
@@ -825,7 +884,7 @@ fn check_length(rows: [(Rank, u64); 2]) -> Result<(), MeshError> {
     }
 }
 
-/// The ways to all members, by rank.
+/// Returns the links to all members, by rank.
 fn by_rank(
     layout: &Layout,
     me: Rank,
@@ -845,14 +904,17 @@ fn by_rank(
 }
 
 impl Retired {
-    /// Sends on what waits, and takes in what arrives; then tells the peers and guests that nothing more comes, and says whether all peers
-    /// have closed, too. Until then the ways must be kept: were one closed while bytes of the peer are still on their way, the system would
-    /// cut it off, and what is on its way to the peer could be lost. Peers that were [cut off](Self::is_cut) have not closed.
+    /// Sends unsent data, and takes in arriving data. When all is sent, it reports to the peers and
+    /// observers that nothing more comes. Returns true once all peers have closed their sides, too.
+    ///
+    /// Until then the links must be kept. If one were closed while bytes of the peer are in flight,
+    /// the system would reset the connection, and data in flight to the peer could be lost. Peers
+    /// that were [cut off](Self::is_cut) have not closed.
     pub fn progress(&mut self) -> bool {
         self.step() && !self.is_cut()
     }
 
-    /// As [`progress`](Self::progress), but for peers without a connection.
+    /// As [`progress`](Self::progress), but ignores peers without a connection.
     fn step(&mut self) -> bool {
         self.far.progress(&self.row);
         self.far.drop_turned();
@@ -865,12 +927,13 @@ impl Retired {
 }
 
 impl Retired {
-    /// As [`Mesh::attach`], for a peer that had a stream, and has not said that it has all of the view.
+    /// As [`Mesh::attach`], for a peer that had a stream, and has not confirmed that it has all of
+    /// the view.
     ///
     /// # Errors
-    /// What the system said, or that it had none.
+    /// Error of the system, or that the peer had no stream.
     pub fn attach(&mut self, rank: Rank, stream: Connection) -> io::Result<()> {
-        // The end of the view is sent over this one, too.
+        // The end of the view is sent over this stream, too.
         self.told = false;
         self.far.replace(rank, stream)
     }
@@ -880,22 +943,26 @@ impl Retired {
         self.far.next_down()
     }
 
-    /// Whether there is an open way that needs [progress](Self::progress), rather than peers alone that were cut off.
+    /// Returns true if there is an open link that needs [progress](Self::progress), rather than
+    /// only peers that were cut off.
     pub fn is_open(&self) -> bool {
         !self.told || self.far.open() > 0
     }
 
-    /// Whether connections are made again, which needs [progress](Self::progress), too: no sleep over another view ends for them.
+    /// Returns true if connections are being made again, which needs [progress](Self::progress),
+    /// too: they end no sleep of another view.
     pub fn is_calling(&self) -> bool {
         self.far.is_calling()
     }
 
-    /// Whether peers were cut off in the middle of their streams. They may be [attached](Self::attach) again, and lack the end of the view till then.
+    /// Returns true if peers were cut off in the middle of their streams. They may be
+    /// [attached](Self::attach) again, and lack the end of the view until then.
     pub fn is_cut(&self) -> bool {
         self.far.cut() > 0
     }
 
-    /// Whether the systems of all peers have confirmed what was posted, as far as this one knows.
+    /// Returns true if the systems of all peers have confirmed all posted data, as far as this one
+    /// knows.
     fn is_heard(&self) -> bool {
         self.told && self.far.is_confirmed()
     }
@@ -903,13 +970,14 @@ impl Retired {
 
 impl Drop for Retired {
     fn drop(&mut self) {
-        // It had its time: whoever holds it up now is gone.
+        // It had its time: a peer that still delays it is gone.
         self.far.give_up();
     }
 }
 
 impl Mesh {
-    /// Apart, because an announcement stands after few of the polls that found something.
+    /// A function of its own, because an announcement is in force after few of the polls that found
+    /// work.
     #[cold]
     fn stay_awake(&mut self) {
         let Some(sleeper) = &mut self.announced else { return };
@@ -993,7 +1061,8 @@ impl Fabric for Mesh {
         let sleeper = self.announced.as_mut().filter(|sleeper| !sleeper.is_awake);
         let Some(Sleeper { announced, by_event, settled, .. }) = sleeper else { return true };
         let at_most = if *settled { at_most } else { at_most.min(NAP) };
-        // As it was announced, and not by what there is now: whoever rings goes by the announcement.
+        // By the means that was announced, and not by the links that exist now: ringers go by the
+        // announcement.
         let woken = if *by_event {
             self.far.flush(&self.row);
             let mut rung = self.bell.is_rung(announced);
@@ -1004,7 +1073,8 @@ impl Fabric for Mesh {
                 self.arrivals += u64::from(arrived);
                 rung = self.bell.is_rung(announced);
             }
-            // Also if it was neither: it may have been woken by a ring that was late for an earlier sleep.
+            // Also if it was neither: a ring that was late for an earlier sleep may have woken the
+            // member.
             if rung || !arrived {
                 self.bell.clear();
             }
@@ -1045,7 +1115,7 @@ impl Lingering {
 
 impl Drop for Mesh {
     fn drop(&mut self) {
-        // Peers would go on ringing for nobody.
+        // Otherwise peers would keep ringing, and no thread would wait for it.
         self.withdraw();
         self.far.hang_up(&self.row);
     }
@@ -1086,10 +1156,11 @@ impl Table for Mesh {
         !self.far.is_empty()
     }
 
-    /// As there.
+    /// As [`Table::post`].
     ///
     /// # Panics
-    /// If there are peers on other machines, and the range is not of whole words, or not inside my row.
+    /// If there are peers on other machines, and the range is not of whole words, or not inside my
+    /// row.
     #[inline]
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
         if range.start < self.membership {
@@ -1099,7 +1170,7 @@ impl Table for Mesh {
         self.post_quietly(peers, range);
     }
 
-    /// Who shares memory has it already.
+    /// Peers that share memory have the data already.
     ///
     /// # Panics
     /// As [`post`](Self::post).
@@ -1121,7 +1192,7 @@ impl Table for Mesh {
 
     #[inline]
     fn membership_moved(&mut self) -> bool {
-        // Both are taken.
+        // Both marks are cleared.
         self.bell.take_moved() | std::mem::take(&mut self.moved)
     }
 
@@ -1174,8 +1245,9 @@ mod tests {
         assert!(mesh.next_down().is_none() && mesh.retire().is_none());
     }
 
-    /// Whoever follows over a stream sees nothing that is not what was sent, however often rings are overwritten meanwhile: of what it has read
-    /// it can tell by the counts of what is freed whether it was that.
+    /// An observer over a stream sees nothing but what was sent, however often rings are
+    /// overwritten meanwhile. By the counts of freed bytes it can determine whether the bytes that
+    /// it has read are valid.
     #[test]
     fn a_guest_sees_what_was_sent_or_that_it_was_lapped() {
         let layout = Layout::new(&view(1, 8)).unwrap();
@@ -1197,7 +1269,7 @@ mod tests {
             };
             let total = 300 * words;
             let write = |mesh: &mut Mesh, from: u64, to: u64| {
-                // Given free before it is overwritten, and told later.
+                // Freed before it is overwritten, and announced later.
                 mesh.store(freed, to.saturating_sub(words) * 8);
                 mesh.progress();
                 for index in from..to {
@@ -1208,7 +1280,7 @@ mod tests {
                 mesh.store(published, to * 8);
                 mesh.post(&[], place.entry..place.entry + 64);
             };
-            // It begins at a time when all laps look alike.
+            // The observer begins at a time when all laps look alike.
             write(&mut mesh, 0, 3 * words / 2);
             mesh.add_guest(&layout, near).unwrap();
             assert_eq!(mesh.guests(), 1);
@@ -1242,7 +1314,7 @@ mod tests {
                 seen = now;
             }
             assert!(good > words && lapped > 0, "seed {seed}: {good} words seen, {lapped} lapped");
-            // The end of either is noticed by the other.
+            // Each side notices the end of the other.
             drop(watched);
             while mesh.guests() > 0 {
                 mesh.progress();
@@ -1251,7 +1323,7 @@ mod tests {
         }
     }
 
-    /// Who rings goes by what was announced, whatever has come since.
+    /// A ringer goes by what was announced, whatever has come since.
     #[test]
     fn a_guest_that_comes_before_a_sleep_does_not_make_it_deaf() {
         let layout = Layout::new(&view(1, 8)).unwrap();
@@ -1297,7 +1369,7 @@ mod tests {
             mesh.begin_sleep();
             assert!(!mesh.sleep(5 * NAP) && start.elapsed() >= 5 * NAP);
         }
-        // It still stands.
+        // The announcement is still in force.
         assert!(mesh.doorbell().ring());
         mesh.begin_sleep();
         assert!(mesh.sleep(PATIENCE) && !mesh.doorbell().ring(), "it is awake");
@@ -1314,7 +1386,7 @@ mod tests {
         naps(&mut mesh);
     }
 
-    /// The row of a member that came late, while this one was about to sleep.
+    /// The row of a member comes late, while this member is about to sleep.
     #[test]
     fn a_member_that_attaches_a_way_does_not_sleep_before_it_has_looked_again() {
         let layout = Layout::new(&view(2, 8)).unwrap();
@@ -1328,7 +1400,8 @@ mod tests {
         assert!(!mesh.sleep(NAP));
     }
 
-    /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
+    /// An application that has not noticed the new view commits in the old ring, and the member
+    /// sleeps in the new view.
     #[test]
     fn a_ring_of_an_ended_view_wakes_its_member_still() {
         let layout = Layout::new(&view(1, 8)).unwrap();

@@ -1,7 +1,9 @@
-//! The memory of one process for copies of rows, view after view.
+//! The memory of one process for copies of rows, for all views.
 //!
-//! A member has a copy of the row of each peer on another host, and so has an observer. A copy is a range of a [`CopyChunk`]. When the last reader in this process has
-//! dropped it, which may be an application that reads messages of an old view, its place is free, and is cleared for another row.
+//! A member has a copy of the row of each peer on another host, and so has an observer. A copy is a
+//! range of a [`CopyChunk`]. The last reader of a copy in this process may be an application that
+//! reads messages of an old view. When the last reader has dropped the copy, its place is free, and
+//! is cleared for another row.
 use crate::places::{Places, is_gone};
 use crate::region::{CopyChunk, CopyRegion, RegionError, page_bytes};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,17 +15,17 @@ pub struct Mirror(Arc<Mutex<Copies>>);
 type Copies = Places<Arc<CopyChunk>, Weak<CopyRegion>>;
 
 impl Mirror {
-    /// One without memory.
+    /// Creates a mirror without memory.
     pub fn new() -> Mirror {
         Mirror::default()
     }
 
-    /// Bytes of all chunks. Less of that is memory.
+    /// Returns the bytes of all chunks. Only a part of that is resident memory.
     pub fn size(&self) -> u64 {
         self.lock().bytes()
     }
 
-    /// A copy of `len` bytes, all zero.
+    /// Returns a copy of `len` bytes, all zero.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
@@ -33,7 +35,7 @@ impl Mirror {
         let pages = |bytes: u64| bytes.max(1).checked_next_multiple_of(page_bytes()).unwrap_or(u64::MAX);
         let bytes = pages(len);
         if copies.find(bytes).is_none() {
-            // All that is empty is too small for this row, and may be for others.
+            // All empty chunks are too small for this row, and may fit others.
             copies.drop_empty(1);
             let wished = pages(Copies::chunk_bytes(bytes));
             let chunk = CopyChunk::create(name, wished).or_else(|_| CopyChunk::create(name, bytes))?;
@@ -41,14 +43,16 @@ impl Mirror {
             copies.add(Arc::new(chunk), size);
         }
         let gap = copies.find(bytes).expect("a chunk has room");
-        // SAFETY: the range is that of no place, and a place is forgotten when its copy is gone. Readers and writers of a copy hold it.
+        // SAFETY: no place contains the range, and a place is forgotten when its copy is gone.
+        // Readers and writers of a copy hold it.
         let copy = unsafe { copies.chunk_mut(gap).region(name, gap.at, len) };
         let copy = Arc::new(copy?);
         copies.take(gap, bytes, Arc::downgrade(&copy));
         Ok(copy)
     }
 
-    /// Gives memory back that is more than the next view needs. To be called when all copies of a view are made.
+    /// Releases the memory that the next view does not need. The caller calls it when all copies of
+    /// a view are made.
     pub(crate) fn trim(&self) {
         let mut copies = self.lock();
         copies.retain(|copy| !is_gone(copy));

@@ -1,13 +1,14 @@
-//! A pipe through shared memory for one writer and one reader in different processes, as fast as two copies on two cores: an
-//! application's state goes from a member to a joiner through it.
+//! A pipe through shared memory for one writer and one reader in different processes, as fast as
+//! two copies on two cores. An application's state travels through it from a member to a joiner.
 //!
-//! Data stand in a ring that the writer alone writes. Both ends lend it in place, a piece at a time, so a byte is copied once by
-//! whoever makes it, and once more only if its reader wants it elsewhere. How far they are the ends tell each other in words that both
-//! may write.
+//! The data is in a ring that only the writer writes. Both ends lend it in place, a piece at a
+//! time. So the producer of a byte copies it once, and it is copied once more only if its reader
+//! wants it elsewhere. The ends report their progress to each other in words that both may write.
 //!
-//! Bytes between the two counts are the reader's: they do not change until the reader's count has passed them, as frames do not before
-//! all have delivered them (INV-FRAME). The rest of the ring is the writer's. So both lend plain bytes. A peer that lies can make the
-//! other read rubbish, or wait until its patience is over, and nothing else.
+//! Bytes between the two counts belong to the reader: they do not change until the reader's count
+//! has passed them, as frames do not change before all members have delivered them (INV-FRAME). The
+//! rest of the ring belongs to the writer. So both ends lend plain bytes. A faulty peer can make
+//! the other end read garbage, or wait until its patience is over, and nothing else.
 use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
 use rustix::io::Errno;
@@ -17,37 +18,42 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Bytes of the largest ring: what fits the caches that two cores share.
+/// Bytes of the largest ring, which fits the caches that two cores share.
 const RING_BYTES_MAX: u64 = 2 << 20;
-/// And of the smallest, a power of two too: making a ring, and throwing it away, takes longer than a small state does.
+/// Bytes of the smallest ring, also a power of two: to create and drop a ring takes longer than to
+/// send a small state.
 const RING_BYTES_MIN: u64 = 64 << 10;
-/// Pieces of a ring. No more than one is lent at once, so that both ends have something to do.
+/// Pieces of a ring. At most one is lent at once, so that both ends have work.
 const PIECES: u64 = 8;
-/// Bytes of the ends: a line for each word.
+/// Bytes of the words of both ends: a line for each word.
 const ENDS_BYTES: u64 = 384;
-/// How many bytes the writer has written.
+/// Offset of the number of bytes that the writer has written.
 const WRITTEN: u64 = 0;
-/// How many the reader has read.
+/// Offset of the number of bytes that the reader has read.
 const READ: u64 = 64;
-/// How the writer has ended: not yet, all written, or given up.
+/// Offset of the writer's end: not yet, all written, or given up.
 const END: u64 = 128;
-/// Whether the reader is gone.
+/// Offset of the word that says that the reader is gone.
 const GONE: u64 = 192;
-/// Whether the writer sleeps, or is about to: a futex.
+/// Offset of the word that says that the writer sleeps, or is about to: a futex.
 const WRITER_SLEEPS: u64 = 256;
-/// Whether the reader does.
+/// Offset of the same word of the reader.
 const READER_SLEEPS: u64 = 320;
 const FINISHED: u64 = 1;
 const FAILED: u64 = 2;
 
-/// Looks before sleep. Few: to look for the time that a piece takes keeps others, of whom the other end may be one, from this core.
+/// Looks before sleep. Few, because looking for as long as a piece takes keeps other threads off
+/// this core, possibly the other end.
 const LOOKS: u32 = 20;
-/// A belt: a sleep from which nobody wakes ends anyway. In tests it does not, as none needs it.
+/// A safety net: a sleep that no other end interrupts ends anyway. In tests it does not, as none
+/// needs it.
 const SLEEP_MAX: Duration = if cfg!(test) { Duration::MAX } else { Duration::from_millis(4) };
-/// Between a look and sleep on one side, and a count and the look for sleepers on the other. Paid for a piece of many bytes.
+/// Between a look and sleep on one side, and a count and the look for sleepers on the other. Its
+/// cost is spread over a piece of many bytes.
 const BARRIER: Barrier = Barrier::Fence;
 
-/// The writing end. Dropped without [`finish`](Self::finish), it tells the reader that there is no more to come.
+/// The writing end. If it is dropped without [`finish`](Self::finish), the reader learns that no
+/// more comes.
 #[derive(Debug)]
 pub struct PipeWriter {
     data: OwnRegion,
@@ -56,34 +62,36 @@ pub struct PipeWriter {
     written: u64,
 }
 
-/// The reading end. It lends its bytes where they stand, as [`BufRead`]: no buffer around it makes it faster.
+/// The reading end. It lends its bytes in place, as [`BufRead`]: no buffer around it makes it
+/// faster.
 #[derive(Debug)]
 pub struct PipeReader {
     data: PeerRegion,
     ends: Ends,
     ring_bytes: u64,
     read: u64,
-    /// Bytes from there on that are known to be there, up to the end of their piece.
+    /// Bytes from `read` on that are known to be there, up to the end of their piece.
     lent: u64,
 }
 
-/// What the ends tell each other.
+/// The words by which the ends report to each other.
 #[derive(Debug)]
 struct Ends {
     words: SharedRegion,
     patience: Duration,
 }
 
-/// What a look at the other end came to.
+/// The result of a look at the other end.
 enum Look<T> {
     Done(io::Result<T>),
-    /// Not yet. The number gets smaller when the other end does something.
+    /// Not yet. The number decreases when the other end makes progress.
     Wait(u64),
 }
 
 impl PipeWriter {
-    /// A pipe for about `expected` bytes, if that is known, or any number; with the two descriptors that its reader needs. A write
-    /// fails when the reader has read nothing for `patience`.
+    /// Creates a pipe for about `expected` bytes, if that is known, or any number, and the two
+    /// descriptors that its reader needs. A write fails when the reader has read nothing for
+    /// `patience`.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
@@ -95,10 +103,10 @@ impl PipeWriter {
         Ok((PipeWriter { data, ends: Ends { words, patience }, ring_bytes, written: 0 }, [data_fd, words_fd]))
     }
 
-    /// Lets `from` read straight into the pipe, up to its end. How many bytes that were.
+    /// Lets `from` read straight into the pipe, up to its end. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of `from`, and as [`write`](Write::write).
+    /// The errors of `from`, and as [`write`](Write::write).
     pub fn write_from(&mut self, mut from: impl Read) -> io::Result<u64> {
         let before = self.written;
         loop {
@@ -114,14 +122,14 @@ impl PipeWriter {
         }
     }
 
-    /// Everything is written.
+    /// Marks the data as complete.
     pub fn finish(self) {
-        // Who waits for it is woken when this is dropped.
+        // A reader that waits for it is woken when this is dropped.
         self.ends.words.word(END).store(FINISHED, Ordering::Release);
     }
 
-    /// Where the next bytes of this piece belong. It waits for room for all of them: a reader that takes a few at a time does not make the
-    /// writer do the same.
+    /// Returns the space for the next bytes of this piece. It waits for room for all of them: a
+    /// reader that takes a few bytes at a time does not make the writer do the same.
     fn space(&mut self) -> io::Result<&mut [u8]> {
         let (words, written) = (&self.ends.words, self.written);
         let (ring_bytes, piece_bytes) = (self.ring_bytes, self.ring_bytes / PIECES);
@@ -130,24 +138,26 @@ impl PipeWriter {
             if words.word(GONE).load(Ordering::Acquire) != 0 {
                 return Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")));
             }
-            // Acquire: what the reader has read is written over from now on. A liar's count leaves no room.
+            // Acquire: the writer overwrites the bytes that the reader has read from now on. A
+            // false count leaves no room.
             let unread = written.wrapping_sub(words.word(READ).load(Ordering::Acquire));
             if unread <= ring_bytes - len { Look::Done(Ok(())) } else { Look::Wait(unread) }
         })?;
         Ok(self.data.bytes_mut(written % ring_bytes, len))
     }
 
-    /// So many bytes of [`space`](Self::space) are written.
+    /// Publishes `len` written bytes of [`space`](Self::space).
     fn publish(&mut self, len: u64) {
         self.written += len;
-        // Release: who sees it sees the bytes.
+        // Release: a reader that sees it sees the bytes.
         self.ends.words.word(WRITTEN).store(self.written, Ordering::Release);
         self.ends.wake(READER_SLEEPS);
     }
 }
 
 impl PipeReader {
-    /// The other end of the pipe with these descriptors. A read fails when the writer has written nothing for `patience`.
+    /// Opens the other end of the pipe with these descriptors. A read fails when the writer has
+    /// written nothing for `patience`.
     ///
     /// # Errors
     /// As [`PeerRegion::open`].
@@ -165,10 +175,10 @@ impl PipeReader {
 }
 
 impl Ends {
-    /// Looks until there is an answer, or `who` has done nothing for too long.
+    /// Looks until there is an answer, or `who` has made no progress for too long.
     fn wait<T>(&self, sleeps: u64, who: &str, look: impl Fn() -> Look<T>) -> io::Result<T> {
         let mut looks = 0;
-        // The least that was left, and since when.
+        // The smallest remaining number, and the time since when.
         let mut least: Option<(u64, Instant)> = None;
         loop {
             let left = match look() {
@@ -206,7 +216,7 @@ impl Ends {
             Look::Wait(_) => {
                 let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, at_most.subsec_nanos().into());
                 let timeout = futex::Timespec { tv_sec, tv_nsec };
-                // Woken before, timed out, interrupted: it looks again anyway.
+                // Woken before, timed out, interrupted: it looks again in any case.
                 let _ = futex::wait(word, futex::Flags::empty(), 1, Some(&timeout));
                 None
             }
@@ -215,7 +225,8 @@ impl Ends {
         answer
     }
 
-    /// Wakes the other end if it sleeps: to be called after storing what it waits for.
+    /// Wakes the other end if it sleeps. The caller stores the data that the other end waits for
+    /// first.
     fn wake(&self, sleeps: u64) {
         BARRIER.light();
         let word = self.words.half_word(sleeps);
@@ -248,7 +259,8 @@ impl BufRead for PipeReader {
         if self.lent == 0 {
             let there = self.ends.wait(READER_SLEEPS, "the writer", || {
                 let end = words.word(END).load(Ordering::Acquire);
-                // Acquire: pairs with the writer's release. Loaded after the end, behind which nothing is written.
+                // Acquire: pairs with the writer's release. Loaded after the end, after which
+                // nothing is written.
                 let there = words.word(WRITTEN).load(Ordering::Acquire).wrapping_sub(read);
                 match (there, end) {
                     (there, _) if (1..=ring_bytes).contains(&there) => Look::Done(Ok(there)),
@@ -277,9 +289,9 @@ impl BufRead for PipeReader {
         }
         self.lent -= len;
         self.read += len;
-        // Release: the writer may write over what was read.
+        // Release: the writer may overwrite the bytes that were read.
         self.ends.words.word(READ).store(self.read, Ordering::Release);
-        // It waits for whole pieces.
+        // The writer waits for whole pieces.
         if self.read.is_multiple_of(self.ring_bytes / PIECES) {
             self.ends.wake(WRITER_SLEEPS);
         }
@@ -376,7 +388,7 @@ mod tests {
         assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0, "the end stays the end");
     }
 
-    /// Reads a few bytes at a time, a different number each time, and is interrupted.
+    /// A source that reads a few bytes at a time, a different number each time, and is interrupted.
     struct Crumbs<'a> {
         rest: &'a [u8],
         calls: usize,
@@ -499,7 +511,7 @@ mod tests {
             0 => Look::Done(Ok(())),
             left => Look::Wait(left),
         };
-        // Each sleep takes all the patience there is.
+        // Each sleep takes the whole patience.
         writer.ends.wait(WRITER_SLEEPS, "the other", step).unwrap();
         let error = writer.ends.wait(WRITER_SLEEPS, "the other", || Look::<()>::Wait(7)).unwrap_err();
         assert_eq!(error.to_string(), "the other has done nothing for 2ms");

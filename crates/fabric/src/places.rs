@@ -1,18 +1,21 @@
-//! The places of rows in chunks of memory: which ranges are used, and where there is room for another row.
+//! The places of rows in chunks of memory: the used ranges, and the room for another row.
 //!
-//! [`Places`] serves the rows of a member ([`arena`](crate::arena)) and its copies of the rows of others ([`mirror`](crate::mirror)). It counts bytes and does not
-//! touch the memory.
+//! [`Places`] serves the rows of a member ([`arena`](crate::arena)) and its copies of the rows of
+//! others ([`mirror`](crate::mirror)). It counts bytes and does not access the memory.
 use std::ops::Range;
 use std::sync::Weak;
 use std::sync::atomic::{Ordering, fence};
 
-/// Rows that a chunk has places for, if they are small: those of a view that ends, of the one that runs, of the next, and one more.
+/// Places in a chunk for small rows: for the view that ends, the one that runs, the next one, and
+/// one more.
 const PLACES: u64 = 4;
 /// Larger rows have chunks of their own, which take no more addresses than needed.
 pub(crate) const SMALL_BYTES_MAX: u64 = 16 << 20;
-/// A chunk of one row has a part more than that, as the next view's may be longer.
+/// A chunk for one row is longer than the row by one such part, as the next view's row may be
+/// longer.
 const SPARE_PART: u64 = 8;
-/// How much larger the chunk of a row may be than one that is made for it. So the chunks that are used have at most eight times the bytes of their rows.
+/// How many times larger the chunk of a row may be than one that is made for it. So the chunks in
+/// use have at most eight times the bytes of their rows.
 const LARGER_MAX: u64 = 2;
 
 /// Chunks `C`, with the users `U` of places in them.
@@ -25,7 +28,7 @@ pub(crate) struct Places<C, U> {
 struct Room<C, U> {
     chunk: C,
     bytes: u64,
-    /// In the order of their ranges, which are apart.
+    /// In the order of their ranges, which are disjoint.
     places: Vec<(Range<u64>, U)>,
 }
 
@@ -43,7 +46,7 @@ impl<C, U> Default for Places<C, U> {
 }
 
 impl<C, U> Places<C, U> {
-    /// Bytes that a chunk should have that is made for a row of `bytes`.
+    /// Returns the bytes that a chunk for a row of `bytes` should have.
     pub(crate) fn chunk_bytes(bytes: u64) -> u64 {
         if bytes > SMALL_BYTES_MAX { bytes.saturating_add(bytes / SPARE_PART) } else { bytes * PLACES }
     }
@@ -53,27 +56,29 @@ impl<C, U> Places<C, U> {
         self.chunks.push(Room { chunk, bytes, places: vec![] });
     }
 
-    /// Frees the places whose users are not among those to keep.
+    /// Frees the places whose users are no longer in use.
     pub(crate) fn retain(&mut self, is_used: impl Fn(&U) -> bool) {
         for room in &mut self.chunks {
             room.places.retain(|(_, user)| is_used(user));
         }
     }
 
-    /// The users of all places.
+    /// Returns the users of all places.
     pub(crate) fn users_mut(&mut self) -> impl Iterator<Item = &mut U> {
         self.chunks.iter_mut().flat_map(|room| room.places.iter_mut().map(|(_, user)| user))
     }
 
-    /// Drops the chunks with places of which all have users that are to be given up.
+    /// Drops the chunks that have places, if all their users are to be given up.
     pub(crate) fn give_up(&mut self, is_given_up: impl Fn(&U) -> bool) {
         self.chunks.retain(|room| room.places.is_empty() || !room.places.iter().all(|(_, user)| is_given_up(user)));
     }
 
-    /// A gap that has `bytes`: one of that length, which the same row had in a view before; or else the first, as the memory at the end of a chunk may never
-    /// have been used.
+    /// Returns a gap that has `bytes`. A gap of exactly that length is preferred, because the same
+    /// row had it in an earlier view. Otherwise it is the first gap, because the memory at the end
+    /// of a chunk may never have been used.
     ///
-    /// A gap begins at the start of its chunk or at the end of a place. A row has no place in a chunk that was made for much longer ones, and would keep it.
+    /// A gap begins at the start of its chunk or at the end of a place. A row gets no place in a
+    /// chunk that was made for much longer rows, because it would keep that chunk alive.
     pub(crate) fn find(&self, bytes: u64) -> Option<Gap> {
         let chunk_bytes_max = Self::chunk_bytes(bytes).saturating_mul(LARGER_MAX);
         let rooms = self.chunks.iter().enumerate().filter(|(_, room)| room.bytes <= chunk_bytes_max);
@@ -82,7 +87,7 @@ impl<C, U> Places<C, U> {
         gaps.filter(|(room, _)| *room >= bytes).min_by_key(|(room, _)| *room > bytes).map(|(_, gap)| gap)
     }
 
-    /// The chunk of a gap.
+    /// Returns the chunk of a gap.
     pub(crate) fn chunk_mut(&mut self, gap: Gap) -> &mut C {
         &mut self.chunks[gap.chunk].chunk
     }
@@ -100,12 +105,13 @@ impl<C, U> Places<C, U> {
         room.places.insert(next, (range, user));
     }
 
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks.iter().map(|room| room.bytes).sum()
     }
 
-    /// Drops the oldest of the chunks without places, until what the others have in bytes is at most `part` of those with places.
+    /// Drops the oldest chunks without places, until the bytes of the other empty chunks are at
+    /// most `part` times the bytes of the chunks with places.
     pub(crate) fn drop_empty(&mut self, part: u64) {
         let is_empty = |room: &Room<C, U>| room.places.is_empty();
         let empty: u64 = self.chunks.iter().filter(|room| is_empty(room)).map(|room| room.bytes).sum();
@@ -121,7 +127,7 @@ impl<C, U> Places<C, U> {
 }
 
 impl<C, U> Room<C, U> {
-    /// The ranges that are free, in order.
+    /// Returns the free ranges, in order.
     fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = self.places.iter().map(|(place, _)| place.start).chain([self.bytes]);
         let ends = [0].into_iter().chain(self.places.iter().map(|(place, _)| place.end));
@@ -129,12 +135,14 @@ impl<C, U> Room<C, U> {
     }
 }
 
-/// Whether nothing holds `user` any more. All that other threads did with it has happened then.
+/// Returns true if nothing holds `user` any more. Then everything that other threads did with it
+/// has happened before.
 pub(crate) fn is_gone<T>(user: &Weak<T>) -> bool {
     if user.strong_count() > 0 {
         return false;
     }
-    // The count is read relaxed, and was last written, with release, by those that gave their references up.
+    // The count is read relaxed, and was last written, with release, by the threads that dropped
+    // their references.
     fence(Ordering::Acquire);
     true
 }
@@ -186,7 +194,8 @@ mod tests {
         put(&mut places, 10, 1);
         places.add('c', 50);
         places.add('d', 10);
-        // 'b' is used. 'a' is the oldest of the empty ones, and those after it have no more than that.
+        // 'b' is used. 'a' is the oldest of the empty chunks, and those after it have no more bytes
+        // than 'b'.
         places.drop_empty(1);
         assert_eq!(places.bytes(), 120);
         places.drop_empty(0);

@@ -1,6 +1,7 @@
-//! The pointer code between a publisher and the readers of its ring, on memory of the heap: leases, frames, commits from several
-//! threads, deliveries in place, copies that posts fill. These tests need no mapping, so that Miri can run them
-//! (`cargo xtask miri`), which looks at every access for races, bounds and provenance.
+//! Tests of the pointer code between a publisher and the readers of its ring, on heap memory:
+//! leases, frames, commits from several threads, deliveries in place, copies that posts fill. These
+//! tests need no mapping, so Miri can run them (`cargo xtask miri`). Miri checks every access for
+//! races, bounds and provenance.
 use crate::bell::Bell;
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
@@ -17,7 +18,7 @@ struct Desk {
     me: Rank,
     row: Arc<OwnRegion>,
     reader: Reader,
-    /// By rank: this member's row, as the others have it.
+    /// By rank: the copy of this member's row that each other member has.
     copies: Vec<Option<Arc<CopyRegion>>>,
     control: u64,
 }
@@ -59,7 +60,7 @@ impl Table for Desk {
     }
 }
 
-/// A group of so many, whose rings hold two messages of 40 bytes.
+/// Creates a group of this many members, whose rings hold two messages of 40 bytes.
 fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let spec = SubgroupSpec {
@@ -84,7 +85,7 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
     };
     let copy = |of: Rank| Arc::new(CopyRegion::on_heap("copy", layout.row(of).size).unwrap());
     let rows: Vec<_> = ranks.iter().map(|rank| row(*rank)).collect();
-    // By owner, and by who reads it.
+    // By owner, and by reader.
     let copies: Vec<Vec<Option<_>>> =
         ranks.iter().map(|of| ranks.iter().map(|at| (of != at).then(|| copy(*of))).collect()).collect();
     let desks: Vec<Desk> = ranks
@@ -115,7 +116,7 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
         .collect()
 }
 
-/// Polls all until each has delivered so many messages; answers what.
+/// Polls all members until each has delivered this many messages. Returns the messages.
 fn deliver(members: &mut [(Engine, Desk)], count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut delivered = vec![vec![]; members.len()];
     while delivered.iter().any(|list: &Vec<Vec<u8>>| list.len() < count) {
@@ -131,7 +132,8 @@ fn deliver(members: &mut [(Engine, Desk)], count: usize) -> Vec<Vec<Vec<u8>>> {
     delivered
 }
 
-/// Says, when the thread that delivers has panicked, that nobody makes room any more. Relaxed: the tests are to order nothing themselves.
+/// Reports that the thread that delivers has panicked, so that no more room is made. Relaxed,
+/// because the tests must not order anything themselves.
 #[derive(Default)]
 struct Stop(AtomicBool);
 
@@ -144,7 +146,7 @@ impl Drop for Stopping<'_> {
 }
 
 impl Stop {
-    /// Gives way to the others, until there is no use in that.
+    /// Yields to the other threads. Panics if that is pointless because the other thread has ended.
     fn wait(&self) {
         assert!(!self.0.load(Ordering::Relaxed), "the other thread has ended");
         std::thread::yield_now();

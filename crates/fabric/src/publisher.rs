@@ -1,12 +1,13 @@
 //! How applications put messages into their ring: claim space, fill it in place, commit.
 //!
-//! A [`Publisher`] is the only claimer of its ring and pays no atomic read-modify-write; [`Publisher::share`] turns it into
-//! a [`SharedPublisher`] for several threads. Both give out [`Frame`]s. When the last of them is dropped the ring is closed,
-//! which says that this member will send no more on it.
+//! A [`Publisher`] is the only claimer of its ring and pays no atomic read-modify-write.
+//! [`Publisher::share`] turns it into a [`SharedPublisher`] for several threads. Both give out
+//! [`Frame`]s. When the last of them is dropped, the ring is closed, which announces that this
+//! member will send no more on it.
 //!
-//! No frame is ever given out twice at a time: a publisher holds the only [`Lease`] of its ring's memory, is the only
-//! claimer there, and claims are disjoint until every member has delivered them (INV-FRAME, kept by
-//! [`Claims`]).
+//! No frame is ever given out to two claimers at the same time. A publisher holds the only
+//! [`Lease`] of its ring's memory, is the only claimer there, and claims are disjoint until every
+//! member has delivered them (INV-FRAME, kept by [`Claims`]).
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::region::{Lease, OwnRegion};
 use spindle_core::ring::Kind;
@@ -21,9 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Attempts of a claim that waits for room before it gives way to the engine, which may wait for this core.
+/// Tries of a claim that waits for room before it yields to the engine, which may wait for this
+/// core.
 const SPINS: u32 = 8;
-/// Attempts after that, before it goes to sleep.
+/// Tries after that, before it goes to sleep.
 const YIELDS: u32 = 16;
 /// The longest single sleep of a claim that waits.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -43,9 +45,10 @@ pub struct SharedPublisher {
 
 /// Space for one message, to be filled in place. It may hold bytes of an older message.
 ///
-/// [`commit`](Self::commit) publishes it; a frame that is dropped, by a panic of its filler too, becomes a void, which
-/// nobody gets to see. A frame that is leaked (`mem::forget`) is as if it had never been claimed; that of a
-/// [`SharedPublisher`] stops its ring for ever, and the group with it, as does one that is never finished.
+/// [`commit`](Self::commit) publishes it. A frame that is dropped, also by a panic of its filler,
+/// becomes a void, which no application sees. A frame of a [`Publisher`] that is leaked
+/// (`mem::forget`) is as if it had never been claimed. A leaked or never finished frame of a
+/// [`SharedPublisher`] stops its ring for ever, and the group with it.
 #[derive(Debug)]
 #[must_use = "a frame that is dropped is not published"]
 pub struct Frame<'a> {
@@ -57,7 +60,8 @@ pub struct Frame<'a> {
     start: NonNull<u8>,
 }
 
-/// Where claimers wait for room in a ring. The engine's side rings it after it has allowed more. Clones are the same room.
+/// The place where claimers wait for room in a ring. The engine's side rings it after it has raised
+/// the limit. Clones are the same room.
 #[derive(Clone, Debug)]
 pub struct Room {
     waiting: Arc<Waiting>,
@@ -67,7 +71,7 @@ pub struct Room {
 #[derive(Debug)]
 #[must_use = "a future does nothing unless polled"]
 pub struct Claiming<'a> {
-    /// Taken when it is ready.
+    /// Taken once it is ready.
     taking: Option<Taking<'a, 'a>>,
 }
 
@@ -77,15 +81,15 @@ struct Taking<'o, 'c> {
     outlet: &'o Outlet,
     claimer: Claimer<'c>,
     len: u64,
-    /// The name of my waker in the room's list, once it has been there.
+    /// The key of my waker in the room's list, once it has been there.
     ticket: Option<u64>,
 }
 
-/// Why a message could not be put into its ring.
+/// The reason why a message could not be put into its ring.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// It is too long.
+    /// The message is too long.
     #[error("a message of {len} bytes is over the subgroup's limit of {max} bytes: split it, or raise the limit")]
     TooLong {
         /// Bytes asked for.
@@ -96,29 +100,29 @@ pub enum PublishError {
     /// The ring stayed full.
     #[error("the ring was full for {waited:?}: the slowest member has not delivered what is in it")]
     Full {
-        /// How long the claim waited.
+        /// The time that the claim waited.
         waited: Duration,
     },
-    /// The engine has ended: there will be no more room, and nobody to announce what is committed.
+    /// The engine has ended: there will be no more room, and no engine announces commits.
     #[error("the group has ended at this member: nothing more can be sent")]
     Ended,
 }
 
-/// Who claims.
+/// The kind of claimer.
 #[derive(Debug)]
 enum Claimer<'a> {
     Only(&'a mut Exclusive),
     OneOfMany,
 }
 
-/// What frames of one ring go through. Dropping it closes the ring.
+/// The parts that frames of one ring use. Dropping it closes the ring.
 #[derive(Debug)]
 struct Outlet {
     lease: Lease,
     claims: Arc<Claims>,
     engine: Doorbell,
     room: Room,
-    /// Its claimers have gone on to the next view's ring.
+    /// True if its claimers have changed to the next view's ring.
     retired: AtomicBool,
 }
 
@@ -129,7 +133,7 @@ struct Waiting {
     tasks: Mutex<Tasks>,
 }
 
-/// Tasks that wait; each has announced itself at the bell, as a thread would.
+/// Tasks that wait. Each has announced itself at the bell, as a thread would.
 #[derive(Debug, Default)]
 struct Tasks {
     tickets: u64,
@@ -137,11 +141,12 @@ struct Tasks {
 }
 
 impl Publisher {
-    /// A publisher into the ring of `claims` in `row`, which rings `engine` when it has committed.
+    /// Creates a publisher into the ring of `claims` in `row`, which rings `engine` when it has
+    /// committed.
     ///
     /// # Panics
-    /// If the ring is not behind the control block of `row` and inside it, or if there was a publisher for part of that
-    /// memory before: two could be given the same space.
+    /// If the ring is not behind the control block of `row` and inside it, or if there was a
+    /// publisher for part of that memory before: two could be given the same space.
     pub fn new(row: &Arc<OwnRegion>, claims: Arc<Claims>, engine: Doorbell) -> Publisher {
         let ring = claims.ring();
         let lease = row.lease(ring);
@@ -162,17 +167,18 @@ impl Publisher {
         self.outlet.claim(Claimer::Only(&mut self.exclusive), len)
     }
 
-    /// As [`claim`](Self::claim), for a message of an ended view that is sent again: it may be longer than new ones.
+    /// As [`claim`](Self::claim), for a message of an ended view that is sent again: it may be
+    /// longer than new ones.
     ///
     /// # Errors
-    /// [`ClaimError::Full`]; [`ClaimError::TooLong`] for what was no such message.
+    /// [`ClaimError::Full`]; [`ClaimError::TooLong`] for a length that no such message had.
     pub fn claim_again(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
         let claim = self.outlet.claims.claim_again(Some(&mut self.exclusive), len)?;
         Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
     }
 
-    /// Claims `len` bytes, and waits up to `timeout` for room. Not for the thread that polls the engine: the engine makes
-    /// the room.
+    /// Claims `len` bytes, and waits up to `timeout` for room. The thread that polls the engine
+    /// must not call it, because the engine makes the room.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -181,17 +187,17 @@ impl Publisher {
         self.outlet.claim_timeout(Claimer::Only(&mut self.exclusive), len, timeout)
     }
 
-    /// Claims `len` bytes, and waits for room without a thread. Works in any runtime.
+    /// Claims `len` bytes, and waits for room without blocking a thread. Works in any runtime.
     pub fn claim_async(&mut self, len: u64) -> Claiming<'_> {
         let claimer = Claimer::Only(&mut self.exclusive);
         Claiming { taking: Some(Taking { outlet: &self.outlet, claimer, len, ticket: None }) }
     }
 
-    /// As [`claim`](Self::claim). If there is no room, `go_on` may put the publisher of the next view's ring into this one's
-    /// place, and says whether it did.
+    /// As [`claim`](Self::claim). If there is no room, `go_on` may replace this publisher by that
+    /// of the next view's ring, and returns whether it did.
     ///
     /// # Errors
-    /// As there.
+    /// As [`claim`](Self::claim).
     #[inline(always)]
     pub fn claim_or(&mut self, len: u64, go_on: impl FnOnce(&mut Self) -> bool) -> Result<Frame<'_>, ClaimError> {
         let claim = match self.take(len) {
@@ -201,11 +207,12 @@ impl Publisher {
         Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
     }
 
-    /// As [`claim_timeout`](Self::claim_timeout). If the ring [has ended](Room::end), `go_on` may put the publisher of the next
-    /// view's ring into this one's place, for which it may wait as long as it is told, and says whether it did.
+    /// As [`claim_timeout`](Self::claim_timeout). If the ring [has ended](Room::end), `go_on` may
+    /// replace this publisher by that of the next view's ring, and returns whether it did. It may
+    /// wait for that as long as its argument says.
     ///
     /// # Errors
-    /// As there.
+    /// As [`claim_timeout`](Self::claim_timeout).
     #[inline]
     pub fn claim_timeout_or(
         &mut self,
@@ -225,7 +232,8 @@ impl Publisher {
         Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
     }
 
-    /// As [`claim_async`](Self::claim_async), and as [`claim_timeout_or`](Self::claim_timeout_or) for a ring that has ended.
+    /// As [`claim_async`](Self::claim_async), and as [`claim_timeout_or`](Self::claim_timeout_or)
+    /// for a ring that has ended.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -249,19 +257,20 @@ impl Publisher {
         self.outlet.take(&mut Claimer::Only(&mut self.exclusive), len)
     }
 
-    /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it.
+    /// Declares `rounds` rounds in which this member sends nothing, so that no member waits for it.
     pub fn skip_rounds(&self, rounds: u64) {
         self.outlet.skip_rounds(rounds);
     }
 
-    /// Ends publishing on this ring, because its view has ended and it was revoked. It is full for ever, and dropping the publisher
-    /// says nothing any more.
+    /// Ends publishing on this ring, because its view has ended and it was revoked. The ring is
+    /// full for ever, and dropping the publisher no longer announces anything.
     pub fn retire(&mut self) {
         self.outlet.retired.store(true, Ordering::Relaxed);
         self.outlet.claims.retire(&mut self.exclusive);
     }
 
-    /// Lets several threads publish on the ring, at the price of one atomic read-modify-write a claim.
+    /// Lets several threads publish on the ring, at the cost of one atomic read-modify-write per
+    /// claim.
     pub fn share(self) -> SharedPublisher {
         if !self.outlet.retired.load(Ordering::Relaxed) {
             self.outlet.claims.end_exclusive(self.exclusive);
@@ -269,12 +278,12 @@ impl Publisher {
         SharedPublisher { outlet: Arc::new(self.outlet) }
     }
 
-    /// The longest message, in bytes.
+    /// Returns the length of the longest message, in bytes.
     pub fn message_bytes_max(&self) -> u64 {
         self.outlet.claims.ring().message_bytes_max
     }
 
-    /// Where claimers of this ring wait, for the side that makes room.
+    /// Returns the room in which claimers of this ring wait, for the side that makes room.
     pub fn room(&self) -> Room {
         self.outlet.room.clone()
     }
@@ -308,7 +317,7 @@ impl SharedPublisher {
     /// As [`Publisher::claim_or`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Publisher::claim_or`].
     #[inline]
     pub fn claim_or(&mut self, len: u64, go_on: impl FnOnce(&mut Self) -> bool) -> Result<Frame<'_>, ClaimError> {
         let claim = match self.outlet.claims.claim(len) {
@@ -321,7 +330,7 @@ impl SharedPublisher {
     /// As [`Publisher::claim_timeout_or`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Publisher::claim_timeout_or`].
     #[inline]
     pub fn claim_timeout_or(
         &mut self,
@@ -342,7 +351,7 @@ impl SharedPublisher {
     /// As [`Publisher::claim_async_or`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Publisher::claim_async_or`].
     pub async fn claim_async_or(
         &mut self,
         len: u64,
@@ -362,7 +371,8 @@ impl SharedPublisher {
         self.outlet.skip_rounds(rounds);
     }
 
-    /// One of the claimers goes on to the next view's ring, as the others will: dropping them says nothing any more.
+    /// Marks that one of the claimers changes to the next view's ring, as the others will: dropping
+    /// them no longer announces anything.
     pub fn retire(&self) {
         self.outlet.retired.store(true, Ordering::Relaxed);
     }
@@ -387,7 +397,7 @@ impl Outlet {
         }
     }
 
-    /// As [`take`](Self::take); `None` for a ring that is full, and still in use.
+    /// As [`take`](Self::take), but returns `None` for a ring that is full, and still in use.
     fn take_or_wait(&self, claimer: &mut Claimer<'_>, len: u64) -> Option<Result<Claim, PublishError>> {
         match self.take(claimer, len) {
             Ok(claim) => Some(Ok(claim)),
@@ -400,11 +410,11 @@ impl Outlet {
     #[inline(always)]
     fn frame<'a>(&'a self, mut claimer: Claimer<'a>, claim: Claim) -> Frame<'a> {
         if let Claimer::Only(exclusive) = &mut claimer {
-            // The peers hold the lines from the lap before.
+            // The peers hold the cache lines from the lap before.
             exclusive.look_ahead(|block| self.lease.prefetch(block));
         }
-        // SAFETY: the claim is of this ring: lease and claims were made from the same one, and claims can't be made otherwise.
-        // So its length is within the ring's limit.
+        // SAFETY: the claim is of this ring: lease and claims were made from the same one, and
+        // claims can't be made otherwise. So its length is within the ring's limit.
         let start = unsafe { self.lease.payload(claim.position()) };
         Frame { outlet: self, claimer, claim: ManuallyDrop::new(claim), start }
     }
@@ -485,7 +495,7 @@ impl Frame<'_> {
     /// Publishes the first `len` bytes as the message.
     ///
     /// # Panics
-    /// If there are fewer; nothing is published then.
+    /// If the frame has fewer bytes; nothing is published then.
     #[inline(always)]
     pub fn commit_len(self, len: u64) {
         assert!(len <= self.claim.len(), "{len} bytes of a frame of {}", self.claim.len());
@@ -498,12 +508,12 @@ impl Frame<'_> {
         self.finish(Kind::Object, len);
     }
 
-    /// Where it stands in its ring.
+    /// Returns its position in its ring.
     pub fn position(&self) -> u64 {
         self.claim.position()
     }
 
-    /// The claims on its ring.
+    /// Returns the claims on its ring.
     pub fn claims(&self) -> &Arc<Claims> {
         &self.outlet.claims
     }
@@ -524,7 +534,7 @@ impl Frame<'_> {
     #[inline(always)]
     fn end(&mut self, kind: Kind, len: u64) {
         let outlet = self.outlet;
-        // SAFETY: called once, and nobody looks at the claim after it.
+        // SAFETY: called once, and no code reads the claim after it.
         let claim = unsafe { ManuallyDrop::take(&mut self.claim) };
         // Relaxed: what the commit stores next has the release.
         match &mut self.claimer {
@@ -548,9 +558,10 @@ impl Deref for Frame<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `Outlet::claim` took it from the lease, which keeps it mapped and is borrowed by the frame. Nobody else
-        // has these bytes until the frame is finished: the lease is unique, claims on it are disjoint, and older readers
-        // are done (INV-FRAME). Any byte is a valid u8.
+        // SAFETY: `Outlet::claim` took it from the lease, which keeps it mapped and is borrowed by
+        // the frame. Nothing else has these bytes until the frame is finished: the lease is unique,
+        // claims on it are disjoint, and older readers are done (INV-FRAME). Any byte is a valid
+        // u8.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.claim.len() as usize) }
     }
 }
@@ -581,8 +592,8 @@ impl Room {
         }
     }
 
-    /// Wakes every claimer that waits. For the engine's side, after it has raised the limit of the ring's claims. Costs a
-    /// load when nobody waits.
+    /// Wakes every claimer that waits. The engine's side calls it after it has raised the limit of
+    /// the ring's claims. It costs a load if no claimer waits.
     #[inline]
     pub fn ring_if_waiting(&self) {
         if self.waiting.bell.ring() {
@@ -590,13 +601,14 @@ impl Room {
         }
     }
 
-    /// Ends every wait, now and from now on, with [`PublishError::Ended`]. For the engine's side, when it stops.
+    /// Ends every wait, now and from now on, with [`PublishError::Ended`]. The engine's side calls
+    /// it when it stops.
     pub fn end(&self) {
         self.waiting.ended.store(true, Ordering::Release);
         self.ring_if_waiting();
     }
 
-    /// Whether it [has ended](Self::end).
+    /// Returns true if it [has ended](Self::end).
     pub fn has_ended(&self) -> bool {
         self.waiting.ended.load(Ordering::Acquire)
     }
@@ -614,18 +626,18 @@ impl Room {
         self.waiting.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a task on the list of those to wake.
+    /// Puts a task on the list of tasks to wake.
     fn enter(&self, waker: &Waker) -> u64 {
         let mut tasks = self.tasks();
         tasks.tickets += 1;
         let ticket = tasks.tickets;
-        // Under the lock: who rings because of the announcement finds the waker.
+        // Under the lock: a ringer that sees the announcement finds the waker.
         let announced = self.waiting.bell.announce();
         tasks.list.push((ticket, waker.clone(), announced));
         ticket
     }
 
-    /// Takes it off, if it is still there.
+    /// Removes a task from the list, if it is still there.
     fn leave(&self, ticket: u64) {
         let mut tasks = self.tasks();
         if let Some(index) = tasks.list.iter().position(|entry| entry.0 == ticket) {
@@ -643,7 +655,7 @@ impl<'a> Future for Claiming<'a> {
         Pin::new(taking).poll(context).map(|claim| {
             let claim = claim?;
             let mut taking = self.taking.take().expect("it was there");
-            // It has nothing left to end, and the claimer goes to the frame.
+            // It has nothing left to end, and the frame gets the claimer.
             let claimer = mem::replace(&mut taking.claimer, Claimer::OneOfMany);
             Ok(taking.outlet.frame(claimer, claim))
         })
@@ -684,7 +696,7 @@ impl Drop for Taking<'_, '_> {
     }
 }
 
-/// Tries again and again, with what is left of the time, until there is an outcome.
+/// Tries again and again, with the remaining time, until there is a result.
 fn until<T>(
     timeout: Duration,
     mut attempt: impl FnMut(Duration) -> Option<Result<T, PublishError>>,

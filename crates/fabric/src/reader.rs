@@ -1,4 +1,5 @@
-//! The rows of a view to read, wherever they stand: one span of this process's memory each; and the objects that messages name.
+//! Read access to the rows of a view, wherever their memory is, one span of this process's memory
+//! each; and to the objects that messages name.
 use crate::bulk::Object;
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span, VacantRegion};
 use crate::shelf::Shelf;
@@ -6,7 +7,7 @@ use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows};
 use std::sync::Arc;
 
-/// All rows of a view, to read. Clones read the same memory and keep it alive.
+/// All rows of a view, for reading. Clones read the same memory and keep it alive.
 #[derive(Clone, Debug)]
 pub struct Reader {
     spans: Box<[Span]>,
@@ -14,7 +15,7 @@ pub struct Reader {
     shelf: Arc<Shelf>,
 }
 
-/// This member's own row, to read: it keeps no other in memory.
+/// This member's own row, for reading: it keeps no other row in memory.
 #[derive(Clone, Debug)]
 pub struct OwnRows {
     pub(crate) me: Rank,
@@ -28,7 +29,7 @@ pub struct ReaderFrames<'a> {
     rows: &'a Reader,
 }
 
-/// What one row stands in.
+/// The memory that contains one row.
 #[derive(Debug)]
 pub(crate) enum Held {
     Own(Arc<OwnRegion>),
@@ -50,12 +51,13 @@ impl Held {
 }
 
 impl Reader {
-    /// A reader of these rows, by rank.
+    /// Creates a reader of these rows, by rank.
     pub(crate) fn of(rows: Vec<Held>) -> Reader {
         Reader { spans: rows.iter().map(Held::span).collect(), held: rows.into(), shelf: Arc::default() }
     }
 
-    /// An object has come that a message in this ring of `member` names, or is going to name, by this number.
+    /// Stores an object that a message in this ring of `member` names, or is going to name, by this
+    /// number.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
@@ -63,13 +65,14 @@ impl Reader {
         self.shelf.put(self.frames(member, ring).span.address(), number, object);
     }
 
-    /// Whether there are objects of messages that are not known to be delivered.
+    /// Returns true if there are objects of messages that are not known to be delivered.
     #[inline]
     pub fn has_objects(&self) -> bool {
         !self.shelf.is_empty()
     }
 
-    /// The object of this number that messages in this ring of `member` name, if it is there.
+    /// Returns the object of this number that messages in this ring of `member` name, if it is
+    /// there.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
@@ -77,7 +80,7 @@ impl Reader {
         self.shelf.clone_of(self.frames(member, ring).span.address(), number)
     }
 
-    /// All objects that messages in this ring of `member` name, with their numbers.
+    /// Returns all objects that messages in this ring of `member` name, with their numbers.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
@@ -85,7 +88,8 @@ impl Reader {
         self.shelf.clones_of(self.frames(member, ring).span.address())
     }
 
-    /// Forgets one object, whose message every member has delivered, this one too (INV-FRAME).
+    /// Forgets one object, whose message every member has delivered, including this one
+    /// (INV-FRAME).
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
@@ -93,7 +97,7 @@ impl Reader {
         self.shelf.remove(self.frames(member, ring).span.address(), number)
     }
 
-    /// How many objects there are that messages in this ring of `member` name.
+    /// Returns the number of objects that messages in this ring of `member` name.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
@@ -101,8 +105,9 @@ impl Reader {
         self.shelf.count_of(self.frames(member, ring).span.address())
     }
 
-    /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`, or all of them if nobody delivers there. This
-    /// member has delivered those, and so reads none of them any more (INV-FRAME). Answers with them, and their numbers.
+    /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`, or
+    /// all of them if no member delivers there. This member has delivered those messages, so it
+    /// reads none of them any more (INV-FRAME). Returns the objects, and their numbers.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
@@ -110,12 +115,12 @@ impl Reader {
         self.shelf.forget(self.frames(member, ring).span.address(), rounds)
     }
 
-    /// The memory of the row of `member`.
+    /// Returns the memory of the row of `member`.
     pub(crate) fn held(&self, member: Rank) -> &Held {
         &self.held[member.index()]
     }
 
-    /// Members of the view.
+    /// Returns the number of members of the view.
     pub(crate) fn members(&self) -> u32 {
         self.spans.len() as u32
     }
@@ -123,13 +128,13 @@ impl Reader {
 
 impl Rows for OwnRows {
     /// # Panics
-    /// As there, and if it is another member's row.
+    /// As [`Rows::load`], and if it is another member's row.
     fn load(&self, member: Rank, at: u64) -> u64 {
         self.of(member).load(at)
     }
 
     /// # Panics
-    /// As there, and if it is another member's row.
+    /// As [`Rows::bytes`], and if it is another member's row.
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
         self.of(member).announced(&(at..at.saturating_add(len)))
     }
@@ -157,7 +162,8 @@ impl Rows for Reader {
 
     #[inline]
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
-        // SAFETY: `held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
+        // SAFETY: `held` keeps every span's region mapped; by the contract of `Rows`, the owner
+        // does not write the range.
         unsafe { self.spans[member.index()].bytes(at, len) }
     }
 
@@ -183,8 +189,8 @@ impl<'a> Frames<'a> for ReaderFrames<'a> {
 
     #[inline]
     fn message(self, place: u64) -> Option<Found<'a>> {
-        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Frames`, the owner does
-        // not write the frame.
+        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract
+        // of `Frames`, the owner does not write the frame.
         unsafe { self.span.message(place) }
     }
 
@@ -194,8 +200,9 @@ impl<'a> Frames<'a> for ReaderFrames<'a> {
         // SAFETY: as in `message`.
         let Found { round, span, payload } = unsafe { self.span.object(place) }?;
         let object = self.rows.shelf.find(self.span.address(), ObjectName::decode(payload)?, round)?;
-        // SAFETY: it stands still, and stays on the shelf, until this member has delivered the message (`forget_objects`); by the contract of
-        // `Frames` that is not before the payload's life ends.
+        // SAFETY: the object does not move or change, and stays in the object table, until this
+        // member has delivered the message (`forget_objects`); by the contract of `Frames` that is
+        // not before the payload's life ends.
         Some(Found { round, span, payload: unsafe { &*object } })
     }
 }

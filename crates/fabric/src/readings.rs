@@ -1,7 +1,9 @@
-//! Which views' rows this process reads, as it tells the members of its machine.
+//! The views whose rows this process reads, as it announces them to the members of its machine.
 //!
-//! A peer that [finds](crate::Mesh::shown) a member's next row in memory that it has mapped before gets no lease of it. Instead each member says, in its doorbell's region, of
-//! which views it reads rows. A row of another view that is not newer is read by it no more, and the owner may use its place for another.
+//! A peer that [finds](crate::Mesh::shown) a member's next row in memory that it has mapped before
+//! gets no lease for it. Instead each member publishes, in its doorbell's region, the views whose
+//! rows it reads. If a view is not newer than the newest of these and is not among them, the member
+//! no longer reads its rows, and the owner may reuse the place of its row.
 use crate::fork::Owner;
 use crate::region::SharedRegion;
 use spindle_core::ViewId;
@@ -9,15 +11,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Offset in a doorbell's region of the newest view that its member has begun to read, or more than any when it reads none any more. Zero before the first.
+/// Offset in a doorbell's region of the newest view that its member has begun to read, or of a
+/// number larger than any view once it reads none. Zero before the first.
 const NEWEST: u64 = 80;
-/// Offset in a doorbell's region of the newest view for which its member looks for shown rows no more.
+/// Offset in a doorbell's region of the newest view for which its member no longer looks for shown
+/// rows.
 const BEGUN: u64 = 88;
-/// Offset in a doorbell's region of the words that name the views that are read, one each, or zero.
+/// Offset in a doorbell's region of the words that name the views that are read: one view each, or
+/// zero.
 const READS: u64 = 128;
-/// So many words are there.
+/// The number of these words.
 pub(crate) const READS_MAX: u64 = 8;
-/// Offset in a doorbell's region of the oldest view that is read and for which there was no word. Zero if there is none.
+/// Offset in a doorbell's region of the oldest view that is read and has no word. Zero if there is
+/// none.
 const OTHERS: u64 = READS + 8 * READS_MAX;
 
 /// The views whose rows one member reads.
@@ -31,13 +37,13 @@ pub(crate) struct Readings {
 /// A view that is read.
 #[derive(Clone, Copy, Debug)]
 struct Read {
-    /// How many hold it.
+    /// The number of its holders.
     count: usize,
-    /// Offset of the word that names it, if there was one left.
+    /// Offset of the word that names it, if a word was free.
     at: Option<u64>,
 }
 
-/// That this member reads rows of a view, or may yet.
+/// Evidence that this member reads rows of a view, or may yet do so.
 #[derive(Debug)]
 pub(crate) struct Reading {
     view: ViewId,
@@ -45,13 +51,14 @@ pub(crate) struct Reading {
 }
 
 impl Readings {
-    /// The member that is woken by `bell` reads none yet.
+    /// Creates the readings of the member that is woken by `bell`, which reads no view yet.
     pub(crate) fn new(bell: Arc<SharedRegion>) -> Arc<Readings> {
         Arc::new(Readings { bell, owner: Owner::new(), views: Mutex::default() })
     }
 
-    /// Begins to read rows of `view`, which is not older than others that were begun. A member begins with the next view before it ends with this one, so that it never says that it is
-    /// through with a view of which it will read rows.
+    /// Begins to read rows of `view`, which is not older than others that were begun. A member
+    /// begins with the next view before it ends with this one. So it never reports that it has
+    /// finished with a view whose rows it will read.
     pub(crate) fn begin(self: &Arc<Self>, view: ViewId) -> Reading {
         let mut views = self.views();
         let free = || {
@@ -66,10 +73,11 @@ impl Readings {
         Reading { view, of: Arc::clone(self) }
     }
 
-    /// Says that this member looks for rows of `view` once more, after this, and never again.
+    /// Announces that this member looks for rows of `view` once more, after this, and never again.
     pub(crate) fn look_last(&self, view: ViewId) {
         self.bell.word(BEGUN).store(view.0, Ordering::Release);
-        // Between this store and the loads of the last look, as in `has_looked`: one of the two sides sees what the other has stored.
+        // Between this store and the loads of the last look, as in `has_looked`: one of the two
+        // sides sees the other's store.
         fence(Ordering::SeqCst);
     }
 
@@ -84,19 +92,20 @@ impl Readings {
         views.retain(|view, read| read.count > 0 || Some(*view) == newest);
         for at in (0..READS_MAX).map(|word| READS + 8 * word) {
             let named = views.iter().find(|(_, read)| read.at == Some(at)).map_or(0, |(view, _)| view.0);
-            // Release: all loads from rows of a view come before its word is another's, those of other threads by the lock.
+            // Release: all loads from rows of a view come before its word is reused; the lock
+            // orders those of other threads.
             self.bell.word(at).store(named, Ordering::Release);
         }
         let other = views.iter().find(|(_, read)| read.at.is_none()).map_or(0, |(view, _)| view.0);
         self.bell.word(OTHERS).store(other, Ordering::Release);
-        // Release: who finds it here finds its word.
+        // Release: a peer that finds the view here finds its word.
         self.bell.word(NEWEST).store(newest.map_or(u64::MAX, |view| view.0), Ordering::Release);
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        // A child that was forked reads nothing, and its parent does.
+        // A child that was forked reads nothing; its parent does.
         if self.of.owner.is_copy() {
             return;
         }
@@ -110,10 +119,12 @@ impl Drop for Reading {
     }
 }
 
-/// Whether the member whose doorbell this is reads no row of `view`, and will not: it has begun to read that one, or a newer one, and names it no more.
+/// Returns true if the member of this doorbell reads no row of `view`, and will not: it has begun
+/// to read that view, or a newer one, and no longer names it.
 pub(crate) fn is_through(bell: &SharedRegion, view: ViewId) -> bool {
-    // Acquire, here and below: pairs with the releases in `tell`. First the newest, with which the words are there of all that were begun by then; what is written in the row's
-    // place comes after all loads from it.
+    // Acquire, here and below: pairs with the releases in `tell`. The newest view is loaded first;
+    // with it the words of all views that were begun by then are visible. Later writes to the row's
+    // place come after all loads from it.
     if bell.word(NEWEST).load(Ordering::Acquire) < view.0 {
         return false;
     }
@@ -122,7 +133,8 @@ pub(crate) fn is_through(bell: &SharedRegion, view: ViewId) -> bool {
     !is_named && (other == 0 || other > view.0)
 }
 
-/// Whether the member whose doorbell this is may not find a row of `view` that was shown just now, because it looks for it no more.
+/// Returns true if the member of this doorbell may not find a row of `view` that was shown just
+/// now, because it no longer looks for it.
 pub(crate) fn has_looked(bell: &SharedRegion, view: ViewId) -> bool {
     // Between the store that shows the row and this load.
     fence(Ordering::SeqCst);
@@ -159,7 +171,7 @@ mod tests {
         assert_eq!(through(), [true; 4]);
     }
 
-    /// A row that was found is let go, and the table of its view made.
+    /// A row that was found is dropped, and the table of its view is made later.
     #[test]
     fn the_newest_view_may_be_begun_again() {
         let (bell, readings) = readings();
@@ -176,7 +188,7 @@ mod tests {
         let mut all: Vec<Reading> = (1..=READS_MAX + 3).map(|view| readings.begin(ViewId(view))).collect();
         let through = |view| is_through(&bell, ViewId(view));
         assert!((1..=READS_MAX + 3).all(|view| !through(view)));
-        // One without a word.
+        // A view without a word.
         drop(all.remove(READS_MAX as usize));
         assert!(through(READS_MAX + 1) && !through(READS_MAX + 2));
         drop(all.remove(READS_MAX as usize));

@@ -1,21 +1,29 @@
-//! Memory that members share: a memfd of fixed size, mapped by its owner for writing and by everybody else for reading.
+//! Memory that members share: a memfd of fixed size, which its owner maps for writing and all other
+//! processes map for reading.
 //!
-//! Read [`OwnRegion`] first, then [`PeerRegion`] (another process's, read-only) and [`SharedRegion`] (writable by all, for
-//! doorbells, atomics only). Regions may be ranges of one memfd, a chunk, which each process maps once. Where no memory can
-//! be shared, each peer has a [`CopyRegion`] of an [`OwnRegion`]. The seals, which every opener
-//! checks, make the difference: the size never changes, so no access inside it can fault, and nobody but the creator ever
-//! gets a writable mapping of its row. A child that is forked from it has none ([`fork`](crate::fork)).
+//! Read [`OwnRegion`] first, then [`PeerRegion`] (another process's, read-only) and
+//! [`SharedRegion`] (writable by all, for doorbells, atomics only). Regions may be ranges of one
+//! memfd, a chunk, which each process maps once. If no memory can be shared, each peer has a
+//! [`CopyRegion`] of an [`OwnRegion`].
 //!
-//! What makes plain references into this memory right:
-//! - *control words* are accessed as atomics only, whichever process does it;
-//! - *frames* are given out as `&mut [u8]` to one claimer, between claim and commit, and as `&[u8]` after their
-//!   announcement, until every member has delivered them: they never change while borrowed (INV-FRAME). `spindle-core`
-//!   keeps this with [`Claims`](spindle_core::Claims) and the counters that it reads before it asks for bytes;
-//! - the *data of a pipe* are given out in the same way: as `&mut [u8]` before they are announced, as `&[u8]` until they are read;
-//! - the bytes of a *bulk object* are lent to readers, here and in other processes, and written by who holds its segment alone, which nobody does while
-//!   somebody reads it (INV-LENT, docs/protocol/bulk.md);
-//! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
-//!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
+//! Every opener checks the seals, which guarantee two things. The size never changes, so no access
+//! inside the memory can fault. Only the creator ever gets a writable mapping of its row. A child
+//! that is forked from the creator has none ([`fork`](crate::fork)).
+//!
+//! Plain references into this memory are sound for these reasons:
+//! - *control words* are accessed as atomics only, in every process;
+//! - *frames* are given out as `&mut [u8]` to one claimer, between claim and commit, and as `&[u8]`
+//!   after their announcement, until every member has delivered them: they never change while
+//!   borrowed (INV-FRAME). `spindle-core` ensures this with [`Claims`](spindle_core::Claims) and
+//!   the counters that it reads before it asks for bytes;
+//! - the *data of a pipe* are given out in the same way: as `&mut [u8]` before they are announced,
+//!   as `&[u8]` until they are read;
+//! - the bytes of a *bulk object* are lent to readers, here and in other processes. Only the sole
+//!   holder of the object's segment writes them, and never while a reader reads them (INV-LENT,
+//!   docs/protocol/bulk.md);
+//! - a peer process that breaks the protocol can make the group deliver garbage, and is inside the
+//!   group's trust boundary: same user, same program. It can't write my row, and no length or
+//!   offset that it announces leads outside a mapping.
 use crate::fork::Unshared;
 use crate::readings::Reading;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -40,39 +48,40 @@ pub use copies::{CopyChunk, CopyRegion};
 
 /// Bytes reserved by one call: a signal interrupts and undoes only that much.
 const RESERVE_STEP_BYTES: u64 = 64 << 20;
-/// Regions from this size on ask for huge pages; smaller ones would waste most of theirs.
+/// Regions of at least this size ask for huge pages; smaller ones would waste most of theirs.
 const HUGE_BYTES_MIN: u64 = 8 << 20;
-/// Alignment of memory on the heap, that of a page.
+/// Alignment of memory on the heap: that of a page.
 const HEAP_ALIGN: usize = 4096;
 
-/// Why a region could not be made or opened.
+/// The reason why a region could not be made or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// Not enough memory, found before any of it is used.
+    /// There is not enough memory, which is detected before any of it is used.
     #[error(
         "{name} needs {bytes} bytes of memory and {available} are available: \
          lower window or message_bytes_max, or raise the memory limit"
     )]
     NoMemory {
-        /// What the region is for.
+        /// Purpose of the region.
         name: String,
         /// Bytes asked for.
         bytes: u64,
-        /// Bytes that this process could still get when it asked; 0 if the kernel refused on its own account.
+        /// Bytes that this process could still get when it asked; 0 if the kernel itself refused.
         available: u64,
     },
-    /// Longer than this process may make a file (`ulimit -f`), or longer than any mapping.
+    /// The region exceeds this process's file size limit (`ulimit -f`), or the longest mapping.
     #[error("{name} needs {bytes} bytes and may have {limit}: raise the file size limit, or lower window")]
     TooLong {
-        /// What the region is for.
+        /// Purpose of the region.
         name: String,
         /// Bytes asked for.
         bytes: u64,
         /// Bytes allowed.
         limit: u64,
     },
-    /// The segment is not sealed as its kind must be, so that its sender could change it under our feet.
+    /// The segment is not sealed as its kind must be, so its sender could change it while it is in
+    /// use.
     #[error("the segment has seals {got:#x} and needs {needed:#x}: its sender is no Spindle member of this version")]
     Unsealed {
         /// Its seals, as `F_SEAL_*` bits; 0 for a descriptor that can't have any.
@@ -88,16 +97,16 @@ pub enum RegionError {
         /// Bytes that it has.
         got: u64,
     },
-    /// What is said to stand in the segment does not.
+    /// The announced range is not inside the segment, or does not begin at a page.
     #[error(
         "the segment has {size} bytes, and no {bytes} from a page's start at {at} on: its sender breaks the protocol"
     )]
     Place {
-        /// Where it is to begin.
+        /// Offset at which the range begins.
         at: u64,
-        /// Its bytes.
+        /// Length of the range in bytes.
         bytes: u64,
-        /// Bytes of the segment.
+        /// Length of the segment in bytes.
         size: u64,
     },
     /// A system call failed.
@@ -105,9 +114,9 @@ pub enum RegionError {
     Os {
         /// The call.
         call: &'static str,
-        /// What the region is for.
+        /// Purpose of the region.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -123,15 +132,17 @@ pub struct OwnRegion {
     leased: Mutex<Vec<Range<u64>>>,
 }
 
-/// A mapping of this process that no child of it gets.
+/// A mapping of this process that no child inherits.
 #[derive(Debug)]
 struct OwnMemory {
-    /// Before the memory: nothing is mapped into a child where nothing was taken out of it.
+    /// Declared before the memory: nothing is mapped into a child at a range that was not excluded
+    /// from it.
     _unshared: Option<Unshared>,
     memory: Memory,
 }
 
-/// Memory of this process whose ranges become regions, and are others when nothing uses them any more.
+/// Memory of this process whose ranges become regions. A range is reused once nothing uses it any
+/// more.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     memory: Arc<OwnMemory>,
@@ -140,7 +151,7 @@ pub(crate) struct Chunk {
     used: u64,
 }
 
-/// Memory that another process created and alone writes.
+/// Memory that another process created and that only that process writes.
 #[derive(Debug)]
 pub struct PeerRegion {
     span: Span,
@@ -152,31 +163,35 @@ pub struct PeerRegion {
 /// The reason why the owner uses a region for nothing else.
 #[derive(Debug)]
 enum Hold {
-    /// The owner does not, or the memory has the lease: that of a row that came late.
+    /// The owner never does, or the memory has the lease: that of a row that came late.
     Memory,
-    /// As long as it is open.
+    /// The owner does not as long as this is open.
     Lease { _fd: OwnedFd },
-    /// As long as this member says that it reads such rows.
+    /// The owner does not as long as this member reports that it reads such rows.
     Reading { _reading: Reading },
 }
 
-/// What tells a file from all others that are there at the same time: its device and inode. The kernel counts the inodes of memfds in 64 bits (since Linux 5.9).
+/// Identity of a file among all files that exist at the same time: its device and inode. The kernel
+/// counts the inodes of memfds in 64 bits (since Linux 5.9).
 type FileId = (u64, u64);
 
-/// The files of other processes that are mapped here to be read, or to be written. No other file has the id of one that is mapped.
+/// The files of other processes that are mapped here for reading or for writing. While a file is
+/// mapped, no other file has its id.
 static MAPPED: Mutex<BTreeMap<(FileId, bool), Weak<Memory>>> = Mutex::new(BTreeMap::new());
 
-/// The address range of a row that has not come. It reads as zeros until the row takes the range over: as the owner's segment
-/// ([`map`](Self::map)) or as a copy ([`copy`](Self::copy)). Readers keep their addresses.
+/// The address range of a row that has not come. It reads as zeros until the row takes the range
+/// over: as the owner's segment ([`map`](Self::map)) or as a copy ([`copy`](Self::copy)). Readers
+/// keep their addresses.
 ///
-/// Invariant: the range is mapped readable at every moment of this region's life. Its contents are exchanged at most once.
+/// Invariant: the range is mapped readable at every moment of this region's life. Its contents are
+/// exchanged at most once.
 #[derive(Debug)]
 pub(crate) struct VacantRegion {
     memory: Arc<Memory>,
     is_taken: Mutex<bool>,
 }
 
-/// The first bytes of a file, mapped, which nobody else changes.
+/// The first bytes of a file, mapped. No other process changes them.
 #[derive(Debug)]
 pub(crate) struct FileRegion {
     memory: Memory,
@@ -189,7 +204,8 @@ pub struct SharedRegion {
     memory: Arc<Memory>,
 }
 
-/// The only right to give out writable bytes of one ring of an [`OwnRegion`]. No ring is leased twice.
+/// The only right to give out writable bytes of one ring of an [`OwnRegion`]. No ring is leased
+/// twice.
 #[derive(Debug)]
 pub struct Lease {
     ring: RingSpan,
@@ -197,10 +213,11 @@ pub struct Lease {
 }
 
 impl OwnRegion {
-    /// Creates a region of `len` zero bytes, of which the first `control` are words; with the descriptor to give to peers,
-    /// through which they can map it read-only and in no other way.
+    /// Creates a region of `len` zero bytes, of which the first `control` are words. Also returns
+    /// the descriptor for peers, through which they can map it read-only and in no other way.
     ///
-    /// All memory is reserved here, so a limit is met now, as an error, and not later, as a fatal signal.
+    /// All memory is reserved here, so a limit is reported now, as an error, and not later, as a
+    /// fatal signal.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
@@ -212,7 +229,8 @@ impl OwnRegion {
         Ok((region, chunk.fd))
     }
 
-    /// A region on this process's heap, for fabrics that move bytes by other means than mapping.
+    /// Creates a region on this process's heap, for fabrics that move bytes by other means than
+    /// mapping.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
@@ -222,33 +240,35 @@ impl OwnRegion {
         Ok(OwnRegion { span: memory.memory.span, memory: Arc::new(memory), control, leased: Mutex::default() })
     }
 
-    /// How many bytes at its start are words.
+    /// Returns the number of bytes at its start that are words.
     pub(crate) fn control(&self) -> u64 {
         self.control
     }
 
-    /// The memory of which it is a range. Whoever keeps that keeps the addresses, and not the region.
+    /// Returns the memory of which it is a range. A caller that keeps the result keeps the
+    /// addresses, but not the region.
     pub(crate) fn memory(&self) -> Arc<dyn Any + Send + Sync> {
         self.memory.clone()
     }
 
-    /// Where it begins in the memory of which it is a range.
+    /// Returns the offset at which it begins in the memory of which it is a range.
     pub(crate) fn begins_at(&self) -> u64 {
         let start = |span: Span| span.base.addr().get() as u64;
         start(self.span) - start(self.memory.memory.span)
     }
 
-    /// The same, if `other` is a range of that memory, too.
+    /// Returns the same offset, if `other` is a range of that memory, too.
     pub(crate) fn place_beside(&self, other: &OwnRegion) -> Option<u64> {
         Arc::ptr_eq(&self.memory, &other.memory).then(|| self.begins_at())
     }
 
-    /// Its bytes, in number.
+    /// Returns its length in bytes.
     pub fn size(&self) -> u64 {
         self.span.len
     }
 
-    /// The aligned word at `at`, which must not be of a frame's bytes while these are lent.
+    /// Returns the aligned word at `at`, which must not belong to a frame while the frame's bytes
+    /// are lent.
     ///
     /// # Panics
     /// If `at` is unaligned or outside.
@@ -277,8 +297,8 @@ impl OwnRegion {
         unsafe { self.span.ring(ring).stamp(position, round) }
     }
 
-    /// `len` bytes at `at`, behind the words, to write. Nobody else in this process gets at the region meanwhile; that no peer reads them is
-    /// up to the caller.
+    /// Returns the `len` bytes at `at`, behind the words, for writing. Nothing else in this process
+    /// accesses the region meanwhile; the caller ensures that no peer reads them.
     ///
     /// # Panics
     /// If the range is not inside, or has words in it.
@@ -288,12 +308,13 @@ impl OwnRegion {
             outside(at, len, self.size());
         }
         let start = self.span.pointer(at, len);
-        // SAFETY: inside the mapping, by the check, which is writable for as long as `self` is. It is borrowed alone: references into it
-        // borrow `self`, and whoever holds a `Lease` or a `Span` holds an `Arc` of it, of which there is none beside `&mut self`. Peers can't write.
+        // SAFETY: inside the mapping, by the check, which is writable for as long as `self` is. The
+        // borrow is exclusive: references into it borrow `self`, and a holder of a `Lease` or a
+        // `Span` holds an `Arc` of it, of which none exists beside `&mut self`. Peers can't write.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
     }
 
-    /// The word at `at`, with acquire order.
+    /// Loads the word at `at`, with acquire order.
     ///
     /// # Panics
     /// As [`word`](Self::word).
@@ -302,7 +323,8 @@ impl OwnRegion {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// The bytes of `range`, which hold frames that are announced and don't change any more (INV-FRAME; see the module).
+    /// Returns the bytes of `range`, which contain frames that are announced and don't change any
+    /// more (INV-FRAME; see the module).
     ///
     /// # Panics
     /// If the range is not inside.
@@ -312,7 +334,8 @@ impl OwnRegion {
         unsafe { self.span.bytes(range.start, range.end.saturating_sub(range.start)) }
     }
 
-    /// Where the bytes of `range` stand, for hardware that reads frames there which are announced (INV-FRAME).
+    /// Returns the address of the bytes of `range`, for hardware that reads announced frames there
+    /// (INV-FRAME).
     ///
     /// # Panics
     /// If the range is not inside.
@@ -321,8 +344,8 @@ impl OwnRegion {
         self.span.pointer(range.start, range.end.saturating_sub(range.start))
     }
 
-    /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
-    /// the region, or if part of it was leased before.
+    /// Takes the right to write frames into `ring`, for ever. Returns `None` if the ring is not
+    /// behind the control block and inside the region, or if part of it was leased before.
     pub fn lease(self: &Arc<Self>, ring: &Ring) -> Option<Lease> {
         let range = ring.at..ring.at.checked_add(ring.size())?;
         if range.start < self.control || range.end > self.size() {
@@ -342,38 +365,39 @@ impl OwnRegion {
 }
 
 impl Chunk {
-    /// One of `len` bytes. They take no memory before they are a region's.
+    /// Creates a chunk of `len` bytes. The bytes take no memory before they belong to a region.
     ///
     /// # Errors
     /// [`RegionError::TooLong`], [`RegionError::Os`].
     pub(crate) fn create(name: &str, len: u64) -> Result<Chunk, RegionError> {
         check_limit(name, len)?;
         let (memory, fd) = Memory::create(name, len, SealFlags::FUTURE_WRITE)?;
-        // A kernel that refuses lets a child write into the row, as all did before.
+        // If the kernel refuses, a child can write into the row, as every child could before.
         let _unshared = Unshared::memory(memory.span.base.as_ptr(), len as usize);
         Ok(Chunk { memory: Arc::new(OwnMemory { _unshared, memory }), fd, used: 0 })
     }
 
-    /// Its bytes, in number.
+    /// Returns its length in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.memory.memory.span.len
     }
 
-    /// What to give to peers.
+    /// Returns the descriptor for peers.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The `len` bytes at `at`, the start of a page, as a region of zeros, with `control` bytes of words. All of it is reserved here.
+    /// Returns the `len` bytes at `at`, the start of a page, as a region of zeros, with `control`
+    /// bytes of words. All of it is reserved here.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::Os`].
     ///
     /// # Panics
-    /// If they are not all inside, or there are bytes before them that were never a region's.
+    /// If the bytes are not all inside, or if bytes before them never belonged to a region.
     ///
     /// # Safety
-    /// No region here has any of these bytes, and no peer reads them.
+    /// No region here contains any of these bytes, and no peer reads them.
     pub(crate) unsafe fn region(
         &mut self,
         name: &str,
@@ -383,7 +407,7 @@ impl Chunk {
     ) -> Result<OwnRegion, RegionError> {
         let memory = &self.memory.memory;
         let base = memory.span.pointer(at, len);
-        // The rest of its last page is nothing else's.
+        // The rest of its last page belongs to nothing else.
         let end = (at + len).next_multiple_of(page_bytes()).min(memory.span.len);
         assert!(at <= self.used, "a region behind bytes that were never one's");
         if end > self.used {
@@ -394,7 +418,8 @@ impl Chunk {
             })?;
         }
         let stale = self.used.min(end) - at;
-        // SAFETY: inside the mapping, which is writable, and used by nothing else, by this function's contract.
+        // SAFETY: inside the mapping, which is writable, and used by nothing else, by this
+        // function's contract.
         unsafe { base.as_ptr().write_bytes(0, stale as usize) };
         self.used = self.used.max(end);
         memory.prefault(at..end, Advice::LinuxPopulateWrite);
@@ -413,11 +438,12 @@ impl PeerRegion {
         Ok(PeerRegion { span: memory.span, memory: Arc::new(memory), hold: Hold::Memory })
     }
 
-    /// The `range` of a peer's memory, read-only, after the [check](Self::check_range). The file is mapped once, whatever ranges of it are opened. The
-    /// region has the `lease` as long as it lives.
+    /// Maps the `range` of a peer's memory read-only, after the [check](Self::check_range). The
+    /// file is mapped once, whatever ranges of it are opened. The region keeps the `lease` as long
+    /// as it lives.
     ///
     /// # Errors
-    /// As there, and [`RegionError::Os`].
+    /// As [`check_range`](Self::check_range), and [`RegionError::Os`].
     pub(crate) fn open_range(
         name: &str,
         fd: impl AsFd,
@@ -432,15 +458,17 @@ impl PeerRegion {
         Ok(PeerRegion { span, memory, hold: Hold::Lease { _fd: lease } })
     }
 
-    /// Whether other ranges of the owner's memory can be found [beside](Self::beside) this one.
+    /// Returns true if other ranges of the owner's memory can be found [beside](Self::beside) this
+    /// one.
     pub(crate) fn is_of_chunk(&self) -> bool {
         !matches!(self.hold, Hold::Memory)
     }
 
-    /// The `len` bytes at `at` of the memory of which this is a range, which the owner uses for nothing else as long as `reading` lives.
+    /// Returns the `len` bytes at `at` of the memory of which this is a range. The owner uses them
+    /// for nothing else as long as `reading` lives.
     ///
     /// # Errors
-    /// [`RegionError::Place`] if they are not all inside, or begin with no page.
+    /// [`RegionError::Place`] if they are not all inside, or don't begin at a page.
     ///
     /// # Panics
     /// If this is [no range](Self::is_of_chunk) of the owner's memory.
@@ -455,7 +483,7 @@ impl PeerRegion {
         Ok(PeerRegion { span, memory: Arc::clone(&self.memory), hold: Hold::Reading { _reading: reading } })
     }
 
-    /// Whether `range` can be a region of a peer, which begins with a page.
+    /// Checks that `range` can be a region of a peer, which begins at a page.
     ///
     /// # Errors
     /// [`RegionError::Unsealed`], [`RegionError::Place`], [`RegionError::Os`].
@@ -463,20 +491,20 @@ impl PeerRegion {
         Memory::check_range(name, fd, range).map(drop)
     }
 
-    /// Its bytes, in number.
+    /// Returns its length in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.span.len
     }
 
-    /// Whether [`open`](Self::open) would take it, as far as its owner has a say in that.
+    /// Checks that [`open`](Self::open) would accept it, as far as that depends on its owner.
     ///
     /// # Errors
-    /// As there.
+    /// As [`open`](Self::open).
     pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
         Memory::check(name, fd, len, SealFlags::FUTURE_WRITE).map(drop)
     }
 
-    /// The word at `at`, with acquire order.
+    /// Loads the word at `at`, with acquire order.
     ///
     /// # Panics
     /// If `at` is unaligned or outside.
@@ -486,7 +514,8 @@ impl PeerRegion {
         unsafe { self.span.load(at) }
     }
 
-    /// `len` bytes at `at`, which the owner does not write as long as they are borrowed (INV-FRAME; see the module).
+    /// Returns the `len` bytes at `at`, which the owner does not write as long as they are borrowed
+    /// (INV-FRAME; see the module).
     ///
     /// # Panics
     /// If the range is not inside.
@@ -496,9 +525,11 @@ impl PeerRegion {
         unsafe { self.span.bytes(at, len) }
     }
 
-    /// The word at `at`, as a place to load from, relaxed: nothing can be stored there. Panics as [`load`](Self::load).
+    /// Returns the word at `at` for relaxed loads only: nothing can be stored there. Panics as
+    /// [`load`](Self::load).
     pub(crate) fn word_to_load(&self, at: u64) -> &AtomicU64 {
-        // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing through this.
+        // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing
+        // through this.
         unsafe { self.span.word(at) }
     }
 
@@ -508,7 +539,7 @@ impl PeerRegion {
 }
 
 impl VacantRegion {
-    /// A range of `len` bytes, all zero.
+    /// Creates a range of `len` bytes, all zero.
     ///
     /// # Errors
     /// [`RegionError::Os`].
@@ -517,10 +548,11 @@ impl VacantRegion {
         Ok(VacantRegion { memory, is_taken: Mutex::new(false) })
     }
 
-    /// Maps what the owner has at `at` over the range, after the checks of [`PeerRegion::open_range`]. `None` if the range is taken.
+    /// Maps the owner's memory at `at` over the range, after the checks of
+    /// [`PeerRegion::open_range`]. Returns `None` if the range is taken.
     ///
     /// # Errors
-    /// As [`PeerRegion::open_range`]. The range shows zeros then, as before.
+    /// As [`PeerRegion::open_range`]. After an error the range still reads as zeros.
     pub(crate) fn map(
         &self,
         name: &str,
@@ -532,16 +564,18 @@ impl VacantRegion {
         let span = self.memory.span;
         let theirs = at..at.saturating_add(span.len);
         Memory::check_range(name, &fd, &theirs)?;
-        // A mapping elsewhere first: whatever the kernel has against this segment, it says here.
+        // A mapping elsewhere first: if the kernel refuses this segment, it refuses here.
         let _trial = Memory::map(name, &fd, theirs, ProtFlags::READ)?;
         if std::mem::replace(&mut *is_taken, true) {
             return Ok(None);
         }
         let (start, len) = (span.base.as_ptr().cast(), span.len as usize);
-        // SAFETY: the range is this region's own mapping, from page boundary to page boundary, and of the same length. The kernel exchanges it
-        // in one step: an access by another thread meets the zeros or the segment. Readers of the range load atomic words, which may change at
-        // any time. No slice of it is lent: bytes are lent when a word announces them (INV-FRAME), and the zeros announce nothing. The
-        // segment's size is sealed, by the check, so no access inside it faults.
+        // SAFETY: the range is this region's own mapping, from page boundary to page boundary, and
+        // of the same length. The kernel exchanges it in one step: an access by another thread
+        // meets the zeros or the segment. Readers of the range load atomic words, which may change
+        // at any time. No slice of it is lent: bytes are lent when a word announces them
+        // (INV-FRAME), and the zeros announce nothing. The segment's size is sealed, by the check,
+        // so no access inside it faults.
         let mapped = unsafe {
             rustix::mm::mmap(start, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, fd.as_fd(), at)
         };
@@ -551,26 +585,28 @@ impl VacantRegion {
             return Err(RegionError::Os { call: "mmap", name: name.to_string(), source: errno.into() });
         }
         self.memory.prefault(0..span.len, Advice::LinuxPopulateRead);
-        // Readers of the range know nothing of the region that it is now.
+        // Readers of the range don't hold the region that it is now.
         let is_first = self.memory.lease.set(lease).is_ok();
         debug_assert!(is_first, "a range is taken once");
         Ok(Some(PeerRegion { span, memory: Arc::clone(&self.memory), hold: Hold::Memory }))
     }
 
-    /// A failed exchange may leave a hole, and an access to a hole is fatal.
+    /// Maps zeros over the range again: a failed exchange may leave a hole, and an access to a hole
+    /// is fatal.
     #[cold]
     fn restore_zeros(&self) {
         let (start, len) = (self.memory.span.base.as_ptr().cast(), self.memory.span.len as usize);
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: as in `map`. It shows zeros, as before.
+        // SAFETY: as in `map`. It reads as zeros, as before.
         let mapped = unsafe { rustix::mm::mmap_anonymous(start, len, ProtFlags::READ, flags) };
         if mapped.is_err() {
-            // The kernel has no memory for a few words of its own, and other threads read here.
+            // The kernel has no memory for its own bookkeeping, and other threads read here.
             std::process::abort();
         }
     }
 
-    /// Makes the range a copy, to be filled by this process. `None` if the range is taken.
+    /// Turns the range into a copy, to be filled by this process. Returns `None` if the range is
+    /// taken.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
@@ -583,7 +619,8 @@ impl VacantRegion {
         check_room(name, span.len)?;
         let os = |errno: Errno| RegionError::Os { call: "mprotect", name: name.to_string(), source: errno.into() };
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the range is this region's own mapping, which is private and anonymous. It stays readable, and shows the same zeros.
+        // SAFETY: the range is this region's own mapping, which is private and anonymous. It stays
+        // readable, and reads as the same zeros.
         unsafe { rustix::mm::mprotect(span.base.as_ptr().cast(), span.len as usize, protection) }.map_err(os)?;
         *is_taken = true;
         Ok(Some(CopyRegion::of(Arc::clone(&self.memory))))
@@ -598,7 +635,8 @@ impl FileRegion {
     /// Maps the first `len` bytes, at least one, which the file has.
     ///
     /// # Safety
-    /// Nobody else writes those bytes or shortens the file to fewer, as long as this lives.
+    /// No other process or code writes those bytes or makes the file shorter than `len`, as long as
+    /// this lives.
     pub(crate) unsafe fn open(
         name: &str,
         fd: impl AsFd,
@@ -615,22 +653,26 @@ impl FileRegion {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for as long as `self` is, and changed by nobody, by the contract of `open`; whoever writes borrows it alone.
+        // SAFETY: mapped for as long as `self` is, and not changed by others, by the contract of
+        // `open`; a writer borrows it exclusively.
         unsafe { self.memory.span.bytes(0, self.memory.span.len) }
     }
 
+    /// Returns the bytes for writing.
+    ///
     /// # Panics
-    /// If it was not mapped to be written.
+    /// If it was not mapped for writing.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(self.is_writable, "a file that is mapped to be read");
         let Span { base, len } = self.memory.span;
-        // SAFETY: mapped, writable, for as long as `self` is, which is borrowed alone; nobody else writes it, by the contract of `open`.
+        // SAFETY: mapped, writable, for as long as `self` is, which is borrowed exclusively;
+        // nothing else writes it, by the contract of `open`.
         unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), len as usize) }
     }
 }
 
 impl SharedRegion {
-    /// Creates a region of `len` zero bytes that whoever gets the descriptor may write.
+    /// Creates a region of `len` zero bytes that every process with the descriptor may write.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
@@ -643,7 +685,8 @@ impl SharedRegion {
         Ok((SharedRegion { memory: Arc::new(memory) }, fd))
     }
 
-    /// Maps such a region, unless it is mapped here, after checking that its size is sealed and is `len`.
+    /// Maps such a region, unless it is mapped here already, after checking that its size is sealed
+    /// and is `len`.
     ///
     /// # Errors
     /// As [`PeerRegion::open`].
@@ -657,12 +700,12 @@ impl SharedRegion {
     /// As [`PeerRegion::check`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`PeerRegion::check`].
     pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
         Memory::check(name, fd, len, SealFlags::empty()).map(drop)
     }
 
-    /// The aligned word at `at`.
+    /// Returns the aligned word at `at`.
     ///
     /// # Panics
     /// If `at` is unaligned or outside.
@@ -671,7 +714,8 @@ impl SharedRegion {
         unsafe { self.memory.span.word(at) }
     }
 
-    /// The low half of the aligned word at `at`, in the size that the kernel's futex takes. A word is used in one size only.
+    /// Returns the low half of the aligned word at `at`, in the size that the kernel's futex takes.
+    /// A word is used in one size only.
     ///
     /// # Panics
     /// As [`word`](Self::word).
@@ -683,16 +727,17 @@ impl SharedRegion {
 }
 
 impl Lease {
-    /// Starts to bring the block at `place` here, for writing.
+    /// Prefetches the block at `place`, for writing.
     #[inline]
     pub fn prefetch(&self, place: u64) {
         self.ring.prefetch_to_write(place);
     }
 
-    /// Where the payload of the frame at `place` stands. Whoever writes through it must own the frame.
+    /// Returns the address of the payload of the frame at `place`. A caller that writes through it
+    /// must own the frame.
     ///
     /// # Safety
-    /// `place` is a frame's, and the pointer is not used beyond that frame.
+    /// A frame starts at `place`, and the pointer is not used beyond that frame.
     #[inline]
     pub unsafe fn payload(&self, place: u64) -> NonNull<u8> {
         let frame = self.ring.frame(place);
@@ -700,7 +745,7 @@ impl Lease {
         unsafe { frame.add(HEADER_BYTES as usize) }
     }
 
-    /// The second header word of the frame at `place`.
+    /// Returns the second header word of the frame at `place`.
     #[inline]
     pub fn round(&self, place: u64) -> &AtomicU64 {
         // SAFETY: a frame is inside the mapping, and longer than a header.
@@ -709,63 +754,69 @@ impl Lease {
         unsafe { AtomicU64::from_ptr(round.as_ptr()) }
     }
 
-    /// The first header word of the frame at `place`.
+    /// Returns the first header word of the frame at `place`.
     #[inline]
     pub fn header(&self, place: u64) -> &AtomicU64 {
         let header = self.ring.frame(place).cast::<u64>();
-        // SAFETY: aligned, and mapped, writable, for as long as `self` is; an atomic to everybody who may reach it.
+        // SAFETY: aligned, and mapped, writable, for as long as `self` is; all code that may reach
+        // it accesses it as an atomic.
         unsafe { AtomicU64::from_ptr(header.as_ptr()) }
     }
 }
 
-/// Where a region's memory stands, for those who also hold the region. The start is aligned to a page.
+/// The address range of a region's memory, for code that also holds the region. The start is
+/// aligned to a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     base: NonNull<u8>,
     len: u64,
 }
 
-// SAFETY: a plain address; what may be done through it is the matter of its unsafe methods.
+// SAFETY: a plain address; its unsafe methods say what may be done through it.
 unsafe impl Send for Span {}
 // SAFETY: as above.
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// The word at `at`; panics if that is unaligned or outside.
+    /// Returns the word at `at`; panics if that is unaligned or outside.
     ///
     /// # Safety
-    /// The memory is mapped for all of `'a`; whoever stores into the word knows it to be mapped writable.
+    /// The memory is mapped for all of `'a`; a caller that stores into the word knows it to be
+    /// mapped writable.
     #[inline]
     pub(crate) unsafe fn word<'a>(self, at: u64) -> &'a AtomicU64 {
-        // One compare for both: the rotation turns a misaligned offset into a huge one.
+        // One comparison for both: the rotation turns a misaligned offset into a huge one.
         if at.rotate_right(3) >= self.len >> 3 {
             outside(at, 8, self.len);
         }
         // SAFETY: inside the mapping, by the check.
         let word = unsafe { self.base.add(at as usize) };
-        // SAFETY: aligned, as base and offset are; mapped by this function's contract; accessed as an atomic by everybody
-        // as long as it is a word (control words always, header words except between claim and commit).
+        // SAFETY: aligned, as base and offset are; mapped by this function's contract; accessed as
+        // an atomic by all code as long as it is a word (control words always, header words except
+        // between claim and commit).
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 
-    /// The word at `at`, with acquire order.
+    /// Loads the word at `at`, with acquire order.
     ///
     /// # Safety
     /// The memory is mapped.
     #[inline]
     pub(crate) unsafe fn load(self, at: u64) -> u64 {
-        // SAFETY: mapped by this function's contract, and not stored into.
+        // SAFETY: mapped by this function's contract, and nothing is stored through it.
         let word = unsafe { self.word(at) };
-        // Relaxed and a fence: on memory mapped read-only, relaxed is the only order that `std::sync::atomic` allows.
+        // Relaxed and a fence: on memory mapped read-only, relaxed is the only order that
+        // `std::sync::atomic` allows.
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         value
     }
 
-    /// One ring in it; panics if the ring is not inside.
+    /// Returns one ring in it; panics if the ring is not inside.
     #[inline]
     pub(crate) fn ring(self, ring: &Ring) -> RingSpan {
-        // One test for all three: they are granules, and small enough for their sum. This is done for every message.
+        // One test for all three: they are multiples of a granule, and small enough for their sum.
+        // This runs for every message.
         let all = ring.at | ring.capacity | ring.frame_bytes_max;
         let whole = all & (3 << 62 | (GRANULE_BYTES - 1)) == 0 && ring.capacity.is_power_of_two();
         if !whole || ring.at + ring.capacity + ring.frame_bytes_max > self.len {
@@ -776,10 +827,10 @@ impl Span {
         RingSpan { start, mask: ring.capacity - GRANULE_BYTES, frame_bytes_max: ring.frame_bytes_max }
     }
 
-    /// `len` bytes at `at`; panics if they are not all inside.
+    /// Returns the `len` bytes at `at`; panics if they are not all inside.
     ///
     /// # Safety
-    /// The memory is mapped for all of `'a`, and nobody writes the range (INV-FRAME).
+    /// The memory is mapped for all of `'a`, and no process writes the range (INV-FRAME).
     #[inline]
     pub(crate) unsafe fn bytes<'a>(self, at: u64, len: u64) -> &'a [u8] {
         let start = self.pointer(at, len);
@@ -797,7 +848,8 @@ impl Span {
     }
 }
 
-/// Where a ring stands. Every place, masked, is that of a frame: aligned, with room for one of the largest size behind it.
+/// The address range of a ring. Every place, masked, is that of a frame: aligned, with room behind
+/// it for a frame of the largest size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingSpan {
     start: NonNull<u8>,
@@ -812,7 +864,7 @@ unsafe impl Send for RingSpan {}
 unsafe impl Sync for RingSpan {}
 
 impl RingSpan {
-    /// The header words of the frame at `place`, with acquire order.
+    /// Loads the header words of the frame at `place`, with acquire order.
     ///
     /// # Safety
     /// The memory is mapped.
@@ -821,7 +873,8 @@ impl RingSpan {
         let first = self.frame(place).cast::<u64>();
         // SAFETY: a frame is inside the mapping, and longer than a header.
         let second = unsafe { first.add(1) };
-        // SAFETY: aligned and mapped; header words are atomics to everybody who may reach them now.
+        // SAFETY: aligned and mapped; all code that may reach header words now accesses them as
+        // atomics.
         let first = unsafe { AtomicU64::from_ptr(first.as_ptr()) };
         // SAFETY: as above.
         let second = unsafe { AtomicU64::from_ptr(second.as_ptr()) };
@@ -830,13 +883,14 @@ impl RingSpan {
         header
     }
 
-    /// Starts to bring the block at `place` here, for writing.
+    /// Prefetches the block at `place`, for writing.
     #[inline]
     pub(crate) fn prefetch_to_write(self, place: u64) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         for line in self.lines(place) {
-            // SAFETY: a hint, which no address makes wrong. Processors without it take it for no operation. (The intrinsic makes
-            // a prefetch for reading of it where the compiler may not assume it.)
+            // SAFETY: a hint, which is valid for any address. Processors without it treat it as a
+            // no-op. (The intrinsic compiles to a prefetch for reading if the compiler may not
+            // assume the instruction.)
             unsafe {
                 std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
             }
@@ -845,20 +899,20 @@ impl RingSpan {
         let _ = place;
     }
 
-    /// Starts to bring the block at `place` here.
+    /// Prefetches the block at `place`.
     #[inline]
     pub(crate) fn prefetch(self, place: u64) {
         #[cfg(target_arch = "x86_64")]
         for line in self.lines(place) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a hint, which no address makes wrong.
+            // SAFETY: a hint, which is valid for any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = place;
     }
 
-    /// The addresses of a block's cache lines. Some may be outside the ring.
+    /// Returns the addresses of a block's cache lines. Some may be outside the ring.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     fn lines(self, place: u64) -> impl Iterator<Item = *const i8> {
@@ -874,14 +928,16 @@ impl RingSpan {
     pub(crate) unsafe fn stamp(self, place: u64, round: u64) {
         // SAFETY: a frame is inside the mapping, and longer than a header.
         let second = unsafe { self.frame(place).cast::<u64>().add(1) };
-        // SAFETY: aligned and mapped; header words are atomics to everybody who may reach them now.
+        // SAFETY: aligned and mapped; all code that may reach header words now accesses them as
+        // atomics.
         unsafe { AtomicU64::from_ptr(second.as_ptr()) }.store(round, Ordering::Release);
     }
 
-    /// The message in the frame at `place`, if a message stands there that fits a frame of this ring.
+    /// Returns the message in the frame at `place`, if the frame contains a message that fits a
+    /// frame of this ring.
     ///
     /// # Safety
-    /// The memory is mapped for all of `'a`, and nobody writes the frame (INV-FRAME).
+    /// The memory is mapped for all of `'a`, and no process writes the frame (INV-FRAME).
     #[inline]
     pub(crate) unsafe fn message<'a>(self, place: u64) -> Option<Found<'a>> {
         // SAFETY: mapped, by this function's contract.
@@ -890,19 +946,19 @@ impl RingSpan {
         unsafe { self.found(place, word, round) }
     }
 
-    /// As [`message`](Self::message), of the frame of an object: the payload is its name.
+    /// As [`message`](Self::message), for the frame of an object: the payload is its name.
     ///
     /// # Safety
-    /// As there.
+    /// As [`message`](Self::message).
     pub(crate) unsafe fn object<'a>(self, place: u64) -> Option<Found<'a>> {
         // SAFETY: mapped, by this function's contract.
         let [word, round] = unsafe { self.header(place) };
-        // What is none becomes none of a message then.
+        // A header that is not that of an object becomes one that is not that of a message.
         // SAFETY: by this function's contract.
         unsafe { self.found(place, word ^ OBJECT, round) }
     }
 
-    /// Where the ring begins: no two have that in common.
+    /// Returns the address at which the ring begins. No two rings begin at the same address.
     pub(crate) fn address(self) -> usize {
         self.start.as_ptr() as usize
     }
@@ -914,15 +970,16 @@ impl RingSpan {
         let header = Header::of_message(word, self.frame_bytes_max)?;
         // SAFETY: a frame has room for a header and the largest payload.
         let start = unsafe { self.frame(place).add(HEADER_BYTES as usize) };
-        // SAFETY: `of_message` has checked that header and payload fit the largest frame, for which there is room behind every
-        // place; alive and stable by this function's contract.
+        // SAFETY: `of_message` has checked that header and payload fit the largest frame, for which
+        // there is room behind every place; alive and stable by this function's contract.
         let payload = unsafe { std::slice::from_raw_parts(start.as_ptr(), header.len as usize) };
         Some(Found { round, span: header.span, payload })
     }
 
     #[inline]
     fn frame(self, place: u64) -> NonNull<u8> {
-        // SAFETY: masked, it is below the capacity, and `Span::ring` has checked that all of that is inside the mapping.
+        // SAFETY: masked, it is below the capacity, and `Span::ring` has checked that the whole
+        // ring is inside the mapping.
         unsafe { self.start.add((place & self.mask) as usize) }
     }
 }
@@ -933,14 +990,14 @@ fn outside(at: u64, len: u64, size: u64) -> ! {
     panic!("{len} bytes at offset {at}: unaligned, or outside the {size} bytes there are");
 }
 
-/// A span and how to give it back.
+/// A span, and the way to release it.
 #[derive(Debug)]
 struct Memory {
     span: Span,
     on_heap: bool,
-    /// What is in this process's page table already.
+    /// The ranges that are in this process's page table already.
     prefaulted: Mutex<Vec<Range<u64>>>,
-    /// As long as it is open, the owner of what is mapped uses it for nothing else.
+    /// As long as this is open, the owner of the mapped memory uses it for nothing else.
     lease: OnceLock<OwnedFd>,
 }
 
@@ -949,17 +1006,18 @@ impl Memory {
         Memory { span, on_heap, prefaulted: Mutex::default(), lease: OnceLock::new() }
     }
 
-    /// A sealed file of `len` bytes, mapped to be written, without memory.
+    /// Creates a sealed file of `len` bytes, mapped for writing, without memory.
     fn create(name: &str, len: u64, seals: SealFlags) -> Result<(Memory, OwnedFd), RegionError> {
         let os = |call| move |errno: Errno| RegionError::Os { call, name: name.to_string(), source: errno.into() };
         let fd = create_file(name).map_err(os("memfd_create"))?;
         rustix::fs::ftruncate(&fd, len).map_err(os("ftruncate"))?;
         let memory = Memory::map(name, &fd, 0..len, ProtFlags::READ | ProtFlags::WRITE)?;
         if len >= HUGE_BYTES_MIN {
-            // A wish: kernels without huge pages for shared memory, or told not to use them, refuse.
+            // A hint: kernels without huge pages for shared memory, or configured not to use them,
+            // refuse.
             let _ = memory.advise(0..len, Advice::LinuxHugepage);
         }
-        // Sealed after my own mapping, which keeps its right to write. SEAL last of all: nobody adds to them.
+        // Sealed after my own mapping, which keeps its right to write. SEAL prevents further seals.
         let seals = seals | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(os("sealing"))?;
         Ok((memory, fd))
@@ -980,7 +1038,8 @@ impl Memory {
         Ok(file)
     }
 
-    /// Returns the file's size, too.
+    /// Checks that `range` is inside the sealed file and begins at a page. Returns the file's size,
+    /// too.
     fn check_range(name: &str, fd: impl AsFd, range: &Range<u64>) -> Result<(u64, FileId), RegionError> {
         let (size, file) = Memory::check_seals(name, fd, SealFlags::FUTURE_WRITE)?;
         let is_page = range.start.is_multiple_of(page_bytes());
@@ -1002,7 +1061,7 @@ impl Memory {
         Ok((found.st_size as u64, (found.st_dev, found.st_ino)))
     }
 
-    /// All of the file, which is mapped for that unless it is already.
+    /// Returns the mapping of the whole file, which is created unless it exists already.
     fn map_once(
         name: &str,
         fd: impl AsFd,
@@ -1021,7 +1080,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps a range of the file that begins with a page.
+    /// Maps a range of the file that begins at a page.
     fn map(name: &str, fd: impl AsFd, range: Range<u64>, prot: ProtFlags) -> Result<Memory, RegionError> {
         let len = range.end - range.start;
         let (any, bytes) = (std::ptr::null_mut(), len as usize);
@@ -1033,7 +1092,7 @@ impl Memory {
         Ok(Memory::new(Span { base, len }, false))
     }
 
-    /// Private memory of zeros, mapped.
+    /// Maps private memory of zeros.
     fn anonymous(name: &str, len: u64, prot: ProtFlags) -> Result<Memory, RegionError> {
         let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
         let any = std::ptr::null_mut();
@@ -1058,12 +1117,13 @@ impl Memory {
     fn advise(&self, range: Range<u64>, advice: Advice) -> rustix::io::Result<()> {
         let len = range.end - range.start;
         let start = self.span.pointer(range.start, len).as_ptr().cast();
-        // SAFETY: the range is of this mapping, and none of the advices used here changes its contents.
+        // SAFETY: the range is in this mapping, and none of the advices used here changes its
+        // contents.
         unsafe { rustix::mm::madvise(start, len as usize, advice) }
     }
 
-    /// Enters the pages into this process's page table now, so that the first lap of a ring takes no faults. A wish as well:
-    /// the memory is reserved either way.
+    /// Enters the pages into this process's page table now, so that the first lap of a ring takes
+    /// no faults. Failure is ignored: the memory is reserved either way.
     fn prefault(&self, range: Range<u64>, advice: Advice) {
         let mut done = self.prefaulted.lock().unwrap_or_else(PoisonError::into_inner);
         if !covers(&done, &range) {
@@ -1074,7 +1134,7 @@ impl Memory {
     }
 }
 
-/// Whether one of `ranges` has all of `range`.
+/// Returns true if one of `ranges` contains all of `range`.
 fn covers(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
     ranges.iter().any(|other| other.start <= range.start && range.end <= other.end)
 }
@@ -1089,14 +1149,16 @@ impl Drop for Memory {
             }
             return;
         }
-        // SAFETY: mapped in `map` with this length. Whoever holds a `Span` holds the region too, and a reference borrows it.
+        // SAFETY: mapped in `map` with this length. A holder of a `Span` holds the region too, and
+        // a reference borrows it.
         let unmapped = unsafe { rustix::mm::munmap(self.span.base.as_ptr().cast(), len) };
         debug_assert!(unmapped.is_ok());
     }
 }
 
-/// Asks for huge pages behind `memory`, which need fewer faults when it is written first; for less than some megabytes it does nothing. A
-/// wish: some kernels have none, and some have none left.
+/// Asks for huge pages behind `memory`, which need fewer faults when it is written first. For less
+/// than some megabytes it does nothing. It is a hint: some kernels have no huge pages, and some
+/// have none left.
 pub fn wish_for_huge_pages<T>(memory: &mut [T]) {
     let (start, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(memory));
     let skipped = start.align_offset(HEAP_ALIGN);
@@ -1105,11 +1167,12 @@ pub fn wish_for_huge_pages<T>(memory: &mut [T]) {
         return;
     }
     let start = start.wrapping_add(skipped);
-    // SAFETY: whole pages of memory that is borrowed alone, and this advice does not change what stands in them.
+    // SAFETY: whole pages of memory that is borrowed exclusively, and this advice does not change
+    // their contents.
     let _ = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxHugepage) };
 }
 
-/// Memory without a name in any directory, that can be sealed and not executed.
+/// Creates memory without a name in any directory, which can be sealed and not executed.
 pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -1119,8 +1182,8 @@ pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Allocates every page of the file. A memfd without its pages takes them at first touch and kills who touches when there
-/// are none left.
+/// Allocates every page of the file. A memfd without its pages takes them at first touch, and the
+/// kernel kills the process that touches them if none are left.
 fn reserve(fd: &OwnedFd, range: Range<u64>) -> rustix::io::Result<()> {
     let mut at = range.start;
     while at < range.end {
@@ -1131,8 +1194,10 @@ fn reserve(fd: &OwnedFd, range: Range<u64>) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Refuses memory that can't be had, before trying: beyond a file size limit the kernel answers with a fatal signal, and beyond the
-/// memory there is, with the out-of-memory killer (a memfd is not bounded by the size of /dev/shm).
+/// Refuses memory that is not available, before trying.
+///
+/// Beyond a file size limit the kernel answers with a fatal signal, and beyond the available memory
+/// with the out-of-memory killer (a memfd is not bounded by the size of /dev/shm).
 ///
 /// # Errors
 /// [`RegionError::TooLong`] and [`RegionError::NoMemory`], for `name`.
@@ -1146,7 +1211,7 @@ pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
     }
 }
 
-/// Refuses files that are longer than this process may make any.
+/// Refuses files that exceed this process's file size limit.
 fn check_limit(name: &str, len: u64) -> Result<(), RegionError> {
     let limit = match cfg!(miri) {
         // Miri has neither limits nor a kernel to ask.
@@ -1160,12 +1225,13 @@ fn check_limit(name: &str, len: u64) -> Result<(), RegionError> {
     Ok(())
 }
 
-/// Bytes of a page, at which mappings begin.
+/// Returns the bytes of a page, at which mappings begin.
 pub(crate) fn page_bytes() -> u64 {
     if cfg!(miri) { HEAP_ALIGN as u64 } else { rustix::param::page_size() as u64 }
 }
 
-/// Memory that this process could still get; `None` where the kernel does not tell.
+/// Returns the bytes of memory that this process could still get; `None` if the kernel does not
+/// report it.
 pub fn available_bytes() -> Option<u64> {
     if cfg!(miri) {
         return None;
@@ -1174,7 +1240,8 @@ pub fn available_bytes() -> Option<u64> {
     Some(machine.min(cgroup_bytes().unwrap_or(u64::MAX)))
 }
 
-/// What the memory limits of this process's control groups (version 2) leave: page cache of files counts as free.
+/// Returns the bytes that the memory limits of this process's control groups (version 2) leave:
+/// page cache of files counts as free.
 fn cgroup_bytes() -> Option<u64> {
     let groups = read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -1189,7 +1256,7 @@ fn cgroup_bytes() -> Option<u64> {
     Path::new(path).ancestors().filter_map(left).min()
 }
 
-/// The number behind `key` in lines of `key number …`.
+/// Returns the number behind `key` in lines of `key number …`.
 fn field(text: &str, key: &str) -> Option<u64> {
     let mut words =
         text.lines().map(str::split_whitespace).find_map(|mut words| (words.next()? == key).then_some(words))?;
@@ -1284,7 +1351,7 @@ mod tests {
     #[test]
     fn a_lease_covers_frames_only_and_is_given_once() {
         let region = Arc::new(OwnRegion::on_heap("test", LEN, 128).unwrap());
-        // Of 128 bytes, and 64 for the end of the last frame.
+        // 128 bytes, and 64 for the end of the last frame.
         let ring = |at| Ring::new(at, 1, 32);
         assert_eq!(ring(0).size(), 192);
         assert!(region.lease(&ring(64)).is_none());

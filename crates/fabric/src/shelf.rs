@@ -1,8 +1,10 @@
-//! Objects that have come to this process and are named by messages of a view, until those are delivered.
+//! The object table: objects that have come to this process and are named by messages of a view,
+//! until the messages are delivered.
 //!
-//! A frame of [`Kind::Object`](spindle_core::ring::Kind) holds an [`ObjectName`]. Who reads it finds the object on the shelf of the view's
-//! [`Reader`](crate::Reader), so nothing but that tells it from a message that stands in its frame. Objects are lent as frames are (INV-FRAME):
-//! one is forgotten only when this member has delivered its message.
+//! A frame of [`Kind::Object`](spindle_core::ring::Kind) holds an [`ObjectName`]. A thread that
+//! reads the frame finds the object in the table of the view's [`Reader`](crate::Reader). Apart
+//! from that, it reads the object like a message in its frame. Objects are lent as frames are
+//! (INV-FRAME): one is forgotten only when this member has delivered its message.
 use crate::bulk::Object;
 use crate::publisher::Frame;
 use spindle_core::Claims;
@@ -10,13 +12,17 @@ use spindle_core::control::{self, ObjectName};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where a frame stands that is to hold a name: the claims on its ring, and its position there.
+/// Returns the location of a frame that is to hold a name: the claims on its ring, and its position
+/// there.
 pub fn name_place<'f>(frame: &'f Frame<'_>) -> (&'f Arc<Claims>, u64) {
     (frame.claims(), frame.position())
 }
 
-/// Publishes a frame of exactly [so many](ObjectName::BYTES) bytes as this name. It is announced when the [gate](Claims::set_gate) is behind it, so
-/// that has to be put before its place first. Not a matter for applications, so not a method of theirs.
+/// Publishes a frame of exactly [`BYTES`](ObjectName::BYTES) bytes as this name.
+///
+/// The frame is announced when the [gate](Claims::set_gate) is behind it, so the caller has to set
+/// the gate before the frame's place first. Applications have no use for this, so it is not a
+/// method of `Frame`.
 ///
 /// # Panics
 /// If the frame has another length.
@@ -25,11 +31,11 @@ pub fn commit_name(name: ObjectName, mut frame: Frame<'_>) {
     frame.commit_object();
 }
 
-/// The objects of a view, for all threads. A ring is told by where it stands.
+/// The objects of a view, for all threads. The key of a ring is its address.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     objects: Mutex<Objects>,
-    /// How many there are.
+    /// The number of objects.
     count: AtomicUsize,
 }
 
@@ -40,7 +46,7 @@ impl Shelf {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is there.
+    /// Changes the contents, and updates the count.
     fn change<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
         let mut objects = self.lock();
         let changed = change(&mut objects);
@@ -49,7 +55,7 @@ impl Shelf {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: a hint. Who has put something there rings whoever looks.
+        // Relaxed: a hint. A thread that puts an object there rings the thread that looks.
         self.count.load(Ordering::Relaxed) == 0
     }
 
@@ -58,32 +64,33 @@ impl Shelf {
         self.change(|objects| objects.put(ring, number, object));
     }
 
-    /// How many there are of a ring.
+    /// Returns the number of objects of a ring.
     pub(crate) fn count_of(&self, ring: usize) -> usize {
         self.lock().of(ring).count()
     }
 
-    /// One of them.
+    /// Returns one object of a ring.
     pub(crate) fn clone_of(&self, ring: usize, number: u64) -> Option<Object> {
         self.lock().get(ring, number).cloned()
     }
 
-    /// All of a ring, with their numbers.
+    /// Returns all objects of a ring, with their numbers.
     pub(crate) fn clones_of(&self, ring: usize) -> Vec<(u64, Object)> {
         self.lock().of(ring).map(|(number, object)| (number, object.clone())).collect()
     }
 
-    /// As [`control::Shelf::take`]. They are not lent any more. The caller drops them, behind the lock: that may take system calls.
+    /// As [`control::Shelf::take`]. The objects are no longer lent. The caller drops them, outside
+    /// the lock, because that may take system calls.
     pub(crate) fn forget(&self, ring: usize, rounds: Option<u64>) -> Vec<(u64, Object)> {
         self.change(|objects| objects.take(ring, rounds))
     }
 
-    /// Forgets one. It is not lent any more.
+    /// Forgets one object. It is no longer lent.
     pub(crate) fn remove(&self, ring: usize, number: u64) -> Option<Object> {
         self.change(|objects| objects.remove(ring, number))
     }
 
-    /// Where the object of this name stands, which the frame of `round` names.
+    /// Returns the address of the object of this name, which the frame of `round` names.
     pub(crate) fn find(&self, ring: usize, name: ObjectName, round: u64) -> Option<*const [u8]> {
         self.lock().find(ring, name, round).map(|object| std::ptr::from_ref(&**object))
     }

@@ -1,8 +1,8 @@
-//! What members of one machine give to each other: a row is a range of its owner's memory, mapped read-only by all others, and
-//! beside it stands the doorbell by which the owner is woken.
+//! The memory that members of one machine share: a row is a range of its owner's memory, mapped
+//! read-only by all others, and next to it is the doorbell that wakes the owner.
 //!
-//! How segments and doorbells travel between processes, and who finds out that a member died, is not here: see
-//! [`mail`](crate::mail). [`Mesh`](crate::Mesh) makes a fabric of them.
+//! This module does not move segments and doorbells between processes, and does not detect the
+//! death of a member: see [`mail`](crate::mail). [`Mesh`](crate::Mesh) makes a fabric of them.
 use crate::arena::{Arena, Lent};
 use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
 use crate::life::LIFE;
@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// What wakes one member, in every view that it is in.
+/// The event count that wakes one member, in every view that it is in.
 #[derive(Clone, Debug)]
 pub struct MemberBell {
     region: Arc<SharedRegion>,
@@ -31,31 +31,33 @@ pub struct OwnRow {
     pub(crate) me: Rank,
     pub(crate) row: Arc<OwnRegion>,
     pub(crate) bell: Bell,
-    /// For the copies of the peers' rows.
+    /// The memory for the copies of the peers' rows.
     pub(crate) mirror: Mirror,
-    /// Where it says which views it reads.
+    /// The place where it announces the views that it reads.
     pub(crate) readings: Arc<Readings>,
 }
 
-/// What one member gives to all others of its machine: its row to read and its doorbell to ring.
+/// The descriptors that one member gives to all others of its machine: of its row, for reading, and
+/// of its doorbell, for ringing.
 #[derive(Debug)]
 pub struct PeerParts {
     /// The memory of which its row is a range.
     pub row: OwnedFd,
-    /// Where in that it begins, in bytes.
+    /// Offset in that memory at which the row begins, in bytes.
     pub at: u64,
-    /// Its bytes.
+    /// Length of the row in bytes.
     pub bytes: u64,
     /// As long as a copy of this is open, the row's memory is used for nothing else.
     pub lease: OwnedFd,
     /// The segment of its doorbell.
     pub bell: OwnedFd,
-    /// The eventfd of its doorbell, if it has members on other machines and so can't sleep on the segment alone.
+    /// The eventfd of its doorbell, if the member has peers on other machines and so can't sleep on
+    /// the segment alone.
     pub event: Option<OwnedFd>,
 }
 
 impl MemberBell {
-    /// A new one, of a member whose peers are all on this machine.
+    /// Creates the bell of a member whose peers are all on this machine.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
@@ -65,8 +67,8 @@ impl MemberBell {
         Ok(MemberBell { region: Arc::new(region), fd: Arc::new(fd), event: None })
     }
 
-    /// A new one, of a member that may have peers on other machines, for which it waits among descriptors. It takes one more of
-    /// those, in this process and in its peers' on this machine.
+    /// Creates the bell of a member that may have peers on other machines, for which it waits among
+    /// descriptors. It takes one more descriptor, in this process and in each peer on this machine.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
@@ -80,7 +82,7 @@ impl MemberBell {
         Ok(MemberBell { event, ..MemberBell::create()? })
     }
 
-    /// What tells that the thread has ended that [holds](crate::LifeLine) it.
+    /// Returns the futex that shows the end of the thread that [holds](crate::LifeLine) it.
     pub(crate) fn life(&self) -> &AtomicU32 {
         self.region.half_word(LIFE)
     }
@@ -90,7 +92,8 @@ impl MemberBell {
     }
 }
 
-/// The next row of a peer of this machine, in memory of its that this process has mapped, and its doorbell.
+/// The next row of a peer of this machine, in memory of the peer that this process has mapped, and
+/// its doorbell.
 #[derive(Debug)]
 pub struct ShownRow {
     pub(crate) row: PeerRegion,
@@ -103,7 +106,7 @@ pub struct ShownRow {
 pub struct ControlBlock(Arc<OwnRegion>);
 
 impl OwnRow {
-    /// Creates the row of `me` in its `arena`, and what to give to every peer.
+    /// Creates the row of `me` in its `arena`, and the descriptors for every peer.
     ///
     /// # Errors
     /// As [`OwnRegion::create`], for my own rank, and [`MeshError::Os`].
@@ -123,17 +126,18 @@ impl OwnRow {
         Ok((OwnRow { me, row, bell, mirror, readings }, parts))
     }
 
-    /// Its control block, which others may read already when the fabric can't be made.
+    /// Returns its control block, which peers may read already if the fabric can't be made.
     pub fn control_block(&self) -> ControlBlock {
         ControlBlock(self.row.clone())
     }
 
-    /// Where it begins in the member's memory, in bytes.
+    /// Returns the offset at which it begins in the member's memory, in bytes.
     pub fn place(&self) -> u64 {
         self.row.begins_at()
     }
 
-    /// What rings this member, for threads that must be able to before the fabric is made.
+    /// Returns the doorbell that rings this member, for threads that must be able to before the
+    /// fabric is made.
     pub fn doorbell(&self) -> Doorbell {
         self.bell.doorbell()
     }
@@ -151,7 +155,8 @@ impl ControlBlock {
 }
 
 impl ShownRow {
-    /// Whether this is the row of the member `rank` of a view of this layout, as far as can be seen.
+    /// Checks that this is the row of the member `rank` of a view of this layout, as far as can be
+    /// seen.
     ///
     /// # Errors
     /// [`MeshError::Region`], if it has another size.
@@ -177,20 +182,20 @@ impl ShownRow {
 }
 
 impl PeerParts {
-    /// Copies of the descriptors, for another peer.
+    /// Duplicates the descriptors, for another peer.
     ///
     /// # Errors
-    /// When the process has too many.
+    /// If the process has too many descriptors.
     pub fn try_clone(&self) -> io::Result<PeerParts> {
         let event = self.event.as_ref().map(OwnedFd::try_clone).transpose()?;
         let [row, lease, bell] = [&self.row, &self.lease, &self.bell].map(OwnedFd::try_clone);
         Ok(PeerParts { row: row?, at: self.at, bytes: self.bytes, lease: lease?, bell: bell?, event })
     }
 
-    /// Whether these are what the member `rank` of a view of this layout has to give.
+    /// Checks that these are the descriptors of the member `rank` of a view of this layout.
     ///
     /// # Errors
-    /// [`MeshError::Region`]: the segment that is none, and why.
+    /// [`MeshError::Region`]: the segment that does not fit, and the reason.
     ///
     /// # Panics
     /// If `rank` is not in `layout`.
@@ -203,7 +208,7 @@ impl PeerParts {
         self.check_event(rank)
     }
 
-    /// Where its row is in the memory that came with it.
+    /// Returns the range of its row in the memory that came with it.
     fn range(&self, layout: &Layout, rank: Rank) -> Result<Range<u64>, RegionError> {
         match layout.row(rank).size {
             expected if expected != self.bytes => Err(RegionError::Size { expected, got: self.bytes }),
@@ -211,14 +216,14 @@ impl PeerParts {
         }
     }
 
-    /// Maps the row, to be read.
+    /// Maps the row for reading.
     pub(crate) fn open_row(self, layout: &Layout, rank: Rank) -> Result<PeerRegion, MeshError> {
         let of = |source| MeshError::Region { rank, part: "row", source };
         let range = self.range(layout, rank).map_err(of)?;
         PeerRegion::open_range("a peer's row", &self.row, range, self.lease).map_err(of)
     }
 
-    /// Ringing must never wait, and who is given another descriptor than an eventfd might.
+    /// Checks that ringing never waits. With a descriptor other than an eventfd it might.
     fn check_event(&self, rank: Rank) -> Result<(), MeshError> {
         match &self.event {
             Some(event) if !is_event(event) => Err(MeshError::NoEvent { rank }),
@@ -226,13 +231,13 @@ impl PeerParts {
         }
     }
 
-    /// Maps them: the row, the doorbell's segment, and what rings it.
+    /// Maps the row and the doorbell's segment, and opens the doorbell.
     pub(crate) fn open(
         mut self,
         layout: &Layout,
         rank: Rank,
     ) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>, Doorbell), MeshError> {
-        // All that can be refused is, before anything is mapped.
+        // All checks that can refuse it come before anything is mapped.
         self.check(layout, rank)?;
         let bell = self.open_bell(rank)?;
         let event = self.event.take().map(Arc::new);
@@ -241,7 +246,8 @@ impl PeerParts {
         Ok((row, bell, doorbell))
     }
 
-    /// As [`open`](Self::open), with the row in the place that was kept for it. `None` if that is taken.
+    /// As [`open`](Self::open), with the row in the place that was kept for it. Returns `None` if
+    /// that is taken.
     pub(crate) fn map(
         self,
         vacant: &VacantRegion,
@@ -249,7 +255,7 @@ impl PeerParts {
         rank: Rank,
     ) -> Result<Option<(Arc<SharedRegion>, Doorbell)>, MeshError> {
         let of = |source| MeshError::Region { rank, part: "row", source };
-        // All that can be refused is, before the row shows.
+        // All checks that can refuse it come before the row shows.
         self.check(layout, rank)?;
         let bell = self.open_bell(rank)?;
         let Some(row) = vacant.map("a peer's row", &self.row, self.at, self.lease).map_err(of)? else {
@@ -345,7 +351,7 @@ mod tests {
         assert!(matches!(wrong.check(&layout, Rank(1)), Err(MeshError::NoEvent { rank: Rank(1) })));
         let (own, _) = create(&layout, 0);
         Mesh::new(&layout, own, [(Rank(1), Some(Peer::Here(wrong)))]).unwrap_err();
-        // One that would make its ringer wait.
+        // An eventfd that would make its ringer wait.
         rustix::fs::fcntl_setfl(parts.event.as_ref().unwrap(), rustix::fs::OFlags::empty()).unwrap();
         assert!(matches!(parts.check(&layout, Rank(1)), Err(MeshError::NoEvent { rank: Rank(1) })));
     }

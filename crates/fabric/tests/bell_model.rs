@@ -1,14 +1,17 @@
-//! The steps of `bell.rs` and `barrier.rs` under loom: whoever stores work and then rings is never missed by one who goes to
-//! sleep. `RUSTFLAGS='--cfg loom' cargo test --release -p spindle-fabric --test bell_model`.
+//! The steps of `bell.rs` and `barrier.rs` under loom: a sleeper never misses a ringer that stores
+//! work and then rings.
+//! `RUSTFLAGS='--cfg loom' cargo test --release -p spindle-fabric --test bell_model`.
 //!
-//! It is a model, step by step, and not the code itself: the words of a bell stand in memory of other processes and its
-//! sleep is the kernel's, and loom has neither. What stands for what:
-//! - both barriers of a first sleep are SeqCst fences, as with `Barrier::Fence`; `membarrier` is argued in `barrier.rs` to give as much;
-//! - the futex is a lock and a condition variable: the kernel, too, compares the word and queues the sleeper under one lock;
+//! It is a model, step by step, and not the code itself. The words of a bell are in memory of other
+//! processes and its sleep is the kernel's, and loom has neither. The model replaces these parts:
+//! - both barriers of a first sleep are SeqCst fences, as with `Barrier::Fence`; `barrier.rs`
+//!   argues that `membarrier` guarantees as much;
+//! - the futex is a lock and a condition variable: the kernel, too, compares the word and queues
+//!   the sleeper under one lock;
 //! - the eventfd is a flag under that lock, which stays set until the sleeper clears it;
 //! - a sleep has no bound here, so that a lost wake-up is a deadlock, which loom reports.
 //!
-//! A change of the steps there is to be made here as well.
+//! A change of the steps there must be made here as well.
 #![cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -17,7 +20,7 @@ use loom::thread;
 const ARMED: u32 = 1;
 const BY_EVENT: u32 = 2;
 
-/// How a sleeper sleeps, in turn.
+/// The means by which a sleeper sleeps, in turn.
 type Means = &'static [u32];
 const FUTEX: Means = &[ARMED];
 const EVENT: Means = &[ARMED | BY_EVENT];
@@ -26,10 +29,10 @@ const BOTH: Means = &[ARMED | BY_EVENT, ARMED];
 struct Bell {
     asleep: AtomicU64,
     rings: AtomicU32,
-    /// Whether the eventfd is ready.
+    /// True if the eventfd is ready.
     queue: Mutex<bool>,
     woken: Condvar,
-    /// Without the fences the model must fail.
+    /// If false, there are no fences, and the model must fail.
     fenced: bool,
 }
 
@@ -85,7 +88,7 @@ impl Bell {
         self.asleep.fetch_sub(1, Ordering::Release);
     }
 
-    /// Another sleep under an announcement that stands.
+    /// Starts another sleep under an announcement that is in force.
     fn rearm(&self, arms: u32) -> u32 {
         let armed = |rings: u32| rings & !(ARMED | BY_EVENT) | arms;
         let before = self.rings.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |rings| Some(armed(rings)));
@@ -93,7 +96,7 @@ impl Bell {
         armed(before.unwrap())
     }
 
-    /// The sleeper is awake, and its announcement stands.
+    /// Disarms the bell while the sleeper is awake and its announcement is in force.
     fn disarm(&self) {
         self.rings.fetch_and(!(ARMED | BY_EVENT), Ordering::Relaxed);
     }
@@ -107,7 +110,8 @@ impl Bell {
         self.wake();
     }
 
-    /// Rings without a barrier: the ringer has seen the announcement, which has stood for long.
+    /// Rings without a barrier: the ringer has seen the announcement, which has been in force for
+    /// long.
     fn ring_standing(&self) {
         assert_ne!(self.asleep.load(Ordering::Relaxed), 0);
         match self.fenced {
@@ -127,7 +131,7 @@ impl Bell {
     }
 }
 
-/// The work that each ringer stores a piece of.
+/// The work of which each ringer stores a piece.
 type Work = Arc<Vec<AtomicU64>>;
 
 fn pieces(ringers: usize) -> Work {
@@ -138,7 +142,7 @@ fn is_there(work: &Work) -> bool {
     work.iter().all(|piece| piece.load(Ordering::Acquire) == 1)
 }
 
-/// One thread for each piece, which stores it and then rings.
+/// Starts one thread for each piece, which stores it and then rings.
 fn ringers_of(bell: &Arc<Bell>, work: &Work, ring: fn(&Bell)) -> Vec<thread::JoinHandle<()>> {
     let ringer = |i: usize| {
         let (bell, work) = (Arc::clone(bell), Arc::clone(work));
@@ -150,7 +154,7 @@ fn ringers_of(bell: &Arc<Bell>, work: &Work, ring: fn(&Bell)) -> Vec<thread::Joi
     (0..work.len()).map(ringer).collect()
 }
 
-/// Plays every interleaving with so many preemptions.
+/// Plays every interleaving with this many preemptions.
 fn explore(preemptions: usize, play: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -158,7 +162,8 @@ fn explore(preemptions: usize, play: impl Fn() + Send + Sync + 'static) {
     builder.check(play);
 }
 
-/// Sleepers wait until all work is there, of which each ringer stores one piece. Nobody else wakes them.
+/// Sleepers wait until all work is there, of which each ringer stores one piece. No other thread
+/// wakes them.
 fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: usize, fenced: bool) {
     explore(preemptions, move || {
         let bell = Arc::new(Bell::new(fenced));
@@ -183,7 +188,8 @@ fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: 
     });
 }
 
-/// As above, for one sleeper whose announcement stands all the time, and was seen by all ringers.
+/// As above, for one sleeper whose announcement is in force all the time, and was seen by all
+/// ringers.
 fn nobody_is_missed_while_an_announcement_stands(means: Means, ringers: usize, preemptions: usize, fenced: bool) {
     explore(preemptions, move || {
         let bell = Arc::new(Bell::new(fenced));

@@ -1,4 +1,5 @@
-//! Cases of publishers over a fabric, with real engines on both sides: what is committed is what is delivered.
+//! Cases of publishers over a fabric, with real engines on both sides: exactly the committed
+//! messages are delivered.
 use super::{Group, Harness, PATIENCE, assert_panics, view};
 use crate::fabric::Fabric;
 use crate::publisher::{Frame, PublishError, Publisher, Room, SharedPublisher};
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 
 const EVERYONE: SubgroupId = SubgroupId(0);
 
-/// Everything that one member has delivered, and how often it was told of room.
+/// Everything that one member has delivered, and the room that its upcall rings.
 struct Log {
     messages: Vec<(Rank, Vec<u8>)>,
-    /// Of the ring whose publisher the case holds.
+    /// The room of the ring whose publisher the case holds.
     room: Option<Room>,
 }
 
@@ -69,7 +70,7 @@ impl<H: Harness> Nodes<H> {
         publisher
     }
 
-    /// Polls everybody until nobody has anything to do.
+    /// Polls all members until none has work.
     fn run(&mut self) {
         for _ in 0..10_000 {
             let polled = self.fabrics.iter_mut().zip(&mut self.engines);
@@ -83,7 +84,8 @@ impl<H: Harness> Nodes<H> {
         panic!("the engines don't come to rest");
     }
 
-    /// What everybody has delivered, which must be the same everywhere, and is forgotten.
+    /// Returns the messages that all members have delivered, which must be the same everywhere, and
+    /// forgets them.
     #[track_caller]
     fn delivered(&mut self) -> Vec<(Rank, Vec<u8>)> {
         self.run();
@@ -117,7 +119,7 @@ fn send(publisher: &mut Publisher, payload: &[u8]) {
     fill(publisher.claim(payload.len() as u64).expect("there is room"), payload);
 }
 
-/// Commits frames until the ring is full, and says how many it took.
+/// Commits frames until the ring is full. Returns their number.
 fn fill_up(publisher: &mut Publisher) -> usize {
     for sent in 0.. {
         match publisher.claim(100) {
@@ -143,7 +145,7 @@ fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin), woken: &Arc<Woke
     Pin::new(future).poll(&mut Context::from_waker(&Waker::from(woken.clone())))
 }
 
-/// What is filled in place is read by everyone, in one order.
+/// All members read a frame that was filled in place, in one order.
 pub fn frames_are_read_by_everyone<H: Harness>() {
     for members in [1, 2, 5, 16] {
         let mut nodes = Nodes::<H>::new(members);
@@ -161,7 +163,7 @@ pub fn frames_are_read_by_everyone<H: Harness>() {
     }
 }
 
-/// Nothing of a frame is seen before it is committed.
+/// No part of a frame is seen before it is committed.
 pub fn a_frame_is_seen_after_its_commit<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -172,7 +174,7 @@ pub fn a_frame_is_seen_after_its_commit<H: Harness>() {
     assert_eq!(nodes.payloads(), [b"abc"]);
 }
 
-/// Every length from nothing to the maximum, over many laps of the ring.
+/// Every length from zero to the maximum, over many laps of the ring.
 pub fn messages_of_every_length_survive_many_laps<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -197,7 +199,7 @@ pub fn a_full_ring_has_room_again_after_delivery<H: Harness>() {
     }
 }
 
-/// The limit is the subgroup's, and named.
+/// The limit is that of the subgroup, and the error names it.
 pub fn a_message_over_the_limit_is_refused<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -209,7 +211,7 @@ pub fn a_message_over_the_limit_is_refused<H: Harness>() {
     assert_eq!(nodes.payloads(), [b"fits"]);
 }
 
-/// A shorter message than was claimed.
+/// A committed message may be shorter than its claim.
 pub fn a_frame_may_be_committed_in_part<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -221,7 +223,7 @@ pub fn a_frame_may_be_committed_in_part<H: Harness>() {
     assert_eq!(nodes.payloads(), [b"part".to_vec(), vec![]]);
 }
 
-/// It would show bytes that nobody claimed.
+/// A longer commit would show bytes that were never claimed.
 pub fn committing_more_than_was_claimed_panics<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -230,7 +232,7 @@ pub fn committing_more_than_was_claimed_panics<H: Harness>() {
     assert_eq!(nodes.payloads(), [b"after"]);
 }
 
-/// A void, in the application's words; its space is used again.
+/// A dropped frame is a void; its space is used again.
 pub fn a_dropped_frame_is_not_delivered<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -245,7 +247,7 @@ pub fn a_dropped_frame_is_not_delivered<H: Harness>() {
     assert!(nodes.payloads().is_empty());
 }
 
-/// Nor does it stop the ring.
+/// A panic of the filler does not stop the ring either.
 pub fn a_panic_while_filling_gives_the_frame_up<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -258,7 +260,8 @@ pub fn a_panic_while_filling_gives_the_frame_up<H: Harness>() {
     assert_eq!(nodes.payloads(), [b"after"]);
 }
 
-/// With its last publisher gone a member has finished, and with all members finished the group has.
+/// Once its last publisher is dropped, a member has finished. Once all members have finished, so
+/// has the group.
 pub fn dropping_the_publishers_finishes_the_group<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let (mut first, second) = (nodes.publisher(0), nodes.publisher(1));
@@ -286,7 +289,8 @@ pub fn a_shared_ring_closes_with_its_last_publisher<H: Harness>() {
     assert!(nodes.finished());
 }
 
-/// Several frames may be open at once and committed in any order; they are delivered in the order of their claims.
+/// Several frames may be open at once and committed in any order; they are delivered in the order
+/// of their claims.
 pub fn shared_frames_overlap_and_keep_the_order_of_claims<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let publisher = nodes.publisher(0).share();
@@ -298,7 +302,7 @@ pub fn shared_frames_overlap_and_keep_the_order_of_claims<H: Harness>() {
     assert_eq!(nodes.payloads(), [[0], [1], [2]]);
 }
 
-/// Two could be given the same memory.
+/// Two publishers could be given the same memory.
 pub fn a_second_publisher_for_a_ring_panics<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -325,7 +329,7 @@ pub fn publishing_ends_a_sleep<H: Harness>() {
     assert!(after(&mut |publisher| *publisher = None));
 }
 
-/// Declared rounds of silence move the group on without anybody's nulls.
+/// The group advances over declared rounds of silence without nulls of any member.
 pub fn skipped_rounds_let_others_deliver<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let (quiet, mut busy) = (nodes.publisher(0), nodes.publisher(1));
@@ -336,7 +340,7 @@ pub fn skipped_rounds_let_others_deliver<H: Harness>() {
     assert_eq!(nodes.payloads(), [[0], [1], [2], [3], [4]]);
 }
 
-/// A wait for room ends at its deadline, and says how long it was.
+/// A wait for room ends at its deadline, and reports its length.
 pub fn a_claim_gives_up_at_its_deadline<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -345,7 +349,7 @@ pub fn a_claim_gives_up_at_its_deadline<H: Harness>() {
     let wait = Duration::from_millis(5);
     let error = publisher.claim_timeout(100, wait).err();
     assert!(matches!(error, Some(PublishError::Full { waited }) if waited >= wait / 2), "{error:?}");
-    // Nothing was claimed by it.
+    // The failed call claimed nothing.
     assert_eq!(nodes.delivered().len(), sent);
     fill(publisher.claim_timeout(5, Duration::ZERO).unwrap(), b"later");
     assert_eq!(nodes.payloads(), [b"later"]);
@@ -400,7 +404,7 @@ pub fn all_waiting_tasks_are_woken<H: Harness>() {
     }
 }
 
-/// When the engine stops, nobody waits for it.
+/// When the engine stops, no claimer waits for it.
 pub fn the_end_of_the_engine_ends_waits<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
@@ -440,7 +444,7 @@ pub mod threaded {
                 node.fabric.sleep(PATIENCE);
             }
         }
-        // So that the others come to their ends as well.
+        // So that the others finish as well.
         while node.poll() {}
         flush(&mut node.fabric);
     }
@@ -450,7 +454,8 @@ pub mod threaded {
             run_until(&mut node, count);
             node
         };
-        // The fabrics live until all are done: who sleeps last is woken by the others' last posts.
+        // The fabrics live until all are done: the others' last posts wake the member that sleeps
+        // last.
         let nodes: Vec<Node<F>> = scope(|scope| {
             let threads: Vec<_> = nodes.into_iter().map(|node| scope.spawn(move || run(node))).collect();
             threads.into_iter().map(|thread| thread.join().expect("the member is well")).collect()
@@ -476,7 +481,8 @@ pub mod threaded {
         payload
     }
 
-    /// Publishers outrun their rings and wait for room; engines and publishers sleep and wake one another.
+    /// Publishers outrun their rings and wait for room; engines and publishers sleep and wake each
+    /// other.
     pub fn waiting_publishers_and_sleeping_engines_wake_each_other<H: Harness<Fabric: Send>>() {
         let mut nodes = Nodes::<H>::new(2).into_nodes();
         let publishers: Vec<Publisher> = nodes.iter_mut().map(Node::publisher).collect();
@@ -509,7 +515,7 @@ pub mod threaded {
         });
     }
 
-    /// A thread that waits without end in sight is freed when the engine stops.
+    /// A thread that waits without a bound is released when the engine stops.
     pub fn the_end_frees_a_waiting_thread<H: Harness<Fabric: Send>>() {
         let mut nodes = Nodes::<H>::new(2);
         let mut publisher = nodes.publisher(0);

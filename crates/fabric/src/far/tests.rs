@@ -1,4 +1,5 @@
-//! What has to hold over whatever leads to other hosts, and what the tests of all that share.
+//! Properties that hold for every kind of link to other hosts, and the parts that their tests
+//! share.
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
 use crate::mesh::Mesh;
@@ -9,16 +10,16 @@ use std::time::{Duration, Instant};
 
 pub(crate) const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
 
-/// Two words of a control block that nothing but a test uses.
+/// Two words of a control block that only tests use.
 pub(crate) const COUNT: u64 = 64;
 pub(crate) const OTHER: u64 = 88;
 
-/// A view whose rings hold some tens of kilobytes.
+/// Returns a view whose rings hold some tens of kilobytes.
 pub(crate) fn layout(members: u32) -> Layout {
     Layout::new(&view(members, 400)).unwrap()
 }
 
-/// Bytes of the ring that rank 0 has in `layout`, as a range of its row.
+/// Returns the ring that rank 0 has in `layout`, as a range of its row.
 pub(crate) fn ring(layout: &Layout) -> Range<u64> {
     layout.row(Rank(0)).control..layout.row(Rank(0)).size
 }
@@ -46,8 +47,9 @@ pub(crate) fn down(fabric: &mut Mesh) -> (Rank, Down) {
     down.expect("it was told")
 }
 
-/// For each seed: rings filled by random appends over many laps, freed by what the reader acknowledges, with pauses on both sides: what is announced is
-/// there, and no word goes back.
+/// For each seed, fills rings by random appends over many laps, freed by the reader's
+/// acknowledgements, with pauses on both sides. Checks that announced data is there, and that no
+/// word goes back.
 pub(crate) fn nothing_is_announced_before_it_is_there(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh>) {
     for seed in seeds {
         let layout = layout(2);
@@ -75,7 +77,8 @@ pub(crate) fn nothing_is_announced_before_it_is_there(seeds: Range<u64>, connect
                     }
                     written += append;
                     if append > 0 && random.below(3) > 0 || written == total || free == 0 {
-                        // The second word before the first, which speaks about it, as `spoken` before `rounds`.
+                        // The second word before the first, because the first word refers to it, as
+                        // `rounds` does to `spoken`.
                         put(&mut writer, OTHER, written);
                         put(&mut writer, COUNT, written);
                     }
@@ -109,7 +112,7 @@ pub(crate) fn nothing_is_announced_before_it_is_there(seeds: Range<u64>, connect
     }
 }
 
-/// Everything that one member delivered: who sent it, and a digest.
+/// Everything that one member delivered: the sender, and a digest.
 #[derive(Default)]
 struct Log(Vec<(Rank, u64)>);
 
@@ -123,7 +126,8 @@ fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(bytes.len() as u64, |digest, byte| digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte))
 }
 
-/// For each seed: members with engines, each on a thread of its own that sleeps when there is nothing to do, and messages of all lengths.
+/// For each seed, runs members with engines, each on a thread of its own that sleeps if there is
+/// nothing to do, and messages of all lengths.
 pub(crate) fn engines_agree(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh>) {
     for seed in seeds {
         let mut view = view(3, 6);
@@ -148,7 +152,7 @@ pub(crate) fn engines_agree(seeds: Range<u64>, connect: impl Fn(u64, &Layout) ->
     }
 }
 
-/// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
+/// Sends 300 messages, delivers those of all members, and leaves once all its data is in flight.
 fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) {
     let start = Instant::now();
     let mut random = Random((seed << 8) | u64::from(fabric.me().0));
@@ -177,7 +181,7 @@ fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) 
         if poll(&mut fabric) || *engine.state() == State::Finished {
             fabric.end_sleep();
         } else {
-            // Short while there may be room to send again, of which nobody tells here.
+            // Short while there may be room to send again, which nothing reports here.
             fabric.sleep(if publisher.is_some() { Duration::from_millis(1) } else { PATIENCE });
         }
     }
@@ -185,7 +189,7 @@ fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) 
     (sent, log, fabric)
 }
 
-/// Numbers by chance, the same for each seed (splitmix64).
+/// Pseudo-random numbers, the same for each seed (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

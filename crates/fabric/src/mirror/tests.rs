@@ -21,7 +21,7 @@ fn is_zero(copy: &CopyRegion) -> bool {
     (0..copy.size()).step_by(8).all(|at| copy.load(at) == 0)
 }
 
-/// Numbers that look like chance.
+/// Pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -48,7 +48,8 @@ fn the_place_of_a_copy_is_free_when_its_last_reader_has_gone() {
     assert!(is_zero(&third));
 }
 
-/// A copy keeps the memory of a mirror that is gone, as an application may read on when its member has ended.
+/// A copy keeps the memory of a mirror that is gone, because an application may continue to read
+/// when its member has ended.
 #[test]
 fn a_copy_outlives_the_mirror() {
     let mirror = Mirror::new();
@@ -67,14 +68,15 @@ fn a_copy_that_is_too_long_is_an_error() {
     assert_eq!(mirror.size(), 0);
 }
 
-/// The copies of one view, and who reads them: a place is another's only when all readers of the view are gone.
+/// The copies of one view, as held by its readers: a place is reused only when all readers of the
+/// view are gone.
 struct Seen {
     number: u64,
     copies: Vec<(u64, Arc<CopyRegion>)>,
 }
 
 impl Seen {
-    /// Fills parts of the copies, as streams do, and says with what.
+    /// Fills parts of the copies with their marks, as streams do.
     fn fill(&self, chance: &mut Chance) {
         for (mark, copy) in &self.copies {
             copy.store_words(0, &mark.to_le_bytes());
@@ -101,7 +103,8 @@ impl Seen {
     }
 }
 
-/// Members join and leave, so that rows grow and shrink; applications keep old views for as long as they like.
+/// Members join and leave, so that rows grow and shrink; applications keep old views as long as
+/// they like.
 #[test]
 fn views_come_and_go_for_years_in_memory_that_stays_bounded() {
     let views = if cfg!(miri) { 12 } else { 6_000 };
@@ -118,7 +121,7 @@ fn views_come_and_go_for_years_in_memory_that_stays_bounded() {
             }
             let copies = (0..members).map(|rank| {
                 marks += 1;
-                // A word for each member, and a ring, which some have.
+                // A word for each member, and a ring, which some members have.
                 let ring = if rank % 3 == 2 { 0 } else { 1000 * window };
                 let copy = copy(&mirror, 512 * members + ring / 8 * 8);
                 assert!(is_zero(&copy), "seed {seed}, view {number}");
@@ -138,7 +141,7 @@ fn views_come_and_go_for_years_in_memory_that_stays_bounded() {
                 read.remove(chance.below(read.len() as u64) as usize);
             }
         }
-        // The memory of long rows is given back.
+        // The memory of long rows is released.
         read.clear();
         let last = copy(&mirror, page_bytes());
         mirror.trim();
@@ -163,7 +166,8 @@ fn the_copies_of_the_same_rows_take_turns_in_the_same_memory() {
     }
 }
 
-/// Two members on different hosts go through views, in which each reads zeros before the other posts. Their applications still read the view before.
+/// Two members on different hosts go through views. In each view each member reads zeros before the
+/// other posts. Their applications still read the view before.
 #[test]
 #[cfg_attr(miri, ignore = "it has sockets")]
 fn the_copies_of_meshes_take_turns_in_the_memory_of_their_members() {
@@ -200,11 +204,12 @@ fn the_copies_of_meshes_take_turns_in_the_memory_of_their_members() {
             assert!(shows(&last, view - 1), "view {view}");
         }
     }
-    // Each member has two: for the newest view and for the one before.
+    // Each member has two places: for the newest view and for the one before.
     assert_eq!(places.len(), 4);
 }
 
-/// How long it takes to make the copies of seven rows for a view, and to give up those of the view before: on the heap, and here.
+/// Measures the time to make the copies of seven rows for a view, and to drop those of the view
+/// before: on the heap, and in a mirror.
 #[test]
 #[ignore = "it measures"]
 fn copies_on_the_heap_and_in_a_mirror() {
@@ -222,7 +227,7 @@ fn copies_on_the_heap_and_in_a_mirror() {
                 let copies: Vec<_> =
                     (0..PEERS).map(|_| if way == 0 { heap(bytes) } else { copy(&mirror, bytes) }).collect();
                 mirror.trim();
-                // Both have old memory from the third on.
+                // Both reuse old memory from the third view on.
                 times[way] += if view < 2 { Duration::ZERO } else { start.elapsed() };
                 copies.iter().for_each(|copy| copy.fill(0, &frames));
                 let old = std::mem::replace(&mut last[way], copies);

@@ -1,8 +1,10 @@
-//! One connection, whichever view it serves: its endpoint, the places for messages that come and go, and the credit of both sides.
+//! One connection, whichever view it serves: its endpoint, the slots for incoming and outgoing
+//! messages, and the credit of both sides.
 //!
-//! A peer has places for [`POSTS_MAX`] messages that it has not taken in, and is told with each message how many of its own were. So its places never run out.
-//! Places and credit are the connection's, and continue with it in the next view ([`Link`](super::link::Link)). Messages that belong to that view are
-//! [held](Channel::hold) until it begins here.
+//! A peer has slots for [`POSTS_MAX`] messages that it has not taken in. Each message reports to
+//! the peer how many of its own were taken in, so its slots never run out. Slots and credit belong
+//! to the connection, and continue with it in the next view ([`Link`](super::link::Link)). Messages
+//! of the next view are [held](Channel::hold) until it begins here.
 use super::error::{Failure, OfiError};
 use super::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_SEND};
 use super::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, Head, Kind};
@@ -16,16 +18,17 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-/// Messages with a place of their own that a peer may have got and not taken in.
+/// Messages with a slot of their own that a peer may have received and not taken in.
 const POSTS_MAX: u64 = 16;
-/// After so many that were taken in, their sender is told, if nothing else does.
+/// After this many posts were taken in, credit is sent to their sender, if no other message carries
+/// it.
 const CREDIT_STEP: u64 = POSTS_MAX / 2;
-/// Places for messages: those for posts; for what only tells of credit, of which there are two at most that were not taken in, as each
-/// tells of a step; for the last; and one to spare.
+/// Slots for incoming messages: those for posts; those for messages of credit only, of which at
+/// most two were not taken in, as each reports a step; one for the last message; and one more.
 pub(super) const RECEIVES: u64 = POSTS_MAX + POSTS_MAX / CREDIT_STEP + 2;
-/// Messages being sent.
+/// Slots for messages being sent.
 const SENDS: u64 = RECEIVES;
-/// A place is so many times as long as the first view needs: later views may have more members.
+/// A slot is this many times as long as the first view needs: later views may have more members.
 const SPARE: u64 = 2;
 
 const _: () = assert!(RECEIVES + SENDS <= 1 << 8, "slots fit into contexts");
@@ -33,11 +36,11 @@ const _: () = assert!(RECEIVES + SENDS <= 1 << 8, "slots fit into contexts");
 /// Limits of the provider.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Operations of one connection under way.
+    /// Operations of one connection in flight.
     pub(super) queue: u64,
     /// Bytes of one write.
     pub(super) write_bytes: u64,
-    /// Bytes of a message that are copied when it is sent.
+    /// Bytes of a message that the provider copies when it is sent.
     pub(super) inject_bytes: u64,
 }
 
@@ -47,23 +50,23 @@ pub(super) struct Channel {
     // Closed from the top.
     endpoint: Endpoint,
     slab_memory: Option<Registered>,
-    /// Places for messages: those that come, then those that go.
+    /// Slots for messages: incoming, then outgoing.
     slab: Arc<CopyRegion>,
     slot_bytes: u64,
-    /// In the view that it serves.
+    /// The peer's rank in the view that the connection serves.
     rank: Rank,
-    /// Places for messages that go which are free.
+    /// Free slots for outgoing messages.
     free: Vec<u8>,
-    /// Places for messages that come which the provider has not taken back.
+    /// Slots for incoming messages that are not posted to the provider.
     unposted: Vec<u8>,
     in_flight: u64,
-    /// Posts that I have sent, and of these those that the peer has taken in, as it says.
+    /// Posts that I have sent, and the number of them that the peer has reported as taken in.
     posts: u64,
     acknowledged: u64,
-    /// Posts that I have taken in, and of these those that the peer was told of.
+    /// Posts that I have taken in, and the number of them that I have reported to the peer.
     taken: u64,
     told: u64,
-    /// Messages of the next view that have come, and their bytes.
+    /// Messages of the next view that have arrived, and their bytes.
     held: VecDeque<(u8, u64)>,
     place: Place,
 }
@@ -79,9 +82,10 @@ pub(super) enum Operation {
 /// The origin of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Context {
-    /// That of the connection, which no other of this network has.
+    /// The number of the connection, which no other connection of this network has.
     pub(super) number: u32,
-    /// The peer's when the operation was begun. Its connection may have continued in another view since.
+    /// The peer's rank when the operation was begun. Its connection may have continued in another
+    /// view since.
     pub(super) rank: Rank,
     pub(super) operation: Operation,
 }
@@ -107,7 +111,8 @@ impl Context {
     }
 }
 
-/// Bytes of the longest message between the owners of these rows. It is the same for both.
+/// Returns the bytes of the longest message between the owners of these rows. Both sides compute
+/// the same number.
 fn message_bytes(mine: &RowLayout, theirs: &RowLayout) -> u64 {
     let statement_bytes = 8 * announcements(mine).len().max(announcements(theirs).len()) as u64;
     let body_bytes = mine.control.max(theirs.control).max(statement_bytes).max(HELLO_MESSAGE_BYTES);
@@ -115,7 +120,8 @@ fn message_bytes(mine: &RowLayout, theirs: &RowLayout) -> u64 {
 }
 
 impl Channel {
-    /// One over `endpoint`, not connected yet, with places for what the owners of these rows tell each other.
+    /// Creates a channel over `endpoint`, not connected yet, with slots for the messages between
+    /// the owners of these rows.
     pub(super) fn new(
         desk: &Desk,
         place: Place,
@@ -136,7 +142,7 @@ impl Channel {
         } else {
             let (memory, start) = (slab.clone(), slab.place(&(0..bytes)));
             let bound = (mode & FI_MR_ENDPOINT != 0).then_some(&endpoint);
-            // SAFETY: the place is inside the slab, which is kept.
+            // SAFETY: the range is inside the slab, which is kept.
             let registered = unsafe { adapter.register(memory, start, bytes, FI_SEND | FI_RECV, desk.key(), bound) };
             let what = format!("messages to and from member {rank}");
             Some(registered.map_err(|source| OfiError::Registration { what, bytes, source })?)
@@ -170,12 +176,14 @@ impl Channel {
         self.place.number()
     }
 
-    /// Whether the owners of these rows can use it in another view. Both come to the same answer.
+    /// Returns true if the owners of these rows can use it in another view. Both sides compute the
+    /// same answer.
     pub(super) fn fits(&self, mine: &RowLayout, theirs: &RowLayout) -> bool {
         message_bytes(mine, theirs) <= self.slot_bytes
     }
 
-    /// From now on it serves the view of `desk`, in which the peer is `rank`. Returns what has come for that.
+    /// Makes it serve the view of `desk` from now on, in which the peer is `rank`. Returns the
+    /// messages that have arrived for that view.
     pub(super) fn serve(&mut self, desk: &Desk, rank: Rank) -> VecDeque<(u8, u64)> {
         self.place.give_to(desk);
         self.rank = rank;
@@ -186,22 +194,22 @@ impl Channel {
         self.in_flight
     }
 
-    /// Whether the peer has a place for another post.
+    /// Returns true if the peer has a slot for another post.
     pub(super) fn has_credit(&self) -> bool {
         self.posts - self.acknowledged < POSTS_MAX
     }
 
-    /// Whether the peer has to be told what was taken in.
+    /// Returns true if a message of credit is due to the peer.
     pub(super) fn owes_credit(&self) -> bool {
         self.taken - self.told >= CREDIT_STEP
     }
 
-    /// Whether the provider has not taken all places for messages that come.
+    /// Returns true if slots for incoming messages are not posted to the provider.
     pub(super) fn lacks_receives(&self) -> bool {
         !self.unposted.is_empty()
     }
 
-    /// A free place for a message, from its head on.
+    /// Takes a free slot for an outgoing message.
     pub(super) fn take_slot(&mut self) -> Option<u8> {
         self.free.pop()
     }
@@ -215,7 +223,7 @@ impl Channel {
         self.slab.fill(self.slot(slot).start + HEAD_BYTES, body);
     }
 
-    /// An operation has ended, one way or the other, and its resources are free.
+    /// Releases the resources of an operation that has ended, with success or not.
     pub(super) fn complete(&mut self, operation: Operation) {
         match operation {
             Operation::Receive(_) => return,
@@ -225,7 +233,7 @@ impl Channel {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Sends the message whose body stands in `slot`; its bytes, if it is on its way.
+    /// Sends the message whose body is in `slot`. Returns its bytes if it is in flight.
     pub(super) fn send(
         &mut self,
         slot: u8,
@@ -243,7 +251,7 @@ impl Channel {
         let piece = self.piece(place.start..place.start + bytes);
         let flags = FI_COMPLETION | if bytes <= limits.inject_bytes { FI_INJECT } else { 0 };
         let context = self.context(Operation::Send(slot));
-        // SAFETY: the slot was taken from the free ones, and comes back with the completion.
+        // SAFETY: the slot was taken from the free slots, and is returned with the completion.
         match unsafe { self.endpoint.send(piece, context, flags) } {
             Ok(()) => {}
             Err(Failure { code: FI_EAGAIN, .. }) => return Ok(None),
@@ -255,7 +263,7 @@ impl Channel {
         Ok(Some(bytes))
     }
 
-    /// As [`send`](Self::send), for a body that is given here and a slot that is looked for.
+    /// As [`send`](Self::send), for a body that is given here; finds a free slot itself.
     pub(super) fn send_body(&mut self, body: &[u8], of: (Kind, u64), limits: &Limits) -> Result<Option<u64>, Failure> {
         if self.in_flight >= limits.queue {
             return Ok(None);
@@ -269,7 +277,8 @@ impl Channel {
         Ok(sent)
     }
 
-    /// Writes into the other side's memory, at `address` under `key`; whether that is on its way.
+    /// Writes into the other side's memory, at `address` under `key`. Returns true if the write is
+    /// in flight.
     ///
     /// # Safety
     /// The piece does not change until the operation has ended or the endpoint is closed.
@@ -285,11 +294,11 @@ impl Channel {
         Ok(true)
     }
 
-    /// Gives free places for messages to the provider.
+    /// Posts the free slots for incoming messages to the provider.
     pub(super) fn post_receives(&mut self) -> Result<(), Failure> {
         while let Some(&slot) = self.unposted.last() {
             let piece = self.piece(self.slot(slot));
-            // SAFETY: nobody looks at the slot until it is complete.
+            // SAFETY: no code reads the slot until it is complete.
             match unsafe { self.endpoint.receive(piece, self.context(Operation::Receive(slot))) } {
                 Ok(()) => _ = self.unposted.pop(),
                 Err(Failure { code: FI_EAGAIN, .. }) => break,
@@ -299,32 +308,35 @@ impl Channel {
         Ok(())
     }
 
-    /// The words of the head of the message in `slot`.
+    /// Returns the words of the head of the message in `slot`.
     pub(super) fn head(&self, slot: u8) -> [u64; 3] {
         let start = self.slot(slot).start;
         [0, 8, 16].map(|at| self.slab.load(start + at))
     }
 
-    /// The body of the message in `slot`, which has come and was not [taken in](Self::taken_in) yet.
+    /// Returns the body of the message in `slot`, which has arrived and was not [taken
+    /// in](Self::taken_in) yet.
     pub(super) fn body(&self, slot: u8, len: u64) -> &[u8] {
-        // SAFETY: inside the slab, which lives; the slot is complete and not given back before `self` is borrowed again.
+        // SAFETY: inside the slab, which lives; the slot is complete and not posted again before
+        // `self` is borrowed again.
         unsafe { self.slab.span().bytes(self.slot(slot).start + HEAD_BYTES, len) }
     }
 
-    /// The peer says how many of my posts it has taken in.
+    /// Records how many of my posts the peer reports as taken in.
     pub(super) fn acknowledge(&mut self, taken: u64) {
-        // One that says more than is true gets more than it has places for.
+        // A peer that reports more than is true receives more than it has slots for.
         self.acknowledged = self.acknowledged.max(taken.min(self.posts));
     }
 
-    /// The message in `slot` was taken in, and its place is free for another.
+    /// Frees the slot of a message that was taken in for another one.
     pub(super) fn taken_in(&mut self, slot: u8, kind: Kind) -> Result<(), Failure> {
         self.taken += u64::from(kind.takes_a_place());
         self.unposted.push(slot);
         self.post_receives()
     }
 
-    /// Keeps the message in `slot` for the next view. Credit is the connection's, and counts at once.
+    /// Keeps the message in `slot` for the next view. Its credit belongs to the connection, and
+    /// counts at once.
     pub(super) fn hold(&mut self, slot: u8, bytes: u64) -> Result<(), Failure> {
         if bytes < HEAD_BYTES {
             // The next view refuses it.

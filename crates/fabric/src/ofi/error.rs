@@ -1,41 +1,41 @@
-//! Why libfabric could not be used, or a peer not be reached.
+//! The reasons why libfabric could not be used, or a peer not be reached.
 use super::hello::Mismatch;
 use crate::region::RegionError;
 use spindle_core::Rank;
 use std::fmt;
 use std::time::Duration;
 
-/// Why members could not be connected through libfabric.
+/// The reason why members could not be connected through libfabric.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfiError {
-    /// There is no `libfabric.so.1`.
+    /// No `libfabric.so.1` is installed.
     #[error(
         "libfabric could not be loaded ({reason}): install it (Debian: apt-get install libfabric1), or use another fabric"
     )]
     NoLibrary {
-        /// What the loader said.
+        /// Error of the loader.
         reason: String,
     },
-    /// The library lacks what is needed of it.
+    /// The library lacks a required part.
     #[error("libfabric {major}.{minor} is too old or lacks {symbol}: 1.9 or later is needed")]
     TooOld {
-        /// Its version.
+        /// Its major version.
         major: u32,
-        /// Its version.
+        /// Its minor version.
         minor: u32,
-        /// What was missed.
+        /// The missing symbol.
         symbol: &'static str,
     },
-    /// No provider is like what was asked for.
+    /// No provider matches the request.
     #[error("libfabric has no provider {asked} here; it has {there}")]
     NoProvider {
-        /// Provider, domain and address that were asked for.
+        /// Provider, domain and address that were requested.
         asked: String,
-        /// Those that are there.
+        /// The available ones.
         there: String,
     },
-    /// The provider is there and can't do what is needed.
+    /// The provider exists and lacks a required capability.
     #[error(
         "provider {provider} can't carry a group: it has no connected endpoints with one-sided writes in order (FI_EP_MSG, FI_RMA, \
          FI_ORDER_RMA_WAW, FI_ORDER_SAW), or is known not to work; those that can are {usable}"
@@ -43,25 +43,25 @@ pub enum OfiError {
     Unsupported {
         /// The provider.
         provider: String,
-        /// Those that can.
+        /// The providers with all capabilities.
         usable: String,
     },
-    /// The provider is there and does not know which address to use.
+    /// The provider exists and can't determine which address to use.
     #[error("provider {provider} has to be told the address of this side: that of the network card's interface")]
     NoAddress {
         /// The provider.
         provider: String,
     },
-    /// A limit is below what is needed.
+    /// A limit is below the required value.
     #[error("{what} of provider {provider} has room for {allowed}, and {needed} is needed")]
     Limit {
         /// The provider.
         provider: String,
-        /// What is limited.
+        /// The limited resource.
         what: &'static str,
         /// Its limit.
         allowed: u64,
-        /// What is needed.
+        /// The required value.
         needed: u64,
     },
     /// The provider refuses a queue that is long enough for the connections of one view.
@@ -71,9 +71,9 @@ pub enum OfiError {
     Queue {
         /// The provider.
         provider: String,
-        /// The entries that are needed.
+        /// The required number of entries.
         entries: u64,
-        /// What the library said.
+        /// Error of the library.
         source: Failure,
     },
     /// Memory could not be registered.
@@ -82,22 +82,22 @@ pub enum OfiError {
          (LimitMEMLOCK), or lower window or message_bytes_max"
     )]
     Registration {
-        /// What the memory is.
+        /// The use of the memory.
         what: String,
         /// Its size.
         bytes: u64,
-        /// What the library said.
+        /// Error of the library.
         source: Failure,
     },
     /// There is no memory for a row.
     #[error("no memory for the row of member {rank}: {source}")]
     Region {
-        /// Whose row.
+        /// Rank of the row's owner.
         rank: Rank,
-        /// Why.
+        /// The cause.
         source: RegionError,
     },
-    /// An address is none of this provider's.
+    /// An address does not have this provider's form.
     #[error("{address} is no address of the kind that provider {provider} uses")]
     Address {
         /// The address.
@@ -105,22 +105,22 @@ pub enum OfiError {
         /// The provider.
         provider: String,
     },
-    /// A peer refused the connection, or nobody listens there.
+    /// A peer refused the connection, or no process listens there.
     #[error("member {rank} can't be connected to at {address}: {source}; it may have ended, or be in another view")]
     Refused {
-        /// Who.
+        /// Rank of the peer.
         rank: Rank,
-        /// Where.
+        /// Its address.
         address: String,
-        /// What the library said.
+        /// Error of the library.
         source: Failure,
     },
-    /// Who answered is not who was called.
+    /// The process that answered is not the member that was called.
     #[error("whoever answered for member {rank} can't be it: {source}")]
     Stranger {
-        /// Who was called.
+        /// Rank of the member that was called.
         rank: Rank,
-        /// Why not.
+        /// The cause.
         source: Mismatch,
     },
     /// Some peers were not connected in time.
@@ -136,7 +136,7 @@ pub enum OfiError {
     Call {
         /// The provider.
         provider: String,
-        /// What failed.
+        /// The failed call.
         source: Failure,
     },
     /// A system call failed.
@@ -144,7 +144,7 @@ pub enum OfiError {
     Os {
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
@@ -159,7 +159,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// As an error of the system.
+    /// Converts it to an error of the system.
     pub(super) fn to_io(self) -> std::io::Error {
         if self.code < OWN_CODES {
             return std::io::Error::from_raw_os_error(self.code);

@@ -1,19 +1,21 @@
-//! What is used of the binary interface of `libfabric.so.1`: structures, tables of functions, numbers.
+//! The used part of the binary interface of `libfabric.so.1`: structures, tables of functions,
+//! numbers.
 //!
-//! Most of libfabric's calls are inline functions over tables of pointers that its objects carry, so there is little to look up by name
-//! and much to lay out. Each structure ends with the last field that is used, if it is one that the library makes: it may have more behind
-//! that, and later versions do. The few that this side makes are whole, with [`Spare`] room where later versions have grown. The test at
-//! the foot compares all of it with the installed headers.
+//! Most of libfabric's calls are inline functions over tables of pointers that its objects carry.
+//! So there is little to look up by name and much to lay out. A structure that the library makes
+//! ends with the last field that is used; it may have more behind that, and later versions do. The
+//! few structures that this side makes are whole, with [`Spare`] room where later versions have
+//! grown. The test at the foot compares all of it with the installed headers.
 //!
-//! There is no behaviour here; `objects.rs` has what may be done with it.
+//! This file has no behaviour; `objects.rs` defines how it may be used.
 use libc::{c_char, c_int, c_void, iovec, size_t, ssize_t};
 
-/// A place in a table that is not called.
+/// An entry of a table that is not called.
 type Unused = *const c_void;
 /// Room behind a structure that later versions write into.
 pub(super) type Spare = [u64; 8];
 
-/// The interface that is asked for: the oldest with all that is used.
+/// The requested version of the interface: the oldest with everything that is used.
 pub(super) const API_VERSION: u32 = 1 << 16 | 9;
 
 pub(super) const FI_MSG: u64 = 1 << 1;
@@ -59,7 +61,8 @@ pub(super) const FI_EAGAIN: c_int = 11;
 pub(super) const FI_SOCKADDR_IN: u32 = 2;
 pub(super) const FI_SOCKADDR_IN6: u32 = 3;
 
-/// What one way to reach a network can do, or what is asked of it. Made and freed by the library.
+/// The capabilities of one connection to a network, or a request for them. The library makes and
+/// frees it.
 #[repr(C)]
 pub(super) struct FiInfo {
     pub(super) next: *mut FiInfo,
@@ -128,7 +131,7 @@ pub(super) struct FabricAttr {
     pub(super) prov_version: u32,
 }
 
-/// What every object begins with.
+/// The beginning of every object.
 #[repr(C)]
 pub(super) struct Fid {
     pub(super) fclass: size_t,
@@ -228,7 +231,7 @@ pub(super) struct EqOps {
     pub(super) readerr: Option<unsafe extern "C" fn(*mut FidEq, *mut EqErrEntry, u64) -> ssize_t>,
 }
 
-/// An event of a connection. Behind it stand the bytes that the other side gave along.
+/// An event of a connection. It is followed by the bytes that the other side sent along.
 #[repr(C)]
 pub(super) struct EqCmEntry {
     pub(super) fid: *mut Fid,
@@ -463,7 +466,7 @@ mod tests {
             FiMsgRma = "struct fi_msg_rma" { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, context, data }
             RmaIov = "struct fi_rma_iov" { addr, len, key }
         };
-        // Those that this side makes have to be whole.
+        // Structures that this side makes have to be whole.
         for (name, bytes) in [
             ("struct fi_eq_attr", size_of::<EqAttr>()),
             ("struct fi_cq_attr", size_of::<CqAttr>()),
@@ -486,7 +489,7 @@ mod tests {
         all
     }
 
-    /// A program in C prints what the headers say.
+    /// A C program prints the values of the headers.
     #[test]
     fn the_layout_is_that_of_the_headers() {
         let expected = expected();

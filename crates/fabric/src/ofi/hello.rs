@@ -1,4 +1,5 @@
-//! The bytes that peers exchange: a [`Hello`] with the call and one with the answer, and the [`Head`] of each message.
+//! The bytes that peers exchange: a [`Hello`] with the call and one with the answer, and the
+//! [`Head`] of each message.
 //!
 //! ```text
 //! hello = magic (32 bits) rank (16) lines of its control block (16) | incarnation (128) | view (64) |
@@ -6,10 +7,12 @@
 //! head  = offset / 8 (32 bits) length / 8 (32) | messages taken in (64) | kind (8) bytes written so far (56)      24 bytes
 //! ```
 //!
-//! The first message of each side states, for each ring of the reader's row, the `PUBLISHED` that its writer has applied. A connection that continues in the next
-//! view has a message with the view's number behind all that was posted before it (a *turn*), and behind that a hello for the new view in a message of its own.
+//! The first message of each side states, for each ring of the reader's row, the `PUBLISHED` that
+//! its writer has applied. A connection that continues in the next view carries two more messages.
+//! The first has the view's number and comes behind all posts of the old view (a *turn*). Behind it
+//! comes a hello for the new view.
 //!
-//! All is little-endian. A hello has to fit what InfiniBand's connection manager carries.
+//! All is little-endian. A hello has to fit into the data of InfiniBand's connection manager.
 use crate::tcp::Down;
 use spindle_core::{Rank, RowLayout, ViewId};
 use std::fmt;
@@ -25,7 +28,7 @@ const MAGIC: [u8; 4] = *b"SpO\x03";
 /// Bytes of the head of a message.
 pub(super) const HEAD_BYTES: u64 = 24;
 
-/// Which view of which group a connection is for. Both sides must mean the same.
+/// The view and the group that a connection is for. Both sides must mean the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Purpose {
     /// The incarnation of the group.
@@ -34,49 +37,50 @@ pub struct Purpose {
     pub view: ViewId,
 }
 
-/// Who one is, and where the other may write.
+/// The identity of a side, and the memory that the other side may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     pub(super) purpose: Purpose,
     pub(super) from: Rank,
-    /// The length of the row of who says this, as its view has it.
+    /// The length of the control block in the row of the sender of this hello, in the sender's
+    /// view.
     pub(super) control: u64,
     /// The length of the reader's row.
     pub(super) row: u64,
     pub(super) target: Target,
 }
 
-/// Where a peer's copy of my rings is.
+/// The location of a peer's copy of my rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target {
     pub(super) address: u64,
     pub(super) key: u64,
 }
 
-/// Why a hello is not that of the peer it should be from.
+/// The reason why a hello is not that of the expected peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// It is none, or of another version.
+    /// The bytes are not a hello, or one of another version.
     #[error("{bytes} bytes that are no greeting of this version of Spindle")]
     NoHello {
-        /// How many there are.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// It is about another group, or another view.
+    /// It is for another group, or another view.
     #[error("it means view {} of incarnation {:x}, not view {} of incarnation {:x}", got.view.0, got.incarnation, expected.view.0, expected.incarnation)]
     Purpose {
-        /// What is meant here.
+        /// The purpose of this side.
         expected: Purpose,
-        /// What it says.
+        /// The purpose in the hello.
         got: Purpose,
     },
-    /// It is from a member who does not call, or not from the one who was called.
+    /// It is from a member that has no reason to call, or not from the member that was called.
     #[error("it is from rank {got}, who {}", expected.map_or("has no reason to call".to_string(), |rank| format!("is not rank {rank}")))]
     From {
-        /// Who was called.
+        /// Rank of the member that was called.
         expected: Option<Rank>,
-        /// Who it says it is.
+        /// Rank in the hello.
         got: Rank,
     },
     /// Its rows have other lengths.
@@ -85,7 +89,7 @@ pub enum Mismatch {
 }
 
 impl Hello {
-    /// What `me` says to a peer with the row `theirs`.
+    /// Creates the hello of `me` for a peer with the row `theirs`.
     pub(super) fn new(purpose: Purpose, me: Rank, mine: &RowLayout, theirs: &RowLayout, target: Target) -> Hello {
         Hello { purpose, from: me, control: mine.control, row: theirs.size, target }
     }
@@ -103,14 +107,14 @@ impl Hello {
         bytes
     }
 
-    /// As the body of a message.
+    /// Encodes it as the body of a message.
     pub(super) fn message(&self) -> [u8; HELLO_MESSAGE_BYTES as usize] {
         let mut body = [0; HELLO_MESSAGE_BYTES as usize];
         body[..HELLO_BYTES].copy_from_slice(&self.encode());
         body
     }
 
-    /// Which view these bytes are for, if they are a hello.
+    /// Returns the view that these bytes are for, if they are a hello.
     pub(super) fn purpose(data: &[u8]) -> Option<Purpose> {
         let bytes = data.first_chunk::<HELLO_BYTES>().filter(|bytes| bytes[..4] == MAGIC)?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
@@ -118,7 +122,8 @@ impl Hello {
         Some(Purpose { incarnation, view: ViewId(word(24)) })
     }
 
-    /// Where the peer wants to be written to that was to say `self`, whatever the target of that. `None` if these bytes say anything else.
+    /// Returns the memory that the peer wants written, if its hello equals `self` apart from the
+    /// target. Returns `None` if these bytes contain anything else.
     pub(super) fn target_of(self, data: &[u8]) -> Option<Target> {
         let bytes = data.first_chunk::<HELLO_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
@@ -126,7 +131,8 @@ impl Hello {
         (Hello { target, ..self }.encode() == *bytes).then_some(target)
     }
 
-    /// Who says this, if it is for `purpose`, and where that peer wants to be written to. Providers may add bytes at the end.
+    /// Returns the sender of this hello, if it is for `purpose`, and the memory that this peer
+    /// wants written. Providers may add bytes at the end.
     pub(super) fn read(
         data: &[u8],
         purpose: Purpose,
@@ -156,7 +162,7 @@ impl Hello {
     }
 }
 
-/// Both are compared, and not used: that they are cut off does no harm.
+/// Both sides compare the result and don't use it otherwise, so its truncation is harmless.
 fn lines(bytes: u64) -> u16 {
     (bytes / 64) as u16
 }
@@ -165,39 +171,40 @@ fn words(bytes: u64) -> u32 {
     (bytes / 8) as u32
 }
 
-/// What a message is, apart from the words that it brings.
+/// The kind of a message, apart from the words that it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// It takes one of the reader's places for messages.
+    /// It takes one of the reader's slots for messages.
     Post = 0,
-    /// It says what has been taken in, and takes no place.
+    /// It reports credit, and takes no slot.
     Credit = 1,
-    /// It is the last.
+    /// It is the last message.
     Last = 2,
-    /// It states what its writer has applied of the reader's row, and takes a place.
+    /// It states what its writer has applied of the reader's row, and takes a slot.
     Applied = 3,
-    /// It says where its writer's copy of the reader's row is in a view in which the connection continues, and takes a place.
+    /// It gives the location of its writer's copy of the reader's row in a view in which the
+    /// connection continues, and takes a slot.
     Hello = 4,
-    /// It is the last of its view, names the next, and takes a place.
+    /// It is the last message of its view, names the next one, and takes a slot.
     Turn = 5,
 }
 
 impl Kind {
-    /// Whether it takes one of the reader's places for posts.
+    /// Returns true if it takes one of the reader's slots for posts.
     pub(super) fn takes_a_place(self) -> bool {
         matches!(self, Kind::Post | Kind::Applied | Kind::Hello | Kind::Turn)
     }
 }
 
-/// How a message begins. Words of the control block follow.
+/// The beginning of a message. Words of the control block follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     pub(super) at: u64,
     pub(super) len: u64,
-    /// Posts of the reader's that its writer has taken in.
+    /// The reader's posts that its writer has taken in.
     pub(super) taken: u64,
     pub(super) kind: Kind,
-    /// Bytes that its writer has written into the reader's copy before this.
+    /// Bytes that its writer has written into the reader's copy before this message.
     pub(super) written: u64,
 }
 
@@ -207,7 +214,8 @@ impl Head {
         [(self.at / 8) | ((self.len / 8) << 32), self.taken, last].map(u64::to_le_bytes)
     }
 
-    /// Reads a message of `bytes` bytes from a peer whose row has `row_bytes`, the first `control_bytes` of them words.
+    /// Reads a message of `bytes` bytes from a peer whose row has `row_bytes`, of which the first
+    /// `control_bytes` are words.
     pub(super) fn decode(words: [u64; 3], bytes: u64, control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
         let [first, taken, last] = words;
         let (at, len) = ((first & 0xffff_ffff) * 8, (first >> 32) * 8);
@@ -286,7 +294,7 @@ mod tests {
             let mut bytes = hello.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
             match read(&bytes) {
-                // Rank 1 says nothing wrong, as far as can be seen.
+                // A hello of rank 1 is valid, as far as can be seen.
                 Ok((rank, target)) => assert!(bit / 8 >= 36 && target != TARGET || rank == Rank(1), "bit {bit}"),
                 Err(error) => assert!(bit / 8 < 36, "bit {bit}: {error}"),
             }

@@ -1,4 +1,5 @@
-//! What a provider can do, or is asked for: the library's description of it, with accessors for what is used.
+//! The capabilities of a provider, or a request for them: the library's description, with accessors
+//! for the used fields.
 use super::error::Failure;
 use super::ffi::*;
 use super::library::Library;
@@ -8,20 +9,20 @@ use std::ffi::CStr;
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-/// A description of what can be done, or is wanted; a single one.
+/// A single description of capabilities, or of a request.
 pub(super) struct Info {
     raw: NonNull<FiInfo>,
     library: &'static Library,
 }
 
-// SAFETY: plain memory of the library's, not shared.
+// SAFETY: plain memory of the library, not shared.
 unsafe impl Send for Info {}
 // SAFETY: as above; nothing is changed through `&Info`.
 unsafe impl Sync for Info {}
 
 impl Drop for Info {
     fn drop(&mut self) {
-        // SAFETY: the library made it, and nobody else frees it.
+        // SAFETY: the library made it, and no other code frees it.
         unsafe { (self.library.free_info)(self.raw.as_ptr()) };
     }
 }
@@ -32,7 +33,7 @@ impl fmt::Debug for Info {
     }
 }
 
-/// What is asked for, or said.
+/// An accessor for a field of a request or an answer.
 macro_rules! attribute {
     ($($(#[$doc:meta])* $name:ident: $ty:ty = $of:ident.$field:ident;)*) => {
         $($(#[$doc])*
@@ -44,14 +45,14 @@ macro_rules! attribute {
 }
 
 impl Info {
-    /// An empty one, to ask with.
+    /// Creates an empty description for a request.
     pub(super) fn empty(library: &'static Library) -> Result<Info, Failure> {
-        // SAFETY: without an original, it makes an empty one.
+        // SAFETY: without an original, the library makes an empty one.
         let raw = unsafe { (library.dup_info)(ptr::null()) };
         Info::of(library, raw)
     }
 
-    /// Takes over what the library made.
+    /// Takes over a description that the library made.
     pub(super) fn of(library: &'static Library, raw: *mut FiInfo) -> Result<Info, Failure> {
         let raw = NonNull::new(raw).ok_or(Failure { call: "fi_dupinfo", code: libc::ENOMEM })?;
         Ok(Info { raw, library })
@@ -108,19 +109,20 @@ impl Info {
         self.get().fabric_attr
     }
 
-    /// What a request is refused by.
+    /// Returns the handle by which a request is refused.
     pub(super) fn handle(&self) -> *mut Fid {
         self.get().handle
     }
 
     fn get(&self) -> &FiInfo {
-        // SAFETY: the library made it, it lives as long as `self`, and is changed through `&mut self` only.
+        // SAFETY: the library made it, it lives as long as `self`, and is changed through
+        // `&mut self` only.
         unsafe { self.raw.as_ref() }
     }
 
-    /// Fills in what is wanted of an endpoint.
+    /// Fills in the request for an endpoint.
     pub(super) fn want(&mut self, wanted: &Wanted<'_>) -> Result<(), Failure> {
-        // SAFETY: the info is whole, and only this has it.
+        // SAFETY: the info is whole, and only this code has it.
         let info = unsafe { self.raw.as_mut() };
         info.caps = wanted.caps;
         info.mode = wanted.mode;
@@ -152,33 +154,34 @@ impl Info {
     /// Makes memory need more than the provider asks for, as hardware does.
     #[cfg(test)]
     pub(super) fn need(&mut self, memory_mode: c_int) {
-        // SAFETY: the library makes all parts of an info, and only this has it.
+        // SAFETY: the library makes all parts of an info, and only this code has it.
         if let Some(domain) = unsafe { self.get().domain_attr.as_mut() } {
             domain.mr_mode |= memory_mode;
         }
     }
 
-    /// Makes it lead to `address`, from wherever.
+    /// Sets `address` as the destination, from any source.
     pub(super) fn lead_to(&mut self, address: &[u8]) -> Result<(), Failure> {
-        // SAFETY: a copy on the heap of the C library, which is where the library frees it.
+        // SAFETY: a copy on the heap of the C library, on which the library frees it.
         let copy = unsafe { libc::malloc(address.len().max(1)) };
         let copy = NonNull::new(copy.cast::<u8>()).ok_or(Failure { call: "malloc", code: libc::ENOMEM })?;
-        // SAFETY: it is that long, and new.
+        // SAFETY: it has that length, and is new.
         unsafe { ptr::copy_nonoverlapping(address.as_ptr(), copy.as_ptr(), address.len()) };
-        // SAFETY: the info is whole, and only this has it.
+        // SAFETY: the info is whole, and only this code has it.
         let info = unsafe { self.raw.as_mut() };
         let old = std::mem::replace(&mut info.dest_addr, copy.as_ptr().cast());
         info.dest_addrlen = address.len();
-        // SAFETY: it was on the same heap, if anything.
+        // SAFETY: if not null, it was on the same heap.
         unsafe { libc::free(old) };
         Ok(())
     }
 
-    /// All that the library has that is like `hints`, which lead from `source`, if that is given.
+    /// Returns all descriptions of the library that match these hints, from `source`, if that is
+    /// given.
     pub(super) fn list(&self, source: Option<&CStr>) -> Result<Vec<Info>, Failure> {
         let (node, flags) = source.map_or((ptr::null(), 0), |node| (node.as_ptr(), FI_SOURCE));
         let mut first = ptr::null_mut();
-        // SAFETY: strings and hints are whole, and a list comes back.
+        // SAFETY: strings and hints are whole, and the call returns a list.
         let code = unsafe {
             (self.library.get_info)(API_VERSION, node, ptr::null(), flags, self.raw.as_ptr(), &raw mut first)
         };
@@ -188,9 +191,9 @@ impl Info {
         outcome("fi_getinfo", code)?;
         let Ok(list) = Info::of(self.library, first) else { return Ok(vec![]) };
         let (mut next, mut all) = (list.raw.as_ptr(), vec![]);
-        // SAFETY: an entry of the list, which lives; there is none behind the last.
+        // SAFETY: an entry of the list, which lives; the last entry has no next one.
         while let Some(entry) = unsafe { next.as_ref() } {
-            // SAFETY: as above; a copy is of this one alone.
+            // SAFETY: as above; a copy contains this entry alone.
             let copy = unsafe { (self.library.dup_info)(entry) };
             all.push(Info::of(self.library, copy)?);
             next = entry.next;
@@ -199,7 +202,7 @@ impl Info {
     }
 }
 
-/// What is wanted of an endpoint. 0 wants nothing in particular.
+/// A request for an endpoint. 0 requests nothing in particular.
 #[derive(Default)]
 pub(super) struct Wanted<'a> {
     pub(super) caps: u64,
@@ -218,15 +221,16 @@ fn string(start: *mut libc::c_char) -> String {
     if start.is_null() {
         return String::new();
     }
-    // SAFETY: the library's strings end with 0, and live as long as the info that is borrowed by the caller.
+    // SAFETY: the library's strings end with 0, and live as long as the info that is borrowed by
+    // the caller.
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
 }
 
-/// Puts a copy of `name` where the library frees a string.
+/// Replaces a string that the library frees by a copy of `name`.
 fn replace(place: &mut *mut libc::c_char, name: &CStr) {
     // SAFETY: a string.
     let copy = unsafe { libc::strdup(name.as_ptr()) };
     let old = std::mem::replace(place, copy);
-    // SAFETY: it was on the C library's heap, if anything.
+    // SAFETY: if not null, it was on the C library's heap.
     unsafe { libc::free(old.cast()) };
 }

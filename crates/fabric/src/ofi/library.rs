@@ -1,12 +1,13 @@
-//! The library itself, loaded when it is first asked for, and for ever: providers have threads of their own.
+//! The library itself, loaded at the first request and never unloaded: providers have threads of
+//! their own.
 use super::error::OfiError;
 use super::ffi::{self, API_VERSION};
 use std::sync::OnceLock;
 
-/// Its name. Distributions' packages for running programs have it under this one.
+/// Its name. Distributions' packages for running programs install it under this name.
 const NAME: &str = "libfabric.so.1";
 
-/// What is looked up in it by name.
+/// The functions that are looked up in it by name.
 pub(super) struct Library {
     pub(super) get_info: ffi::GetInfo,
     pub(super) free_info: ffi::FreeInfo,
@@ -21,14 +22,14 @@ impl std::fmt::Debug for Library {
     }
 }
 
-/// Why there is none, so that it can be said more than once.
+/// The reason why there is no library, kept so that it can be reported more than once.
 enum Lack {
     Library { reason: String },
     Symbol { version: u32, symbol: &'static str },
 }
 
 impl Library {
-    /// The library.
+    /// Returns the library, which the first call loads.
     ///
     /// # Errors
     /// [`OfiError::NoLibrary`], [`OfiError::TooOld`].
@@ -45,17 +46,18 @@ impl Library {
 
     fn open(name: &str) -> Result<Library, Lack> {
         let signals = Signals::note();
-        // SAFETY: libfabric, and what it loads along, run nothing then but the set-up of their own variables, and what `Signals` is about.
+        // SAFETY: on loading, libfabric and the libraries that it loads only initialise their own
+        // variables, and change the actions that `Signals` restores.
         let library = unsafe { libloading::Library::new(name) };
         drop(signals);
         let library = library.map_err(|error| {
-            // The loader's own words are behind those of the crate.
+            // The loader's own message is in the source of the crate's error.
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             Lack::Library { reason: cause.unwrap_or(error.to_string()) }
         })?;
-        // SAFETY: it has this type since its first version.
+        // SAFETY: it has had this type since its first version.
         let version = unsafe { symbol::<ffi::Version>(&library, "fi_version", 0) }?;
-        // SAFETY: it takes nothing and may be called at any time.
+        // SAFETY: it takes no arguments and may be called at any time.
         let version = unsafe { version() };
         if version < API_VERSION {
             return Err(Lack::Symbol { version, symbol: "its present interface" });
@@ -74,8 +76,9 @@ impl Library {
     }
 }
 
-/// How this process takes signals, put back when this is dropped. Debian's libfabric loads a library for old InfiniPath cards, which takes
-/// over the signals of crashes and those by which a process is asked to end, and writes files when they come.
+/// The signal actions of this process, restored when this is dropped. Debian's libfabric loads a
+/// library for old InfiniPath cards. That library takes over the signals of crashes and those that
+/// ask a process to end, and writes files when they come.
 struct Signals([(libc::c_int, libc::sigaction); 6]);
 
 impl Signals {
@@ -84,9 +87,9 @@ impl Signals {
 
     fn note() -> Signals {
         Signals(Self::ALL.map(|signal| {
-            // SAFETY: all zeros are an action, the default one.
+            // SAFETY: all zeros are a valid action, the default one.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-            // SAFETY: it only reads the present one.
+            // SAFETY: it only reads the present action.
             unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
             (signal, action)
         }))
@@ -96,14 +99,16 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         for (signal, action) in &self.0 {
-            // SAFETY: it was the action before, put in place by somebody who may.
+            // SAFETY: it was the action before, set by valid code.
             unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
         }
     }
 }
 
+/// Looks up a function of the library.
+///
 /// # Safety
-/// `T` is the type of the function `name`, and it is not called after the library has gone.
+/// `T` is the type of the function `name`, and it is not called after the library is unloaded.
 unsafe fn symbol<T: Copy>(library: &libloading::Library, name: &'static str, version: u32) -> Result<T, Lack> {
     // SAFETY: by this function's contract.
     let symbol = unsafe { library.get::<T>(name) };
@@ -122,7 +127,7 @@ mod tests {
         assert!(error.to_string().contains("apt-get install libfabric1"), "{error}");
     }
 
-    /// In a process of its own, where nobody has loaded it before.
+    /// In a process of its own, which has not loaded it before.
     #[test]
     fn signals_are_taken_as_before() {
         const ALONE: &str = "SPINDLE_OFI_TEST_SIGNALS";

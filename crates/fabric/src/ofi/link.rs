@@ -1,15 +1,19 @@
-//! A connection in one view: what waits for its peer, what is under way to it, and what comes from it.
+//! A connection in one view: the data that waits for its peer, the data in flight to it, and the
+//! data that comes from it.
 //!
-//! Frames leave by writes, and behind them the words that announce them, by a message; a [`Batch`] is both. A peer has few places for messages
-//! ([`Channel`]), so it is told at most so many states that are old, and what is posted meanwhile melts together in the [`Backlog`].
+//! Frames leave by writes, and behind them the words that announce them, by a message; a [`Batch`]
+//! is both. A peer has few slots for messages ([`Channel`]). So at most that many outdated states
+//! are sent to it, and posts meanwhile merge in the [`Backlog`].
 //!
-//! What makes it right to leave frames in the row until the network card reads them, to send words as they were posted last, and to let posts
-//! melt together, is the argument of [`crate::tcp::backlog`]: writes and the message behind them arrive in this order (`FI_ORDER_SAW`),
-//! and a message is applied as a whole.
+//! Frames stay in the row until the network card reads them, words are sent as they were posted
+//! last, and posts merge. [`crate::tcp::backlog`] argues that this is correct: writes and the
+//! message behind them arrive in this order (`FI_ORDER_SAW`), and a message is applied as a whole.
 //!
-//! At the end of a view a link is *turned*: behind all that was posted goes a message that names the next view, and when the peer has said the same, and all
-//! writes are complete, the channel is [taken out](Link::into_channel). The registration of the peer's copy ends with that: whoever has turned writes there no
-//! more. In the next view each side begins with a hello, from which the other learns where to write.
+//! At the end of a view a link is *turned*. Behind all posts goes a message that names the next
+//! view. When the peer has sent the same, and all writes are complete, the channel is [taken
+//! out](Link::into_channel). The registration of the peer's copy ends with that, because a side
+//! that has turned writes there no more. In the next view each side begins with a hello, which
+//! gives the other side the location to write to.
 use super::channel::{Channel, Limits, Operation};
 use super::error::{Failure, OfiError};
 use super::ffi::{FI_MR_ENDPOINT, FI_REMOTE_WRITE};
@@ -28,10 +32,10 @@ use std::ptr;
 use std::sync::Arc;
 use tracing::info;
 
-/// Bytes between two places that are touched so that memory is there.
+/// Distance of the places that are touched so that memory is there.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Where what is sent comes from.
+/// The source of the data that is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) row: &'a OwnRegion,
@@ -58,7 +62,7 @@ pub(super) struct Link {
     copy: Arc<CopyRegion>,
     rank: Rank,
     theirs: RowLayout,
-    /// Where my rings are at the peer.
+    /// The location of my rings at the peer.
     target: Option<Target>,
     connected: bool,
     backlog: Backlog,
@@ -67,27 +71,28 @@ pub(super) struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     their_written_bytes: u64,
-    /// Whether posts pass it by: what the peer has applied of my row is not known yet.
+    /// True while posts bypass it, because it is not known yet what the peer has applied of my row.
     is_mute: bool,
-    /// What this member had applied of the peer's row before, until that is stated.
+    /// The amounts that this member had applied of the peer's row before, until they are stated.
     applied: Option<Box<[u64]>>,
-    /// What the peer states, until it is [used](Self::catch_up).
+    /// The peer's statement, until it is [used](Self::catch_up).
     heard: Option<Box<[u64]>>,
-    /// Of a connection that has continued: what goes first, and what the peer is to say first.
+    /// For a connection that has continued: the hello to send first, and the hello that the peer is
+    /// to send first.
     greeting: Option<Hello>,
     expected: Option<Hello>,
     turn: Turn,
     /// The view to which the peer has turned. It needs and writes nothing more of this one.
     their_turn: Option<ViewId>,
     last: Last,
-    /// The peer has said its last message: what ends the connection after it takes nothing away.
+    /// True once the peer has sent its last message: a later end of the connection loses nothing.
     has_heard_all: bool,
     ended: Option<Down>,
-    /// Nothing of what is in flight will end.
+    /// True if no operation in flight will complete.
     broken: bool,
 }
 
-/// What is on its way to one peer: writes, then a message that stands in a slot already.
+/// Data in flight to one peer: writes, then a message that is in a slot already.
 #[derive(Debug, Default)]
 struct Batch {
     ranges: VecDeque<Range<u64>>,
@@ -108,16 +113,16 @@ enum Turn {
     Sent(ViewId),
 }
 
-/// A message that has come.
+/// A message that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Came {
     Message(Kind),
-    /// It is of the next view.
+    /// It belongs to the next view.
     Held,
 }
 
 impl Link {
-    /// A link to `rank` between `ends`, over `channel`. It is not connected yet.
+    /// Creates a link to `rank` between `ends`, over `channel`. It is not connected yet.
     pub(super) fn new(desk: &Desk, rank: Rank, channel: Channel, ends: Ends<'_>) -> Result<Link, OfiError> {
         let Ends { theirs, copy, row_memory } = ends;
         let adapter = desk.adapter();
@@ -127,7 +132,7 @@ impl Link {
             None
         } else {
             let (memory, start, bytes) = (copy.clone(), copy.place(&rings), rings.end - rings.start);
-            // SAFETY: the place is inside the copy, which is kept.
+            // SAFETY: the range is inside the copy, which is kept.
             let registered = unsafe { adapter.register(memory, start, bytes, FI_REMOTE_WRITE, desk.key(), bound) };
             let what = format!("the copy of the row of member {rank}");
             Some(registered.map_err(|source| OfiError::Registration { what, bytes, source })?)
@@ -162,13 +167,13 @@ impl Link {
         })
     }
 
-    /// The connection has continued from the view before: each side says a hello first.
+    /// Continues the connection from the view before: each side sends a hello first.
     pub(super) fn greet(&mut self, greeting: Hello, expected: Hello) {
         (self.greeting, self.expected, self.applied) = (Some(greeting), Some(expected), None);
         self.connected = true;
     }
 
-    /// The connection, without what belongs to this view.
+    /// Returns the connection, without the parts that belong to this view.
     pub(super) fn into_channel(self) -> Channel {
         self.channel
     }
@@ -181,16 +186,16 @@ impl Link {
         self.channel.number()
     }
 
-    /// Another connection had carried posts to the peer before, or this one has come when some had been posted: nothing is sent until the peer has stated what it
-    /// has of them.
+    /// Holds back all data until the peer has stated which posts it has: either another connection
+    /// had carried posts to it before, or posts were made before this connection came.
     pub(super) fn mute(&mut self) {
         self.is_mute = true;
     }
 
-    /// Prepares what the peer lacks, by its own statement.
+    /// Prepares the data that the peer lacks, according to its own statement.
     ///
     /// # Errors
-    /// It can't have applied that.
+    /// The peer states an amount that it can't have applied.
     pub(super) fn catch_up(&mut self, posted: &[Posted], row: &OwnRegion, image: &Image) -> Result<(), Down> {
         let Some(applied) = self.heard.take() else { return Ok(()) };
         if applied.len() != posted.len() {
@@ -199,7 +204,7 @@ impl Link {
         let mut lacking_bytes = 0;
         for (ring, applied) in posted.iter().zip(&applied) {
             let lacking = ring.lacking(*applied, row, image)?;
-            // Over a first connection all is on its way that the peer lacks.
+            // Over a first connection all data that the peer lacks is in flight already.
             for range in lacking.into_iter().filter(|_| self.is_mute) {
                 lacking_bytes += range.end - range.start;
                 self.backlog.add_range(range);
@@ -213,18 +218,18 @@ impl Link {
         Ok(())
     }
 
-    /// Where the peer may write.
+    /// Returns the location that the peer may write.
     pub(super) fn mine(&self) -> Target {
         let none = Target { address: 0, key: 0 };
         self.copy_memory.as_ref().map_or(none, |memory| Target { address: memory.remote_start(), key: memory.key() })
     }
 
-    /// The peer has said where I may.
+    /// Sets the location that the peer lets me write.
     pub(super) fn aim(&mut self, target: Target) {
         self.target = Some(target);
     }
 
-    /// Both sides know of each other.
+    /// Marks that both sides know of each other.
     pub(super) fn set_connected(&mut self) {
         self.connected = true;
     }
@@ -244,7 +249,7 @@ impl Link {
         }
     }
 
-    /// Whether nothing waits and nothing is under way.
+    /// Returns true if no data waits and none is in flight.
     pub(super) fn is_flushed(&self) -> bool {
         self.is_empty() && self.channel.in_flight() == 0 && !self.is_mute && !self.wants_to_turn()
     }
@@ -258,9 +263,9 @@ impl Link {
         self.connected && (!self.is_empty() || self.wants_to_end() || self.channel.lacks_receives() || is_due)
     }
 
-    /// Whether it could not send, and nothing is under way whose end would say when it can.
+    /// Returns true if it could not send, and no operation in flight will report when it can.
     pub(super) fn is_held(&self) -> bool {
-        // Without a target or credit a message of the peer comes first.
+        // Without a target or credit a message of the peer must come first.
         let wants_post = self.target.is_some() && !self.batch.is_empty()
             || self.channel.has_credit() && (self.owes_beginning() || self.wants_to_turn() && self.is_empty());
         let wants = wants_post || self.channel.lacks_receives() || self.owes_credit();
@@ -268,13 +273,14 @@ impl Link {
         can_send && (wants || self.wants_to_end() && self.is_empty()) && self.channel.in_flight() == 0
     }
 
-    /// Whether nothing more is to come, and nothing is under way or owed either.
+    /// Returns true if nothing more is to come, and nothing is in flight or due either.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() && (self.broken || self.channel.in_flight() == 0 && !self.owes_last())
     }
 
-    /// Ends the connection, and says why nothing more was to come. That is an end in order if the peer's last message is here, although the
-    /// network may have told first that the peer has gone.
+    /// Ends the connection, and returns the reason why nothing more was to come. If the peer's last
+    /// message is here, that is an orderly end, although the network may have reported the end of
+    /// the peer first.
     pub(super) fn close(mut self) -> Option<Down> {
         self.endpoint().shut_down();
         match self.ended.take() {
@@ -283,17 +289,18 @@ impl Link {
         }
     }
 
-    /// Closes the connection as if nothing had come of what was not taken in.
+    /// Closes the connection as if all data that was not taken in had never arrived.
     #[cfg(test)]
     pub(super) fn lose(mut self) -> Option<Down> {
         self.end(super::links::gone(), true);
         self.close()
     }
 
-    /// Notes why nothing more is to come, of which the first reason counts: whether this is it. If it is `broken`, nothing of what is under
-    /// way will end.
+    /// Records the reason why nothing more is to come. The first reason counts; returns true if
+    /// this is it. If it is `broken`, no operation in flight will complete.
     ///
-    /// A link that is not connected does not break: an event tells how its call has ended, or the call takes too long.
+    /// A link that is not connected does not break: an event reports how its call has ended, or the
+    /// call takes too long.
     pub(super) fn end(&mut self, down: Down, broken: bool) -> bool {
         if !self.connected && matches!(down, Down::Os { .. }) {
             return false;
@@ -305,7 +312,7 @@ impl Link {
         first
     }
 
-    /// Lets what was posted wait; whether anybody wants it still.
+    /// Adds posted data to the backlog. Returns true if the peer still wants it.
     pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
         let goes_on = self.last == Last::NotYet && self.turn == Turn::NotYet;
         let wanted = self.ended.is_none() && goes_on && !self.is_mute;
@@ -316,31 +323,34 @@ impl Link {
         wanted
     }
 
-    /// Nothing more is posted in this view, and what follows is of `next`. Means nothing if that was said before, or the link ends.
+    /// Ends the posts of this view; later data belongs to `next`. Has no effect if it was called
+    /// before, or the link ends.
     pub(super) fn turn(&mut self, next: ViewId) {
         if self.turn == Turn::NotYet && self.last == Last::NotYet && self.ended.is_none() {
             self.turn = Turn::Wanted(next);
         }
     }
 
-    /// The view to which the peer has turned.
+    /// Returns the view to which the peer has turned.
     pub(super) fn their_turn(&self) -> Option<ViewId> {
         self.their_turn
     }
 
-    /// Whether both sides have turned, as far as is known here. The peer may have the connection in the next view then.
+    /// Returns true if both sides have turned, as far as this side knows. Then the peer may already
+    /// use the connection in the next view.
     pub(super) fn is_through(&self) -> bool {
         self.turn != Turn::NotYet && self.their_turn.is_some()
     }
 
-    /// Whether both sides have turned to `next`, and nothing of this view is under way.
+    /// Returns true if both sides have turned to `next`, and no data of this view is in flight.
     pub(super) fn has_turned(&self, next: ViewId) -> bool {
         let both = self.turn == Turn::Sent(next) && self.their_turn == Some(next);
         both && self.ended.is_none() && self.channel.in_flight() == 0
     }
 
-    /// The peer has said its last message and needs nothing more. Its connection ends when it has my last message, from which it knows that its own has
-    /// arrived. Whether this is the first reason for an end.
+    /// Ends the link after the peer's last message, because the peer needs nothing more. The peer
+    /// closes its connection when it has my last message, from which it knows that its own has
+    /// arrived. Returns true if this is the first reason for an end.
     pub(super) fn end_in_order(&mut self) -> bool {
         if let Some((slot, _)) = self.batch.message.take() {
             self.channel.give_back(slot);
@@ -350,17 +360,18 @@ impl Link {
         self.end(Down::Closed, false)
     }
 
-    /// From now on there is only what waits, and then the last message; if it was not turned, which is as good.
+    /// Requests the last message after the waiting data, unless the link was turned, which has the
+    /// same effect.
     pub(super) fn finish(&mut self) {
         if self.last == Last::NotYet && self.turn == Turn::NotYet {
             self.last = Last::Wanted;
         }
     }
 
-    /// Sends as much as the provider takes; whether that was anything.
+    /// Sends as much as the provider takes. Returns true if that was anything.
     ///
     /// # Errors
-    /// Nothing can be sent any more.
+    /// No more data can be sent.
     pub(super) fn send(&mut self, from: Source<'_>) -> Result<bool, Failure> {
         if !self.connected || self.ended.is_some() && !self.owes_last() {
             return Ok(false);
@@ -368,7 +379,7 @@ impl Link {
         let before = self.sent_bytes;
         self.channel.post_receives()?;
         let has_sent_all = self.begin(from.limits)? && self.send_batches(from)? && self.is_empty();
-        // The peer may wait for it, whatever this one waits for.
+        // The peer may wait for the credit, whatever this side waits for.
         if self.owes_credit() {
             self.send_body(&[], Kind::Credit, from.limits)?;
         }
@@ -386,13 +397,14 @@ impl Link {
         Ok(self.sent_bytes > before)
     }
 
-    /// An operation has ended, one way or the other, and its resources are free.
+    /// Releases the resources of an operation that has ended, with success or not.
     pub(super) fn complete(&mut self, operation: Operation) {
         self.channel.complete(operation);
     }
 
-    /// Sends what goes first: a hello over a connection that has continued, or else a statement of what this member had applied of the peer's row before this
-    /// connection. Whether that is on its way.
+    /// Sends the beginning: a hello over a connection that has continued, or else a statement of
+    /// what this member had applied of the peer's row before this connection. Returns true if it is
+    /// in flight.
     fn begin(&mut self, limits: &Limits) -> Result<bool, Failure> {
         if !self.owes_beginning() {
             return Ok(true);
@@ -429,22 +441,24 @@ impl Link {
         self.last == Last::Wanted && (!self.is_mute || self.has_heard_all)
     }
 
-    /// Whether the turn has not left, and can when all else has.
+    /// Returns true if the turn has not left, and can leave once all other data has.
     fn wants_to_turn(&self) -> bool {
         matches!(self.turn, Turn::Wanted(_)) && !self.is_mute && self.expected.is_none()
     }
 
-    /// Whether the peer has said its last message and waits for mine.
+    /// Returns true if the peer has sent its last message and waits for mine.
     fn owes_last(&self) -> bool {
         self.has_heard_all && self.last == Last::Wanted && !self.broken
     }
 
-    /// Nothing follows the last message: the system cuts a connection off that is closed before everything was read.
+    /// Returns true if credit is due. Nothing follows the last message, because the system resets a
+    /// connection that is closed before all its data was read.
     fn owes_credit(&self) -> bool {
         self.last != Last::Sent && self.channel.owes_credit()
     }
 
-    /// Takes over what waits, if the peer has a place for a message and I have; whether there is something now.
+    /// Takes over the backlog, if the peer and this side have a slot for a message. Returns true if
+    /// there is a batch now.
     fn begin_batch(&mut self, image: &Image) -> bool {
         if self.backlog.is_empty() || !self.channel.has_credit() {
             return false;
@@ -457,7 +471,7 @@ impl Link {
         true
     }
 
-    /// Sends what waits; whether all is on its way for which there is room.
+    /// Sends waiting data. Returns true if all data that there is room for is in flight.
     fn send_batches(&mut self, from: Source<'_>) -> Result<bool, Failure> {
         while !self.batch.is_empty() || self.begin_batch(from.image) {
             if !self.send_batch(from)? {
@@ -467,9 +481,9 @@ impl Link {
         Ok(true)
     }
 
-    /// Sends on with the batch; whether all of it is on its way.
+    /// Sends more of the batch. Returns true if all of it is in flight.
     fn send_batch(&mut self, Source { row, limits, .. }: Source<'_>) -> Result<bool, Failure> {
-        // A connection that has continued leads nowhere before the peer has said so.
+        // A connection that has continued has no target before the peer has sent it.
         let Some(target) = self.target else { return Ok(false) };
         while let Some(range) = self.batch.ranges.front_mut() {
             if self.channel.in_flight() >= limits.queue {
@@ -480,8 +494,9 @@ impl Link {
             let description = self.row_memory.as_ref().map_or(ptr::null_mut(), |memory| memory.description());
             let from = Piece { start: row.place(&piece), bytes, description };
             let to = target.address + (piece.start - row.control());
-            // SAFETY: it is of the row, which the links keep; announced frames don't change (INV-FRAME), until this peer, too, has
-            // delivered them, which it can't before the message behind this has arrived.
+            // SAFETY: it is of the row, which the links keep; announced frames don't change
+            // (INV-FRAME), until this peer, too, has delivered them, which it can't before the
+            // message behind this has arrived.
             if !unsafe { self.channel.write(from, to, target.key) }? {
                 return Ok(false);
             }
@@ -501,7 +516,7 @@ impl Link {
         Ok(true)
     }
 
-    /// A message that is no post; whether it is on its way.
+    /// Sends a message that is not a post. Returns true if it is in flight.
     fn send_body(&mut self, body: &[u8], kind: Kind, limits: &Limits) -> Result<bool, Failure> {
         let sent = self.channel.send_body(body, (kind, self.written_bytes), limits)?;
         self.sent_bytes += sent.unwrap_or(0);
@@ -546,7 +561,7 @@ impl Link {
     }
 }
 
-/// The words of a body, which has whole ones.
+/// Returns the words of a body, which has whole words.
 fn words_of(body: &[u8]) -> impl Iterator<Item = u64> + '_ {
     body.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("it has 8")))
 }

@@ -1,12 +1,14 @@
-//! The connections of one member: writing frames into the peers' copies, and telling them.
+//! The connections of one member: writing frames into the peers' copies, and announcing them.
 //!
-//! Frames go straight from my row into each peer's copy of it, by one-sided writes. Control words go as *messages*, one behind the
-//! writes of the frames that they announce, and the peer's engine puts them into its copy when it takes the message in. Why not by
-//! writes too stands in docs/adr/0016: a message tells the peer that something came, and a sleeper wakes by it; it is applied as a whole, so
-//! posts may melt together as on streams; and no word is ever in halves, whatever carries the bytes.
+//! Frames go straight from my row into each peer's copy of it, by one-sided writes. Control words
+//! go as *messages*, one behind the writes of the frames that they announce. The peer's engine puts
+//! the words into its copy when it takes the message in. docs/adr/0016 says why words don't go by
+//! writes, too. A message reports that something came, and wakes a sleeper. It is applied as a
+//! whole, so posts may merge as on streams. And no word is ever torn, whatever carries the bytes.
 //!
-//! One connection is a [`Link`] (`link.rs`); here is what is common to all of a view: the bell, who can send, and who has gone. The queues are shared with other
-//! views of this process (`network.rs`).
+//! One connection is a [`Link`] (`link.rs`). This file has the parts that all links of a view
+//! share: the bell, the set of peers that can send, and the set of those that have gone. The queues
+//! are shared with other views of this process (`network.rs`).
 use super::channel::{Channel, Limits, RECEIVES};
 use super::error::OfiError;
 use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
@@ -34,24 +36,24 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Operations of one connection under way.
+/// Operations of one connection in flight.
 pub(super) const SENDS_MAX: u64 = 128;
-/// As few will do.
+/// The smallest number of these that is sufficient.
 pub(super) const QUEUE_MIN: u64 = 8;
 /// Bytes of one write.
 const WRITE_BYTES_MAX: u64 = 1 << 30;
 /// Completions that are taken at once.
 const COMPLETIONS: usize = 16;
-/// Every so many looks, connections are looked at too.
+/// The number of looks after which connections are looked at, too.
 const EVENTS_EVERY: u32 = 16;
-/// Events that are looked at in one go.
+/// Events that are handled in one call.
 pub(super) const EVENTS_MAX: u32 = 64;
-/// How long a sleep may be while a provider that is busy with nothing of mine takes nothing.
+/// The longest sleep while a provider that is busy with other work takes nothing.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
-/// Wake-ups for nothing after which a descriptor counts as stuck, and how long a sleep is then at once.
+/// Spurious wake-ups after which a descriptor counts as stuck, and the longest single sleep then.
 const FOR_NOTHING_MAX: u32 = 8;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long what was handed over may take when connections are closed.
+/// The time that handed-over data may take when connections are closed.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
 
 mod taking;
@@ -67,30 +69,30 @@ pub(crate) struct OfiLinks {
     image: Image,
     /// The rings of my row.
     posted: Box<[Posted]>,
-    /// How many links there are, and how many of them are about to be closed.
+    /// The number of links, and the number of them that are about to be closed.
     open: u32,
     ending: u32,
     /// Connections that were begun.
     begun: u32,
-    /// Whether something was found that is another view's.
+    /// True if something was found that belongs to another view.
     has_passed_on: bool,
-    /// Queues whose descriptors are waited for, and the one to read next.
+    /// The number of queues whose descriptors are waited for, and the one to read next.
     watched: usize,
     next_queue: usize,
-    /// Whether nothing more is posted.
+    /// True if nothing more is posted.
     is_finished: bool,
-    /// Whether nothing is waited for any more.
+    /// True if nothing is waited for any more.
     given_up: bool,
-    /// Whether a link may be able to send that has not tried.
+    /// True if a link may be able to send that has not tried.
     untried: bool,
     looks: u32,
     limits: Limits,
     ended: VecDeque<Ended>,
     /// Events of calls, and of links that are not connected.
     events: VecDeque<Event>,
-    /// Waits while completions can be read, or the bell rings, or there is news of events.
+    /// Wakes when completions can be read, the bell rings, or an event is reported.
     epoll: OwnedFd,
-    /// The same, but for completions, of which there has to be news.
+    /// The same, except that completions wake it only when new ones are reported.
     news: OwnedFd,
     desk: Desk,
 }
@@ -100,11 +102,11 @@ pub(crate) struct OfiLinks {
 pub(super) struct Ended {
     pub(super) rank: Rank,
     pub(super) down: Down,
-    /// Both sides had turned, and need nothing more of this view.
+    /// True if both sides had turned, and need nothing more of this view.
     pub(super) is_through: bool,
 }
 
-/// What ended a sleep.
+/// The source that ended a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Woken {
     Bell,
@@ -112,18 +114,19 @@ enum Woken {
     Nobody,
 }
 
-/// The event of the bell, and that of the network.
+/// The event data of the bell, and that of the network.
 const BELL: u64 = 0;
 const NETWORK: u64 = 1;
 
 impl OfiLinks {
-    /// None yet, for `me`, whose row is `row`.
+    /// Creates the set of links, empty, for `me`, whose row is `row`.
     pub(super) fn begin(desk: Desk, layout: &Layout, me: Rank, row: Arc<OwnRegion>) -> Result<OfiLinks, OfiError> {
         let os = |call| move |errno: rustix::io::Errno| OfiError::Os { call, source: errno.into() };
         let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
         let (epoll, news) = (create()?, create()?);
         let adapter = desk.adapter();
-        // Events are read until there are none, and some providers leave their descriptor ready for ever.
+        // Events are read until there are none, and some providers leave their descriptor ready for
+        // ever.
         for epoll in [&epoll, &news] {
             let once = EventFlags::IN | EventFlags::ET;
             epoll::add(epoll, adapter.events_fd(), EventData::new_u64(NETWORK), once).map_err(os("epoll_ctl"))?;
@@ -162,7 +165,8 @@ impl OfiLinks {
         };
         links.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
         for at in (links.mine.control..links.mine.size).step_by(PAGE_BYTES) {
-            // A write that changes nothing: providers may want memory to be there before it is registered.
+            // A write that changes nothing: providers may require that memory is there before it is
+            // registered.
             links.row.word(at).fetch_or(0, Ordering::Relaxed);
         }
         if links.desk.adapter().info().memory_mode() & FI_MR_ENDPOINT == 0 {
@@ -171,7 +175,7 @@ impl OfiLinks {
         Ok(links)
     }
 
-    /// Waits for the queues, too, that were opened since the last time.
+    /// Waits for the queues, too, that were opened since the last call.
     fn watch_queues(&mut self) -> io::Result<()> {
         while let Some(fd) = self.desk.adapter().completions_fd(self.watched) {
             let data = EventData::new_u64(NETWORK);
@@ -182,7 +186,7 @@ impl OfiLinks {
         Ok(())
     }
 
-    /// Registers the row, if it has to be and is not.
+    /// Registers the row, if it has to be registered and is not.
     fn register_row(&self, endpoint: Option<&Endpoint>) -> Result<Option<Arc<Registered>>, OfiError> {
         let rings = self.mine.control..self.mine.size;
         let local = self.desk.adapter().info().memory_mode() & FI_MR_LOCAL != 0;
@@ -198,8 +202,8 @@ impl OfiLinks {
         }
     }
 
-    /// Makes a link to `rank` over `endpoint`, not connected yet. One that `resumes` what another began, or comes late, sends nothing of my row before the peer
-    /// has stated what it has.
+    /// Creates a link to `rank` over `endpoint`, not connected yet. A link that `resumes` an
+    /// earlier one, or comes late, sends no data of my row before the peer has stated what it has.
     ///
     /// # Errors
     /// There is no room, or no memory.
@@ -233,7 +237,8 @@ impl OfiLinks {
         Link::new(&self.desk, rank, channel, Ends { theirs, copy, row_memory })
     }
 
-    /// Nothing more is posted to `rank` in this view: what follows is of `next`. Means nothing if that was said before, or there is no connection that sends.
+    /// Ends the posts to `rank` in this view: later data belongs to `next`. Has no effect if it was
+    /// called before, or if there is no connection that sends.
     pub(crate) fn turn(&mut self, rank: Rank, next: ViewId) {
         if let Some(link) = &mut self.links[rank.index()] {
             link.turn(next);
@@ -241,8 +246,8 @@ impl OfiLinks {
         }
     }
 
-    /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all of this view has arrived at both. A connection whose peer has turned to another view
-    /// ends.
+    /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all data of
+    /// this view has arrived at both. A connection whose peer has turned to another view ends.
     pub(super) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Channel)> {
         let mut turned = vec![];
         for rank in (0..self.links.len() as u32).map(Rank) {
@@ -262,8 +267,8 @@ impl OfiLinks {
         turned
     }
 
-    /// Lets a connection of the view before continue in this one, with `rank`. The first thing that is said over it is `greeting`, and the first that is heard
-    /// has to be what is `expected`.
+    /// Lets a connection of the view before continue in this one, with `rank`. `greeting` is the
+    /// first message sent over it, and the first message received has to be `expected`.
     ///
     /// # Errors
     /// Memory can't be registered. The connection is closed.
@@ -287,12 +292,13 @@ impl OfiLinks {
         Ok(())
     }
 
-    /// Whether the owner of `theirs` and this member can use `channel` in this view.
+    /// Returns true if the owner of `theirs` and this member can use `channel` in this view.
     pub(super) fn fits(&self, channel: &Channel, theirs: &RowLayout) -> bool {
         channel.fits(&self.mine, theirs)
     }
 
-    /// Closes the connections of peers that have turned: they need nothing more of this view. Returns whose they were.
+    /// Closes the connections of peers that have turned: they need nothing more of this view.
+    /// Returns their ranks.
     pub(super) fn drop_turned(&mut self) -> Vec<Rank> {
         let has_turned = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.their_turn().is_some());
         let ranks: Vec<Rank> =
@@ -301,7 +307,8 @@ impl OfiLinks {
         ranks
     }
 
-    /// Closes the link to `rank`, if there is one, after what had arrived. Whether it was connected, and its end is not [told](Self::next_ended) and will not be.
+    /// Closes the link to `rank`, if there is one, after the data that had arrived. Returns true if
+    /// it was connected, and its end is not [reported](Self::next_ended) and will not be.
     #[cold]
     pub(super) fn replace(&mut self, rank: Rank) -> bool {
         self.look();
@@ -312,7 +319,7 @@ impl OfiLinks {
         was_connected || self.ended.len() < ended
     }
 
-    /// Closes the link to `rank`, of which nothing is told.
+    /// Closes the link to `rank` without a report.
     pub(crate) fn forget(&mut self, rank: Rank) {
         if let Some(link) = self.links[rank.index()].take() {
             self.forget_events(link.endpoint().id());
@@ -321,7 +328,8 @@ impl OfiLinks {
         }
     }
 
-    /// Another endpoint may have the place of this one, which is about to be closed.
+    /// Drops the events of an endpoint that is about to be closed, because another endpoint may get
+    /// its address.
     fn forget_events(&mut self, closing: EndpointId) {
         self.events.retain(|event| !event.is_of(closing));
         self.desk.forget_events(closing);
@@ -335,7 +343,7 @@ impl OfiLinks {
         Ok(())
     }
 
-    /// The link over `endpoint`, and whose it is.
+    /// Returns the link over `endpoint`, and its rank.
     pub(super) fn find(&mut self, endpoint: EndpointId) -> Option<(Rank, &mut Link)> {
         let found = (0..)
             .zip(&mut self.links)
@@ -344,7 +352,7 @@ impl OfiLinks {
         Some((Rank(rank), link.as_mut()?))
     }
 
-    /// Whether nothing more is posted.
+    /// Returns true if nothing more is posted.
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished
     }
@@ -353,12 +361,12 @@ impl OfiLinks {
         &self.desk
     }
 
-    /// How many connections there are still.
+    /// Returns the number of connections that are still open.
     pub(crate) fn connected(&self) -> u32 {
         self.links.iter().flatten().filter(|link| link.is_connected()).count() as u32
     }
 
-    /// Whether there is a connection to `rank`.
+    /// Returns true if there is a connection to `rank`.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -366,7 +374,8 @@ impl OfiLinks {
         self.links[rank.index()].as_ref().is_some_and(Link::is_connected)
     }
 
-    /// What went over the connection to `rank`, if there is one. What a peer writes into my memory is known when it tells.
+    /// Returns the traffic of the connection to `rank`, if there is one. The bytes that a peer
+    /// writes into my memory are known when it reports them.
     ///
     /// # Panics
     /// If it is not of this view.
@@ -374,28 +383,29 @@ impl OfiLinks {
         self.links[rank.index()].as_ref().map(Link::traffic)
     }
 
-    /// A connection that has ended; each is told once.
+    /// Returns a connection that has ended; each is reported once.
     pub(super) fn next_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
 
-    /// An event of a call, or of a link that is not connected.
+    /// Returns an event of a call, or of a link that is not connected.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Whether there is an [event](Self::next_event), or a connection that has [ended](Self::next_ended).
+    /// Returns true if there is an [event](Self::next_event), or a connection that has
+    /// [ended](Self::next_ended).
     pub(super) fn has_news(&self) -> bool {
         !self.events.is_empty() || !self.ended.is_empty()
     }
 
-    /// Whether everything has left my memory.
+    /// Returns true if everything has left my memory.
     pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
     }
 
-    /// Posts control words and frames of the row. Words are sent at once if that is possible, with the frames before them; frames alone can
-    /// wait until they are announced.
+    /// Posts control words and frames of the row. Words are sent at once if that is possible, with
+    /// the frames before them; frames alone can wait until they are announced.
     ///
     /// # Panics
     /// If a peer is not of this view, or a range not inside the row.
@@ -419,7 +429,7 @@ impl OfiLinks {
         }
     }
 
-    /// Sends to all who can take something and have not been tried.
+    /// Sends to all peers that can take data and have not been tried.
     pub(crate) fn flush(&mut self) -> bool {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
@@ -430,8 +440,8 @@ impl OfiLinks {
         moved
     }
 
-    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived, or there are
-    /// [news](Self::has_news).
+    /// Sends as much as possible and takes in arrived data. Returns whether data was sent, and
+    /// whether data arrived or there are [events](Self::has_news).
     pub(crate) fn progress(&mut self) -> (bool, bool) {
         let mut sent = self.flush();
         let mut arrived = self.look();
@@ -443,12 +453,13 @@ impl OfiLinks {
             arrived |= self.close_ended();
         }
         sent |= self.flush();
-        // Who went while this member slept has not been asked for yet.
+        // The peers that went while this member slept have not been asked for yet.
         (sent, arrived || self.has_news())
     }
 
-    /// Waits until something has arrived, here or for another view, the bell rings or there are [news](Self::has_news), `at_most` that long, and does meanwhile
-    /// what there is to do. Whether something has arrived.
+    /// Waits until data has arrived, here or for another view, the bell rings or there are
+    /// [events](Self::has_news), for at most `at_most`, and does pending work meanwhile. Returns
+    /// true if data has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         let (start, mut for_nothing) = (Instant::now(), 0);
         loop {
@@ -458,7 +469,8 @@ impl OfiLinks {
             } else if for_nothing < FOR_NOTHING_MAX {
                 self.rest(&self.epoll, left)
             } else {
-                // Ready for ever, as with 1.17's `net`. News alone would do, were all read that is there, which nobody knows.
+                // The descriptor is ready for ever, as with 1.17's `net`. New events alone would be
+                // sufficient if everything were read, which is unknown.
                 self.rest(&self.news, left.min(LOOK_AGAIN))
             };
             if woken == Woken::Bell {
@@ -474,7 +486,7 @@ impl OfiLinks {
         }
     }
 
-    /// A link may be able to send that could not before.
+    /// Marks that a link may be able to send that could not before.
     pub(super) fn try_all(&mut self) {
         self.untried = true;
     }
@@ -484,14 +496,14 @@ impl OfiLinks {
         self.given_up = true;
     }
 
-    /// Tells all peers that nothing more comes, once everything that waits has left.
+    /// Reports to all peers that nothing more comes, once all waiting data has left.
     pub(crate) fn finish(&mut self) {
         self.links.iter_mut().flatten().for_each(Link::finish);
         (self.is_finished, self.untried) = (true, true);
         self.flush();
     }
 
-    /// Sleeps until the bell rings or the network has something to do, `at_most` that long.
+    /// Sleeps until the bell rings or the network has work, for at most `at_most`.
     fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> Woken {
         if self.desk.has_mail() || !self.desk.adapter().may_sleep() {
             return Woken::Network;
@@ -501,12 +513,12 @@ impl OfiLinks {
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; 3];
         let events: &[epoll::Event] = match epoll::wait(epoll, &mut room, Some(&timeout)) {
             Ok((events, _)) => events,
-            // Interrupted is as good as timed out.
+            // An interruption is treated like a timeout.
             Err(_) => &[],
         };
         let mut woken = Woken::Nobody;
         for event in events {
-            // Copied, because it may stand unaligned.
+            // Copied, because it may be unaligned.
             let data = event.data;
             woken = if data.u64() == BELL || woken == Woken::Bell { Woken::Bell } else { Woken::Network };
         }
@@ -518,7 +530,7 @@ impl OfiLinks {
         self.rest(&self.epoll, at_most);
     }
 
-    /// Sends to one; whether anything left.
+    /// Sends to one peer. Returns true if anything left.
     fn send(&mut self, rank: Rank) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let from = Source { row: &self.row, image: &self.image, limits: &self.limits };
@@ -540,7 +552,7 @@ impl OfiLinks {
         self.shut(self.endpoint(rank));
     }
 
-    /// As [`shut_rank`](Self::shut_rank), and what has arrived is lost.
+    /// As [`shut_rank`](Self::shut_rank), but data that has arrived is lost.
     #[cfg(test)]
     pub(super) fn lose(&mut self, rank: Rank) {
         let link = self.links[rank.index()].take().expect("it has one");
@@ -555,17 +567,18 @@ impl OfiLinks {
         self.links[rank.index()].as_ref().expect("it has one").endpoint().id()
     }
 
-    /// How many connections were begun.
+    /// Returns the number of connections that were begun.
     #[cfg(test)]
     pub(crate) fn begun(&self) -> u32 {
         self.begun
     }
 
-    /// Closes connections that have ended, after taking in what had arrived before; whether there were any.
+    /// Closes connections that have ended, after taking in the data that had arrived before.
+    /// Returns true if there were any.
     #[cold]
     fn close_ended(&mut self) -> bool {
         self.take_mail();
-        // No more than can have been there: others may go on and on.
+        // No more than can have been there, because others may send without end.
         let most = u64::from(self.open) * (self.limits.queue + RECEIVES);
         let queues = self.desk.adapter().queues();
         for _ in 0..queues {
@@ -594,7 +607,7 @@ impl OfiLinks {
         closed
     }
 
-    /// Gives what is under way a moment, so that closing does not call it off.
+    /// Waits a moment for operations in flight, so that closing does not cancel them.
     fn drain(&mut self) {
         let start = Instant::now();
         let under_way = |links: &OfiLinks| links.links.iter().flatten().any(Link::is_under_way);
@@ -605,14 +618,15 @@ impl OfiLinks {
     }
 }
 
-/// The peer has gone. Without its last message that is no end in order.
+/// The reason of an end for a peer that has gone. Without its last message that is not an orderly
+/// end.
 pub(super) fn gone() -> Down {
     Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
 }
 
 impl Drop for OfiLinks {
     fn drop(&mut self) {
-        // As much of an end in order as needs no waiting for the peers.
+        // As much of an orderly end as needs no waiting for the peers.
         if !self.given_up {
             self.progress();
             self.finish();

@@ -1,12 +1,18 @@
-//! The connections between the members of a view: how they come about, continue from the view before, and are made again.
+//! The connections between the members of a view: how they are made, continue from the view before,
+//! and are made again.
 //!
-//! A connection whose two ends have [turned](OfiMeeting::carry) to this view continues in it. Where there is none, of two members the one of the lower rank calls. Each tells the other, along with the call and with the answer, who it is, which view it
-//! means, and where its copy of the other's row is (`hello.rs`). A call that is none of this view's is refused and counts for nothing; a first call
-//! of one's own that fails is told, and may be tried again. Addresses travel by other means.
+//! A connection whose two ends have [turned](OfiMeeting::carry) to this view continues in it. If
+//! there is none, the member with the lower rank calls the other. With the call and the answer,
+//! each sends its rank, the view it means, and the location of its copy of the other's row
+//! (`hello.rs`). A call for another view is refused and has no effect. If a first call of this
+//! member fails, the failure is reported, and the caller may try it again. Addresses travel by
+//! other means.
 //!
-//! A meeting goes on for as long as its view, and connects peers that are late, too. A connection that breaks is called again by the same member, after pauses that double, and continues with what the
-//! peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its connection: its end may have broken without a word to this one. A peer
-//! whose connection has ended in order may call again, too: it has not learned that.
+//! A meeting lasts as long as its view, and connects peers that are late, too. The same member
+//! calls a broken connection again, after pauses that double, and it continues with the data that
+//! the peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its
+//! connection: its end may have broken without a report to this side. A peer whose connection has
+//! ended in order may call again, too, because it has not learned of that end.
 use super::channel::Channel;
 use super::error::{Failure, OfiError};
 use super::hello::{Hello, Mismatch, Purpose, Target};
@@ -28,16 +34,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::debug;
 
-/// How long a meeting sleeps at once while connections are made: not all providers tell of them by a descriptor.
+/// The longest single sleep of a meeting while connections are made: not all providers report them
+/// by a descriptor.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// The same while calls of peers are waited for.
+/// The same while the meeting waits for calls of peers.
 const LOOK_FOR_CALLS: Duration = Duration::from_millis(10);
-/// The first pause before a connection that broke is called again, and the longest.
+/// The first pause before a broken connection is called again, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(4);
 const PAUSE_MAX: Duration = Duration::from_millis(64);
-/// A call or an answer counts as lost if no connection comes of it in this time.
+/// A call or an answer counts as lost if it leads to no connection in this time.
 const CALL_MAX: Duration = Duration::from_millis(500);
-/// The number of refused calls in a row that tell that the peer takes no more part in the view: its host answers, and nothing listens there.
+/// The number of refused calls in a row that show that the peer no longer takes part in the view:
+/// its host answers, and no process listens there.
 const REFUSALS: u32 = 2;
 
 /// A member and its peers, as far as they are connected.
@@ -50,56 +58,57 @@ pub struct OfiMeeting {
     layout: Layout,
     me: Rank,
     purpose: Purpose,
-    /// For the copies of the peers' rows.
+    /// The memory for the copies of the peers' rows.
     mirror: Mirror,
     refused: Vec<Mismatch>,
     down: VecDeque<(Rank, Down)>,
     up: VecDeque<Rank>,
-    /// Whether there is something in `up` that [`advance`](Self::advance) has not reported.
+    /// True if `up` has an entry that [`advance`](Self::advance) has not reported.
     is_up: bool,
-    /// Whether a connection is to be made, or made again, while the view runs.
+    /// True if a connection is to be made, or made again, while the view runs.
     is_broken: bool,
     has_begun: bool,
 }
 
-/// What is known of a peer.
+/// The known state of a peer.
 #[derive(Debug)]
 struct Peer {
     seat: Seat,
-    /// Where it was called.
+    /// The address at which it was called.
     address: Option<OfiAddress>,
-    /// What comes of its row, from the first connection on.
+    /// The copy of its row, from the first connection on.
     copy: Option<Arc<CopyRegion>>,
-    /// Whether it has been connected.
+    /// True if it has been connected.
     has_met: bool,
-    /// Whether it is not to be connected any more: it has turned to the next view, or broken the protocol, or its row comes by other means.
+    /// True if it is not to be connected any more: it has turned to the next view, or broken the
+    /// protocol, or its row comes by other means.
     is_done: bool,
-    /// The next pause, and the calls that were refused in a row.
+    /// The next pause, and the number of calls that were refused in a row.
     pause: Duration,
     refusals: u32,
 }
 
-/// How far it is with one peer.
+/// The state of the connection to one peer.
 #[derive(Debug)]
 enum Seat {
-    /// Nobody is expected: not yet, or no more.
+    /// No peer is expected: not yet, or no longer.
     Empty,
     /// It will call.
     Expected,
-    /// It was called then and has not answered.
+    /// It was called at this time and has not answered.
     Called(Instant),
-    /// It has called, and was answered then.
+    /// It has called, and was answered at this time.
     Answered(Instant),
-    /// It has been connected since then.
+    /// It has been connected since this time.
     Taken(Instant),
-    /// Its connection has broken, and it is called again then.
+    /// Its connection has broken, and it is called again at this time.
     Broken(Instant),
     /// Its connection has ended in order.
     Over,
 }
 
 impl Seat {
-    /// Whether a connection is to come about.
+    /// Returns true if a connection is to be made.
     fn is_open(&self) -> bool {
         !matches!(self, Seat::Empty | Seat::Taken(_) | Seat::Over)
     }
@@ -121,7 +130,7 @@ impl OfiMeeting {
         OfiMeeting { links, peers, layout, me, purpose, mirror, refused, down, up, is_up, is_broken, has_begun }
     }
 
-    /// Where this member listens, for its peers.
+    /// Returns the address at which this member listens, for its peers.
     pub fn address(&self) -> &OfiAddress {
         self.links.desk().network().address()
     }
@@ -130,7 +139,7 @@ impl OfiMeeting {
         self.links.desk().adapter()
     }
 
-    /// From now on `peer`, which has a lower rank, may call. Others are refused.
+    /// Lets `peer`, which has a lower rank, call from now on. Others are refused.
     ///
     /// # Panics
     /// If it has a higher rank, which has to be [called](Self::call).
@@ -143,10 +152,11 @@ impl OfiMeeting {
         }
     }
 
-    /// Calls `peer`, which has a higher rank, unless that is done already; again if an earlier call has failed.
+    /// Calls `peer`, which has a higher rank, unless that is done already; again if an earlier call
+    /// has failed.
     ///
     /// # Errors
-    /// There is no room, no memory, or none that can be registered, or the address leads nowhere.
+    /// There is no room, no memory, or none that can be registered, or the address is unreachable.
     ///
     /// # Panics
     /// If it is not of the view, or has a lower rank, and so is to be [expected](Self::expect).
@@ -177,7 +187,7 @@ impl OfiMeeting {
         Ok(())
     }
 
-    /// Where the row of `rank` is copied to.
+    /// Returns the copy of the row of `rank`.
     fn copy_of(&mut self, rank: Rank) -> Result<Arc<CopyRegion>, OfiError> {
         let theirs = self.layout.row(rank);
         let copy = match &self.peers[rank.index()].copy {
@@ -194,7 +204,7 @@ impl OfiMeeting {
         let theirs = self.layout.row(rank);
         let kept = &mut self.peers[rank.index()].copy;
         if kept.is_none() {
-            // Providers may want memory to be there before it is registered.
+            // Providers may require that memory is there before it is registered.
             (theirs.control..theirs.size).step_by(PAGE_BYTES).for_each(|at| copy.store_words(at, &[0; 8]));
         }
         Arc::clone(kept.insert(copy))
@@ -203,17 +213,18 @@ impl OfiMeeting {
     fn link(&mut self, rank: Rank, place: Place, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
         let copy = self.copy_of(rank)?;
         let theirs = self.layout.row(rank);
-        // Posts of a view that runs have gone to those that were connected.
+        // Posts of a running view have gone to the peers that were connected.
         let resumes = self.peers[rank.index()].has_met || self.has_begun;
         let link = self.links.link(rank, (place, endpoint), copy, theirs, resumes)?;
         let hello = Hello::new(self.purpose, self.me, self.layout.row(self.me), theirs, link.mine());
         Ok((link, hello))
     }
 
-    /// Lets the connections continue in `next` that both ends have [turned](Self::turn) to it, with the members that have these ranks there. A peer that can't
-    /// continue, because its rows are longer than what the connection has places for, is to be called or expected there, and comes to the same answer.
+    /// Lets the connections that both ends have [turned](Self::turn) to `next` continue there, with
+    /// the members that have these ranks in `next`.
     ///
-    /// `next` must not have begun.
+    /// A peer can't continue if its rows are longer than the connection's slots allow. It is to be
+    /// called or expected in `next`, and computes the same answer. `next` must not have begun.
     pub fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
         // A connection that has ended by now does not continue.
         let _ = self.links.look_at_events();
@@ -229,7 +240,8 @@ impl OfiMeeting {
         }
     }
 
-    /// Lets the connection to `peer` continue in `next`, the view after this one: this member has nothing more to post to it here. All of it leaves first.
+    /// Lets the connection to `peer` continue in `next`, the view after this one: this member has
+    /// nothing more to post to it here. All posted data leaves first.
     ///
     /// # Panics
     /// If it is not of the view.
@@ -237,7 +249,8 @@ impl OfiMeeting {
         self.links.turn(peer, next);
     }
 
-    /// Closes the connections of peers that have turned, and can't continue: they need nothing more of this view.
+    /// Closes the connections of peers that have turned, and can't continue: they need nothing more
+    /// of this view.
     pub(crate) fn drop_turned(&mut self) {
         for rank in self.links.drop_turned() {
             let known = &mut self.peers[rank.index()];
@@ -268,17 +281,17 @@ impl OfiMeeting {
         }
     }
 
-    /// Whether there is no connection to `peer`, and none is known to be wanted no more.
+    /// Returns true if there is no connection to `peer`, unless none is wanted any more.
     pub(crate) fn lacks(&self, peer: Rank) -> bool {
         peer != self.me && !matches!(self.peers[peer.index()].seat, Seat::Taken(_) | Seat::Over)
     }
 
-    /// While the view runs: the copy of the row of `peer`, which was not connected before, is this one.
+    /// Sets, while the view runs, the copy of the row of `peer`, which was not connected before.
     pub(crate) fn introduce(&mut self, peer: Rank, copy: Arc<CopyRegion>) {
         self.keep_copy(peer, copy);
     }
 
-    /// Whether `peer` is connected, or has been.
+    /// Returns true if `peer` is connected, or has been.
     ///
     /// # Panics
     /// If it is not of the view.
@@ -286,21 +299,25 @@ impl OfiMeeting {
         self.peers[peer.index()].has_met
     }
 
-    /// Goes on, and says whether everybody is connected who was called or is expected. It waits for nothing.
+    /// Makes progress without waiting. Returns true if all peers are connected that were called or
+    /// are expected.
     ///
     /// # Errors
-    /// A peer that was called refuses, or is not the one that was meant: it is called no more, unless [told to](Self::call). Or the network
-    /// fails. The meeting goes on.
+    /// A peer that was called refuses, or is not the member that was meant: it is not called again
+    /// before the next [`call`](Self::call). Or the network fails. The meeting continues in both
+    /// cases.
     pub fn progress(&mut self) -> Result<bool, OfiError> {
         let looked = self.links.look_at_events();
         self.attend()?;
         looked.map_err(failed_at(&self.adapter().info().provider()))?;
-        // Providers connect while they are asked for completions, and some peers have begun to post already.
+        // Providers connect while they are asked for completions, and some peers have begun to post
+        // already.
         self.links.look();
         Ok(!self.peers.iter().any(|peer| peer.seat.is_open()))
     }
 
-    /// Goes on until everybody is connected who was called or is expected, `at_most` that long.
+    /// Makes progress until all peers are connected that were called or are expected, for at most
+    /// `at_most`.
     ///
     /// # Errors
     /// As [`progress`](Self::progress), and [`OfiError::TimedOut`].
@@ -318,13 +335,14 @@ impl OfiMeeting {
         Ok(())
     }
 
-    /// Calls that were refused, and why.
+    /// Returns the reasons of the calls that were refused.
     pub fn refused(&self) -> &[Mismatch] {
         &self.refused
     }
 
-    /// From now on the connections are those of a view that has begun. What makes `bell` readable ends their waits as well. Peers that are not connected and
-    /// have no [copy](Self::copy) of their rows are to be [introduced](Self::introduce).
+    /// Makes the connections those of a view that has begun. Once `bell` is readable, their waits
+    /// end as well. Peers that are not connected and have no [copy](Self::copy) of their rows are
+    /// to be [introduced](Self::introduce).
     ///
     /// # Errors
     /// The system has no descriptors left.
@@ -338,14 +356,14 @@ impl OfiMeeting {
         self.links.wake_by(bell).map_err(|source| OfiError::Os { call: "epoll_ctl", source })
     }
 
-    /// Ends the connection to `rank`, of which nothing is told.
+    /// Ends the connection to `rank`, without a report.
     pub(crate) fn leave_out(&mut self, rank: Rank) {
         self.links.forget(rank);
         let known = &mut self.peers[rank.index()];
         (known.seat, known.copy, known.has_met, known.is_done) = (Seat::Over, None, false, true);
     }
 
-    /// The connections that there are.
+    /// Returns the connections.
     pub(crate) fn links(&self) -> &OfiLinks {
         &self.links
     }
@@ -355,45 +373,48 @@ impl OfiMeeting {
         &mut self.links
     }
 
-    /// Where the row of `rank` is copied to, if it was ever connected, or is about to be.
+    /// Returns the copy of the row of `rank`, if it was ever connected, or is about to be.
     pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
         self.peers[rank.index()].copy.as_ref()
     }
 
-    /// A peer whose connection has ended, and why; each end is told once.
+    /// Returns a peer whose connection has ended, and the reason; each end is reported once.
     pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.down.pop_front()
     }
 
-    /// A peer that is connected again; each time is told once.
+    /// Returns a peer that is connected again; each time is reported once.
     pub(crate) fn next_up(&mut self) -> Option<Rank> {
         self.up.pop_front()
     }
 
-    /// How many peers were cut off: their connections ended before all was said, and are made again.
+    /// Returns the number of peers that were cut off: their connections ended before all data was
+    /// sent, and are made again.
     pub(crate) fn cut(&self) -> u32 {
         self.peers.iter().filter(|peer| peer.has_met && peer.seat.is_open()).count() as u32
     }
 
-    /// Sends what can be sent, takes in what has arrived, and goes on with connections that are made again. Whether something was sent, and whether something
-    /// arrived, or there is something [to tell](Self::next_down). A connection that is [made again](Self::next_up) counts once.
+    /// Sends as much as possible, takes in arrived data, and continues with connections that are
+    /// made again. Returns whether data was sent, and whether data arrived or there is an end to
+    /// [report](Self::next_down). A connection that is [made again](Self::next_up) counts once.
     pub(crate) fn advance(&mut self) -> (bool, bool) {
         let (sent, arrived) = self.links.progress();
         if self.is_broken || self.links.has_news() {
-            // What fails is tried again.
+            // Failed calls are tried again.
             let _ = self.attend();
         }
         let is_up = std::mem::take(&mut self.is_up);
         (sent, arrived || is_up || !self.down.is_empty())
     }
 
-    /// Waits until something has arrived or the bell rings, `at_most` that long. Whether something has arrived.
+    /// Waits until data has arrived or the bell rings, for at most `at_most`. Returns true if data
+    /// has arrived.
     pub(crate) fn rest(&mut self, at_most: Duration) -> bool {
         let at_most = if self.is_broken { at_most.min(self.patience()) } else { at_most };
         self.links.wait(at_most)
     }
 
-    /// How long a sleep may be while connections are made again.
+    /// Returns the longest sleep while connections are made again.
     fn patience(&self) -> Duration {
         let now = Instant::now();
         let waits = self.peers.iter().filter_map(|peer| match peer.seat {
@@ -405,7 +426,7 @@ impl OfiMeeting {
         waits.min().unwrap_or(Duration::MAX)
     }
 
-    /// Heeds what has happened to connections, and calls the peers for which it is time.
+    /// Handles the events of connections, and calls the peers for which it is time.
     #[cold]
     fn attend(&mut self) -> Result<(), OfiError> {
         let mut outcome = Ok(());
@@ -441,7 +462,8 @@ impl OfiMeeting {
         outcome
     }
 
-    /// Whether a connection to this one is to come about, which is looked after here: a first one of a view that has not begun is the caller's business.
+    /// Returns true if a connection to this peer is to be made by this code. The first one of a
+    /// view that has not begun is the caller's task.
     fn is_awaited(&self, peer: &Peer) -> bool {
         (peer.has_met || self.has_begun) && peer.seat.is_open()
     }
@@ -478,7 +500,8 @@ impl OfiMeeting {
         }
     }
 
-    /// The connection to `rank` has broken. It is made again at once if it was there for long, and after a pause if not.
+    /// Handles a broken connection to `rank`. It is made again at once if it lasted for long, and
+    /// after a pause if not.
     fn broken(&mut self, rank: Rank) {
         let known = &mut self.peers[rank.index()];
         let was_long = matches!(known.seat, Seat::Taken(since) if since.elapsed() > PAUSE_MAX);
@@ -491,12 +514,12 @@ impl OfiMeeting {
         }
     }
 
-    /// A call of `rank`, which had been connected, has failed with `code`.
+    /// Handles a call of `rank` that has failed with `code`.
     fn call_failed(&mut self, rank: Rank, code: i32) {
         self.pause(rank);
         let known = &mut self.peers[rank.index()];
         if !known.has_met {
-            // Its address may be another's by now. It tells it again.
+            // Another process may have its address by now. The peer sends its address again.
             known.seat = Seat::Empty;
             return;
         }
@@ -521,7 +544,7 @@ impl OfiMeeting {
         let failed = failed_at(&self.adapter().info().provider());
         let may_call = |peer: &Peer| match peer.seat {
             _ if peer.is_done => false,
-            // One whose connection has ended in order has not heard so.
+            // A peer whose connection has ended in order has not learned of that.
             Seat::Expected | Seat::Answered(_) | Seat::Taken(_) | Seat::Over => true,
             Seat::Empty | Seat::Called(_) | Seat::Broken(_) => false,
         };
@@ -533,14 +556,15 @@ impl OfiMeeting {
                 return Ok(());
             }
         };
-        // It does not call while its end stands.
+        // It does not call while its end of the connection is open.
         if self.links.replace(rank) {
             self.down.push_back((rank, gone()));
         }
         self.peers[rank.index()].seat = Seat::Expected;
         let network = Arc::clone(self.links.desk().network());
         let (link, hello) = self.link_for(request, rank).inspect_err(|_| {
-            // Otherwise the call stays where it is for as long as the port. It may have hung up already.
+            // Otherwise the call stays open for as long as the port. The caller may have closed it
+            // already.
             let _ = network.listener.reject(request);
         })?;
         link.aim(target);
@@ -561,11 +585,11 @@ impl OfiMeeting {
 
     fn refuse(&mut self, request: &Info, why: Mismatch) {
         debug!(target: TARGET, reason = %why, "call is refused");
-        // Nobody may fill the memory with calls.
+        // Bounded, so that callers can't fill the memory.
         if self.refused.len() < EVENTS_MAX as usize {
             self.refused.push(why);
         }
-        // It may have hung up already.
+        // The caller may have closed it already.
         let _ = self.links.desk().network().listener.reject(request);
     }
 
@@ -603,13 +627,13 @@ impl OfiMeeting {
         Ok(())
     }
 
-    /// From now on calls go there, and to where they went is the answer.
+    /// Redirects calls to `rank`, and returns the previous address.
     #[cfg(test)]
     pub(super) fn misdirect(&mut self, rank: Rank, address: OfiAddress) -> Option<OfiAddress> {
         self.peers[rank.index()].address.replace(address)
     }
 
-    /// A connection has failed before it was made, or so it was when the event was taken.
+    /// Handles a connection that has failed before it was made, or before its event was taken.
     pub(super) fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
         let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
         let (known, is_callee) = (&mut self.peers[rank.index()], rank > self.me);

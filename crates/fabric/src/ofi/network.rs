@@ -1,8 +1,11 @@
-//! What all meetings of a process share: the adapter with its queues, the place where it listens, and who has which connection.
+//! The parts that all meetings of a process share: the adapter with its queues, the listener, and
+//! the table that says to which view each connection belongs.
 //!
-//! A process has one [`Network`] for as long as it is a member. Each of its meetings has a [`Desk`] there, that of one view. All of them read the same two queues, and
-//! what one finds that is another's it puts into that one's tray. So a completion reaches its connection whoever looks first, and nothing of one view
-//! is taken for another's: each connection has a number and each call names its view.
+//! A process has one [`Network`] for as long as it is a member. Each of its meetings has a [`Desk`]
+//! there, for one view. All of them read the same queues. If a desk finds an entry for another
+//! desk, it puts the entry into that desk's tray. So a completion reaches its connection whichever
+//! desk looks first. No entry of one view is taken for one of another view, because each connection
+//! has a number and each call names its view.
 use super::error::OfiError;
 use super::hello::{Hello, Purpose};
 use super::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
@@ -15,13 +18,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Events that wait in one tray, at most: calls beyond that are refused.
+/// The largest number of events that wait in one tray; calls beyond that are refused.
 const TRAY_EVENTS_MAX: usize = 64;
 
-/// The way of one process to others through libfabric.
+/// The access of one process to others through libfabric.
 #[derive(Debug)]
 pub(super) struct Network {
-    // Closed from the top. What is registered keeps the adapter.
+    // Closed from the top. Registrations keep the adapter.
     rows: Mutex<Vec<RegisteredRow>>,
     pub(super) listener: Listener,
     adapter: Arc<Adapter>,
@@ -31,16 +34,17 @@ pub(super) struct Network {
     numbers: AtomicU32,
     keys: AtomicU64,
     desks: Mutex<Desks>,
-    /// Whether there is no room for other connections.
+    /// True if there is no room for other connections.
     #[cfg(test)]
     pub(super) is_full: AtomicBool,
 }
 
-/// Memory of this member's rows that is registered for reading. It stays so when the row is another's.
+/// Memory of this member's rows that is registered for reading. It stays registered when another
+/// row takes the place.
 #[derive(Debug)]
 struct RegisteredRow {
     range: Range<usize>,
-    /// That of which the row is a range.
+    /// The memory of which the row is a range.
     memory: Arc<dyn Any + Send + Sync>,
     registered: Arc<Registered>,
 }
@@ -48,38 +52,38 @@ struct RegisteredRow {
 #[derive(Debug, Default)]
 struct Desks {
     desks: Vec<Arc<Tray>>,
-    /// By their numbers.
+    /// Connections by their numbers.
     connections: BTreeMap<u32, Connection>,
-    /// For how many connections each queue has room, and how many it has.
+    /// For each queue, the number of connections that it has room for, and the number that it has.
     queues: Vec<(u32, u32)>,
 }
 
-/// Who has a connection.
+/// The owner of a connection.
 #[derive(Debug)]
 struct Connection {
     queue: usize,
-    /// Once there is one.
+    /// Set once there is an endpoint.
     endpoint: Option<EndpointId>,
     tray: Arc<Tray>,
 }
 
-/// What others have found that belongs to one view.
+/// Entries of one view that other desks have found.
 #[derive(Debug)]
 struct Tray {
     purpose: Purpose,
-    /// Whether there is something in it, as a hint.
+    /// True if the tray may have entries: a hint.
     is_full: AtomicBool,
     mail: Mutex<Mail>,
 }
 
-/// What was in a tray.
+/// The entries of a tray.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
 }
 
-/// A view's place in the network.
+/// A view's share of the network.
 #[derive(Debug)]
 pub(super) struct Desk {
     network: Arc<Network>,
@@ -99,7 +103,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Network {
-    /// One with room for `links` connections at first, each of which may have `each` completions that wait to be read.
+    /// Creates a network with room for `links` connections at first, each of which may have `each`
+    /// completions that wait to be read.
     ///
     /// # Errors
     /// The provider refuses a queue of that length.
@@ -143,7 +148,7 @@ impl Network {
         &self.address
     }
 
-    /// A desk for the view of `purpose`.
+    /// Creates a desk for the view of `purpose`.
     pub(super) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
         let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), mail: Mutex::default() });
         lock(&self.desks).desks.push(Arc::clone(&tray));
@@ -160,12 +165,14 @@ impl Desk {
         &self.network.adapter
     }
 
-    /// A key that no memory of this network has had, where the provider wants to be given one.
+    /// Returns a key that no memory of this network has had, for providers that require the caller
+    /// to choose one.
     pub(super) fn key(&self) -> u64 {
         self.network.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number for another connection, and room in a queue: in a new one if the others are full.
+    /// Allocates a number for another connection, and room in a queue: in a new one if the others
+    /// are full.
     ///
     /// # Errors
     /// The provider refuses another queue.
@@ -187,7 +194,7 @@ impl Desk {
             }
         };
         desks.queues[queue].1 += 1;
-        // Of connections that live at a time, none have numbers that are so far apart.
+        // Live connections never have numbers so far apart that two would be equal.
         let number = network.numbers.fetch_add(1, Ordering::Relaxed);
         let connection = Connection { queue, endpoint: None, tray: Arc::clone(&self.tray) };
         desks.connections.insert(number, connection);
@@ -195,7 +202,7 @@ impl Desk {
         Ok(Place { network: Arc::clone(network), number, queue })
     }
 
-    /// Whether others have found something that is this one's.
+    /// Returns true if other desks have found entries for this one.
     #[inline]
     pub(super) fn has_mail(&self) -> bool {
         self.tray.is_full.load(Ordering::Acquire)
@@ -213,7 +220,8 @@ impl Desk {
         mem::take(&mut mail.events)
     }
 
-    /// Passes on what has ended of the connection `number`, which is not this desk's. Whether it is another's.
+    /// Passes on a completion of the connection `number`, which is not this desk's. Returns true if
+    /// it is another desk's.
     #[cold]
     pub(super) fn pass_on(&self, number: u32, completion: Completion) -> bool {
         let desks = lock(&self.network.desks);
@@ -225,7 +233,7 @@ impl Desk {
         is_others
     }
 
-    /// Tells all others what concerns all connections.
+    /// Passes on to all other desks a completion that concerns all connections.
     #[cold]
     pub(super) fn tell_all(&self, completion: Completion) {
         let desks = lock(&self.network.desks);
@@ -233,7 +241,8 @@ impl Desk {
         others.for_each(|tray| tray.put(|mail| mail.completions.push_back(completion)));
     }
 
-    /// Passes on an event if it is another desk's, or gives it back if it is this one's, or nobody's.
+    /// Passes on an event if it is another desk's, or returns it if it is this desk's, or belongs
+    /// to none.
     #[cold]
     pub(super) fn sort(&self, event: Event) -> Option<Event> {
         let desks = lock(&self.network.desks);
@@ -257,7 +266,8 @@ impl Desk {
         None
     }
 
-    /// Forgets what has happened to a connection that is about to be closed: another endpoint may have the place of this one.
+    /// Drops the events of a connection that is about to be closed, because another endpoint may
+    /// get the address of this one.
     pub(super) fn forget_events(&self, closing: EndpointId) {
         lock(&self.tray.mail).events.retain(|event| !event.is_of(closing));
     }
@@ -265,18 +275,18 @@ impl Desk {
     /// Lets the network read `range` of `row`, unless it may already.
     ///
     /// # Errors
-    /// It can't be registered.
+    /// The memory can't be registered.
     pub(super) fn register_row(&self, row: &OwnRegion, range: &Range<u64>) -> Result<Arc<Registered>, OfiError> {
         let (start, bytes) = (row.place(range), range.end - range.start);
         let wanted = start.addr().get()..start.addr().get() + bytes as usize;
         let mut rows = lock(&self.network.rows);
         let memory = row.memory();
-        // The arena has given up memory that nothing but this keeps.
+        // Drops memory that the arena has given up and that only this keeps.
         rows.retain(|other| Arc::strong_count(&other.memory) > OWN_COPIES || Arc::strong_count(&other.registered) > 1);
         if let Some(known) = rows.iter().find(|other| other.range == wanted) {
             return Ok(Arc::clone(&known.registered));
         }
-        // Rows of another length stood there.
+        // The memory contained rows of another length.
         let overlaps = |other: &Range<usize>| other.start < wanted.end && wanted.start < other.end;
         rows.retain(|other| !overlaps(&other.range) || Arc::strong_count(&other.registered) > 1);
         let registered = register_row(self, &memory, row, range, None)?;
@@ -286,7 +296,7 @@ impl Desk {
     }
 }
 
-/// A [`RegisteredRow`] has the memory, and so has what is registered.
+/// A [`RegisteredRow`] keeps the memory, and so does its registration.
 const OWN_COPIES: usize = 2;
 
 /// Lets the network read `range` of `row`, which is a range of `memory`.
@@ -299,7 +309,7 @@ pub(super) fn register_row(
 ) -> Result<Registered, OfiError> {
     let (start, bytes) = (row.place(range), range.end - range.start);
     let access = super::ffi::FI_WRITE;
-    // SAFETY: the place is inside the row, which is inside the memory, which is kept.
+    // SAFETY: the range is inside the row, which is inside the memory, which is kept.
     let registered = unsafe { desk.adapter().register(Arc::clone(memory), start, bytes, access, desk.key(), endpoint) };
     registered.map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
 }
@@ -323,19 +333,19 @@ impl Place {
         self.number
     }
 
-    /// The number of its queue.
+    /// Returns the number of its queue.
     pub(super) fn queue(&self) -> usize {
         self.queue
     }
 
-    /// The connection is over `endpoint`.
+    /// Sets the endpoint of the connection.
     pub(super) fn take(&self, endpoint: EndpointId) {
         if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
             connection.endpoint = Some(endpoint);
         }
     }
 
-    /// From now on the connection is that of another view.
+    /// Gives the connection to another view.
     pub(super) fn give_to(&self, desk: &Desk) {
         if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
             connection.tray = Arc::clone(&desk.tray);

@@ -1,11 +1,12 @@
-//! libfabric's objects, each closed when it is dropped, and after those that stand on it.
+//! libfabric's objects. Each is closed when it is dropped, and after the objects that depend on it.
 //!
-//! Read [`Adapter`] first: the fabric, the domain and the two queues, one of each for a process. A [`Listener`], an
-//! [`Endpoint`] and a [`Registered`] piece of memory hold it, so it is closed after them; whoever owns several of these says by the order
-//! of its fields which go first (endpoints before memory: nothing may move when a registration ends).
+//! Read [`Adapter`] first: the fabric, the domain and the queues, one adapter for a process. A
+//! [`Listener`], an [`Endpoint`] and a [`Registered`] piece of memory hold it, so it is closed
+//! after them. An owner of several of these determines the order of closing by the order of its
+//! fields (endpoints before memory: nothing may move when a registration ends).
 //!
-//! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the library is asked for objects that any thread
-//! may use at any time (`FI_THREAD_SAFE`).
+//! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the
+//! library is asked for objects that any thread may use at any time (`FI_THREAD_SAFE`).
 use super::error::Failure;
 use super::ffi::{self, *};
 use super::info::Info;
@@ -20,18 +21,20 @@ use std::sync::{Arc, OnceLock};
 
 /// Bytes of connection data that are read.
 const DATA_BYTES_MAX: usize = 256;
-/// Queues of completions of one adapter, each as long as all before it: enough for the largest group if the first is for 64 connections.
+/// Queues of completions of one adapter, each as long as all before it: enough for the largest
+/// group if the first is for 64 connections.
 const QUEUES_MAX: usize = 6;
 /// Bytes of an address that are read.
 const ADDRESS_BYTES_MAX: usize = 128;
 
-/// What a call returned: something that counts, or an error number below zero.
+/// Converts the result of a call: a count, or an error number below zero.
 pub(super) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
     let returned = returned.into();
     u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
 }
 
-/// Calls a function of one of the tables that an object carries. Missing functions answer as libfabric's do.
+/// Calls a function of one of the tables that an object carries. Missing functions return the same
+/// error as libfabric's.
 macro_rules! call {
     ($name:literal, $object:expr, $table:ident.$method:ident($($arg:expr),*)) => {{
         let object = $object;
@@ -40,24 +43,25 @@ macro_rules! call {
         // SAFETY: the library fills in the table, which lives as long as the object.
         let method = unsafe { ptr::addr_of!((*table).$method).read() };
         match method {
-            // SAFETY: it is of that type (`ffi.rs`), and takes what the caller says where it calls this.
+            // SAFETY: it has that type (`ffi.rs`), and the call site passes valid arguments.
             Some(method) => outcome($name, unsafe { method($($arg),*) } as i64),
             None => Err(Failure { call: $name, code: FI_ENOSYS }),
         }
     }};
 }
 
-/// Closes what it holds. `T` begins with a [`Fid`].
+/// Closes the object that it holds. `T` begins with a [`Fid`].
 struct Object<T>(NonNull<T>);
 
 // SAFETY: the library binds no object to a thread.
 unsafe impl<T> Send for Object<T> {}
-// SAFETY: the library was asked for objects that all threads may use at a time (`provider.rs`).
+// SAFETY: the library was asked for objects that all threads may use at the same time
+// (`provider.rs`).
 unsafe impl<T> Sync for Object<T> {}
 
 impl<T> Object<T> {
     /// # Safety
-    /// `raw` is null, or an open object that nobody else closes.
+    /// `raw` is null, or an open object that no other code closes.
     unsafe fn of(call: &'static str, raw: *mut T) -> Result<Object<T>, Failure> {
         NonNull::new(raw).map(Object).ok_or(Failure { call, code: FI_ENOSYS })
     }
@@ -93,7 +97,7 @@ impl<T> fmt::Debug for Object<T> {
     }
 }
 
-/// What one process has one of: the way to a network, and the queues of what happens there.
+/// The objects that exist once per process: the access to a network, and the queues of its events.
 #[derive(Debug)]
 pub(super) struct Adapter {
     // Closed from the top.
@@ -103,25 +107,25 @@ pub(super) struct Adapter {
     fabric: Object<FidFabric>,
     info: Info,
     events_fd: RawFd,
-    /// How many queues there are.
+    /// The number of queues.
     open_queues: AtomicUsize,
 }
 
-/// A queue of completions, which becomes readable when there is one.
+/// A queue of completions, whose descriptor becomes readable when there is one.
 #[derive(Debug)]
 struct Queue {
     object: Object<FidCq>,
     fd: RawFd,
 }
 
-/// An operation that has ended. Its context is what it was started with.
+/// An operation that has ended. Its context is the one that it was started with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Completion {
     Done { context: usize, bytes: usize },
     Failed { context: usize, code: i32 },
 }
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub(super) enum Event {
     Request { info: Info, data: Vec<u8> },
@@ -132,7 +136,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Whether it has happened to the connection over this one.
+    /// Returns true if it is an event of the connection over this endpoint.
     pub(super) fn is_of(&self, of: EndpointId) -> bool {
         match self {
             Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
@@ -143,12 +147,12 @@ impl Event {
     }
 }
 
-/// Tells open endpoints apart.
+/// An identity of open endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EndpointId(usize);
 
 impl Adapter {
-    /// Opens what `info` describes, without a queue of completions.
+    /// Opens the adapter that `info` describes, without a queue of completions.
     pub(super) fn open(info: Info) -> Result<Arc<Adapter>, Failure> {
         let mut raw = ptr::null_mut();
         // SAFETY: the info's attributes are whole.
@@ -171,10 +175,10 @@ impl Adapter {
         Ok(Arc::new(Adapter { queues, events, domain, fabric, info, events_fd, open_queues }))
     }
 
-    /// Opens another queue, with room for `completions` that nobody has read. It has the next number.
+    /// Opens another queue, with room for `completions` unread ones. It has the next number.
     ///
     /// # Errors
-    /// The provider refuses it, or there are as many as there can be.
+    /// The provider refuses it, or the maximum number of queues exists already.
     pub(super) fn open_queue(&self, completions: u64) -> Result<(), Failure> {
         let call = "fi_cq_open";
         let place = self.queues.iter().find(|queue| queue.get().is_none());
@@ -199,7 +203,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// How many queues there are. They have the numbers from 0 on.
+    /// Returns the number of queues. They have the numbers from 0 on.
     #[inline]
     pub(super) fn queues(&self) -> usize {
         self.open_queues.load(Ordering::Acquire)
@@ -213,20 +217,21 @@ impl Adapter {
         &self.info
     }
 
-    /// What becomes readable when there is an event. To be waited for after [`may_sleep`](Self::may_sleep).
+    /// Returns the descriptor that becomes readable when there is an event. The caller calls
+    /// [`may_sleep`](Self::may_sleep) before it waits for the descriptor.
     pub(super) fn events_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the queue owns it, and lives as long as `self`.
         unsafe { BorrowedFd::borrow_raw(self.events_fd) }
     }
 
-    /// The same for completions in the queue of this `number`, if there is one.
+    /// Returns the same for completions in the queue of this `number`, if there is one.
     pub(super) fn completions_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
         let fd = self.queue(number)?.fd;
         // SAFETY: the queue owns it, and is closed with `self`.
         Some(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Whether there is nothing to read, so that the descriptors tell of what comes next.
+    /// Returns true if there is nothing to read, so that the descriptors report the next event.
     pub(super) fn may_sleep(&self) -> bool {
         let mut fids = [self.events.fid().as_ptr(); QUEUES_MAX + 1];
         let queues = self.queues.iter().map_while(OnceLock::get);
@@ -235,10 +240,11 @@ impl Adapter {
         call!("fi_trywait", of, ops.trywait(of.as_ptr(), fids.as_mut_ptr(), count as c_int)).is_ok()
     }
 
-    /// Lets the provider work, and takes completions of the queue of this `number`; how many, of which the first stand in `into`.
+    /// Lets the provider work, and takes completions of the queue of this `number` into the
+    /// beginning of `into`. Returns their number.
     ///
     /// # Errors
-    /// The queue is of no use any more.
+    /// The queue is no longer usable.
     pub(super) fn completions(&self, number: usize, into: &mut [Completion]) -> Result<usize, Failure> {
         let Some(queue) = self.queue(number) else { return Ok(0) };
         const NONE: CqMsgEntry = CqMsgEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
@@ -255,7 +261,7 @@ impl Adapter {
             }
             Err(Failure { code: FI_EAGAIN, .. }) => Ok(0),
             Err(Failure { code: FI_EAVAIL, .. }) => {
-                // SAFETY: all zeros are an entry that says nothing.
+                // SAFETY: all zeros are a valid, empty entry.
                 let mut entry: CqErrEntry = unsafe { MaybeUninit::zeroed().assume_init() };
                 match call!("fi_cq_readerr", of, ops.readerr(of.as_ptr(), &raw mut entry, 0)) {
                     Ok(_) => {
@@ -273,7 +279,7 @@ impl Adapter {
     /// Takes an event, if there is one.
     ///
     /// # Errors
-    /// The queue is of no use any more.
+    /// The queue is no longer usable.
     pub(super) fn event(&self) -> Result<Option<Event>, Failure> {
         const ENTRY: usize = size_of::<EqCmEntry>();
         // Words, so that it is aligned.
@@ -286,7 +292,7 @@ impl Adapter {
             Ok(bytes) => (bytes as usize).min(room),
             Err(Failure { code: FI_EAGAIN, .. }) => return Ok(None),
             Err(Failure { code: FI_EAVAIL, .. }) => {
-                // SAFETY: all zeros are an entry that says nothing.
+                // SAFETY: all zeros are a valid, empty entry.
                 let mut entry: EqErrEntry = unsafe { MaybeUninit::zeroed().assume_init() };
                 return match call!("fi_eq_readerr", of, ops.readerr(of.as_ptr(), &raw mut entry, 0)) {
                     Ok(_) => Ok(Some(Event::Failed { endpoint: EndpointId(entry.fid.addr()), code: entry.err })),
@@ -299,7 +305,8 @@ impl Adapter {
         if ![FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN].contains(&kind) || bytes < ENTRY {
             return Ok(Some(Event::Other));
         }
-        // SAFETY: the events of connections begin with this, and the buffer has room for it, aligned.
+        // SAFETY: the events of connections begin with this, and the buffer has room for it,
+        // aligned.
         let entry = unsafe { into.cast::<EqCmEntry>().read() };
         let data = || buffer.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).skip(ENTRY).collect();
         let endpoint = EndpointId(entry.fid.addr());
@@ -323,14 +330,15 @@ impl Adapter {
         Ok(Listener { object, _adapter: self.clone() })
     }
 
-    /// An endpoint to call the one at `address` with, whose operations complete in the queue of this number.
+    /// Creates an endpoint for a call to `address`, whose operations complete in the queue of this
+    /// number.
     pub(super) fn endpoint_to(self: &Arc<Self>, queue: usize, address: &[u8]) -> Result<Endpoint, Failure> {
         let mut hints = self.info.try_clone()?;
         hints.lead_to(address)?;
         self.endpoint_for(queue, &hints)
     }
 
-    /// An endpoint to answer a request with.
+    /// Creates an endpoint to answer a request.
     pub(super) fn endpoint_for(self: &Arc<Self>, queue: usize, info: &Info) -> Result<Endpoint, Failure> {
         let queue = self.queue(queue).ok_or(Failure { call: "fi_ep_bind", code: libc::EINVAL })?;
         let (mut raw, of) = (ptr::null_mut(), self.domain.0);
@@ -343,10 +351,10 @@ impl Adapter {
         Ok(Endpoint { object, _adapter: self.clone() })
     }
 
-    /// Lets the network at `bytes` bytes of `memory`, which is kept for as long as that.
+    /// Lets the network access `bytes` bytes of `memory`, which is kept for as long as that.
     ///
     /// # Safety
-    /// The bytes at `start` are of `memory`, and live as long as it does.
+    /// The bytes at `start` belong to `memory`, and live as long as it does.
     pub(super) unsafe fn register(
         self: &Arc<Self>,
         memory: Arc<dyn Any + Send + Sync>,
@@ -375,7 +383,7 @@ fn descriptor<T>(queue: &Object<T>) -> Result<RawFd, Failure> {
     if fd < 0 { Err(Failure { call: "fi_control(FI_GETWAIT)", code: FI_ENOSYS }) } else { Ok(fd) }
 }
 
-/// What takes calls.
+/// A listener that accepts calls.
 #[derive(Debug)]
 pub(super) struct Listener {
     object: Object<FidPep>,
@@ -383,7 +391,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Where it listens, in the provider's form.
+    /// Returns the address at which it listens, in the provider's form.
     pub(super) fn address(&self) -> Result<Vec<u8>, Failure> {
         let mut address = [0u8; ADDRESS_BYTES_MAX];
         let mut len = address.len();
@@ -393,7 +401,8 @@ impl Listener {
         Ok(address[..len.min(ADDRESS_BYTES_MAX)].to_vec())
     }
 
-    /// Bytes that can be given along with a call or an answer; `None` if the provider does not say.
+    /// Returns the bytes that can be sent along with a call or an answer; `None` if the provider
+    /// does not report it.
     pub(super) fn data_bytes_max(&self) -> Option<u64> {
         let (mut bytes, mut len) = (0usize, size_of::<usize>());
         let of = self.object.0;
@@ -441,17 +450,18 @@ impl Endpoint {
         call!("fi_accept", of, cm.accept(of.as_ptr(), data.as_ptr().cast(), data.len())).map(|_| ())
     }
 
-    /// Tells the other side that this one ends.
+    /// Reports to the other side that this one ends.
     pub(super) fn shut_down(&self) {
         let of = self.object.0;
-        // It may be so already.
+        // It may be shut down already.
         let _ = call!("fi_shutdown", of, cm.shutdown(of.as_ptr(), 0));
     }
 
-    /// Receives a message there, some time.
+    /// Starts to receive a message into the piece.
     ///
     /// # Safety
-    /// The piece may be written, and is looked at by nobody, until the operation has ended or the endpoint is closed.
+    /// The piece may be written, and no code reads it, until the operation has ended or the
+    /// endpoint is closed.
     pub(super) unsafe fn receive(&self, piece: Piece, context: usize) -> Result<(), Failure> {
         let of = self.object.0;
         let (at, context) = (piece.start.as_ptr().cast(), ptr::without_provenance_mut(context));
@@ -516,16 +526,16 @@ unsafe impl Sync for Registered {}
 
 impl Registered {
     pub(super) fn key(&self) -> u64 {
-        // SAFETY: open as long as `self` is, and what it says does not change.
+        // SAFETY: open as long as `self` is, and the key does not change.
         unsafe { self.object.0.as_ref() }.key
     }
 
-    /// Where a peer has to say that the memory begins.
+    /// Returns the start address of the memory in a peer's requests.
     pub(super) fn remote_start(&self) -> u64 {
         if self.adapter.info.memory_mode() & FI_MR_VIRT_ADDR != 0 { self.start.addr().get() as u64 } else { 0 }
     }
 
-    /// What operations of this side need to know.
+    /// Returns the descriptor of the memory for operations of this side.
     pub(super) fn description(&self) -> *mut c_void {
         // SAFETY: as for the key.
         unsafe { self.object.0.as_ref() }.mem_desc

@@ -1,4 +1,5 @@
-//! A process's own place in the network: an [`OfiPort`] listens, and an [`OfiMeeting`] connects a member with its peers in one view.
+//! A process's own address in the network: an [`OfiPort`] listens, and an [`OfiMeeting`] connects a
+//! member with its peers in one view.
 use super::channel::RECEIVES;
 use super::error::OfiError;
 use super::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
@@ -17,21 +18,22 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Where a member listens, in its provider's form. It means something to members with the same provider.
+/// The address at which a member listens, in its provider's form. It is valid for members with the
+/// same provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OfiAddress(PortAddress);
 
-/// Bytes in front of the provider's own: the format of an address.
+/// Bytes before the provider's own: the format of an address.
 const FORMAT_BYTES: usize = 4;
 const _: () = assert!(PORT_ADDRESS_BYTES_MIN == FORMAT_BYTES + 1);
 
 impl OfiAddress {
-    /// As bytes, to be sent to peers.
+    /// Encodes it as bytes, to be sent to peers.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.as_bytes().to_vec()
     }
 
-    /// From what a peer sent; `None` if that can be no address.
+    /// Decodes the bytes from a peer; returns `None` if they can't be an address.
     pub fn from_bytes(bytes: &[u8]) -> Option<OfiAddress> {
         PortAddress::new(bytes).map(OfiAddress)
     }
@@ -41,7 +43,7 @@ impl OfiAddress {
         (u32::from_le_bytes(*format), bytes)
     }
 
-    /// As an IP address and a port, if it is of that form.
+    /// Returns it as an IP address and a port, if it has that form.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         let (format, bytes) = self.parts();
         let port = u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?);
@@ -52,7 +54,7 @@ impl OfiAddress {
         }
     }
 
-    /// Whether a provider with addresses of this form can make something of it.
+    /// Returns true if a provider with addresses of this form can use it.
     pub(super) fn is_of(&self, format: u32) -> bool {
         let (own, bytes) = self.parts();
         let expected = match format {
@@ -88,20 +90,22 @@ impl From<OfiAddress> for PortAddress {
     }
 }
 
-/// A process's own place in the network, for all views that it takes part in, and as long as it or a meeting of it lives. Peers find it by its address.
+/// A process's own address in the network, for all views that it takes part in. It lives as long as
+/// the process or a meeting of it does. Peers find the process by this address.
 #[derive(Debug)]
 pub struct OfiPort(Arc<Network>);
 
 impl OfiPort {
-    /// Opens the network that `options` ask for, with room for so many connections at first, and listens.
+    /// Opens the network that `options` ask for, with room for `links` connections at first, and
+    /// listens.
     ///
     /// # Errors
-    /// There is no libfabric, it has no such provider, or that can't do what is needed, or fails.
+    /// There is no libfabric, it has no such provider, or the provider lacks a capability or fails.
     pub fn open(options: &OfiOptions, links: u32) -> Result<OfiPort, OfiError> {
         OfiPort::of(provider::choose(options)?, links)
     }
 
-    /// As [`open`](Self::open), for what was chosen.
+    /// As [`open`](Self::open), for the chosen provider.
     pub(super) fn of(info: Info, links: u32) -> Result<OfiPort, OfiError> {
         let (name, format) = (info.provider(), info.address_format());
         let each = provider::queue(&info) + RECEIVES;
@@ -118,20 +122,21 @@ impl OfiPort {
         Ok(OfiPort(Network::new(adapter, listener, address, (links, each))?))
     }
 
-    /// Where it listens, for its peers.
+    /// Returns the address at which it listens, for its peers.
     pub fn address(&self) -> &OfiAddress {
         self.0.address()
     }
 
-    /// The provider's name, and the domain's.
+    /// Returns the provider's name, and the domain's.
     pub fn provider(&self) -> (String, String) {
         (self.0.adapter().info().provider(), self.0.adapter().info().domain())
     }
 
-    /// Begins to connect the member that owns `own` in one view. Peers do the same for a view of the same `purpose`.
+    /// Begins to connect the member that owns `own` in one view. Peers do the same for a view of
+    /// the same `purpose`.
     ///
     /// # Errors
-    /// Memory that can't be registered, or no descriptors.
+    /// Memory can't be registered, or there are no descriptors left.
     ///
     /// # Panics
     /// If `own` was made for another layout.

@@ -1,4 +1,4 @@
-//! What there is to choose from, and choosing.
+//! The available providers, and the choice of one.
 use super::channel::RECEIVES;
 use super::error::{Failure, OfiError};
 use super::ffi::*;
@@ -10,29 +10,31 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::net::IpAddr;
 
-/// The order that is relied on: frames before the message that announces them, one message after the other, and one write of a place
-/// after the other.
+/// The required order: frames before the message that announces them, one message after the other,
+/// and writes to one place one after the other.
 const ORDER: u64 = FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RMA_WAW;
-/// What is done: messages both ways, and writes into the other's memory.
+/// The required operations: messages both ways, and writes into the other's memory.
 const CAPS: u64 = FI_MSG | FI_RMA;
-/// Providers that are not used although they offer all this: `sockets`, which libfabric has given up, closes descriptors twice, and so those
-/// of others.
+/// Providers that are not used although they offer all this: `sockets`, which libfabric has given
+/// up, closes descriptors twice, and so closes those of other code.
 const BROKEN: [&str; 1] = ["sockets"];
-/// What memory may need.
+/// The requirements on memory that are supported.
 const MEMORY: i32 = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
-/// Which way to reach the network. `None` leaves it to libfabric, which prefers the faster ones.
+/// The choice of a network. `None` leaves it to libfabric, which prefers the faster ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OfiOptions {
     /// The provider, by libfabric's name: `verbs`, `tcp` and so on; see [`available`].
     pub provider: Option<String>,
-    /// The domain, which is a network card or an interface, by the provider's name for it: `mlx5_0`, `eth0`.
+    /// The domain, which is a network card or an interface, by the provider's name for it:
+    /// `mlx5_0`, `eth0`.
     pub domain: Option<String>,
-    /// The address of this side. For `verbs` too it is an IP address: the one that the card's interface has.
+    /// The address of this side. For `verbs` too it is an IP address: the one that the card's
+    /// interface has.
     pub address: Option<IpAddr>,
 }
 
-/// A provider that is there.
+/// An available provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Provider {
     /// Its name.
@@ -41,11 +43,12 @@ pub struct Provider {
     pub version: (u32, u32),
     /// Its domains: network cards or interfaces.
     pub domains: Vec<String>,
-    /// Whether it can carry a group: it has connected endpoints, with writes into the other's memory in order.
+    /// True if it can carry a group: it has connected endpoints, with writes into the other's
+    /// memory in order.
     pub usable: bool,
 }
 
-/// The providers that this machine has, those that can carry a group and those that can't.
+/// Lists the providers that this machine has, those that can carry a group and those that can't.
 ///
 /// # Errors
 /// There is no libfabric, or it fails.
@@ -70,7 +73,7 @@ pub fn available() -> Result<Vec<Provider>, OfiError> {
     Ok(by_name.into_values().collect())
 }
 
-/// What is opened if these are the options.
+/// Returns the description to open for these options.
 pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
     let library = Library::load()?;
     let asked = options.provider.as_deref().unwrap_or("any");
@@ -121,7 +124,7 @@ pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
     Ok(info)
 }
 
-/// Operations of one connection that may be under way.
+/// Returns the number of operations of one connection that may be in flight.
 pub(super) fn queue(info: &Info) -> u64 {
     (info.send_queue() as u64).min(SENDS_MAX)
 }
@@ -139,7 +142,7 @@ pub(super) fn check_data(provider: &str, bytes_max: Option<u64>) -> Result<(), O
     }
 }
 
-/// Puts the provider's name to what failed.
+/// Adds the provider's name to a failure.
 pub(super) fn of(provider: &str) -> impl Fn(Failure) -> OfiError + use<> {
     let provider = provider.to_string();
     move |source| OfiError::Call { provider: provider.clone(), source }

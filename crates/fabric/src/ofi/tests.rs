@@ -1,6 +1,8 @@
-//! The conformance suite over libfabric's providers for ordinary networks, and cases that it, which knows no network, can't ask.
+//! The conformance suite over libfabric's providers for ordinary networks, and network cases that
+//! the suite does not cover.
 //!
-//! `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` run all of it over something else, such as a real network card.
+//! With `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` all of it runs over
+//! another network, such as a real network card.
 use super::error::OfiError;
 use super::ffi::{FI_EOVERRUN, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use super::hello::{Head, Hello, Kind, Mismatch, Target};
@@ -27,7 +29,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
 
-/// Over `provider`, unless told otherwise from outside.
+/// Returns options for `provider`, unless the environment requests others.
 fn options(provider: &str) -> OfiOptions {
     let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let address = match told("SPINDLE_OFI_ADDRESS") {
@@ -39,7 +41,8 @@ fn options(provider: &str) -> OfiOptions {
     OfiOptions { provider: Some(provider), domain: told("SPINDLE_OFI_DOMAIN"), address }
 }
 
-/// Whether there is a libfabric with this provider; says so if there is none. One that was asked for from outside has to be there.
+/// Returns true if there is a libfabric with this provider, and prints a message if there is none.
+/// A provider that the environment requests has to be there.
 pub(super) fn is_here(provider: &str) -> bool {
     match OfiPort::open(&options(provider), 1) {
         Ok(_) => true,
@@ -53,12 +56,12 @@ pub(super) fn is_here(provider: &str) -> bool {
     }
 }
 
-/// All members of a view, in this thread.
+/// Connects all members of a view, in this thread.
 fn connect(layout: &Layout, provider: &str) -> Vec<Mesh> {
     connect_through(layout, |peers| OfiPort::open(&options(provider), peers).unwrap())
 }
 
-/// As if memory had to be treated as hardware wants it.
+/// As if memory had to be treated as hardware requires.
 fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<Mesh> {
     connect_through(layout, |_| hardware_port(provider))
 }
@@ -79,7 +82,7 @@ struct Forming {
 }
 
 impl Forming {
-    /// Member `me`, which is to be connected with all `peers` that have an address.
+    /// Creates member `me`, which is to be connected with all `peers` that have an address.
     fn new(
         port: OfiPort,
         layout: &Layout,
@@ -108,7 +111,7 @@ impl Forming {
         self.finish_with(vec![], at_most)
     }
 
-    /// With these peers on the same machine.
+    /// Finishes with these peers on the same machine.
     fn finish_with(mut self, mut here: Vec<(Rank, PeerParts)>, at_most: Duration) -> Result<Mesh, OfiError> {
         self.meeting.wait(at_most)?;
         let me = self.own.me;
@@ -121,7 +124,7 @@ impl Forming {
     }
 }
 
-/// Two on each machine.
+/// Connects two members on each machine.
 fn connect_mixed(layout: &Layout, provider: &str) -> Vec<Mesh> {
     connect_among(layout, |rank| rank / 2, |peers| OfiPort::open(&options(provider), peers).unwrap())
 }
@@ -155,7 +158,7 @@ fn connect_among(layout: &Layout, machine: impl Fn(u32) -> u32, port: impl Fn(u3
     forming.into_iter().zip(parts).map(|(forming, parts)| forming.finish_with(parts, PATIENCE).unwrap()).collect()
 }
 
-/// Until everything that was posted to a living member has arrived there.
+/// Makes progress until everything that was posted to a living member has arrived there.
 fn settle(fabrics: &mut [Mesh]) {
     let start = Instant::now();
     loop {
@@ -211,7 +214,7 @@ pub(super) fn port(peers: u32) -> OfiPort {
     OfiPort::open(&options("tcp"), peers).unwrap()
 }
 
-/// One who is no member, at this machine.
+/// A process that is not a member, on this machine.
 struct Stranger {
     listener: Listener,
     adapter: Arc<Adapter>,
@@ -238,7 +241,7 @@ impl Stranger {
         endpoint
     }
 
-    /// The next event, while `others` go on.
+    /// Returns the next event, while `others` make progress.
     fn event(&self, mut others: impl FnMut()) -> Event {
         let start = Instant::now();
         loop {
@@ -261,7 +264,7 @@ impl Stranger {
     }
 }
 
-/// Member 1 of a view of two, at the beginning of a meeting, and where it listens.
+/// Creates member 1 of a view of two, at the beginning of a meeting. Returns its address, too.
 fn expecting(layout: &Layout) -> (Forming, OfiAddress) {
     let port = port(1);
     let address = port.address().clone();
@@ -269,7 +272,7 @@ fn expecting(layout: &Layout) -> (Forming, OfiAddress) {
     (forming, address)
 }
 
-/// What member 0 says to member 1.
+/// Returns the hello of member 0 to member 1.
 fn hello(layout: &Layout) -> Hello {
     Hello::new(PURPOSE, Rank(0), layout.row(Rank(0)), layout.row(Rank(1)), Target { address: 0, key: 1 })
 }
@@ -317,7 +320,7 @@ fn addresses_survive_a_journey_and_garbage_is_none() {
     assert!(matches!(error, OfiError::Address { .. }), "{error}");
 }
 
-/// More connections than were thought of take another queue, in which they sleep as in the first.
+/// More connections than expected take another queue, in which they sleep as in the first.
 #[test]
 fn a_port_has_room_for_more_than_it_was_opened_for() {
     if !is_here("tcp") {
@@ -382,10 +385,10 @@ fn who_never_came_has_a_row_of_zeros() {
     assert!(fabric.next_down().is_none() && !fabric.finish(Duration::ZERO));
 }
 
-/// Whether it is the right reason.
+/// Returns true if the reason is the expected one.
 type IsTold = fn(&Mismatch) -> bool;
 
-/// Calls with garbage are refused, and who is expected is connected all the same.
+/// Calls with garbage are refused, and the expected peer is connected all the same.
 #[test]
 fn garbage_for_a_greeting_is_refused() {
     if !is_here("tcp") {
@@ -430,7 +433,7 @@ fn garbage_for_a_greeting_is_refused() {
     drop(endpoint);
 }
 
-/// Who answers for a member has to be it.
+/// The process that answers for a member has to be that member.
 #[test]
 fn garbage_for_an_answer_is_told() {
     if !is_here("tcp") {
@@ -482,7 +485,8 @@ fn a_member_of_another_view_refuses() {
     assert!(matches!(error, OfiError::Refused { rank: Rank(1), .. }), "{error}");
 }
 
-/// Nobody waits for ever: not for one who does not come, not where nobody listens.
+/// No member waits for ever: neither for a peer that does not come, nor at an address without a
+/// listener.
 #[test]
 fn meetings_are_bounded() {
     if !is_here("tcp") {
@@ -500,7 +504,8 @@ fn meetings_are_bounded() {
     assert!(matches!(error, OfiError::Refused { rank: Rank(2), .. } | OfiError::TimedOut { .. }), "{error}");
 }
 
-/// A peer that does not read stops nobody: not the poster, not the others. What waits for it is bounded by the row.
+/// A peer that does not read stops no other member, neither the poster nor a third. The data that
+/// waits for it is bounded by the row.
 #[test]
 fn who_does_not_read_stops_nobody() {
     if !is_here("tcp") {
@@ -537,7 +542,8 @@ fn who_does_not_read_stops_nobody() {
     }
 }
 
-/// A word that was stored and not posted stays here, whatever its neighbours do, also if they have to wait and melt together.
+/// A word that was stored and not posted stays here, whatever happens to its neighbours, also if
+/// they have to wait and merge.
 #[test]
 fn what_is_not_posted_does_not_leave() {
     if !is_here("tcp") {
@@ -564,7 +570,8 @@ fn what_is_not_posted_does_not_leave() {
     }
 }
 
-/// A call that fails costs nothing but the time: it is made again, and what was under way for the first does not harm the second.
+/// A failed call costs only time: it is made again, and data in flight for the first does not
+/// affect the second.
 #[test]
 fn a_call_that_failed_can_be_made_again() {
     if !is_here("tcp") {
@@ -590,7 +597,7 @@ fn a_call_that_failed_can_be_made_again() {
         assert!(!caller.meeting.is_connected(Rank(1)));
     }
     caller.meeting.call(Rank(1), &address).unwrap();
-    // As often as one likes.
+    // A second call has no effect.
     caller.meeting.call(Rank(1), &address).unwrap();
     let start = Instant::now();
     while !(caller.progress().unwrap() & forming.progress().unwrap()) {
@@ -603,7 +610,8 @@ fn a_call_that_failed_can_be_made_again() {
     assert_eq!(fabrics[1].load(Rank(0), COUNT), 7);
 }
 
-/// Who follows over a stream gets what peers get by libfabric, and is attended to by a member that sleeps among connections.
+/// An observer with a stream gets the same data as peers with libfabric, and a member that sleeps
+/// among connections serves it.
 #[test]
 fn a_guest_has_a_stream_beside_connections() {
     if !is_here("tcp") {
@@ -630,7 +638,7 @@ fn a_guest_has_a_stream_beside_connections() {
     assert_eq!(watched.rows().load(Rank(0), COUNT), 7);
     settle(&mut fabrics);
     assert_eq!([COUNT, OTHER].map(|at| fabrics[1].load(Rank(0), at)), [7, 8]);
-    // That it has gone ends a sleep.
+    // The end of the observer ends a sleep.
     drop(watched);
     while fabrics[0].guests() > 0 {
         assert!(start.elapsed() < PATIENCE, "it is not noticed");
@@ -679,7 +687,8 @@ fn garbage_ends_the_connection_of_its_sender() {
     }
 }
 
-/// A peer that has closed is told, whatever was under way, and what it had said before counts.
+/// A peer that has closed is reported, whatever was in flight, and the data that it had sent before
+/// is valid.
 #[test]
 fn a_peer_that_ends_is_told() {
     if !is_here("tcp") {
@@ -704,14 +713,14 @@ fn a_peer_that_ends_is_told() {
             assert_eq!((rank, fabric.load(Rank(2), COUNT)), (Rank(2), 7), "{why}");
             assert!(!fabric.is_connected(Rank(2)) && fabric.next_down().is_none());
         }
-        // The others go on.
+        // The others continue.
         put(&mut fabrics[0], COUNT, 3);
         settle(&mut fabrics);
         assert_eq!(fabrics[1].load(Rank(0), COUNT), 3);
     }
 }
 
-/// The connections of all members of a view, without the fabric above them.
+/// Connects all members of a view, without the fabric above them.
 fn bare(layout: &Layout) -> Vec<OfiMeeting> {
     let members = layout.rows().len() as u32;
     let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();
@@ -726,7 +735,7 @@ fn bare(layout: &Layout) -> Vec<OfiMeeting> {
         assert!(start.elapsed() < PATIENCE, "members are not connected");
         std::thread::yield_now();
     }
-    // Nothing is ever written to it.
+    // No byte is ever written to it.
     let (bell, _other) = UnixStream::pair().unwrap();
     let begin = |mut forming: Forming| {
         forming.meeting.begin(bell.as_fd()).unwrap();
@@ -735,7 +744,7 @@ fn bare(layout: &Layout) -> Vec<OfiMeeting> {
     forming.into_iter().map(begin).collect()
 }
 
-/// The first end that `member` tells of.
+/// Returns the first end that `member` reports.
 fn first_end(member: &mut OfiMeeting) -> (Rank, Down) {
     let start = Instant::now();
     loop {
@@ -748,7 +757,8 @@ fn first_end(member: &mut OfiMeeting) -> (Rank, Down) {
     }
 }
 
-/// A peer that says its last message has ended in order, also if the network tells sooner that it has gone. Any other end is a break.
+/// A peer that sends its last message has ended in order, even if the network reports its end
+/// first. Any other end is a break.
 #[test]
 fn an_end_in_order_is_told_from_a_break() {
     if !is_here("tcp") {
@@ -781,7 +791,8 @@ fn an_end_in_order_is_told_from_a_break() {
     }
 }
 
-/// A queue that is overrun may have lost something of any connection, so all have ended, and not in order.
+/// A queue that is overrun may have lost completions of any connection. So all connections have
+/// ended, and not in order.
 #[test]
 fn an_overrun_breaks_all_connections() {
     if !is_here("tcp") {
@@ -800,7 +811,7 @@ fn an_overrun_breaks_all_connections() {
     assert!(near.next_down().is_none());
 }
 
-/// Who asks for the dead only when there was progress hears of those that went while it slept.
+/// A caller that asks for ended peers only after progress learns of those that went while it slept.
 #[test]
 fn a_peer_that_ends_in_a_sleep_is_progress() {
     if !is_here("tcp") {
@@ -821,10 +832,10 @@ fn a_peer_that_ends_in_a_sleep_is_progress() {
     assert!(!near.progress());
 }
 
-/// Where the child that is killed finds its peer.
+/// The address at which the child that is killed finds its peer.
 const CHILD: &str = "SPINDLE_OFI_TEST_CHILD";
 
-/// A process that is killed says nothing more, and its peers notice, awake or asleep.
+/// A process that is killed sends nothing more, and its peers notice, awake or asleep.
 #[test]
 fn a_process_that_is_killed_is_noticed() {
     let layout = layout(2);
@@ -880,7 +891,7 @@ fn play_the_child(layout: &Layout, address: &str) {
     }
 }
 
-/// In order, everything arrives, however slow the peer is.
+/// With an orderly end everything arrives, however slow the peer is.
 #[test]
 fn who_finishes_loses_nothing() {
     if !is_here("tcp") {
@@ -907,7 +918,7 @@ fn who_finishes_loses_nothing() {
     assert!(!second.finish(Duration::ZERO), "it could tell nobody");
 }
 
-/// Both at once, too.
+/// The same if both finish at once.
 #[test]
 fn all_can_finish_at_once() {
     if !is_here("tcp") {
@@ -921,7 +932,7 @@ fn all_can_finish_at_once() {
             fabrics.into_iter().map(|mut fabric| scope.spawn(move || fabric.finish(PATIENCE))).collect();
         ending.into_iter().map(|ending| ending.join().unwrap()).collect()
     });
-    // The others may have heard that somebody has finished before they could say so.
+    // The others may have learned that a peer has finished before they could report it.
     assert!(ended.contains(&true), "{ended:?}");
     for reader in readers {
         assert!(EVERYONE.iter().all(|rank| reader.load(*rank, COUNT) > 0));
@@ -938,7 +949,8 @@ fn a_peer_that_hangs_does_not_hold_a_finish() {
     assert!(!fabrics.remove(0).finish(Duration::from_millis(5)));
 }
 
-/// Connections are closed before memory is given back, whoever goes first and whatever is under way, and readers keep what they have.
+/// Connections are closed before memory is released, whichever goes first and whatever is in
+/// flight, and readers keep their memory.
 #[test]
 fn memory_outlives_what_moves_in_it() {
     if !is_here("tcp") {
@@ -994,7 +1006,8 @@ fn everything_is_closed_in_the_end() {
     }
 }
 
-/// A ring is over with the sleep that it ended: those after it last, or else an idle member would never rest.
+/// A ring ends one sleep only. Later sleeps last their full time; otherwise an idle member would
+/// never rest.
 #[test]
 fn a_ring_ends_one_sleep() {
     if !is_here("tcp") {
@@ -1032,7 +1045,8 @@ fn engines_agree_over_libfabric() {
     }
 }
 
-/// Connections break at any time, at either end, while a ring is written and read. Nothing is lost, and nothing is written twice.
+/// Connections break at any time, at either end, while a ring is written and read. Nothing is lost,
+/// and nothing is written twice.
 #[test]
 fn connections_may_break_at_any_time_and_any_number_of_times() {
     if !is_here("tcp") {
@@ -1096,7 +1110,7 @@ fn connections_may_break_at_any_time_and_any_number_of_times() {
     }
 }
 
-/// A peer that has ended is called in vain, and its host says so.
+/// A call to a peer that has ended fails, and its host refuses it.
 #[test]
 fn calls_to_a_process_that_has_ended_are_refused() {
     if !is_here("tcp") {
@@ -1113,7 +1127,8 @@ fn calls_to_a_process_that_has_ended_are_refused() {
     assert!(near.cut() == 1 && near.next_up().is_none());
 }
 
-/// A member that sleeps learns as well that nobody listens where its peer was, and calls no more often than the pauses let it.
+/// A sleeping member learns as well that no process listens at its peer's address, and calls no
+/// more often than the pauses allow.
 #[test]
 fn a_sleeping_member_learns_that_calls_are_refused() {
     if !is_here("tcp") {
@@ -1133,7 +1148,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
             near.sleep(PATIENCE);
         }
         assert!(ends.len() == 2 && matches!(ends[0], Down::Os { .. }), "{ends:?}");
-        // The first may have met the port while it closed.
+        // The first call may have met the port while it closed.
         let calls = near.begun() - before;
         assert!((2..=4).contains(&calls), "{calls} calls");
     }
@@ -1144,7 +1159,7 @@ fn drop_abruptly(mut mesh: Mesh) {
     drop(mesh.retire());
 }
 
-/// Lets both go on until `is_done`.
+/// Lets both make progress until `is_done`.
 fn advance_until(members: &mut [OfiMeeting], what: &str, mut is_done: impl FnMut(&mut [OfiMeeting]) -> bool) {
     let start = Instant::now();
     while !is_done(members) {
@@ -1154,14 +1169,15 @@ fn advance_until(members: &mut [OfiMeeting], what: &str, mut is_done: impl FnMut
     }
 }
 
-/// A connection that breaks after the last message was handed over has not ended in order: the message may be lost. Both ends go on until they
-/// have heard the last message of the other.
+/// A connection that breaks after the last message was handed over has not ended in order: the
+/// message may be lost. Both ends continue until they have received the last message of the other.
 #[test]
 fn a_break_after_the_last_message_is_a_cut() {
     if !is_here("tcp") {
         return;
     }
-    // Whoever finishes, and whether the other has heard so and answered when the connection breaks.
+    // Which side finishes, and whether the other has learned that and answered when the connection
+    // breaks.
     for (finishes, answers) in [(0, false), (0, true), (1, false)] {
         let mut members = bare(&layout(2));
         let (me, peer) = (Rank(finishes as u32), Rank(1 - finishes as u32));
@@ -1169,7 +1185,7 @@ fn a_break_after_the_last_message_is_a_cut() {
         let start = Instant::now();
         while !members[finishes].links().is_flushed() {
             assert!(start.elapsed() < PATIENCE, "the last message does not leave");
-            // Nothing is taken in.
+            // No message is taken in.
             members[finishes].links_mut().flush();
             members[finishes].links_mut().look();
         }
@@ -1192,7 +1208,7 @@ fn a_break_after_the_last_message_is_a_cut() {
     }
 }
 
-/// A peer that has closed its port needs no end of the view any more.
+/// A peer that has closed its port no longer needs the end of the view.
 #[test]
 fn a_finished_member_gives_up_a_peer_that_refuses() {
     if !is_here("tcp") {
@@ -1208,7 +1224,8 @@ fn a_finished_member_gives_up_a_peer_that_refuses() {
     assert_eq!(members[0].cut(), 0);
 }
 
-/// A connection may have broken before the member heard that it was made. The same member calls again.
+/// A connection may have broken before the member learned that it was made. The same member calls
+/// again.
 #[test]
 fn a_connection_that_breaks_as_soon_as_it_is_made_is_called_again() {
     if !is_here("tcp") {
@@ -1229,7 +1246,7 @@ fn a_connection_that_breaks_as_soon_as_it_is_made_is_called_again() {
     }
 }
 
-/// Who does not ask who is back is told once that there is something.
+/// A caller that does not ask which peer is back learns once that there is something.
 #[test]
 fn a_connection_that_is_made_again_is_progress_once() {
     if !is_here("tcp") {
@@ -1265,12 +1282,12 @@ fn a_flapping_connection_keeps_its_pauses() {
             members[0].next_up().is_some()
         });
     }
-    // The first may have been there for long.
+    // The first may have lasted for long.
     let pauses = [0, 4, 8, 16, 32, 64].iter().sum();
     assert!(start.elapsed() >= Duration::from_millis(pauses), "{:?}", start.elapsed());
 }
 
-/// Who waits for a call sleeps.
+/// A member that waits for a call sleeps.
 #[test]
 fn a_member_that_waits_for_a_call_sleeps() {
     if !is_here("tcp") {
@@ -1290,7 +1307,7 @@ fn a_member_that_waits_for_a_call_sleeps() {
     assert!(far.cut() == 1 && sleeps < 30, "{sleeps} sleeps in 100 ms");
 }
 
-/// What a member has retired has to be looked after while peers are cut off: they lack the end of the view.
+/// A retired view needs progress while peers are cut off: they lack the end of the view.
 #[test]
 fn a_retired_view_is_looked_after_until_its_peers_are_back() {
     if !is_here("tcp") {
@@ -1322,7 +1339,7 @@ fn a_call_that_fails_at_once_is_made_again() {
     }
     let mut members = bare(&layout(2));
     let near = &mut members[0];
-    // No way leads there from the loopback interface.
+    // No route leads there from the loopback interface.
     let mut bytes = near.address().to_bytes();
     bytes[8..12].copy_from_slice(&[255; 4]);
     let right = near.misdirect(Rank(1), OfiAddress::from_bytes(&bytes).unwrap()).unwrap();
@@ -1336,8 +1353,9 @@ fn a_call_that_fails_at_once_is_made_again() {
     assert!(members[0].next_down().is_none());
 }
 
-/// The peer has called again, so its connection is closed before the answer is made, and there is no room for that. It is told once that the connection has
-/// ended, and the next call is answered.
+/// The peer has called again, so its connection is closed before the answer is made, and there is
+/// no room for the answer. The end of the connection is reported once, and the next call is
+/// answered.
 #[test]
 fn an_answer_that_fails_after_a_replacement_is_made_again() {
     if !is_here("tcp") {
@@ -1365,7 +1383,7 @@ fn an_answer_that_fails_after_a_replacement_is_made_again() {
     assert!(members[1].next_down().is_none() && members[1].cut() == 0);
 }
 
-/// More calls than are looked at in one go are all refused.
+/// More calls than are handled in one look are all refused.
 #[test]
 fn many_calls_at_once_are_all_refused() {
     if !is_here("tcp") {

@@ -17,7 +17,7 @@ struct Member {
     port: OfiPort,
     mesh: Mesh,
     over: Vec<Retired>,
-    /// What it has for the next view, once it has ended this one.
+    /// Its row and meeting for the next view, once it has ended this one.
     next: Option<(OwnRow, OfiMeeting)>,
     view: u64,
     posted: u64,
@@ -32,13 +32,13 @@ fn purpose(view: u64) -> Purpose {
     Purpose { view: ViewId(view), ..PURPOSE }
 }
 
-/// A mesh of two over what `meeting` has connected.
+/// Returns a mesh of two over the connections of `meeting`.
 fn over(layout: &Layout, own: OwnRow, meeting: OfiMeeting) -> Mesh {
     let other = Rank(1 - own.me.0);
     Mesh::over(layout, own, [(other, None)], Some(meeting)).unwrap()
 }
 
-/// Two members, connected in view 1 of this layout.
+/// Returns two members, connected in view 1 of this layout.
 fn members(layout: &Layout, port: impl Fn() -> OfiPort) -> [Member; 2] {
     let ports = [port(), port()];
     let address = ports[1].address().clone();
@@ -80,7 +80,7 @@ impl Member {
         self.mesh.post(&BOTH, at..at + 8);
     }
 
-    /// Posts frames, and a count of them. Each word says which view it is of.
+    /// Posts frames, and a count of them. Each word contains its view.
     fn post(&mut self, layouts: &[Layout; 2], random: &mut Random) {
         let ring = ring(&layouts[self.view as usize % 2]);
         let words = (ring.end - ring.start) / 8;
@@ -94,7 +94,7 @@ impl Member {
         self.put(COUNT, self.view << 32 | to);
     }
 
-    /// All that is announced is there, and nothing of another view.
+    /// Checks that all announced data is there, and nothing of another view.
     fn check(&self, layouts: &[Layout; 2], case: &str) {
         let ring = ring(&layouts[self.view as usize % 2]);
         let count = self.mesh.load(self.other(), COUNT);
@@ -107,7 +107,7 @@ impl Member {
         }
     }
 
-    /// Has its row for the next view, of this layout.
+    /// Creates its row for the next view, of this layout.
     fn end(&mut self, layout: &Layout) {
         let own = row(layout, self.me());
         let mut meeting = self.port.meet(layout, &own, purpose(self.view + 1)).unwrap();
@@ -117,7 +117,7 @@ impl Member {
         self.next = Some((own, meeting));
     }
 
-    /// Lets the connection continue, if both have turned. Whether it does.
+    /// Lets the connection continue, if both have turned. Returns true if it does.
     fn turn(&mut self) -> bool {
         let other = self.other();
         self.mesh.turn(other, ViewId(self.view + 1));
@@ -141,8 +141,9 @@ impl Member {
     }
 }
 
-/// Two members go through views of two kinds over one connection. In each they post at random, end the view when they like, and begin the next one when
-/// they like, once the connection continues there.
+/// Two members go through views of two kinds over one connection. In each view they post at random
+/// and end the view at any time. They begin the next view at any time once the connection continues
+/// there.
 fn continues(name: &str, port: impl Fn() -> OfiPort) {
     let layouts = [40, 90].map(|window| Layout::new(&view(2, window)).unwrap());
     for seed in 0..20 {
@@ -189,7 +190,7 @@ fn a_connection_continues_from_view_to_view() {
     }
 }
 
-/// Lets both go on until `is_done`.
+/// Lets both make progress until `is_done`.
 fn until(members: &mut [Member; 2], what: &str, mut is_done: impl FnMut(&mut [Member; 2]) -> bool) {
     let start = Instant::now();
     while !is_done(members) {
@@ -199,7 +200,8 @@ fn until(members: &mut [Member; 2], what: &str, mut is_done: impl FnMut(&mut [Me
     }
 }
 
-/// A connection that breaks between the two turns is made again in the view that ends, and brings all of it. Then it continues.
+/// A connection that breaks between the two turns is made again in the view that ends, and
+/// transfers all of it. Then it continues.
 #[test]
 fn a_connection_that_breaks_between_the_turns_is_made_again_and_continues() {
     if !is_here("tcp") {
@@ -254,7 +256,8 @@ fn a_peer_that_never_turns_has_the_whole_view() {
     members[0].progress();
     assert!(members[0].over[0].is_open(), "its peer may have to send more");
     assert!(members[1].mesh.is_connected(Rank(0)) && members[1].mesh.next_down().is_none());
-    // It is late: what it continues with ends in the next view, and no end of this one is missing.
+    // It is late: the connection that it continues with ends in the next view, and no end of this
+    // one is missing.
     members[1].end(&layout);
     until(&mut members, "the end of the old connection", |members| {
         members[1].turn();
@@ -269,7 +272,8 @@ fn a_peer_that_never_turns_has_the_whole_view() {
     until(&mut members, "a post", |members| members[1].mesh.load(Rank(0), COUNT) == 9);
 }
 
-/// A row that was not here when the view began shows itself to readers that were given out before, with all that was posted meanwhile.
+/// A row that was not here when the view began becomes visible to readers that were given out
+/// before, with everything that was posted meanwhile.
 #[test]
 fn a_connection_that_is_late_to_a_view_attaches() {
     if !is_here("tcp") {
@@ -291,7 +295,7 @@ fn a_connection_that_is_late_to_a_view_attaches() {
         mesh.post(&BOTH, COUNT..COUNT + 8);
     }
     assert!(meshes[0].lacks(Rank(1)) && meshes[1].lacks(Rank(0)));
-    // Nothing listens there any more, and it is told again.
+    // No process listens there any more, and the peer's address is given again.
     let gone = port(1).address().clone();
     let _ = meshes[0].meet(&layout, Rank(1), Some(&gone));
     meshes[1].meet(&layout, Rank(0), None).unwrap();
@@ -309,7 +313,8 @@ fn a_connection_that_is_late_to_a_view_attaches() {
     assert!(!meshes[0].lacks(Rank(1)) && meshes[0].begun() >= 1);
 }
 
-/// A call for a view that this process does not take part in is refused, and one for another view that it has goes there, whichever looks first.
+/// A call for a view that this process does not take part in is refused. A call for another of its
+/// views reaches that view, whichever looks first.
 #[test]
 fn calls_reach_the_view_that_they_name() {
     if !is_here("tcp") {

@@ -1,4 +1,4 @@
-//! Which cores the two processes of a probe run on.
+//! The cores that the two processes of a probe run on.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::error::{ProbeError, system};
@@ -6,14 +6,16 @@ use super::error::{ProbeError, system};
 /// The cores that the two processes of a probe were pinned to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cores {
-    /// The process may use two cores or more: the parent ran on the first of these, the child on the second.
+    /// The process may use two cores or more: the parent ran on the first of these, the child on
+    /// the second.
     Two {
         /// The parent's core.
         parent: u32,
         /// The child's core.
         child: u32,
     },
-    /// The process may use one core only: both ran there and took turns, so every figure is one of the scheduler.
+    /// The process may use one core only: both ran there in turns, so every figure is one of the
+    /// scheduler.
     One {
         /// The core.
         core: u32,
@@ -21,7 +23,8 @@ pub enum Cores {
 }
 
 impl Cores {
-    /// The first core of `allowed`, and the first that is not the same physical core if there is one.
+    /// Returns the first core of `allowed`, and the first that is not the same physical core if
+    /// there is one.
     fn among(allowed: &CpuSet) -> Option<Cores> {
         let mut usable = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
         let parent = usable.next()?;
@@ -53,7 +56,7 @@ impl Cores {
     }
 }
 
-/// Whether two cores are hardware threads of one physical core; unknown counts as no.
+/// Returns true if two cores are hardware threads of one physical core; unknown counts as no.
 fn siblings(a: usize, b: usize) -> bool {
     let id = |core: usize, what: &str| {
         std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{core}/topology/{what}")).ok()
@@ -68,12 +71,13 @@ fn only(core: u32) -> CpuSet {
     set
 }
 
-/// Keeps the calling thread on the parent's core until dropped, then gives it back the mask that it had.
+/// Keeps the calling thread on the parent's core until dropped, then restores the thread's mask.
 #[derive(Debug)]
 pub(super) struct Pin {
     pub(super) cores: Cores,
     before: CpuSet,
-    /// An affinity mask is its thread's own: dropping this in another thread would restore the wrong one.
+    /// An affinity mask is its thread's own: dropping this in another thread would restore the
+    /// wrong one.
     _here: std::marker::PhantomData<*const ()>,
 }
 
@@ -92,7 +96,8 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // The mask came from the kernel; were it refused now (the cores went offline), the kernel has chosen another.
+        // The mask came from the kernel. If it is refused now (the cores went offline), the kernel
+        // has chosen another.
         let _ = sched_setaffinity(None, &self.before);
     }
 }

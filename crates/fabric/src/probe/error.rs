@@ -1,17 +1,17 @@
-//! Why a probe gave no figure.
+//! The reasons why a probe gave no figure.
 use std::time::Duration;
 
-/// Why a probe gave no figure. Its child process is gone all the same.
+/// The reason why a probe gave no figure. Its child process is gone all the same.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// An argument outside what the probe can measure.
+    /// An argument is outside the range that the probe can measure.
     #[error("{what} is {got}, but must be {need}")]
     Argument {
         /// The argument.
         what: &'static str,
         /// Its value.
         got: u64,
-        /// What it must be.
+        /// The valid range.
         need: &'static str,
     },
     /// The system refused something that the probe needs.
@@ -19,7 +19,7 @@ pub enum ProbeError {
     System {
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The child ended before the measurement did.
@@ -33,12 +33,13 @@ pub enum ProbeError {
     /// The other process made no progress in time.
     #[error("no progress while waiting for {what} within {limit:?}; is the machine overloaded, or the child stopped?")]
     Stalled {
-        /// What was waited for.
+        /// The event that was waited for.
         what: &'static str,
         /// The bound of the whole probe.
         limit: Duration,
     },
-    /// A block did not hold what was written: the memory or the ring is broken, and no figure from it counts.
+    /// A block does not contain the written bytes: the memory or the ring is broken, and no figure
+    /// from it counts.
     #[error("block {block} or one of the {batch} before it reads back wrong: this machine's memory cannot be trusted")]
     Torn {
         /// The last block of the batch that was wrong.
@@ -55,7 +56,7 @@ pub enum ChildEnd {
     Exit(i32),
     /// By this signal.
     Signal(i32),
-    /// Somebody else took its status (the process ignores SIGCHLD).
+    /// Other code took its status (the process ignores SIGCHLD).
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! A hop: how long it takes until one core sees what another has stored.
+//! A hop: the time until one core sees a store of another.
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,29 @@ use super::error::ProbeError;
 use super::pair::{ChildExit, Pair, STOP, Shared};
 use super::percentiles::Percentiles;
 
-/// What a hop costs.
+/// The cost of a hop.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hop {
-    /// One way, in ns. A sample is the mean of [`Hop::hops_per_sample`] hops in a row, since reading a clock takes
-    /// about as long as a hop.
+    /// One way, in ns. A sample is the mean of [`Hop::hops_per_sample`] hops in a row, since
+    /// reading a clock takes about as long as a hop.
     pub one_way: Percentiles,
     /// Hops in a sample.
     pub hops_per_sample: u64,
-    /// Where the two processes ran.
+    /// The cores of the two processes.
     pub cores: Cores,
 }
 
-/// Bounces a counter between two processes for about `duration`, each spinning on a cache line that the other writes.
+/// Bounces a counter between two processes for about `duration`, each spinning on a cache line that
+/// the other writes.
 ///
 /// # Errors
-/// Whatever kept the two processes from finishing.
+/// The error that kept the two processes from finishing.
 pub fn hop(duration: Duration) -> Result<Hop, ProbeError> {
     measure(start(duration)?, duration)
 }
 
 const ROUND_TRIPS: u64 = 50;
-/// Round trips before time is taken: page tables, caches and clock speed settle.
+/// Round trips before the measurement: page tables, caches and clock speed settle.
 const WARM_UP: u64 = 10_000;
 /// Bounds the memory that the samples take.
 const SAMPLES_MAX: usize = 1 << 20;

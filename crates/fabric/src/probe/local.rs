@@ -1,11 +1,11 @@
-//! What one thread alone can do: copy memory, read the clock.
+//! The limits of one thread: copying memory, reading the clock.
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::error::ProbeError;
 use crate::region::wish_for_huge_pages;
 
-/// What copying costs.
+/// The cost of copying.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Memcpy {
     /// Bytes in each of the two buffers.
@@ -18,7 +18,8 @@ pub struct Memcpy {
 
 /// Copies one buffer of `bytes` to another, over and over, for about `duration`.
 ///
-/// A size that fits the core's own caches gives what they can do; well above the last cache, memory.
+/// A size that fits the core's own caches measures these; a size well above the last cache measures
+/// memory.
 ///
 /// # Errors
 /// [`ProbeError::Argument`] unless `bytes` is 1 to 1 GiB.
@@ -26,7 +27,7 @@ pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
     if !(1..=BUFFER_BYTES_MAX).contains(&bytes) {
         return Err(ProbeError::Argument { what: "bytes", got: bytes, need: "1 to 1 GiB" });
     }
-    // Not zero: pages never written share one page of zeros, which stays in the cache.
+    // Not zero: pages that were never written share one page of zeros, which stays in the cache.
     let from = vec![0x5a_u8; bytes as usize];
     let mut to = vec![0xa5_u8; bytes as usize];
     let per_look = (LOOK_BYTES / bytes).max(1);
@@ -46,7 +47,8 @@ pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
     Ok(Memcpy { bytes, copies, bytes_per_second: (copies * bytes) as f64 / elapsed.as_secs_f64() })
 }
 
-/// Copies `bytes` once, into memory as the allocator gives it, with a wish for huge pages: what a copy to stay costs.
+/// Copies `bytes` once, into memory as the allocator gives it, and asks for huge pages: the cost of
+/// a copy that is kept.
 ///
 /// # Errors
 /// [`ProbeError::Argument`] if `bytes` is 0, or more than there is room for.
@@ -71,10 +73,10 @@ pub fn memcpy_fresh(bytes: u64) -> Result<Memcpy, ProbeError> {
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// Above the last cache.
 const FRESH_FROM_BYTES: u64 = 64 << 20;
-/// Copied between two looks at the clock.
+/// Bytes copied between two looks at the clock.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// What reading the clock costs: nothing shorter than this can be timed one by one.
+/// The cost of reading the clock: nothing shorter than this can be timed one by one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Clock {
     /// ns per [`Instant::now`]: the best of some batches, so without interruptions.
@@ -92,7 +94,7 @@ pub fn clock() -> Clock {
 
 const CLOCK_BATCHES: u32 = 100;
 const CLOCK_READS: u32 = 1000;
-/// Reads after which a clock that has not moved counts as standing still.
+/// Reads after which a clock that has not moved counts as stopped.
 const CLOCK_STEP_READS_MAX: u32 = 10_000_000;
 
 fn clock_batch() -> f64 {

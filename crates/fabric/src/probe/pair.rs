@@ -1,8 +1,9 @@
 //! Two processes and the memory they share: [`Pair`] in the parent, [`Shared`] in both.
 //!
-//! After the fork the child runs in a copy of a process that may have had other threads, so it allocates nothing,
-//! takes no lock and does not panic: it uses the shared mapping, a few direct system calls, and exits. It ends when it
-//! is told to, when its own deadline passes, when the parent's thread is gone, or when the parent kills it.
+//! After the fork the child runs in a copy of a process that may have had other threads. So it
+//! allocates nothing, takes no lock and does not panic: it uses the shared mapping, makes a few
+//! direct system calls, and exits. It ends when the parent stops it, when its own deadline passes,
+//! when the parent's thread is gone, or when the parent kills it.
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,12 +21,13 @@ use rustix::time::{ClockId, clock_gettime};
 use super::cores::{Cores, Pin};
 use super::error::{ChildEnd, ProbeError, system};
 
-/// What one process writes and the other reads: on lines of its own, two because x86 prefetches pairs.
+/// The words that one process writes and the other reads: on lines of their own, two because x86
+/// prefetches pairs.
 #[repr(C, align(128))]
 pub(super) struct Line {
     /// The probe's counter.
     pub(super) count: AtomicU64,
-    /// When the writer did what the other process reacts to, by [`now_ns`].
+    /// The time at which the writer did the action that the other process reacts to, by [`now_ns`].
     pub(super) at_ns: AtomicU64,
     /// A time that the writer measured.
     pub(super) took_ns: AtomicU64,
@@ -53,9 +55,9 @@ pub(super) const STOP: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub(super) enum ChildExit {
-    /// Told to stop.
+    /// The parent stopped it.
     Done = 0,
-    /// Its core was refused.
+    /// The system refused its core.
     NotPinned = 10,
     /// The parent was gone before the child had started.
     Orphan = 11,
@@ -65,22 +67,23 @@ pub(super) enum ChildExit {
     Futex = 13,
     /// A call for a stream failed.
     Stream = 14,
-    /// It unwound, which is a bug here.
+    /// The child unwound, which is a bug here.
     Panic = 101,
 }
 
-/// The mapping, as both processes use it. It stands at one address in both, since the child is a fork.
+/// The mapping, as both processes use it. It has the same address in both, since the child is a
+/// fork.
 pub(super) struct Shared {
     base: NonNull<u8>,
     data_bytes: usize,
     deadline_ns: u64,
 }
 
-/// Where the data starts in the mapping: a page of its own.
+/// Offset of the data in the mapping: a page of its own.
 const DATA_AT: usize = 4096;
 const _: () = assert!(size_of::<Control>() <= DATA_AT);
 
-/// Tries before a waiting process asks whether it should still wait: some ten microseconds.
+/// Tries before a waiting process checks whether it should still wait: some ten microseconds.
 const SPINS: u32 = 1 << 14;
 
 impl Shared {
@@ -96,24 +99,25 @@ impl Shared {
     }
 
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: `base` is page-aligned and maps at least `DATA_AT` bytes, zero at first, until self is dropped;
-        // `Control` fits (asserted), is valid when zero, and holds atomics only, which the other process may change.
+        // SAFETY: `base` is page-aligned and maps at least `DATA_AT` bytes, zero at first, until
+        // self is dropped; `Control` fits (asserted), is valid when zero, and holds atomics only,
+        // which the other process may change.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
-    /// The bytes behind the control page.
+    /// Returns the bytes behind the control page.
     pub(super) fn data(&self) -> NonNull<u8> {
         // SAFETY: the mapping is `DATA_AT + data_bytes` long.
         unsafe { self.base.add(DATA_AT) }
     }
 
-    /// Spins in the child until `ready` answers; `Err` once the deadline has passed.
+    /// Spins in the child until `ready` answers; returns `Err` once the deadline has passed.
     #[inline(always)]
     pub(super) fn child_wait<T>(&self, ready: impl FnMut() -> Option<T>) -> Result<T, ChildExit> {
         spin(ready, || self.child_deadline())
     }
 
-    /// `Err` once the deadline has passed.
+    /// Returns `Err` once the deadline has passed.
     pub(super) fn child_deadline(&self) -> Result<(), ChildExit> {
         if now_ns() > self.deadline_ns { Err(ChildExit::Deadline) } else { Ok(()) }
     }
@@ -121,8 +125,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: this mapping was made by `map` with this length, and no reference into it outlives self. A failure
-        // leaves it mapped, which harms nobody.
+        // SAFETY: this mapping was made by `map` with this length, and no reference into it
+        // outlives self. A failure leaves it mapped, which is harmless.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), DATA_AT + self.data_bytes) };
     }
 }
@@ -137,9 +141,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Maps `data_bytes`, pins this thread, forks, and waits until the child is about to run `body`.
+    /// Maps `data_bytes`, pins this thread, forks, and waits until the child is about to run
+    /// `body`.
     ///
-    /// `limit` bounds the whole life of the pair. `body` must keep to the rules at the head of this file.
+    /// `limit` bounds the whole life of the pair. `body` must keep to the rules at the head of this
+    /// file.
     pub(super) fn start(
         data_bytes: u64,
         limit: Duration,
@@ -149,8 +155,8 @@ impl Pair {
         let shared = Shared::map(data_bytes as usize, deadline_ns)?;
         let pin = Pin::parent()?;
         let parent = getpid();
-        // SAFETY: in the child only `run_child` runs, which never returns and does nothing that needs the threads or
-        // locks that the fork has not copied.
+        // SAFETY: in the child only `run_child` runs, which never returns and does nothing that
+        // needs the threads or locks that the fork has not copied.
         let forked = unsafe { libc::fork() };
         if forked == 0 {
             run_child(&shared, parent, pin.cores, body);
@@ -178,7 +184,8 @@ impl Pair {
         self.child
     }
 
-    /// Spins in the parent until `ready` answers, as long as the child lives and the limit has not passed.
+    /// Spins in the parent until `ready` answers, as long as the child lives and the limit has not
+    /// passed.
     #[inline(always)]
     pub(super) fn wait<T>(
         &mut self,
@@ -189,19 +196,19 @@ impl Pair {
         spin(|| ready(shared), still_going)
     }
 
-    /// The memory, and apart from it what asks whether the measurement can go on.
+    /// Returns the memory, and apart from it the check whether the measurement can continue.
     pub(super) fn split(&mut self, what: &'static str) -> (&Shared, impl FnMut() -> Result<(), ProbeError>) {
         let Pair { shared, child, end, limit, .. } = self;
         let shared = &*shared;
         (shared, move || still_going(what, shared, *child, end, *limit))
     }
 
-    /// Whether the measurement can go on: the child lives and the limit has not passed.
+    /// Checks that the measurement can continue: the child lives and the limit has not passed.
     fn still_going(&mut self, what: &'static str) -> Result<(), ProbeError> {
         still_going(what, &self.shared, self.child, &mut self.end, self.limit)
     }
 
-    /// Waits until the child, which has been told to stop, has ended well.
+    /// Waits until the child, which the parent has stopped, has ended with success.
     pub(super) fn finish(mut self) -> Result<(), ProbeError> {
         loop {
             match self.still_going("the child to stop") {
@@ -227,7 +234,8 @@ impl Drop for Pair {
     }
 }
 
-/// A killed process is gone within microseconds unless the kernel itself hangs: then it is left to init.
+/// A killed process is gone within microseconds unless the kernel itself hangs: then it is left to
+/// init.
 const REAP_LIMIT: Duration = Duration::from_secs(5);
 
 fn still_going(
@@ -245,7 +253,8 @@ fn still_going(
     }
 }
 
-/// How `child` ended, if it has; it is a child of this process that has not been reaped yet.
+/// Returns how `child` ended, if it has. It is a child of this process that has not been reaped
+/// yet.
 fn reap(child: Pid) -> Option<ChildEnd> {
     match waitpid(Some(child), WaitOptions::NOHANG) {
         Ok(None) | Err(Errno::INTR) => None,
@@ -284,11 +293,12 @@ fn run_child(shared: &Shared, parent: Pid, cores: Cores, body: impl FnOnce(&Shar
 }
 
 fn exit(how: ChildExit) -> ! {
-    // SAFETY: ends this process at once, without running anything of the parent's.
+    // SAFETY: ends this process at once, without running any code of the parent.
     unsafe { libc::_exit(how as i32) }
 }
 
-/// Tries `ready` until it answers, and every [`SPINS`] tries asks `check` whether to go on, and lets others run.
+/// Tries `ready` until it answers. Every [`SPINS`] tries it calls `check`, which decides whether to
+/// continue, and yields.
 #[inline(always)]
 fn spin<T, E>(mut ready: impl FnMut() -> Option<T>, mut check: impl FnMut() -> Result<(), E>) -> Result<T, E> {
     loop {
@@ -302,7 +312,7 @@ fn spin<T, E>(mut ready: impl FnMut() -> Option<T>, mut check: impl FnMut() -> R
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: one clock for both processes.
+/// Returns CLOCK_MONOTONIC in nanoseconds: one clock for both processes.
 #[inline]
 pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -374,7 +384,8 @@ pub(super) mod tests {
     #[test]
     fn the_two_processes_see_one_memory_from_two_cores() {
         let mut pair = Pair::start(4096, LIMIT, |shared| {
-            // SAFETY: the data is 4096 bytes, and the parent reads it only after `count` is released.
+            // SAFETY: the data is 4096 bytes, and the parent reads it only after `count` is
+            // released.
             unsafe { shared.data().write_bytes(0x5a, 4096) };
             let core = rustix::thread::sched_getcpu() as u64;
             shared.control().child.count.store(core + 1, Ordering::Release);
@@ -385,7 +396,7 @@ pub(super) mod tests {
             let count = shared.control().child.count.load(Ordering::Acquire);
             (count != 0).then(|| (count - 1) as u32)
         });
-        // SAFETY: written by the child before it released `count`, and by nobody since.
+        // SAFETY: written by the child before it released `count`, and by no process since.
         let data = unsafe { pair.shared().data().cast::<[u8; 4096]>().read() };
         assert_eq!(data, [0x5a; 4096]);
         match pair.cores() {

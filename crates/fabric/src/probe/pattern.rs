@@ -1,15 +1,17 @@
 //! The work per byte: every byte of a block is stored by one side and loaded by the other.
 //!
-//! Plain loops over 8-byte words, which the compiler turns into vector instructions. Not a hash: it notices a block
-//! that mixes two writes, or that is not the one expected, and costs as little as reading the bytes can.
+//! Plain loops over 8-byte words, which the compiler turns into vector instructions. It is not a
+//! hash: it detects a block that mixes two writes, or that is not the expected one, and costs no
+//! more than reading the bytes.
 
-/// The pattern of block number `block`: differs from those of its neighbours, and is not zero, as fresh memory is.
+/// Returns the pattern of block number `block`. It differs from the patterns of its neighbours, and
+/// is not zero, as fresh memory is.
 #[inline(always)]
 pub fn seed(block: u64) -> u64 {
     (block << 1 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Stores `seed` into every 8 bytes of `block`, and its low bytes into what remains.
+/// Stores `seed` into every 8 bytes of `block`, and its low bytes into the rest.
 #[inline(always)]
 pub fn fill(block: &mut [u8], seed: u64) {
     let pattern = seed.to_le_bytes();
@@ -22,7 +24,8 @@ pub fn fill(block: &mut [u8], seed: u64) {
     }
 }
 
-/// Reads every byte of `block`: the wrapping sum of its 8-byte little-endian words and of what remains, as a word.
+/// Reads every byte of `block`. Returns the wrapping sum of its 8-byte little-endian words and of
+/// the rest, as a word.
 #[inline(always)]
 pub fn check(block: &[u8]) -> u64 {
     let (words, rest) = block.as_chunks::<8>();
@@ -31,7 +34,7 @@ pub fn check(block: &[u8]) -> u64 {
     sum.wrapping_add(last)
 }
 
-/// What [`check`] answers for a block of `bytes` bytes after [`fill`] with `seed`.
+/// Returns the answer of [`check`] for a block of `bytes` bytes after [`fill`] with `seed`.
 #[inline(always)]
 pub fn expected(bytes: u64, seed: u64) -> u64 {
     let rest = seed & ((1 << (8 * (bytes % 8))) - 1);

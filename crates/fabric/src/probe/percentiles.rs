@@ -3,7 +3,7 @@
 /// A distribution of times, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Percentiles {
-    /// How many samples it was made of.
+    /// The number of samples.
     pub samples: u64,
     /// The smallest, ns.
     pub min_ns: f64,
@@ -20,7 +20,8 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of `samples` in nanoseconds, which it sorts; none if there are none.
+    /// Computes the distribution of `samples` in nanoseconds, which it sorts; `None` if there are
+    /// none.
     pub(super) fn of(samples: &mut [f64]) -> Option<Percentiles> {
         samples.sort_unstable_by(f64::total_cmp);
         let (&min_ns, &max_ns) = (samples.first()?, samples.last()?);

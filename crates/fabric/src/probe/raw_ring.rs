@@ -1,8 +1,10 @@
-//! The raw ring: how many blocks a second go from one process to another if nothing but the bytes matters.
+//! The raw ring: the number of blocks per second that go from one process to another if only the
+//! bytes matter.
 //!
-//! The child writes every byte of each block, the parent reads every byte in place, and two counters say how far each
-//! has come. No frame, no order, no stability. To be the fastest honest ring it does what any careful one does: each
-//! side keeps a copy of the other's counter and looks again only when it has run out, and counts once per batch.
+//! The child writes every byte of each block, the parent reads every byte in place, and two
+//! counters report the progress of both. There is no frame, no order, no stability. To be the
+//! fastest honest ring it does the same as any careful ring. Each side keeps a copy of the other's
+//! counter and looks again only when it has run out, and counts once per batch.
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,14 +14,14 @@ use super::error::ProbeError;
 use super::pair::{ChildExit, Pair, STOP, Shared};
 use super::pattern::{check, expected, fill, seed};
 
-/// What a raw ring carried.
+/// The throughput of a raw ring.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RawRing {
     /// Bytes in a block.
     pub block_bytes: u64,
     /// Bytes in the ring, as asked for: it held as many whole blocks as fit.
     pub ring_bytes: u64,
-    /// Blocks that were read while the time was taken.
+    /// Blocks that were read during the measurement.
     pub blocks: u64,
     /// The time taken.
     pub elapsed: Duration,
@@ -27,15 +29,16 @@ pub struct RawRing {
     pub blocks_per_second: f64,
     /// Bytes read per second: each byte was written once and read once, and counts once.
     pub bytes_per_second: f64,
-    /// Where the writer (child) and the reader (parent) ran.
+    /// The cores of the writer (child) and the reader (parent).
     pub cores: Cores,
 }
 
-/// Moves blocks of `block_bytes` through a ring of `ring_bytes` for about `duration`, after two laps to warm up.
+/// Moves blocks of `block_bytes` through a ring of `ring_bytes` for about `duration`, after two
+/// laps to warm up.
 ///
 /// # Errors
-/// [`ProbeError::Argument`] unless `1 <= block_bytes`, `2 * block_bytes <= ring_bytes <= 1 GiB` (blocks rounded up to
-/// 8 bytes); otherwise whatever kept the two processes from finishing.
+/// [`ProbeError::Argument`] unless `1 <= block_bytes`, `2 * block_bytes <= ring_bytes <= 1 GiB`
+/// (blocks rounded up to 8 bytes); otherwise the error that kept the two processes from finishing.
 pub fn raw_ring(block_bytes: u64, ring_bytes: u64, duration: Duration) -> Result<RawRing, ProbeError> {
     let ring = Ring::new(block_bytes, ring_bytes)?;
     let (pair, ring) = start(ring, duration)?;
@@ -43,11 +46,11 @@ pub fn raw_ring(block_bytes: u64, ring_bytes: u64, duration: Duration) -> Result
 }
 
 const RING_BYTES_MAX: u64 = 1 << 30;
-/// Written, or read, before the counter moves; a ring of few blocks moves it at least four times a lap. Measured with a
-/// 1 MiB ring: 4 KiB is about a tenth slower between distant cores and up to a quarter between near ones, more than
-/// 32 KiB makes no difference beyond the noise.
+/// Bytes written, or read, before the counter moves; a ring of few blocks moves it at least four
+/// times a lap. Measured with a 1 MiB ring, 4 KiB is about a tenth slower between distant cores and
+/// up to a quarter between near ones. More than 32 KiB makes no difference beyond the noise.
 const BATCH_BYTES: u64 = 32 << 10;
-/// What the probe may take beyond the time asked for.
+/// Time that the probe may take beyond the time asked for.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The shape that both sides agree on.
@@ -80,7 +83,7 @@ impl Ring {
     }
 }
 
-/// One side's place: how many blocks it has done, and where the next one stands.
+/// One side's position: the number of blocks done, and the offset of the next one.
 struct Place {
     data: NonNull<u8>,
     ring: Ring,
@@ -115,7 +118,8 @@ impl Place {
     #[inline(always)]
     unsafe fn write(&mut self, blocks: u64) {
         for _ in 0..blocks {
-            // SAFETY: the block lies in the mapping, and by the caller's promise the reader has no slice of it.
+            // SAFETY: the block is in the mapping, and by the caller's promise the reader has no
+            // slice of it.
             let block =
                 unsafe { std::slice::from_raw_parts_mut(self.block().as_ptr(), self.ring.block_bytes as usize) };
             fill(block, seed(self.count));
@@ -123,7 +127,7 @@ impl Place {
         }
     }
 
-    /// Reads `blocks` blocks; zero if each holds what was written.
+    /// Reads `blocks` blocks. Returns zero if each contains the written bytes.
     ///
     /// # Safety
     /// The writer has released all of them.
@@ -131,7 +135,8 @@ impl Place {
     unsafe fn read(&mut self, blocks: u64) -> u64 {
         let mut wrong = 0;
         for _ in 0..blocks {
-            // SAFETY: the block lies in the mapping, and by the caller's promise the writer leaves it alone.
+            // SAFETY: the block is in the mapping, and by the caller's promise the writer does not
+            // write it.
             let block = unsafe { std::slice::from_raw_parts(self.block().as_ptr(), self.ring.block_bytes as usize) };
             wrong |= check(block) ^ expected(self.ring.block_bytes, seed(self.count));
             self.step();
@@ -145,7 +150,7 @@ fn start(ring: Ring, duration: Duration) -> Result<(Pair, Ring), ProbeError> {
     Ok((pair, ring))
 }
 
-/// The child: writes until the parent's counter says stop.
+/// The child: writes until the parent's counter is [`STOP`].
 fn write_all(shared: &Shared, ring: Ring) -> Result<(), ChildExit> {
     let (head, tail) = (&shared.control().child.count, &shared.control().parent.count);
     let mut place = Place::start(shared, ring);
@@ -162,7 +167,8 @@ fn write_all(shared: &Shared, ring: Ring) -> Result<(), ChildExit> {
             limit = read + ring.slots;
         }
         let blocks = (limit - place.count).min(ring.batch);
-        // SAFETY: below `limit`: the parent has counted the blocks that stood in these slots a lap ago as read.
+        // SAFETY: below `limit`: the parent has counted the blocks that were in these slots a lap
+        // ago as read.
         unsafe { place.write(blocks) };
         head.store(place.count, Ordering::Release);
     }
@@ -190,7 +196,7 @@ fn measure(mut pair: Pair, ring: Ring, duration: Duration) -> Result<RawRing, Pr
     Ok(RawRing { block_bytes, ring_bytes, blocks, elapsed, blocks_per_second, bytes_per_second, cores })
 }
 
-/// Reads batches until `enough` says so of the count; answers the count.
+/// Reads batches until `enough` accepts the count. Returns the count.
 #[inline(always)]
 fn read_until(pair: &mut Pair, place: &mut Place, mut enough: impl FnMut(u64) -> bool) -> Result<u64, ProbeError> {
     let ring = place.ring;
@@ -203,7 +209,8 @@ fn read_until(pair: &mut Pair, place: &mut Place, mut enough: impl FnMut(u64) ->
             })?;
         }
         let blocks = (written - place.count).min(ring.batch);
-        // SAFETY: below `written`: the child has counted these blocks as written, and waits a lap ahead for `tail`.
+        // SAFETY: below `written`: the child has counted these blocks as written, and waits a lap
+        // ahead for `tail`.
         let wrong = unsafe { place.read(blocks) };
         if wrong != 0 {
             return Err(ProbeError::Torn { block: place.count - 1, batch: blocks });

@@ -1,7 +1,7 @@
-//! A plain TCP stream between two processes, over loopback: what posts between hosts are measured against.
+//! A plain TCP stream between two processes, over loopback: the reference for posts between hosts.
 //!
-//! Blocks go one way by blocking calls, and nobody fills or looks at them. A byte goes to and fro, and the one who waits for it looks
-//! again and again, or sleeps in the call.
+//! Blocks go one way by blocking calls, and neither process fills or checks them. A byte goes back
+//! and forth, and the process that waits for it looks again and again, or sleeps in the call.
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::error::ProbeError;
 use super::pair::{ChildExit, Pair, Shared};
 use super::percentiles::Percentiles;
 
-/// What a stream carries.
+/// The throughput of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StreamRate {
     /// Bytes of a write.
@@ -24,23 +24,24 @@ pub struct StreamRate {
     pub blocks_per_second: f64,
     /// Bytes that arrived per second.
     pub bytes_per_second: f64,
-    /// Where the two processes ran.
+    /// The cores of the two processes.
     pub cores: Cores,
 }
 
-/// What a byte to and fro takes.
+/// The round-trip time of a byte.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StreamRoundTrip {
     /// From before the byte is written until it is back, in ns.
     pub round_trip: Percentiles,
-    /// Where the two processes ran.
+    /// The cores of the two processes.
     pub cores: Cores,
 }
 
 /// Writes blocks of `block_bytes` to another process for about `duration`.
 ///
 /// # Errors
-/// [`ProbeError::Argument`] if a block is empty or larger than 16 MiB; otherwise whatever kept the two processes from finishing.
+/// [`ProbeError::Argument`] if a block is empty or larger than 16 MiB; otherwise the error that
+/// kept the two processes from finishing.
 pub fn stream(block_bytes: u64, duration: Duration) -> Result<StreamRate, ProbeError> {
     if block_bytes == 0 || block_bytes > BLOCK_BYTES_MAX {
         return Err(ProbeError::Argument { what: "block_bytes", got: block_bytes, need: "1 to 16 MiB" });
@@ -50,10 +51,11 @@ pub fn stream(block_bytes: u64, duration: Duration) -> Result<StreamRate, ProbeE
     feed(pair, &near, block_bytes, duration)
 }
 
-/// Bounces a byte between two processes for about `duration`. `blocking` lets them sleep in the call that waits for it.
+/// Bounces a byte between two processes for about `duration`. `blocking` lets them sleep in the
+/// call that waits for it.
 ///
 /// # Errors
-/// Whatever kept the two processes from finishing.
+/// The error that kept the two processes from finishing.
 pub fn stream_round_trip(blocking: bool, duration: Duration) -> Result<StreamRoundTrip, ProbeError> {
     let (near, far) = connected()?;
     let mut pair = Pair::start(0, duration.saturating_add(GRACE), move |shared| {
@@ -80,19 +82,19 @@ pub fn stream_round_trip(blocking: bool, duration: Duration) -> Result<StreamRou
 }
 
 const BLOCK_BYTES_MAX: u64 = 16 << 20;
-/// What the reader offers to a call.
+/// Bytes of the buffer that the reader passes to a call.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Round trips before time is taken.
+/// Round trips before the measurement.
 const WARM_UP: u64 = 100;
 /// Bounds the memory that the samples take.
 const SAMPLES_MAX: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(20);
-/// A process that waits in a call looks this often whether it should still wait.
+/// A process that waits in a call checks this often whether it should still wait.
 const NAP: Duration = Duration::from_millis(50);
-/// Looks before a process that spins asks whether it should still wait.
+/// Looks before a process that spins checks whether it should still wait.
 const LOOKS: u32 = 1 << 10;
 
-/// Both ends of a connection, whose calls return after a nap.
+/// Returns both ends of a connection, whose calls return after a nap.
 fn connected() -> Result<(TcpStream, TcpStream), ProbeError> {
     let connect = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -113,7 +115,7 @@ fn swallow(shared: &Shared, stream: &TcpStream) -> Result<(), ChildExit> {
     let count = &shared.control().child.count;
     let mut bytes = 0;
     loop {
-        // SAFETY: the data is of `BUFFER_BYTES`, and nobody else uses it.
+        // SAFETY: the data is of `BUFFER_BYTES`, and no other code uses it.
         let buffer = unsafe { std::slice::from_raw_parts_mut(shared.data().as_ptr(), BUFFER_BYTES) };
         match recv(stream.as_fd(), buffer, RecvFlags::empty()) {
             Ok((0, _)) => return Ok(()),
@@ -166,7 +168,7 @@ fn round_trip(pair: &mut Pair, stream: &TcpStream, blocking: bool) -> Result<(),
     }
 }
 
-/// Waits for a byte; false if the stream has ended instead.
+/// Waits for a byte. Returns false if the stream has ended instead.
 fn receive_byte<E>(
     stream: &TcpStream,
     blocking: bool,

@@ -1,4 +1,4 @@
-//! A futex wake: how long it takes from the wake call in one process until the other, which slept, runs.
+//! A futex wake: the time from the wake call in one process until the other, which slept, runs.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,26 @@ use super::error::ProbeError;
 use super::pair::{ChildExit, Line, Pair, STOP, Shared, now_ns};
 use super::percentiles::Percentiles;
 
-/// What a futex wake costs.
+/// The cost of a futex wake.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FutexWake {
-    /// From before the wake call to running again, in ns, both directions. Only of waits that did sleep.
+    /// From before the wake call to running again, in ns, both directions. Only waits that did
+    /// sleep count.
     pub wake: Percentiles,
     /// Wakes that came before the other process had gone to sleep; not in the distribution.
     pub awake_already: u64,
-    /// Where the two processes ran.
+    /// The cores of the two processes.
     pub cores: Cores,
 }
 
 /// Lets two processes wake each other in turns for about `duration`.
 ///
-/// Each spins for `rest` before it wakes the other: with zero the other has barely gone to sleep, with some hundred
-/// microseconds its core has gone idle too, which costs more.
+/// Each spins for `rest` before it wakes the other. With zero, the other has barely gone to sleep.
+/// With some hundred microseconds, its core has gone idle too, which costs more.
 ///
 /// # Errors
-/// [`ProbeError::Argument`] if `rest` exceeds a second; otherwise whatever kept the two processes from finishing.
+/// [`ProbeError::Argument`] if `rest` exceeds a second; otherwise the error that kept the two
+/// processes from finishing.
 pub fn futex_wake(duration: Duration, rest: Duration) -> Result<FutexWake, ProbeError> {
     if rest > REST_MAX {
         return Err(ProbeError::Argument {
@@ -41,23 +43,24 @@ pub fn futex_wake(duration: Duration, rest: Duration) -> Result<FutexWake, Probe
 }
 
 const REST_MAX: Duration = Duration::from_secs(1);
-/// Round trips before time is taken.
+/// Round trips before the measurement.
 const WARM_UP: u64 = 20;
-/// Round trips after which the probe gives up hope that one side ever sleeps before it is woken.
+/// Round trips after which the probe concludes that no side ever sleeps before it is woken.
 const FRUITLESS_MAX: u64 = 100_000;
 /// Bounds the memory that the samples take.
 const SAMPLES_MAX: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(20);
-/// A sleeper looks this often whether it should still wait; a wake ends the sleep at once.
+/// A sleeper checks this often whether it should still wait; a wake ends the sleep at once.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// [`Line::took_ns`] of a wait that did not sleep.
+/// The value of [`Line::took_ns`] for a wait that did not sleep.
 const DID_NOT_SLEEP: u64 = 0;
 
 fn start(duration: Duration, rest: Duration) -> Result<Pair, ProbeError> {
     Pair::start(0, duration.saturating_add(GRACE), move |shared| child(shared, rest))
 }
 
-/// Sleeps on `bell` while it holds `seen`, for at most a nap. Whether it slept until it was woken.
+/// Sleeps on `bell` while it holds `seen`, for at most a nap. Returns true if it slept until it was
+/// woken.
 fn doze(bell: &AtomicU32, seen: u32) -> Result<bool, Errno> {
     // Not PRIVATE: the two processes share the page, not the address space.
     match futex::wait(bell, Flags::empty(), seen, Some(&NAP)) {
@@ -67,7 +70,7 @@ fn doze(bell: &AtomicU32, seen: u32) -> Result<bool, Errno> {
     }
 }
 
-/// Rings `line`'s bell, after `rest`; the time of the call stands in the line.
+/// Rings `line`'s bell, after `rest`, and stores the time of the call in the line.
 fn ring(line: &Line, rest: Duration) -> Result<(), Errno> {
     let from = now_ns();
     while now_ns() - from < rest.as_nanos() as u64 {
@@ -78,7 +81,8 @@ fn ring(line: &Line, rest: Duration) -> Result<(), Errno> {
     futex::wake(&line.bell, Flags::empty(), 1).map(drop)
 }
 
-/// Waits until `line`'s bell is no longer `seen`; how long ago it was rung, or [`DID_NOT_SLEEP`].
+/// Waits until `line`'s bell is no longer `seen`. Returns the time since it was rung, or
+/// [`DID_NOT_SLEEP`].
 #[inline]
 fn answer<E>(
     line: &Line,
@@ -101,7 +105,7 @@ fn answer<E>(
     Ok(if slept { took } else { DID_NOT_SLEEP })
 }
 
-/// The child: woken, it notes how long that took and wakes the parent.
+/// The child: when woken, it records how long that took and wakes the parent.
 fn child(shared: &Shared, rest: Duration) -> Result<(), ChildExit> {
     let control = shared.control();
     let mut seen = 0;
@@ -144,7 +148,7 @@ fn measure(mut pair: Pair, duration: Duration, rest: Duration) -> Result<FutexWa
     Ok(FutexWake { wake, awake_already, cores })
 }
 
-/// Wakes the child and is woken by it: how long each took.
+/// Wakes the child and is woken by it. Returns the times of both.
 fn round_trip(pair: &mut Pair, seen: &mut u32, rest: Duration) -> Result<[u64; 2], ProbeError> {
     ring(&pair.shared().control().parent, rest).map_err(failed)?;
     let (shared, mut still_going) = pair.split("the child to wake me");

@@ -1,7 +1,8 @@
 //! Copies of rows, and the memory of many views of which they are ranges.
 //!
-//! A [`CopyRegion`] is filled by this process. Where it is a range of a [`CopyChunk`], the chunk knows which of its pages were written, so that the range can be
-//! [cleared](CopyChunk::region) for another row at the cost of those.
+//! This process fills a [`CopyRegion`]. If it is a range of a [`CopyChunk`], the chunk tracks which
+//! of its pages were written, so [clearing](CopyChunk::region) the range for another row costs no
+//! more than those pages.
 use super::{HEAP_ALIGN, Memory, RegionError, Span, check_limit, check_room, covers};
 use rustix::mm::{Advice, ProtFlags};
 use std::ops::Range;
@@ -9,33 +10,37 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-/// A chunk notes writes by blocks of so many bytes, the smallest page of all machines. No two copies have bytes in the same block.
+/// A chunk tracks writes by blocks of this many bytes, the smallest page size of all machines. No
+/// two copies have bytes in the same block.
 const BLOCK_BYTES: u64 = HEAP_ALIGN as u64;
 
-/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
+/// My copy of memory that its owner does not share with me. One thread of this process fills it
+/// with arriving data, and perhaps a network card does, too.
 #[derive(Debug)]
 pub struct CopyRegion {
     span: Span,
-    /// Where in the chunk it begins.
+    /// Offset in the chunk at which it begins.
     at: u64,
     /// Keeps `span` mapped, writable.
     chunk: Arc<CopyChunk>,
 }
 
-/// Memory of this process whose ranges become copies, and are others when nothing uses them any more.
+/// Memory of this process whose ranges become copies. A range is reused once nothing uses it any
+/// more.
 #[derive(Debug)]
 pub struct CopyChunk {
     id: u64,
     memory: Arc<Memory>,
-    /// A bit for each block that may hold something else than zeros. None if the memory is one copy's only.
+    /// A bit for each block that may contain something other than zeros. Empty if the memory
+    /// belongs to one copy only.
     written: Box<[AtomicU64]>,
 }
 
-/// The next chunk's.
+/// The id of the next chunk.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl CopyRegion {
-    /// A copy of `len` bytes, all zero, on this process's heap.
+    /// Creates a copy of `len` bytes, all zero, on this process's heap.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
@@ -43,23 +48,23 @@ impl CopyRegion {
         Ok(CopyRegion::of(Arc::new(Memory::on_heap(name, len)?)))
     }
 
-    /// All of `memory`, which nothing else uses.
+    /// Returns all of `memory`, which nothing else uses, as a copy.
     pub(super) fn of(memory: Arc<Memory>) -> CopyRegion {
         CopyRegion { span: memory.span, at: 0, chunk: Arc::new(CopyChunk::of(memory, 0)) }
     }
 
-    /// Its bytes, in number.
+    /// Returns its length in bytes.
     pub fn size(&self) -> u64 {
         self.span.len
     }
 
-    /// The memory that it is a range of, and where in that it begins. Hardware that is to write into the copy is given its `place`, also if it
-    /// knows the chunk.
+    /// Returns the memory that it is a range of, and the offset at which it begins there. Hardware
+    /// that is to write into the copy gets its `place`, even if the hardware knows the chunk.
     pub fn chunk(&self) -> (&CopyChunk, u64) {
         (&self.chunk, self.at)
     }
 
-    /// The word at `at`, with acquire order.
+    /// Loads the word at `at`, with acquire order.
     ///
     /// # Panics
     /// If `at` is unaligned or outside.
@@ -69,8 +74,8 @@ impl CopyRegion {
         unsafe { self.span.load(at) }
     }
 
-    /// Stores the words in `bytes` from `at` on, one after the other, each with release order. What is less than a word at the end
-    /// is left out.
+    /// Stores the words in `bytes` from `at` on, one after the other, each with release order. An
+    /// incomplete word at the end is left out.
     ///
     /// # Panics
     /// If `at` is unaligned, or the words are not all inside.
@@ -84,7 +89,8 @@ impl CopyRegion {
         }
     }
 
-    /// Where bytes may be received that go to `range`: frames that are not announced yet, so that nobody reads there. They count as written.
+    /// Returns the address at which bytes for `range` may be received: frames that are not
+    /// announced yet, so that no thread reads there. They count as written.
     ///
     /// # Panics
     /// If the range is not inside.
@@ -102,12 +108,13 @@ impl CopyRegion {
     /// If they are not all inside.
     pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
         let start = self.place(&(at..at + bytes.len() as u64));
-        // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is borrowed from elsewhere: this region
-        // lends nothing for writing, and what it lends for reading is announced (INV-FRAME).
+        // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is
+        // borrowed from elsewhere: this region lends nothing for writing, and what it lends for
+        // reading is announced (INV-FRAME).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
     }
 
-    /// The `len` bytes at `at` are going to be written.
+    /// Marks the `len` bytes at `at` as written, before they are.
     #[inline]
     fn note(&self, at: u64, len: u64) {
         if !self.chunk.written.is_empty() && len > 0 && at < self.span.len {
@@ -122,7 +129,7 @@ impl CopyRegion {
 }
 
 impl CopyChunk {
-    /// One of `len` bytes. They take no memory before they are a copy's.
+    /// Creates a chunk of `len` bytes. The bytes take no memory before they belong to a copy.
     ///
     /// # Errors
     /// [`RegionError::TooLong`], [`RegionError::Os`].
@@ -140,24 +147,27 @@ impl CopyChunk {
         CopyChunk { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), memory, written }
     }
 
-    /// A number that no other chunk of this process has, not even one that is gone.
+    /// Returns a number that no other chunk of this process has, not even one that is gone.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its bytes, in number.
+    /// Returns its length in bytes.
     pub fn size(&self) -> u64 {
         self.memory.span.len
     }
 
-    /// Where its memory begins, which stays there as long as the chunk, or a copy in it, lives.
+    /// Returns the address at which its memory begins. The memory stays there as long as the chunk,
+    /// or a copy in it, lives.
     ///
-    /// A peer that may write to all of it could write into the copies of other peers' rows, so only what stays in this process may be registered as a whole.
+    /// A peer that may write to all of it could write into the copies of other peers' rows. So only
+    /// memory that no peer can access may be registered as a whole.
     pub fn start(&self) -> NonNull<u8> {
         self.memory.span.base
     }
 
-    /// The `len` bytes at `at`, the start of a page, as a copy of zeros. All of it has memory then.
+    /// Returns the `len` bytes at `at`, the start of a page, as a copy of zeros. All of it has
+    /// memory then.
     ///
     /// # Errors
     /// [`RegionError::NoMemory`].
@@ -166,7 +176,7 @@ impl CopyChunk {
     /// If they are not all inside.
     ///
     /// # Safety
-    /// No copy that lives has any byte of their pages.
+    /// No live copy has any byte of their pages.
     pub(crate) unsafe fn region(
         self: &Arc<CopyChunk>,
         name: &str,
@@ -178,7 +188,8 @@ impl CopyChunk {
         let range = at..(at + len).next_multiple_of(BLOCK_BYTES).min(memory.span.len);
         for run in self.take_written(&range) {
             let start = memory.span.pointer(run.start, run.end - run.start);
-            // SAFETY: inside the mapping, which is writable, and used by nothing else, by this function's contract.
+            // SAFETY: inside the mapping, which is writable, and used by nothing else, by this
+            // function's contract.
             unsafe { start.as_ptr().write_bytes(0, (run.end - run.start) as usize) };
         }
         if !memory.on_heap && !covers(&memory.prefaulted.lock().unwrap_or_else(PoisonError::into_inner), &range) {
@@ -188,20 +199,21 @@ impl CopyChunk {
         Ok(CopyRegion { span: Span { base, len }, at, chunk: Arc::clone(self) })
     }
 
-    /// Notes that `range`, which is inside and not empty, is written.
+    /// Marks `range`, which is inside and not empty, as written.
     #[inline]
     fn note(&self, range: Range<u64>) {
         let (first, last) = (range.start / BLOCK_BYTES, (range.end - 1) / BLOCK_BYTES);
         for (word, mask) in masks(first..last + 1) {
             let written = &self.written[word];
-            // One thread writes a copy, and several copies may have bits in the word. Most bits are set once.
+            // One thread writes a copy, and several copies may have bits in the word. Most bits are
+            // set once.
             if written.load(Ordering::Relaxed) & mask != mask {
                 written.fetch_or(mask, Ordering::Relaxed);
             }
         }
     }
 
-    /// Forgets what was written of `range`, and says what it is.
+    /// Clears the record of writes in `range`, and returns the ranges that were written.
     fn take_written(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = vec![];
         for (word, mask) in masks(range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)) {
@@ -225,7 +237,7 @@ impl CopyChunk {
     }
 }
 
-/// The words that have bits of these blocks, and which bits.
+/// Returns the words that have bits of these blocks, and the masks of these bits.
 #[inline]
 fn masks(blocks: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     (blocks.start / 64..blocks.end.div_ceil(64)).map(move |word| {
@@ -284,11 +296,12 @@ mod tests {
             pages.iter().map(|run| run.start * BLOCK_BYTES..run.end * BLOCK_BYTES).collect()
         };
         let first = copy(&chunk, 50..190);
-        // The first page, two from the end of one on, 64 that are bits of two words, and the last.
+        // The first page, two pages around the end of one, 64 whose bits are in two words, and the
+        // last.
         first.store_words(8, &[1; 8]);
         first.fill(6 * BLOCK_BYTES - 1, &[1, 1]);
         let whole = 10 * BLOCK_BYTES..74 * BLOCK_BYTES;
-        // SAFETY: the place is of so many bytes, and nothing reads there.
+        // SAFETY: the place has this many bytes, and nothing reads there.
         unsafe { first.place(&whole).as_ptr().write_bytes(1, (whole.end - whole.start) as usize) };
         first.place(&(139 * BLOCK_BYTES..139 * BLOCK_BYTES));
         first.fill(140 * BLOCK_BYTES - 1, &[1]);

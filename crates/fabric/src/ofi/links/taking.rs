@@ -1,4 +1,5 @@
-//! Taking completions and events from the queues, those of other views included, which are passed on.
+//! Taking completions and events from the queues, including those of other views, which are passed
+//! on.
 use super::{COMPLETIONS, EVENTS_MAX, OfiLinks, gone};
 use crate::ofi::channel::{Context, Operation};
 use crate::ofi::error::Failure;
@@ -9,16 +10,16 @@ use crate::ofi::objects::{Completion, EndpointId, Event};
 use crate::tcp::Down;
 use spindle_core::Rank;
 
-/// How often completions are taken in one go.
+/// The number of times that completions are taken in one look.
 const GOES_MAX: u32 = 8;
 
 impl OfiLinks {
-    /// Takes what is complete; whether something arrived.
+    /// Takes completed operations. Returns true if data arrived.
     pub(in crate::ofi) fn look(&mut self) -> bool {
         let mut arrived = self.take_mail();
         let queues = self.desk.adapter().queues();
         if queues > self.watched {
-            // Another view has opened one. It is read even if it can't be waited for.
+            // Another view has opened a queue. It is read even if it can't be waited for.
             let _ = self.watch_queues();
         }
         for _ in 0..queues {
@@ -33,7 +34,7 @@ impl OfiLinks {
         arrived
     }
 
-    /// Takes what others have found; whether something arrived with it.
+    /// Takes the entries that other desks have found. Returns true if data arrived with them.
     pub(super) fn take_mail(&mut self) -> bool {
         let mut arrived = false;
         if self.desk.has_mail() {
@@ -44,7 +45,7 @@ impl OfiLinks {
         arrived
     }
 
-    /// Some; whether something arrived with them, or `None` if there are none.
+    /// Takes some completions. Returns true if data arrived with them, or `None` if there are none.
     pub(super) fn take_completions(&mut self) -> Option<bool> {
         let mut completions = [Completion::Done { context: 0, bytes: 0 }; COMPLETIONS];
         let count = match self.desk.adapter().completions(self.next_queue, &mut completions) {
@@ -65,7 +66,7 @@ impl OfiLinks {
         (count > 0).then_some(arrived)
     }
 
-    /// Ends all connections: the queue that they share tells of no one's operations any more.
+    /// Ends all connections: the queue that they share no longer reports the operations of any.
     #[cold]
     pub(super) fn break_all(&mut self, failure: Failure) {
         for link in self.links.iter_mut().flatten() {
@@ -74,17 +75,18 @@ impl OfiLinks {
         }
     }
 
-    /// Takes one; whether something arrived with it.
+    /// Takes one completion. Returns true if data arrived with it.
     pub(in crate::ofi) fn take(&mut self, completion: Completion) -> bool {
         if let Completion::Failed { code: code @ FI_EOVERRUN, .. } = completion {
-            // The queue has lost completions, and with them which connections they were of: the context is nobody's.
+            // The queue has lost completions, and nothing says of which connections: the context
+            // names none.
             self.break_all(Failure { call: "the network", code });
             return false;
         }
         let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
         let Context { number, rank, operation } = Context::unpack(context);
         let Some(rank) = self.numbered(number, rank) else {
-            // It is another view's, or of a connection that was closed.
+            // It belongs to another view, or to a connection that was closed.
             self.has_passed_on |= self.desk.pass_on(number, completion);
             return false;
         };
@@ -96,7 +98,7 @@ impl OfiLinks {
             (Completion::Failed { code, .. }, operation) => {
                 let source = Failure { call: "the network", code }.to_io();
                 let down = match (code, operation) {
-                    // What was under way is called off when the peer goes.
+                    // Operations in flight are cancelled when the peer goes.
                     (libc::ECANCELED | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNABORTED | libc::ESHUTDOWN, _) => {
                         gone()
                     }
@@ -110,7 +112,8 @@ impl OfiLinks {
         false
     }
 
-    /// To whom the link of this number leads. It was one to `rank` when the operation was begun that has ended.
+    /// Returns the rank to which the link of this number leads. It led to `rank` when the completed
+    /// operation was begun.
     fn numbered(&self, number: u32, rank: Rank) -> Option<Rank> {
         let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.number() == number);
         if self.links.get(rank.index()).is_some_and(is_it) {
@@ -120,7 +123,7 @@ impl OfiLinks {
         self.links.iter().position(is_it).map(|index| Rank(index as u32))
     }
 
-    /// Takes in the message of `rank` in `slot`; whether something arrived with it.
+    /// Takes in the message of `rank` in `slot`. Returns true if data arrived with it.
     pub(super) fn heard(&mut self, rank: Rank, slot: u8, bytes: u64) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let (mut arrived, mut ended) = (false, None);
@@ -138,15 +141,16 @@ impl OfiLinks {
         arrived
     }
 
-    /// Takes the events that there are: notes which connections have ended, and keeps [the others](Self::next_event).
+    /// Takes the available events: records which connections have ended, and keeps [the
+    /// others](Self::next_event).
     ///
     /// # Errors
-    /// The queue is of no use any more.
+    /// The queue is no longer usable.
     pub(in crate::ofi) fn look_at_events(&mut self) -> Result<(), Failure> {
         if self.desk.has_mail() {
             self.desk.take_events().into_iter().for_each(|event| self.note(event));
         }
-        // Callers may not fill the memory: what does not fit waits at the provider.
+        // So that callers can't fill the memory: events that do not fit wait at the provider.
         let room = (EVENTS_MAX as usize).saturating_sub(self.events.len());
         for _ in 0..room {
             let Some(event) = self.desk.adapter().event()? else { break };
@@ -165,7 +169,8 @@ impl OfiLinks {
         }
     }
 
-    /// Notes that the other side of a connection has gone. Whether there was that connection.
+    /// Records that the other side of a connection has gone. Returns true if that connection
+    /// existed.
     pub(in crate::ofi) fn shut(&mut self, endpoint: EndpointId) -> bool {
         let is_it = |link: &&mut Link| link.is_connected() && link.endpoint().id() == endpoint;
         let found = self.links.iter_mut().flatten().find(is_it);
