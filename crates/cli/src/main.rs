@@ -98,7 +98,7 @@ enum Command {
     /// Use it for members that hang. The evicted member's command ends with status 3 when it runs
     /// on, or joins again if it was started with --rejoin.
     Evict(orders::Args),
-    /// Lets the remaining members of a group continue that has lost its majority for good
+    /// Continues a group that has lost its majority for good, with its remaining members
     ///
     /// Between hosts a group continues only if most of its members are present, because the others
     /// may be alive behind a partition. If the missing members are lost for good, for instance
