@@ -261,8 +261,8 @@ fn bless_planted(session: &Session<'_>) -> Result<String> {
 fn planted(session: &Session<'_>) -> Result<String> {
     let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture"];
     session.run(&mut with_cfg(session, "planted", &args)?)?;
-    // These mutations are shown by no seed: some of the agreement, of first views, of recoveries,
-    // and of liveness.
+    // No seed shows these mutations: some of the agreement, of first views, of recoveries, and of
+    // liveness.
     let core = ["--package=spindle-core", "--lib", "--test=scope", "--test=engine"];
     for packages in [&core[..], &["--package=spindle-sim", "--lib"]] {
         let args = [packages, &["--", "--nocapture", "--ignored", "planted_bugs"]].concat();

@@ -73,7 +73,7 @@ pub(crate) fn hand_on(command: &mut Command) {
     }
 }
 
-/// Parses a filter that lets some event of the library pass, or none because it says `off`.
+/// Parses a filter that lets some event of the library pass, or none because it is `off`.
 fn parse(text: &str) -> Result<EnvFilter, String> {
     // Brackets contain spans and fields, which only the parser understands.
     for directive in text.split(',').filter(|directive| !text.contains('[') && !directive.trim().is_empty()) {

@@ -50,14 +50,14 @@ enum Command {
     ///
     /// The members are real processes. Each sends as fast as it can. Each keeps a digest over its
     /// deliveries (sender, round and bytes, in order). At the end all digests must be the same, and
-    /// the exit status says so.
+    /// the exit status reports it.
     ///
     /// Latency is the time from commit to delivery at the other members, sampled from one message
     /// in 16, under full load. It includes the time in full rings. Batches are means. Lag counts
     /// the sequence numbers of the order that are stable and not delivered.
     Demo(demo::Args),
-    /// Runs one member of a group: multicasts its input and prints what all members send, in the
-    /// same order at all
+    /// Runs one member of a group: multicasts its input and prints the messages of all members, in
+    /// the same order at all
     ///
     /// Each line of the input is one message. Every member prints the lines of all members, its own
     /// included, in the same order, none lost and none twice. It ends when the input of every
@@ -71,11 +71,11 @@ enum Command {
     /// A line is the text before a newline, in any encoding, a carriage return included. The output
     /// always ends with a newline, also where the last line of an input had none.
     Member(Box<member::Args>),
-    /// Prints what a running group delivers, without being a member: no member waits for it
+    /// Prints the deliveries of a running group, without being a member: no member waits for it
     ///
     /// It begins at the present and prints the lines of all members in their order, as a member
-    /// would, through all changes of the view, until every member has finished or left, or until
-    /// Ctrl-C (status 0). It needs none of the members' settings.
+    /// would, through all changes of the view. It ends when every member has finished or left, or
+    /// at Ctrl-C (status 0). It needs none of the members' settings.
     ///
     /// The members continue whether it reads or not. If it is too slow, for instance because its
     /// output is a full pipe, messages are overwritten before it has read them. It then continues
@@ -103,8 +103,8 @@ enum Command {
     /// Between hosts a group continues only if most of its members are present, because the others
     /// may be alive behind a partition. If the missing members are lost for good, for instance
     /// because their machines are destroyed, the remaining members can't know that and wait. This
-    /// command names the lost members. It is refused if a remaining member hears one of them, or if
-    /// a member that is not named is missing.
+    /// command names the lost members. It is refused if a remaining member is in contact with one of
+    /// them, or if a member that is not named is missing.
     Recover(recover::Args),
     /// Replicates a file to every receiver of a group, and reports when all have it
     ///

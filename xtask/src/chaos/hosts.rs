@@ -30,8 +30,8 @@ const QUEUE_PACKETS: u32 = 20_000;
 pub(super) enum End {
     Host,
     Bridge,
-    /// Neither end: the bridge forwards nothing from the link and to it. The systems notice neither
-    /// the beginning nor the end.
+    /// The link itself stays up, and the bridge forwards nothing from it and to it. The systems
+    /// notice neither the beginning nor the end.
     Port,
 }
 

@@ -118,7 +118,7 @@ pub(super) struct Judge {
     pub(super) witnesses: BTreeMap<u32, Witness>,
     eras: Vec<Era>,
     lists: BTreeMap<(usize, u64, u8), List>,
-    /// The application's state of a subgroup at the begin of a view, and the process that reported
+    /// The application's state of a subgroup at the start of a view, and the process that reported
     /// it first.
     states: BTreeMap<(usize, u64, u8), Said>,
     sent: HashMap<Lane, Sent>,
@@ -432,7 +432,7 @@ impl Judge {
         Ok(())
     }
 
-    /// 4, as applications see it: the state at the begin of each view is the same at all members,
+    /// 4, as applications see it: the state at the start of each view is the same at all members,
     /// including those that received it from others.
     fn state(&mut self, instance: u32, subgroup: u8, view: u64, state: (u64, u64)) -> Result<(), Breach> {
         let era = self.era_of(instance)?;

@@ -42,9 +42,8 @@ const UNPROVOKED_MAX_AFAR: u64 = 8;
 /// A kill is alone if no other event happens for this long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
-/// Multiple of the suspected silence for which the driver itself stood still. From then on the
-/// machine has disturbed the members without a plan. A group that is lost then is judged only for
-/// safety.
+/// If the driver itself stands still for this multiple of the suspected silence, the machine has
+/// disturbed the members outside the plan. A group that is lost then is judged only for safety.
 const STANDSTILL: u32 = 2;
 /// Multiple of the suspected silence after a disturbance of a network, in which the group recovers.
 const DOUBTS: u32 = 2;

@@ -5,13 +5,15 @@
 //! benchmark reads the system's counts of their CPU time and context switches at the start and the
 //! end of the measured time.
 //!
-//! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members`: `members`,
-//! `fabric`, `subgroups`, `subgroup_members` (of each), `seconds` (how long); `join_seconds`: from
-//! the start of the first process until the last has joined; `cpu_percent`: CPU time of all members
-//! in percent of a core; `wakes_per_second`: how often the threads of a member wake up, on average;
-//! `sleepers_cpu_percent`: the CPU time of as many threads that wake up as often as all members do
-//! and do nothing; `private_bytes`: memory of a member that it shares with no other process, median
-//! (without its own rings, which are shared).
+//! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members`:
+//! - `members`, `fabric`, `subgroups`, `subgroup_members` (of each), `seconds` (how long);
+//! - `join_seconds`: from the start of the first process until the last has joined;
+//! - `cpu_percent`: CPU time of all members in percent of a core;
+//! - `wakes_per_second`: how often the threads of a member wake up, on average;
+//! - `sleepers_cpu_percent`: the CPU time of as many threads that wake up as often as all members
+//!   do and do nothing;
+//! - `private_bytes`: memory of a member that it shares with no other process, median. A member's
+//!   own rings are shared, so they are not included.
 use super::args::{Delivery, Drive, Fabric, Wait, cores, span};
 use super::clock::sleepers;
 use super::table::Table;

@@ -22,18 +22,23 @@
 //! sleep. The reference is the same members in a group of their own, with one subgroup.
 //!
 //! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (which was subtracted), and `runs`, one for
-//! each of `--members`: `members`, `fabric`, `subgroups`, `subgroup_members`, `senders` (they take
-//! turns), `size_bytes`, `sleeping`, `wait`, `samples`, `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`,
-//! `max_ns` (of all samples); `own_p50_ns`: median time until a sender delivers its own message,
-//! when it knows that every member has that message; `cpu_percent`: CPU time of all members in
-//! percent of a core; `hop_ns`; `hops`: median over slices of the slice's median divided by the hop
-//! time just before and after it; `wake_ratio`, with `--sleeping`: the same, divided by the median
-//! of a futex wake of a process that has slept for 1 ms; `stream_ratio`, over tcp and ofi:
-//! `own_p50_ns` of a slice divided by the stream's round trip; `alone_ratio`, with `--subgroups`:
-//! relative to the same members alone; `alone_cpu_ratio`: the same for the CPU time of all members
-//! per message, where they don't spin; `ratio`: the applicable one of these four, as in the
-//! throughput benchmark. With `--wait polling` there is no ratio, because the members occupy the
-//! cores that the reference would run on.
+//! each of `--members`:
+//! - `members`, `fabric`, `subgroups`, `subgroup_members`, `senders` (they take turns),
+//!   `size_bytes`, `sleeping`, `wait`, `samples`;
+//! - `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`: of all samples;
+//! - `own_p50_ns`: median time until a sender delivers its own message. It then knows that every
+//!   member has that message;
+//! - `cpu_percent`: CPU time of all members in percent of a core; `hop_ns`;
+//! - `hops`: median over slices of the slice's median divided by the hop time just before and after
+//!   it;
+//! - `wake_ratio`, with `--sleeping`: the same, divided by the median of a futex wake of a process
+//!   that has slept for 1 ms;
+//! - `stream_ratio`, over tcp and ofi: `own_p50_ns` of a slice divided by the stream's round trip;
+//! - `alone_ratio`, with `--subgroups`: relative to the same members alone;
+//! - `alone_cpu_ratio`: the same for the CPU time of all members per message, where they don't
+//!   spin;
+//! - `ratio`: the applicable one of these four, as in the throughput benchmark. With `--wait
+//!   polling` there is none, because the members occupy the cores that the reference would run on.
 use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores, span};
 use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};

@@ -1,16 +1,18 @@
 //! `spindle bench limits`: the speed that two bare processes reach on this machine, without the
 //! product.
 //!
-//! Keys of `--json`: `cores`; `ring_bytes`; `raw_ring`, by block size: `block_bytes`,
-//! `blocks_per_second` and `bytes_per_second` (median over short slices), `blocks_per_second_min`
-//! and `_max`, `hop_ns` (median of the hop times read beside the slices), `slices`; `hop_ns`,
-//! `futex_wake_ns` (the sleeper was woken as soon as it slept), `futex_wake_rested_ns` (after 1
-//! ms), `stream_round_trip_ns` (a byte back and forth over a TCP stream on loopback, both ends
-//! spinning) and `stream_round_trip_blocking_ns` (both ends asleep while they wait), each with
-//! `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`; `stream`, a plain TCP stream between two
-//! processes, by bytes of a write: `block_bytes`, `blocks_per_second`, `bytes_per_second`;
-//! `memcpy`, by size of the buffer: `bytes`, `bytes_per_second` (each byte copied counts once);
-//! `clock_read_ns`; `clock_step_ns`.
+//! Keys of `--json`:
+//! - `cores`; `ring_bytes`; `clock_read_ns`; `clock_step_ns`;
+//! - `raw_ring`, by block size: `block_bytes`, `blocks_per_second` and `bytes_per_second` (median
+//!   over short slices), `blocks_per_second_min` and `_max`, `hop_ns` (median of the hop times read
+//!   beside the slices), `slices`;
+//! - `hop_ns`, `futex_wake_ns` (the sleeper was woken as soon as it slept), `futex_wake_rested_ns`
+//!   (after 1 ms), `stream_round_trip_ns` (a byte back and forth over a TCP stream on loopback,
+//!   both ends spinning) and `stream_round_trip_blocking_ns` (both ends asleep while they wait),
+//!   each with `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`;
+//! - `stream`, a plain TCP stream between two processes, by bytes of a write: `block_bytes`,
+//!   `blocks_per_second`, `bytes_per_second`;
+//! - `memcpy`, by size of the buffer: `bytes`, `bytes_per_second` (each byte copied counts once).
 use super::args::{RING_BYTES, cores};
 use super::pairing::quantile;
 use super::table::{Table, short};

@@ -5,13 +5,14 @@
 //! `spindle_sim::small::Costs`. The caller has to name the fabric, so that these figures are not
 //! mistaken for measured ones.
 //!
-//! JSON: `fabric`, `network`, `costs` (bytes per µs and ns, as in `Costs`); `runs`, one for each of
-//! `--members`, `--size` and `--senders`: `members`, `senders` (how many), `size_bytes`, `window`,
-//! `burst`, `messages_per_second` (of the order: deliveries per member), `bytes_per_second`,
-//! `link_use` and `processor_use` (of the busiest, as fractions), `batches_per_message` (of all
-//! members, handed to NICs), `messages_per_delivery`, `latency_ns` (median, from commit to delivery
-//! elsewhere, under that load), and with one message at a time `lone_latency_ns` (median),
-//! `lone_latency_max_ns`.
+//! JSON: `fabric`, `network`, `costs` (bytes per µs and ns, as in `Costs`), and `runs`, one for
+//! each of `--members`, `--size` and `--senders`:
+//! - `members`, `senders` (how many), `size_bytes`, `window`, `burst`;
+//! - `messages_per_second` (of the order: deliveries per member), `bytes_per_second`;
+//! - `link_use` and `processor_use` (of the busiest, as fractions);
+//! - `batches_per_message` (of all members, handed to NICs), `messages_per_delivery`;
+//! - `latency_ns` (median, from commit to delivery elsewhere, under that load);
+//! - `lone_latency_ns` (median) and `lone_latency_max_ns`, with one message at a time.
 use super::args::Senders;
 use super::table::{Table, short};
 use super::tell;
@@ -44,10 +45,10 @@ pub(super) struct Args {
     /// The members that send, a list
     #[arg(long, value_enum, value_delimiter = ',', default_value = "one,all")]
     senders: Vec<Senders>,
-    /// Messages that each sender may have on the way [default: what fits 1M, at most 1000]
+    /// Messages that each sender may have on the way [default: as many as fit 1M, at most 1000]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     window: Option<u64>,
-    /// Messages that a sender builds between two polls, at most [default: what has 128k, at most 256]
+    /// Messages that a sender builds between two polls, at most [default: 128k of messages, at most 256]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     burst: Option<u64>,
     /// Print JSON

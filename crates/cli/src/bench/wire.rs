@@ -26,7 +26,7 @@ pub(super) struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) listen: String,
-    /// The address announced to others instead, if a proxy stands in front of the member.
+    /// The address announced to others instead, if a proxy is in front of the member.
     pub(super) advertise: Option<String>,
     pub(super) seeds: Vec<String>,
     /// True if the network is trusted without TLS, because it belongs to the benchmark.

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// The file
     file: PathBuf,
 
-    /// The group; settings may say it instead
+    /// The group's name; settings may contain it instead
     #[arg(long, value_name = "GROUP")]
     to: Option<String>,
 

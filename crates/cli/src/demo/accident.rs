@@ -12,7 +12,7 @@ pub(super) struct Accident {
     killed_ns: u64,
     /// The first view without the victim.
     view: Option<u64>,
-    /// Times by id: the begin of that view, and the delivery of its first message.
+    /// Times by id: the start of that view, and the delivery of its first message.
     began_ns: BTreeMap<u64, u64>,
     first_ns: BTreeMap<u64, u64>,
 }

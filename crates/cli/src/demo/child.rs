@@ -313,7 +313,7 @@ fn mix(digest: u64, message: &Message<'_>) -> u64 {
     (digest.rotate_left(23) ^ step).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-/// Sums the counts of the engines from the begin of each view.
+/// Sums the counts of the engines from the start of each view.
 struct Reporter<'a> {
     me: MemberId,
     tally: &'a Mutex<Tally>,

@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     subgroups: u32,
 
-    /// Messages each sender may have on the way in each subgroup [default: what fits 1M]
+    /// Messages each sender may have on the way in each subgroup [default: as many as fit 1M]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<u64>,
 
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     /// change of the view is an "event": "view" with view, members, joined, left. Each lost member
     /// is an "event": "lost" with member, pid and message. With --kill there are also "killed"
     /// (member, pid, elapsed_s) and "survived" (view, members: a list of {member, view_ns,
-    /// delivery_ns}, times from the kill to the begin of the view and to its first delivery).
+    /// delivery_ns}, times from the kill to the start of the view and to its first delivery).
     #[arg(long)]
     json: bool,
 

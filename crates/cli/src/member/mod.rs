@@ -1,7 +1,7 @@
 //! `spindle member`: one member of a group, between an input and an output.
 //!
-//! It uses three threads and the library's own: [`input`] reads and sends, [`output`] receives and
-//! writes, and this thread holds the group and waits for the next event. So a full pipe or an idle
+//! It uses three threads and the library's own. [`input`] reads and sends, [`output`] receives and
+//! writes. The main thread holds the group and waits for the next event. So a full pipe or an idle
 //! terminal delays only its own thread. When one side fails, the others continue without this
 //! member at once.
 mod counts;
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES")]
     max_message: Option<String>,
 
-    /// How many messages of that size each member may have on the way, the same at all members [default: what fits 1M]
+    /// How many messages of that size each member may have on the way, the same at all members [default: as many as fit 1M]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<String>,
 

@@ -14,7 +14,7 @@ pub(super) struct Due {
     /// The host that is cut off.
     cut: usize,
     /// Time before which no view without that host can have been decided, and the newest view at
-    /// the begin of the cut.
+    /// the start of the cut.
     unnoticed: Option<(Instant, u64)>,
     restarts: bool,
 }

@@ -33,7 +33,7 @@ pub(super) struct Took {
     pub(super) seconds: f64,
     /// CPU time of all processes.
     pub(super) cpu_seconds: f64,
-    /// Bytes that went from one rack to another.
+    /// Bytes sent from one rack to another.
     pub(super) across: u64,
 }
 

@@ -1,16 +1,20 @@
 //! `spindle bench bulk --fabric sim`: the block multicast in a model of a network. Nothing is sent:
 //! the core's own sessions run on simulated hosts, with the costs of `spindle_sim::bulk::Network`.
 //!
-//! JSON: `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`,
-//! `block_bytes`, `ahead`, `posts`, `blocks`; `runs`, one for each of `--members` (the root
-//! included): `members`, `ns`, `optimum_ns` (blocks - 1 + ceil(log2 members) times a block's),
-//! `over_optimum`, `bytes_per_second`, `of_one_receiver` (of the bandwidth that one receiver gets),
-//! `blocks`, `counters` (posts of each), `slow_link` and `slow_twin_link` (the cost of one link at
-//! half speed, as a fraction of the bandwidth, the worst of those tried; absent with `--quick` or
-//! where there are no twins); `algorithms`, by name: `ns`; `roots`, of groups of the same members
-//! that send at the same time: `roots`, `bytes_per_second` of all together; `racks`: `racks`,
-//! `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`; `small`: `bytes`, `members`, `direct_ns`,
-//! `relayed_ns`.
+//! JSON:
+//! - `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`,
+//!   `block_bytes`, `ahead`, `posts`, `blocks`;
+//! - `runs`, one for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks
+//!   - 1 + ceil(log2 members) times a block's), `over_optimum`, `bytes_per_second`,
+//!   `of_one_receiver` (of the bandwidth that one receiver gets), `blocks`, `counters` (posts of
+//!   each), `slow_link` and `slow_twin_link`;
+//! - `slow_link` and `slow_twin_link`: the cost of one link at half speed, as a fraction of the
+//!   bandwidth, the worst of those tried; absent with `--quick` or where there are no twins;
+//! - `algorithms`, by name: `ns`;
+//! - `roots`, of groups of the same members that send at the same time: `roots`, `bytes_per_second`
+//!   of all together;
+//! - `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`;
+//! - `small`: `bytes`, `members`, `direct_ns`, `relayed_ns`.
 use super::super::table::{Table, short};
 use super::super::tell;
 use super::Fabric;

@@ -5,9 +5,9 @@
 //! object's bytes, once, over that time.
 //!
 //! The time does not include the creation of the object, or the allocation of memory at the
-//! receivers, which keep that memory from one trial to the next. It does not include the comparison
-//! of the digests of sent and received bytes, which each trial makes. Each trial is followed by one
-//! of the reference, and ratios are medians over such pairs.
+//! receivers. They keep that memory from one trial to the next. Each trial also compares the
+//! digests of sent and received bytes, which is not timed either. Each trial is followed by one of
+//! the reference, and ratios are medians over such pairs.
 //!
 //! - tcp: receivers have the object in memory of their own. The reference is one plain TCP stream
 //!   over the loopback device, from the root to one process, written in pieces of 256 KiB.
@@ -16,13 +16,15 @@
 //!   result that other libraries give; `lent`: until it is mapped. The reference is a copy of as
 //!   many bytes by the root alone.
 //!
-//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`; `runs`, one
-//! for each of `--members` and `--bytes`: `algorithm` (tcp), `members`, `receivers`, `bytes`,
-//! `trials`, `bytes_per_second` (with `_min`, `_max`; shm: of `read`),
-//! `reference_bytes_per_second`, and `stream_ratio` (tcp) or `memcpy_ratio` (shm), of the first to
-//! the second; with `--racks`, `rack_crossings`: bytes sent from one rack to another, over those of
-//! the object; `cpu_seconds`, of all processes together, for one object; shm:
-//! `copied_bytes_per_second`, `lent_bytes_per_second`.
+//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`, and `runs`,
+//! one for each of `--members` and `--bytes`:
+//! - `algorithm` (tcp), `members`, `receivers`, `bytes`, `trials`;
+//! - `bytes_per_second` (with `_min`, `_max`; shm: of `read`), `reference_bytes_per_second`, and
+//!   the ratio of the first to the second: `stream_ratio` (tcp) or `memcpy_ratio` (shm);
+//! - `rack_crossings`, with `--racks`: bytes sent from one rack to another, over those of the
+//!   object;
+//! - `cpu_seconds`, of all processes together, for one object;
+//! - shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
 use super::super::args::cores;
 use super::super::pairing::quantile;
 use super::super::table::{Table, short};

@@ -8,14 +8,18 @@
 //! members. The second time the oldest member sends one probe after the other in the subgroup of
 //! everyone, and the benchmark reads the longest gap between probes.
 //!
-//! JSON: `members`, `fabric`, `subgroups` (idle ones), `subgroup_members` (of each), `trials`,
-//! `quiet` (`untouched_gap` and `touched_gap` in equally long times without a change, `cpu_percent`
-//! of a core of all members but these two together); for each of `create`, `alter`, `drop`, `join`,
-//! `kill`, `leave`: `untouched_gap`, of the stream; `touched_gap`, of the probes; `cpu_ms`, of all
-//! members that stay, without their use in an equally long quiet time, and without the two members
-//! of the stream, which poll for its messages all the time; `installed`, from the event until the
-//! last member has installed the view. Times are in ms, each with `min`, `p50`, `p90`, `max`.
-//! `touched_gap` is absent where the change does not touch the subgroup of everyone.
+//! JSON: `members`, `fabric`, `subgroups` (idle ones), `subgroup_members` (of each), `trials`, and:
+//! - `quiet`: `untouched_gap` and `touched_gap` in equally long times without a change,
+//!   `cpu_percent` of a core of all members but the two of the stream;
+//! - an object for each of `create`, `alter`, `drop`, `join`, `kill`, `leave`, with the following
+//!   keys;
+//! - `untouched_gap`, of the stream;
+//! - `touched_gap`, of the probes; absent where the change does not touch the subgroup of everyone;
+//! - `cpu_ms`, of all members that stay, without their use in an equally long quiet time. The two
+//!   members of the stream are not included, because they poll for its messages all the time;
+//! - `installed`, from the event until the last member has installed the view.
+//!
+//! Times are in ms, each with `min`, `p50`, `p90`, `max`.
 use super::crew::{Crew, Installed};
 use super::member::Gap;
 use super::{Args, Fabric, Spread, name, spread};

@@ -12,20 +12,26 @@
 //! With `--subgroups` it measures the cost of changes for members that they do not touch:
 //! [`elsewhere`].
 //!
-//! JSON: `members`, `fabric`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked
-//! for; for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with `--state`
-//! `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each
-//! with `min`, `p50`, `p90`, `max`: `stall` (the longest time without a delivery from the event to
-//! the first delivery after the change, at each that stayed), and `after` (from the event to that
-//! delivery, of the last of them); the kills also have `process_end` (from the signal until the
-//! kernel reports the end of the process) and, with `--phases`, `phases`, each with its `name` and
-//! the time from the signal to its end; over tcp, `reset`, in which all connections break and the
-//! view stays (`after` is the longest stall; `view_changes` counts the trials in which the view
-//! changed nevertheless, which are repeated with another group: with `--object` a view is renewed
-//! `suspect_after_ms` after links for large messages broke, and a busy machine may keep a member
-//! silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`,
-//! `objects`: `bytes`, of each, `delivered`, by the member that had delivered most, and
-//! `bytes_per_second`, there.
+//! JSON:
+//! - `members`, `fabric`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for;
+//! - an object for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with
+//!   `--state` for `join_with_state_mapped`, `join_with_state` and `kill_with_state`. It has
+//!   `trials`, `stall` and `after`;
+//! - `stall`: the longest time without a delivery from the event to the first delivery after the
+//!   change, at each member that stayed;
+//! - `after`: from the event to that delivery, of the last of these members;
+//! - `process_end`, of the kills: from the signal until the kernel reports the end of the process;
+//! - `phases`, of the kills and with `--phases`: each has its `name` and the time from the signal
+//!   to its end;
+//! - `reset`, over tcp: all connections break and the view stays; `after` is the longest stall. If
+//!   the view changes nevertheless, the trial is repeated with another group, and counted in
+//!   `view_changes`. With `--object` a view is renewed `suspect_after_ms` after links for large
+//!   messages broke, and a busy machine may keep a member silent for as long;
+//! - `crowd`, with `--crowd`: `joins`, `views`, `seconds`;
+//! - `objects`, with `--object`: `bytes`, of each, `delivered`, by the member that had delivered
+//!   most, and `bytes_per_second`, there.
+//!
+//! Times are in ms, each with `min`, `p50`, `p90`, `max`.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it
 //! asked to join. Its times begin when the process asks. `join_with_state` is a join into fresh
