@@ -32,8 +32,8 @@ pub(crate) struct Check {
 
     /// Print one JSON object.
     ///
-    /// "ok", and "problems": a list of {level ("error" or "warning"), key (or null), message, origin: {kind: "default", "file",
-    /// "variable" or "flag", name, line, column}}.
+    /// "ok", and "problems": a list of {level ("error" or "warning"), key (or null), message,
+    /// origin: {kind: "default", "file", "variable" or "flag", name, line, column}}.
     #[arg(long)]
     json: bool,
 

@@ -35,7 +35,8 @@ use std::process::ExitCode;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 13)");
 
-/// Ordered multicast among processes: every member gets every message in the same order, at memory speed.
+/// Ordered multicast among processes: every member gets every message in the same order, at memory
+/// speed.
 #[derive(Debug, Parser)]
 #[command(name = "spindle", version = VERSION, max_term_width = 110, after_long_help = exit::HELP)]
 struct Cli {
@@ -103,8 +104,8 @@ enum Command {
     /// Between hosts a group continues only if most of its members are present, because the others
     /// may be alive behind a partition. If the missing members are lost for good, for instance
     /// because their machines are destroyed, the remaining members can't know that and wait. This
-    /// command names the lost members. It is refused if a remaining member is in contact with one of
-    /// them, or if a member that is not named is missing.
+    /// command names the lost members. It is refused if a remaining member is in contact with one
+    /// of them, or if a member that is not named is missing.
     Recover(recover::Args),
     /// Replicates a file to every receiver of a group, and reports when all have it
     ///

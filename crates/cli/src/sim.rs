@@ -32,7 +32,8 @@ pub(crate) struct Args {
     #[arg(long)]
     views: bool,
 
-    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes of subgroups: 10 s and up to 7 GB for a seed
+    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes
+    /// of subgroups: 10 s and up to 7 GB for a seed
     #[arg(long, conflicts_with = "views")]
     large: bool,
 
@@ -65,22 +66,28 @@ pub(crate) struct Args {
 
     /// Print one JSON object at the end.
     ///
-    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, crashes, hangs, suspicions, cuts,
-    /// absences, joins, leaves, evictions, resent, blocked, events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name,
-    /// at_ns, what}. One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and with --trace the
-    /// trace.
+    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs,
+    /// crashes, hangs, suspicions, cuts, absences, joins, leaves, evictions, resent, blocked,
+    /// events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name, at_ns, what}.
+    /// One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and
+    /// with --trace the trace.
     ///
-    /// With --bulk: seeds, objects, blocks, completions, failures_told, deaths, faults, events, virtual_ns, elapsed_s and failures; of one
-    /// seed: seed, the same counts, trace_hash and failures.
+    /// With --bulk: seeds, objects, blocks, completions, failures_told, deaths, faults, events,
+    /// virtual_ns, elapsed_s and failures; of one seed: seed, the same counts, trace_hash and
+    /// failures.
     ///
-    /// With --bootstrap: seeds, foundings, joins, evictions, restarts, faults, united, lost, words, forgotten, messages, events, virtual_ns,
-    /// elapsed_s and failures; of one seed: seed, foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
+    /// With --bootstrap: seeds, foundings, joins, evictions, restarts, faults, united, lost, words,
+    /// forgotten, messages, events, virtual_ns, elapsed_s and failures; of one seed: seed,
+    /// foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
     /// virtual_ns, trace_hash and failures.
     ///
-    /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves, refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks,
-    /// views, deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched, objects_missed, unavailable, available_again, wishes, changes, learned,
-    /// transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults, united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s, trace_hash and
-    /// failures.
+    /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves,
+    /// refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks, views,
+    /// deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched,
+    /// objects_missed, unavailable, available_again, wishes, changes, learned, transfers,
+    /// transfers_lost, continued, passed_over, lapped, observed, gaps, faults, united, lost,
+    /// events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for
+    /// faults and elapsed_s, trace_hash and failures.
     #[arg(long)]
     json: bool,
 }

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as inputs.
+/// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as
+/// inputs.
 struct Wide {
     scratch: Scratch,
     seeds: String,

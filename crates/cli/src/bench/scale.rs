@@ -48,7 +48,8 @@ pub(super) struct Args {
     /// Messages that each sender may have on the way [default: as many as fit 1M, at most 1000]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     window: Option<u64>,
-    /// Messages that a sender builds between two polls, at most [default: 128k of messages, at most 256]
+    /// Messages that a sender builds between two polls, at most [default: 128k of messages, at most
+    /// 256]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     burst: Option<u64>,
     /// Print JSON

@@ -72,8 +72,8 @@ impl Handler for Teller {
 }
 
 impl Seat {
-    /// Joins the group, or creates it. `place` is the place of the group's name on the command line,
-    /// for the error if no settings contain the name.
+    /// Joins the group, or creates it. `place` is the place of the group's name on the command
+    /// line, for the error if no settings contain the name.
     pub(super) fn take(
         mut settings: Settings,
         place: &str,

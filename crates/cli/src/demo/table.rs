@@ -1,4 +1,5 @@
-//! The demo on a screen: rates from the last two reports of each member, redrawn in place on a terminal.
+//! The demo on a screen: rates from the last two reports of each member, redrawn in place on a
+//! terminal.
 use super::report::{Delivered, Final, Latency, Report, Stream};
 use crate::quantity::short;
 use serde_json::{Value, json};

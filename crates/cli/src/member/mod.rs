@@ -96,12 +96,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES")]
     max_message: Option<String>,
 
-    /// How many messages of that size each member may have on the way, the same at all members [default: as many as fit 1M]
+    /// How many messages of that size each member may have on the way, the same at all members
+    /// [default: as many as fit 1M]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<String>,
 
-    /// The order of delivery, the same at all members: `total`, or `fifo`, in which only the messages of each member are in
-    /// order [default: total]
+    /// The order of delivery, the same at all members: `total`, or `fifo`, in which only the
+    /// messages of each member are in order [default: total]
     #[arg(long, value_name = "ORDER", value_parser = ["total", "fifo"])]
     order: Option<String>,
 

@@ -1,4 +1,5 @@
-//! An operator's order: most members are lost for good, and the rest of the group continues without them.
+//! An operator's order: most members are lost for good, and the rest of the group continues without
+//! them.
 use super::{Round, Trouble};
 use crate::chaos::crowd::Operator;
 use std::collections::BTreeSet;

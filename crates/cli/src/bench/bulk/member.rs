@@ -1,4 +1,5 @@
-//! A process of `spindle bench bulk`: a member of a bulk group that takes its orders from standard input.
+//! A process of `spindle bench bulk`: a member of a bulk group that takes its orders from standard
+//! input.
 use super::wire::{Job, Order, Reply, Setup};
 use super::{Algorithm, Fabric, Waiting};
 use crate::clock::{cpu_ns, now_ns};

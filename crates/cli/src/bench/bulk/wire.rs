@@ -33,7 +33,8 @@ pub(super) struct Plan {
 /// The operation that is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// The multicast, until every receiver has the object: in a buffer of its own (tcp), or mapped (shm).
+    /// The multicast, until every receiver has the object: in a buffer of its own (tcp), or mapped
+    /// (shm).
     Multicast,
     /// The multicast, until every receiver has read all bytes of it.
     Read,

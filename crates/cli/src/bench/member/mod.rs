@@ -1,4 +1,4 @@
-//! A member process: it joins, works in slices by order of the benchmark, and leaves.
+//! A member process: it joins, works in slices on the orders of the benchmark, and leaves.
 mod one_in_flight;
 mod poll;
 mod read;

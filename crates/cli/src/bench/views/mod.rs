@@ -31,7 +31,7 @@
 //! - `objects`, with `--object`: `bytes`, of each, `delivered`, by the member that had delivered
 //!   most, and `bytes_per_second`, there.
 //!
-//! Times are in ms, each with `min`, `p50`, `p90`, `max`.
+//! The times of these events are in ms, each with `min`, `p50`, `p90`, `max`.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it
 //! asked to join. Its times begin when the process asks. `join_with_state` is a join into fresh

@@ -48,8 +48,8 @@ impl<S: Subscriber> Layer<S> for Listener {
         let phase = PHASES.iter().position(|(_, ends)| ends.contains(&message.0.as_str()));
         if let Some(phase) = phase {
             let now = now_ns();
-            // The end keeps its first event. Later phases keep the last one, because a ballot may be
-            // promised after another.
+            // Phase 0, the end of a process, keeps its first event. Later phases keep the last
+            // one, because a ballot may be promised after another.
             let _ = match phase {
                 0 => MOMENTS[0].compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed),
                 _ => Ok(MOMENTS[phase].swap(now, Ordering::Relaxed)),

@@ -22,7 +22,7 @@ pub(super) const STREAM_PACE: Duration = Duration::from_micros(500);
 pub(super) const PROBE_PACE: Duration = Duration::from_millis(2);
 /// Number of gaps that are kept.
 const GAPS_MAX: usize = 4096;
-/// How often the member checks whether it has to send probes.
+/// How often the sender checks whether its last probe was delivered.
 const PROBE_LOOK: Duration = Duration::from_micros(100);
 
 /// Returns the subgroups: the subgroup of everyone, the stream, and the idle ones.
