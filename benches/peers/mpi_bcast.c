@@ -1,7 +1,8 @@
-/* MPI_Bcast, measured as `spindle bench bulk` measures its own multicast: from the moment in which the root
- * begins until the last receiver has all bytes, by the machine's monotonic clock. The root fills its buffer
- * again before each trial, and receivers compare a checksum after it; neither is timed. Prints one line for
- * each length: receivers, bytes, and the median, slowest and fastest of bytes per second.
+/* MPI_Bcast, measured as `spindle bench bulk` measures its own multicast: from the moment in which
+ * the root begins until the last receiver has all bytes, by the machine's monotonic clock. The root
+ * fills its buffer again before each trial, and receivers compare a checksum after it; neither is
+ * timed. Prints one line for each length: receivers, bytes, and the median, slowest and fastest of
+ * bytes per second.
  *
  *     mpicc -O2 -o mpi_bcast mpi_bcast.c && mpirun -n 5 ./mpi_bcast TRIALS BYTES...
  */

@@ -1,14 +1,15 @@
 /*
- * One member of a closed process group of Corosync. It sends as fast as flow control allows, receives
- * the messages of all members, and reports the rate.
+ * One member of a closed process group of Corosync. It sends as fast as flow control allows,
+ * receives the messages of all members, and reports the rate.
  *
  * usage: cpg_bench SIZE SECONDS SENDERS MEMBERS
  *
- * SIZE is the size of a message in bytes. SENDERS is how many of the MEMBERS send: those with the lowest
- * node ids. A second after all members have joined, each sender sends a first mark, and after SECONDS
- * more a last mark. The count contains the messages delivered between the last of the first marks and
- * the first of the last marks. Both have the same place in the order at all members. Every message's
- * place and bytes are part of a digest, which has to be the same at all members. Prints one JSON object.
+ * SIZE is the size of a message in bytes. SENDERS is how many of the MEMBERS send: those with the
+ * lowest node ids. A second after all members have joined, each sender sends a first mark, and
+ * after SECONDS more a last mark. The count contains the messages delivered between the last of the
+ * first marks and the first of the last marks. Both have the same place in the order at all
+ * members. Every message's place and bytes are part of a digest, which has to be the same at all
+ * members. Prints one JSON object.
  */
 #include <corosync/cpg.h>
 #include <inttypes.h>

@@ -100,7 +100,7 @@ impl Visitor {
         Ok(answers)
     }
 
-    /// Waits until a control message arrives, `at_most`.
+    /// Waits until a control message arrives, or until `at_most` has passed.
     fn wait(&self, at_most: Duration) {
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         // A signal only makes the caller check earlier.
