@@ -145,7 +145,7 @@ fn replay(seed: u64, args: &Args) -> Outcome {
     })
 }
 
-/// Prints the result of a seed: its first violation, or the text of `well`.
+/// Returns the first violation of a seed as an error, or prints the text of `well`.
 fn verdict(seed: u64, violations: &[Violation], args: &Args, well: impl FnOnce() -> String) -> Outcome {
     match violations.first() {
         Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
