@@ -1,6 +1,8 @@
-/* MPI_Bcast as `spindle bench bulk` measures its own: from the moment in which the root begins until the last receiver has all bytes, by the
- * machine's monotonic clock. The root fills its buffer anew before each trial, and receivers compare a checksum after it; neither is
- * timed. Prints one line for each length: receivers, bytes, and the median, slowest and fastest of bytes per second.
+/* MPI_Bcast, measured as `spindle bench bulk` measures its own multicast: from the moment in which
+ * the root begins until the last receiver has all bytes, by the machine's monotonic clock. The root
+ * fills its buffer again before each trial, and receivers compare a checksum after it; neither is
+ * timed. Prints one line for each length: receivers, bytes, and the median, slowest and fastest of
+ * bytes per second.
  *
  *     mpicc -O2 -o mpi_bcast mpi_bcast.c && mpirun -n 5 ./mpi_bcast TRIALS BYTES...
  */
@@ -46,7 +48,7 @@ int main(int argc, char **argv) {
         size_t bytes = (size_t)strtoull(argv[arg], NULL, 10) / 8 * 8, count = bytes / 8;
         uint64_t *words = malloc(bytes ? bytes : 8);
         fill(words, count, (uint64_t)rank + 100);
-        /* The first trial touches memory that nobody has touched, and makes connections: it does not count. */
+        /* The first trial touches fresh memory and makes connections, so it does not count. */
         for (int trial = 0; trial <= trials; trial++) {
             if (rank == 0) fill(words, count, (uint64_t)trial + 1);
             uint64_t mine = 0, root = 0;
@@ -54,7 +56,7 @@ int main(int argc, char **argv) {
             MPI_Barrier(MPI_COMM_WORLD);
             double begin = now();
             MPI_Bcast(words, (int)count, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-            /* When the root is done is not asked. */
+            /* The time at which the root is done does not count. */
             double end = rank ? now() : 0, last = 0;
             mine = checksum(words, count);
             MPI_Reduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Spindle's block multicast beside Open MPI's MPI_Bcast, over TCP on the loopback device and in shared memory, in turns.
+# Compares Spindle's block multicast with Open MPI's MPI_Bcast, over TCP on the loopback device and
+# in shared memory, in turns.
 #
 #   benches/peers/mpi_bcast.sh [RECEIVERS [BYTES [TRIALS]]]        default: "4 8 16" "1048576 16777216 67108864 268435456" 7
 #
-# Needs Debian's openmpi-bin, libopenmpi-dev and python3, and the command: cargo build --release -p spindle-cli. SPINDLE names another one.
+# Needs Debian's openmpi-bin, libopenmpi-dev and python3, and the command:
+# cargo build --release -p spindle-cli. The variable SPINDLE names another command.
 #
-# Each line: fabric, receivers, bytes, then GB/s (the object's bytes over the time until the last receiver has it, medians) of Spindle and of
-# MPI_Bcast, and the ratio. Over shm MPI_Bcast leaves a copy at each receiver. Spindle's receivers read the root's memory: "shm" is until
-# each has read all bytes, "shm-copied" until each has copied them to memory of its own.
+# Each line: fabric, receivers, bytes, then GB/s (the object's bytes over the time until the last
+# receiver has it, medians) of Spindle and of MPI_Bcast, and the ratio. Over shm MPI_Bcast leaves a
+# copy at each receiver. Spindle's receivers read the root's memory: "shm" is until each has read
+# all bytes, "shm-copied" until each has copied them to memory of its own.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 receivers=${1:-4 8 16} sizes=${2:-1048576 16777216 67108864 268435456} trials=${3:-7}
@@ -20,14 +23,14 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mpicc -O2 -o "$scratch/mpi_bcast" "$here/mpi_bcast.c"
 
-# Words of Open MPI's own for a machine with fewer cores than ranks, and for root in a container.
+# Options of Open MPI for a machine with fewer cores than ranks, and for root in a container.
 mpi() {
     local ranks=$1
     shift
     mpirun --allow-run-as-root --oversubscribe -n "$ranks" "$@"
 }
 
-# GB/s of one field of the only run in the report.
+# Prints the GB/s of one field of the only run in the report.
 field() {
     python3 -c 'import json, sys; print(json.load(sys.stdin)["runs"][0][sys.argv[1]] / 1e9)' "$1"
 }

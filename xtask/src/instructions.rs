@@ -1,9 +1,10 @@
-//! Instructions a message, counted by valgrind: the same on every run and every machine of one architecture, so a few per
-//! cent more are a change of the code and nothing else.
+//! Instructions per message, counted by valgrind. The count is the same on every run and every
+//! machine of one architecture. So an increase of a few per cent comes from a change of the code
+//! and from nothing else.
 //!
-//! The example `hot_path` runs with two numbers of messages; the difference of the instructions, divided by the difference of
-//! the messages, leaves out start and end. `benches/instructions.json` holds what it was; `cargo xtask instructions --bless`
-//! writes what it is.
+//! The example `hot_path` runs with two numbers of messages. The difference of the instructions,
+//! divided by the difference of the messages, excludes start and end. `benches/instructions.json`
+//! contains the baseline; `cargo xtask instructions --bless` writes the current counts.
 use crate::process::Session;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
@@ -13,10 +14,11 @@ use std::path::{Path, PathBuf};
 
 const BASELINE: &str = "benches/instructions.json";
 const TOLERANCE_PERCENT: f64 = 3.0;
-/// Both multiples of every burst times its senders, so that no message too many is sent.
+/// Two numbers of messages. Both are multiples of every burst times its senders, so that no surplus
+/// message is sent.
 const MESSAGES: [u64; 2] = [20_480, 40_960];
 
-/// (size, burst, senders), with the name that stands in the baseline.
+/// The settings (size, burst, senders), with their names in the baseline.
 const SETTINGS: &[(&str, [u64; 3])] = &[
     ("16 B, bursts of 256, 1 sender", [16, 256, 1]),
     ("16 B, bursts of 256, 2 senders", [16, 256, 2]),
@@ -26,7 +28,7 @@ const SETTINGS: &[(&str, [u64; 3])] = &[
     ("16 B, one by one, 2 senders", [16, 1, 2]),
 ];
 
-/// Counts and compares with the baseline.
+/// Counts the instructions and compares them with the baseline.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     let path = session.root().join(BASELINE);
     let text = fs::read_to_string(&path)
@@ -62,7 +64,7 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     })
 }
 
-/// Counts and writes the baseline.
+/// Counts the instructions and writes the baseline.
 pub(crate) fn bless(session: &Session<'_>) -> Result<String> {
     let counts = count(session)?;
     let numbers: Map<String, Value> =
@@ -135,7 +137,7 @@ fn per_message(session: &Session<'_>, release: &Path, [size, burst, senders]: [u
     Ok(more as f64 / (MESSAGES[1] - MESSAGES[0]) as f64)
 }
 
-/// The sum that callgrind writes at the end of its file.
+/// Returns the sum that callgrind writes at the end of its file.
 fn instructions(callgrind: &str) -> Option<u64> {
     let line = callgrind.lines().find_map(|line| line.strip_prefix("totals:").or(line.strip_prefix("summary:")))?;
     line.split_whitespace().next()?.parse().ok()

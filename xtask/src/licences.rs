@@ -1,6 +1,7 @@
-//! Dependencies: under an allowed licence, and each direct one a decision that is written down.
+//! Checks of the dependencies: each has an allowed licence, and each direct one has a written
+//! reason.
 //!
-//! The allowed licences stand in this package's manifest, under `package.metadata.licences`.
+//! The allowed licences are listed in this package's manifest, under `package.metadata.licences`.
 use crate::process::Session;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -8,10 +9,10 @@ use spdx::{Expression, Licensee, ParseMode};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Where the reasons for the direct dependencies are written: a table with one row each.
+/// The page that contains the reasons for the direct dependencies: a table with one row each.
 const REASONS: &str = "docs/adr/dependencies.md";
 
-/// Checks every package of the lock file, on whatever platform it is used.
+/// Checks every package of the lock file, for all platforms.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     let metadata = MetadataCommand::new()
         .manifest_path(session.root().join("Cargo.toml"))
@@ -47,7 +48,7 @@ fn allowed(metadata: &Metadata) -> Result<Vec<Licensee>> {
 
 fn judge(licence: Option<&str>, allowed: &[Licensee]) -> Result<(), String> {
     let Some(licence) = licence else { return Err("names no licence".to_owned()) };
-    // Lax, because some manifests still write "MIT/Apache-2.0".
+    // The mode is lax, because some manifests still write "MIT/Apache-2.0".
     let expression = Expression::parse_mode(licence, ParseMode::LAX)
         .map_err(|error| format!("{licence:?} is no licence expression: {}", error.reason))?;
     if expression.evaluate(|wanted| allowed.iter().any(|licence| licence.satisfies(wanted))) {
@@ -56,7 +57,8 @@ fn judge(licence: Option<&str>, allowed: &[Licensee]) -> Result<(), String> {
     Err(format!("{licence:?} is not allowed by xtask/Cargo.toml"))
 }
 
-/// The names of what the members of the workspace depend on themselves, other members left out.
+/// Returns the names of the direct dependencies of the workspace's members, without the members
+/// themselves.
 fn direct(metadata: &Metadata) -> BTreeSet<&str> {
     let dependencies = metadata.workspace_packages().into_iter().flat_map(|package| &package.dependencies);
     dependencies.filter(|dependency| dependency.path.is_none()).map(|dependency| dependency.name.as_str()).collect()

@@ -1,6 +1,8 @@
-//! Checks and chores of this repository: `cargo xtask ci` is what CI runs, and any of its steps can be run alone.
+//! Checks and chores of this repository. CI runs `cargo xtask ci`, and each of its steps can be run
+//! alone.
 //!
-//! Read [`steps`] first: the table of steps. [`runner`] runs them, [`process`] bounds what they start.
+//! Read [`steps`] first: the table of steps. [`runner`] runs them, [`process`] bounds the processes
+//! that they start.
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,7 +34,7 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
   --skip STEP  leave this step out; may be repeated
   --verbose    show the output of steps that pass, too";
 
-/// What the command line asks for.
+/// The request on the command line.
 #[derive(PartialEq, Eq, Debug)]
 enum Request {
     Help,

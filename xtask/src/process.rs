@@ -1,6 +1,8 @@
-//! What a step starts: child processes that get no input, end in time, and never outlive an interrupted run.
+//! The processes that a step starts. They get no input, end in time, and never outlive an
+//! interrupted run.
 //!
-//! Each child leads a process group of its own, so that whatever it starts in turn can be stopped with it.
+//! Each child leads a process group of its own, so that the processes that it starts can be stopped
+//! with it.
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -13,16 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a waiting session looks at its child.
+/// How often a waiting session checks its child.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long a child that was told to end may take before it is killed.
+/// How long a child that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Whether somebody asked this process to stop.
+/// True if a signal asked this process to stop.
 pub(crate) struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// Watches for Ctrl-C, a termination and a lost terminal, from now on.
+    /// Watches for Ctrl-C, a termination and a lost terminal from now on.
     pub(crate) fn watch() -> Result<Signals> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -36,7 +38,7 @@ impl Signals {
     }
 }
 
-/// The run was asked to stop: no verdict on the step.
+/// The run was asked to stop, so the step has no result.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
@@ -48,7 +50,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The step was skipped, because this machine lacks what it needs.
+/// The step was skipped, because this machine lacks a requirement of it.
 #[derive(Debug)]
 pub(crate) struct Skipped(pub(crate) String);
 
@@ -60,7 +62,7 @@ impl fmt::Display for Skipped {
 
 impl std::error::Error for Skipped {}
 
-/// One step's run: where it works, where output goes, and until when.
+/// One step's run: its directory, its output, and its deadline.
 pub(crate) struct Session<'a> {
     root: &'a Path,
     log: Option<File>,
@@ -69,17 +71,19 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A session in the workspace at `root` that sends output to `log`, or to the terminal if there is none.
+    /// Returns a session in the workspace at `root` that sends output to `log`, or to the terminal
+    /// if there is none.
     pub(crate) fn new(root: &'a Path, log: Option<File>, deadline: Instant, signals: &'a Signals) -> Session<'a> {
         Session { root, log, deadline, signals }
     }
 
-    /// The workspace.
+    /// Returns the root of the workspace.
     pub(crate) fn root(&self) -> &Path {
         self.root
     }
 
-    /// A command that works in the workspace, without what `cargo run` told this process about its own package.
+    /// Returns a command that works in the workspace. The variables that `cargo run` set for this
+    /// process's own package are removed.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.root);
@@ -97,7 +101,7 @@ impl<'a> Session<'a> {
         Ok(String::new())
     }
 
-    /// Runs `command` to its end, which must be a success.
+    /// Runs `command` to its end. It must succeed.
     pub(crate) fn run(&self, command: &mut Command) -> Result<()> {
         if let Some(log) = &self.log {
             command.stdout(log.try_clone()?).stderr(log.try_clone()?);
@@ -105,7 +109,8 @@ impl<'a> Session<'a> {
         self.finish(command)
     }
 
-    /// As [`run`](Self::run), and answers what it printed, which the log gets too, also if it fails.
+    /// Does the same as [`run`](Self::run), and returns the output. The log gets the output, too,
+    /// even if the command fails.
     pub(crate) fn read(&self, mut command: Command) -> Result<String> {
         let (mut output, printed) = std::io::pipe()?;
         command.stdout(printed);
@@ -117,7 +122,7 @@ impl<'a> Session<'a> {
             output.read_to_string(&mut text).map(|_| text)
         });
         let finished = self.finish(&mut command);
-        // It holds the other end.
+        // The command holds the other end.
         drop(command);
         let text = reader.join().expect("reading does not panic")?;
         match &self.log {
@@ -157,10 +162,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Ends `child` and all of its group: politely at first.
+/// Ends `child` and all of its group: with a signal to end first.
 fn stop(mut child: Child) -> Result<()> {
     let group = Pid::from_child(&child);
-    // Fails only if the whole group is gone already.
+    // This fails only if the whole group is gone already.
     let _ = kill_process_group(group, Signal::TERM);
     let killed_at = Instant::now() + GRACE;
     while child.try_wait()?.is_none() && Instant::now() < killed_at {
@@ -219,7 +224,8 @@ mod tests {
             let mut lines = BufReader::new(output).lines();
             let first = lines.next();
             flag.store(true, Ordering::Relaxed);
-            // Ends once nobody holds the other end: not before the grandchild is gone.
+            // The lines end when no process holds the other end, so not before the grandchild is
+            // gone.
             assert_eq!(lines.count(), 0);
             first
         });

@@ -1,8 +1,9 @@
-//! The core is pure: built for wasm it needs nothing from outside, so it can't reach a clock, a thread, a file or a
-//! random number.
+//! A check that the core is pure. Built for wasm it imports nothing, so it can't reach a clock, a
+//! thread, a file or a random number.
 //!
-//! What is built is the core's example `purity`, which drives the protocol and brings its own allocator and panic
-//! handler: a dependency on std, direct or not, is a compile error (two panic handlers).
+//! The build is the core's example `purity`, which drives the protocol and brings its own allocator
+//! and panic handler. A dependency on std, direct or indirect, is then a compile error (two panic
+//! handlers).
 use crate::process::Session;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
@@ -10,10 +11,10 @@ use std::fs;
 use wasmparser::{Parser, Payload};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// What the example exports, so that the linker keeps all that it calls.
+/// The function that the example exports, so that the linker keeps everything that it calls.
 const EXPORT: &str = "spindle_purity";
 
-/// Builds the example and looks at what it imports.
+/// Builds the example and checks its imports.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     session.cargo(&["build", "--locked", "--package=spindle-core", "--example=purity", "--target", TARGET])?;
     let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;

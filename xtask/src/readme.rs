@@ -1,9 +1,9 @@
-//! Runs what README.md tells people to type, so that the two can't drift apart.
+//! Runs the test command that README.md shows, so that the page and the command always agree.
 use crate::process::Session;
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Stands on its own line before the fenced block with the test command.
+/// The line that precedes the fenced block with the test command.
 const MARK: &str = "<!-- test command -->";
 
 /// Runs the test command of the README.
@@ -15,7 +15,8 @@ pub(crate) fn test(session: &Session<'_>) -> Result<String> {
     Ok(script)
 }
 
-/// The lines of the fenced block that follows the line `mark`; `None` if there is none, or nothing in it.
+/// Returns the lines of the fenced block that follows the line `mark`; `None` if there is no block,
+/// or an empty one.
 fn marked_block(text: &str, mark: &str) -> Option<String> {
     let mut lines =
         text.lines().skip_while(|line| line.trim() != mark).skip(1).skip_while(|line| line.trim().is_empty());

@@ -1,5 +1,5 @@
-//! Runs steps one after the other, all of them even if some fail, and sums up. A step's output goes to a file in
-//! `target/ci-logs` and is shown if it fails.
+//! Runs steps one after the other, all of them even if some fail, and prints a summary. A step's
+//! output is written to a file in `target/ci-logs` and shown if the step fails.
 use crate::process::{Interrupted, Session, Signals, Skipped};
 use crate::steps::Step;
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Exit status after Ctrl-C, as shells have it.
+/// Exit status after Ctrl-C, the same as in shells.
 const INTERRUPTED: u8 = 130;
 
 struct Outcome {
@@ -33,7 +33,7 @@ impl Outcome {
     }
 }
 
-/// Runs `steps` and prints a table and, as the last line, how many passed and failed.
+/// Runs `steps` and prints a table. The last line contains the numbers of passed and failed steps.
 pub(crate) fn run(steps: &[&Step], root: &Path, verbose: bool) -> Result<ExitCode> {
     let signals = Signals::watch()?;
     let mut outcomes = Vec::new();
@@ -101,7 +101,8 @@ fn sum_up(outcomes: &[Outcome]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The last line names skipped steps, so that a reader does not take them for steps that passed.
+/// Returns the last line. It names skipped steps, so that a reader does not mistake them for passed
+/// ones.
 fn last_line(passed: usize, failed: usize, skipped: &[&str]) -> String {
     match skipped {
         [] => format!("{passed} passed, {failed} failed"),

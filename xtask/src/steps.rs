@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 
 /// One check.
 pub(crate) struct Step {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it checks, in one line.
+    /// Its description, in one line.
     pub(crate) about: &'static str,
-    /// How long it may take before it counts as hung.
+    /// How many minutes it may take before it counts as hung.
     pub(crate) minutes: u64,
-    /// Does it, and answers with a remark for the summary, or nothing.
+    /// Runs the step, and returns a remark for the summary, or an empty one.
     pub(crate) run: fn(&Session<'_>) -> Result<String>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
 ];
 
-/// Steps with what takes too long for CI.
+/// Long variants of steps, which take too long for CI.
 pub(crate) const LONG: &[Step] = &[
     Step {
         name: "scope",
@@ -115,13 +115,14 @@ pub(crate) const LONG: &[Step] = &[
     Step { name: "miri", about: "no undefined behaviour in the core", minutes: 240, run: long_miri },
 ];
 
-/// Steps that are told to write what they find.
+/// Steps that write their results as the new baseline.
 pub(crate) const BLESS: &[Step] = &[
     Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless },
     Step { name: "planted", about: "writes crates/sim/tests/planted.seeds", minutes: 60, run: bless_planted },
 ];
 
-/// The command is left out: its binary is called as the library is, and the two would write the same pages.
+/// Builds the docs without the command. Its binary has the name of the library, and both would
+/// write the same pages.
 fn docs(session: &Session<'_>) -> Result<String> {
     let mut command = session.command("cargo");
     command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
@@ -147,10 +148,10 @@ fn sim(session: &Session<'_>) -> Result<String> {
     session.cargo(&[&run[..], &["5000", "--bulk"]].concat())
 }
 
-/// So many seeds with changes of the view, and what has to happen in them at least.
+/// The number of seeds with changes of the view, and the events that must occur in them at least.
 const VIEWS: [(&str, u64); 3] = [("seeds", 5_000), ("views", 10_000), ("faults", 200_000)];
 
-/// So many seeds of founding between hosts, and what has to happen in them at least.
+/// The number of bootstrap seeds between hosts, and the events that must occur in them at least.
 const BOOTSTRAP: [(&str, u64); 6] = [
     ("seeds", 5_000),
     ("foundings", 4_000),
@@ -174,7 +175,7 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
     ))
 }
 
-/// So many seeds of whole processes, and what has to happen in them at least.
+/// The number of seeds of whole processes, and the events that must occur in them at least.
 const PROCESSES: [(&str, u64); 29] = [
     ("seeds", 10_000),
     ("foundings", 8_000),
@@ -222,7 +223,7 @@ fn processes(session: &Session<'_>) -> Result<String> {
     ))
 }
 
-/// Runs the simulator, of which the first of these counts is the number of seeds, and checks the others.
+/// Runs the simulator and checks its counts. The first of `floors` is the number of seeds.
 fn search(session: &Session<'_>, mode: &str, floors: &[(&str, u64)]) -> Result<serde_json::Value> {
     let mut command = session.command("cargo");
     command.args(["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", mode, "--json"]);
@@ -250,7 +251,7 @@ fn views(session: &Session<'_>) -> Result<String> {
     ))
 }
 
-/// All seeds up to the first that shows a bug are played for each.
+/// Runs, for each mutation, all seeds up to the first one that shows it.
 fn bless_planted(session: &Session<'_>) -> Result<String> {
     let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture", "--ignored", "bless"];
     session.run(&mut with_cfg(session, "planted", &args)?)?;
@@ -260,7 +261,8 @@ fn bless_planted(session: &Session<'_>) -> Result<String> {
 fn planted(session: &Session<'_>) -> Result<String> {
     let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture"];
     session.run(&mut with_cfg(session, "planted", &args)?)?;
-    // Bugs that no seed shows: some of the agreement, of first views, of recoveries, and of liveness.
+    // No seed shows these mutations: some of the agreement, of first views, of recoveries, and of
+    // liveness.
     let core = ["--package=spindle-core", "--lib", "--test=scope", "--test=engine"];
     for packages in [&core[..], &["--package=spindle-sim", "--lib"]] {
         let args = [packages, &["--", "--nocapture", "--ignored", "planted_bugs"]].concat();
@@ -281,7 +283,8 @@ fn long_loom(session: &Session<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-/// A release test with `--cfg NAME`, in a build folder of its own, so that the others stay warm.
+/// Returns the command for a release test with `--cfg NAME`. It uses a build directory of its own,
+/// so that the others stay warm.
 fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command> {
     let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
     let mut command = session.command("cargo");
@@ -291,12 +294,14 @@ fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command>
     Ok(command)
 }
 
-/// Miri is a component of nightly toolchains, which nothing else here needs: where it is missing, this says so.
+/// Runs Miri. It is a component of nightly toolchains, which nothing else here needs, so a missing
+/// Miri is reported.
 fn miri(session: &Session<'_>) -> Result<String> {
     with_miri(session, &["--package=spindle-fabric", "--lib", "--", "region::", "mirror::", "pointers::"])
 }
 
-/// The core has no unsafe code: nothing is to be found there but a mistake of Miri's, or of the compiler's.
+/// Runs Miri on the core. The core has no unsafe code, so only a mistake of Miri or of the compiler
+/// could be found.
 fn long_miri(session: &Session<'_>) -> Result<String> {
     with_miri(session, &["--package=spindle-core", "--lib", "--test=garbage"])
 }

@@ -1,12 +1,15 @@
 /*
- * One member of a closed process group of Corosync: sends as fast as it is let, takes in what all send, and says at what rate.
+ * One member of a closed process group of Corosync. It sends as fast as flow control allows,
+ * receives the messages of all members, and reports the rate.
  *
  * usage: cpg_bench SIZE SECONDS SENDERS MEMBERS
  *
- * SIZE is that of a message in bytes, SENDERS how many of the MEMBERS send: those with the lowest node ids. A second after all
- * have joined, each sender puts a mark into the order, and one after SECONDS more. What is delivered between the last first mark and the first
- * last one is counted; both stand at the same place for everybody. Every message's place and bytes go into a digest, which has to be the same
- * at all members. Prints one JSON object.
+ * SIZE is the size of a message in bytes. SENDERS is how many of the MEMBERS send: those with the
+ * lowest node ids. A second after all members have joined, each sender sends a first mark, and
+ * after SECONDS more a last mark. The count contains the messages delivered between the last of the
+ * first marks and the first of the last marks. Both have the same place in the order at all
+ * members. Every message's place and bytes are part of a digest, which has to be the same at all
+ * members. Prints one JSON object.
  */
 #include <corosync/cpg.h>
 #include <inttypes.h>
@@ -21,7 +24,7 @@
 enum { DATA, BEGIN, END };
 enum { NODES_MAX = 64, BURST = 64, WARM_UP_S = 1, PATIENCE_S = 60 };
 
-/* What a message begins with. */
+/* The beginning of every message. */
 struct head {
     uint32_t what;
     uint32_t sender;
@@ -30,7 +33,7 @@ struct head {
 
 static unsigned members_wanted, senders_wanted;
 static size_t size;
-/* Of the members, ascending; filled when all are there. */
+/* Node ids of the members, ascending; filled when all members have joined. */
 static uint32_t nodes[NODES_MAX];
 static size_t node_count;
 static int complete, broken;
@@ -71,7 +74,7 @@ static void deliver(cpg_handle_t handle, const struct cpg_name *group, uint32_t 
         return;
     }
     memcpy(&head, bytes, sizeof head);
-    /* Nothing lost, nothing twice, in the order in which it was sent. */
+    /* No message is lost or repeated, and all arrive in the order in which they were sent. */
     if (head.sender != node || head.number != next_number[from]++)
         broken = 1;
     mix(head.sender);
@@ -94,7 +97,7 @@ static int by_value(const void *a, const void *b) {
 static void changed(cpg_handle_t handle, const struct cpg_name *group, const struct cpg_address *members, size_t count,
                     const struct cpg_address *left, size_t left_count, const struct cpg_address *joined, size_t joined_count) {
     (void)handle, (void)group, (void)left, (void)joined, (void)joined_count;
-    /* Whoever has everything may go. */
+    /* A member that has delivered all messages may leave. */
     if (left_count > 0 && ended < senders_wanted)
         broken = 1;
     if (complete || count != members_wanted)
@@ -106,7 +109,7 @@ static void changed(cpg_handle_t handle, const struct cpg_name *group, const str
     complete = 1;
 }
 
-/* Whether it was taken. */
+/* Returns whether the message was accepted. */
 static int try_send(cpg_handle_t handle, uint8_t *buffer, uint32_t what, uint32_t self, uint64_t *number) {
     struct head head = {what, self, *number};
     memcpy(buffer, &head, sizeof head);
@@ -151,7 +154,7 @@ int main(int argc, char **argv) {
 
     double start = now(), ready = 0;
     uint64_t number = 0;
-    uint32_t stage = BEGIN; /* the mark that comes next */
+    uint32_t stage = BEGIN; /* the next mark */
     while (ended < senders_wanted && !broken) {
         if ((error = cpg_dispatch(handle, CS_DISPATCH_ALL)) != CS_OK)
             die("cpg_dispatch", error);

@@ -1,4 +1,5 @@
-//! `spindle config`: what counts and who said it, what is wrong with a file, and a file to begin with.
+//! `spindle config`: the effective settings and their origins, the errors of a file, and an example
+//! file.
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::settings::{FLAGS, Sources};
 use anyhow::Context;
@@ -10,14 +11,15 @@ use std::path::PathBuf;
 /// The subcommands of `spindle config`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Says everything that is wrong with the settings, a line each, with the place and what to do about it
+    /// Reports every error in the settings, one on a line, with its place and a remedy
     ///
-    /// The status is 0 if they can be used, also if there are warnings. The environment counts as it does for a member; whether names and
-    /// addresses lead anywhere is not looked at, whether files can be read is.
+    /// The status is 0 if the settings can be used, also if there are warnings. The environment
+    /// counts as it does for a member. The command checks whether files can be read, but not
+    /// whether names and addresses lead anywhere.
     Check(Check),
-    /// Prints every setting that counts, and who said it
+    /// Prints every effective setting and its origin
     Explain(Explain),
-    /// Prints a file with every key and what it means
+    /// Prints a file with every key and its meaning
     Example,
 }
 
@@ -30,8 +32,8 @@ pub(crate) struct Check {
 
     /// Print one JSON object.
     ///
-    /// "ok", and "problems": a list of {level ("error" or "warning"), key (or null), message, origin: {kind: "default", "file",
-    /// "variable" or "flag", name, line, column}}.
+    /// "ok", and "problems": a list of {level ("error" or "warning"), key (or null), message,
+    /// origin: {kind: "default", "file", "variable" or "flag", name, line, column}}.
     #[arg(long)]
     json: bool,
 
@@ -47,8 +49,9 @@ pub(crate) struct Explain {
 
     /// Print one JSON object.
     ///
-    /// "values": a list of {key, value, origin: {kind: "default", "file", "variable" or "flag", name, line, column}, about, default,
-    /// allowed, variable, flag, hidden: a list of {value, origin}: what others said and does not count}.
+    /// "values": a list of {key, value, origin: {kind: "default", "file", "variable" or "flag",
+    /// name, line, column}, about, default, allowed, variable, flag, hidden: a list of {value,
+    /// origin}: values from other origins, which do not count}.
     #[arg(long)]
     json: bool,
 
@@ -56,7 +59,7 @@ pub(crate) struct Explain {
     sources: Sources,
 }
 
-/// The widest that a column of the table becomes because of one value.
+/// Largest width that one value gives to a column of the table.
 const COLUMN_MAX: usize = 36;
 
 pub(crate) fn run(command: Command) -> Outcome {
@@ -93,7 +96,7 @@ fn check(args: &Check) -> Outcome {
 
 fn explain(args: &Explain) -> Outcome {
     let mut effective = args.sources.read()?.effective()?;
-    // Its own line tells what is wrong; the other values count all the same.
+    // The line of this key reports the error. The other values are valid all the same.
     if let Err(error) = effective.find_rack() {
         eprintln!("{error}");
     }
@@ -109,7 +112,7 @@ fn explain(args: &Explain) -> Outcome {
     }
 }
 
-/// The entries that a word of the command line means.
+/// Returns the entries that an argument of the command line selects.
 fn chosen<'a>(effective: &'a Effective, word: Option<&str>) -> Outcome<Vec<&'a Entry>> {
     let all = effective.entries();
     let Some(word) = word else { return Ok(all.iter().collect()) };
@@ -126,7 +129,7 @@ fn chosen<'a>(effective: &'a Effective, word: Option<&str>) -> Outcome<Vec<&'a E
 }
 
 fn table(entries: &[&Entry]) -> String {
-    // What happens without a value is a sentence; the page of the key has all of it.
+    // The effect of a missing value is a whole sentence. The page of the key prints all of it.
     let short = |e: &Entry| match shown(e) {
         text if e.value.is_none() && text.len() > COLUMN_MAX => "(..)".to_string(),
         text => text,
@@ -144,7 +147,7 @@ fn table(entries: &[&Entry]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Everything about one key.
+/// Returns all information about one key.
 fn page(entry: &Entry) -> String {
     let key = entry.key;
     let mut lines = vec![format!("{} = {}", entry.path, shown(entry)), format!("from      {}", entry.origin)];
@@ -158,7 +161,7 @@ fn page(entry: &Entry) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The value, or in parentheses what happens without one.
+/// Returns the value, or in parentheses the effect of a missing value.
 fn shown(entry: &Entry) -> String {
     match &entry.value {
         Some(value) => value.to_string(),
@@ -210,7 +213,7 @@ mod tests {
     use super::*;
     use spindle::settings::KEYS;
 
-    /// The table of all keys, as the guide has it.
+    /// Returns the table of all keys in the form of the guide.
     fn guide() -> String {
         let mut lines = vec![
             "| key | meaning | allowed | default | variable | flag |".to_string(),

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::{fmt, io};
 
-/// What the help says of exit statuses.
+/// The section of the help about exit statuses.
 pub(crate) const HELP: &str = "\
 Exit status:
   0    all went well
@@ -18,23 +18,23 @@ Exit status:
        (demo) a member was lost that nobody wanted to lose
   130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
 
-/// Anything else that went wrong.
+/// Status for every other error.
 pub(crate) const FAILED: u8 = 1;
-/// The arguments or settings make no sense.
+/// Status if the arguments or settings make no sense.
 pub(crate) const USAGE: u8 = 2;
-/// The group went on without this member.
+/// Status if the group continued without this member.
 pub(crate) const ENDED: u8 = 3;
 
-/// Why the command ends with a status other than 0.
+/// The reason why the command ends with a status other than 0.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u8,
     pub(crate) error: anyhow::Error,
-    /// Whether it is printed as JSON.
+    /// True if the failure is printed as JSON.
     json: bool,
 }
 
-/// How a process that was started died, in words; `None`: it ended by itself.
+/// Describes how a started process was killed; `None`: it ended by itself.
 pub(crate) fn death(status: &ExitStatus) -> Option<String> {
     status.signal().map(|signal| match signal {
         9 => "was killed (signal 9)".to_string(),
@@ -42,7 +42,7 @@ pub(crate) fn death(status: &ExitStatus) -> Option<String> {
     })
 }
 
-/// What a subcommand comes to.
+/// The result of a subcommand.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
@@ -50,12 +50,12 @@ impl Failure {
         Failure { status, error: anyhow::anyhow!("{message}"), json: false }
     }
 
-    /// Stopped by a signal.
+    /// Returns the failure of a command that a signal stopped.
     pub(crate) fn interrupted(signal: i32, when: impl fmt::Display) -> Failure {
         Failure::new(128 + signal as u8, format_args!("stopped by signal {signal} {when}"))
     }
 
-    /// The same, printed as a JSON object if `json`.
+    /// Returns the same failure, printed as a JSON object if `json`.
     pub(crate) fn told_as_json(mut self, json: bool) -> Failure {
         self.json = json;
         self
@@ -70,10 +70,11 @@ impl Failure {
         }
     }
 
-    /// What went wrong, and what to do about it where the system's own words don't say.
+    /// Returns the error, and a remedy where the system's own text gives none.
     fn message(&self) -> String {
         let mut message = format!("{:#}", self.error);
-        // By its words, because most errors hold those of their causes, and not the causes.
+        // The text is compared, because most errors contain the text of their causes, and not the
+        // causes.
         if message.contains(&io::Error::from(Errno::MFILE).to_string()) {
             message += "; raise the limit of open files (`ulimit -n`)";
         }
@@ -93,7 +94,7 @@ impl From<JoinError> for Failure {
             JoinError::View(_) | JoinError::NoSubgroup | JoinError::Members { .. } | JoinError::Name(_) => USAGE,
             _ => FAILED,
         };
-        // Its message holds its causes already.
+        // The error's message contains its causes already.
         Failure::new(status, error)
     }
 }

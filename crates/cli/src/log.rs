@@ -1,6 +1,8 @@
-//! Events of the library on the standard error, as `-v` or `$SPINDLE_LOG` wants them: one line each.
+//! Events of the library on the standard error, as `-v` or `$SPINDLE_LOG` selects them: one line
+//! each.
 //!
-//! Without either nothing is printed, warnings and errors included: what a user of the command has to know, the command itself says.
+//! Without either nothing is printed, warnings and errors included, because the command itself
+//! prints all that its user has to know.
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::settings::LOG_VARIABLE;
 use crate::{lines, settings};
@@ -26,20 +28,23 @@ const FILTERS: &str = "a filter is a level (error, warn, info, debug, trace, off
 /// The flags that choose which events of the library are printed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Verbosity {
-    /// Tell on the standard error what happens inside: views, suspicions and connections; -vv: decisions too; -vvv: each control message
+    /// Print the library's events on the standard error: views, suspicions and connections; -vv:
+    /// decisions too; -vvv: each control message
     ///
-    /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object, whose "event" is "log". $SPINDLE_LOG
-    /// counts more: a filter such as warn,spindle::view=debug. Targets are spindle::view, spindle::founding, spindle::net, spindle::mail,
-    /// spindle::state and spindle::object.
+    /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object,
+    /// whose "event" is "log". $SPINDLE_LOG takes precedence: it is a filter such as
+    /// warn,spindle::view=debug. Targets are spindle::view, spindle::founding, spindle::net,
+    /// spindle::mail, spindle::state and spindle::object.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
 }
 
-/// The number of `-v` that other processes of this command get.
+/// The number of `-v` that is passed on to other processes of this command.
 static HANDED_ON: AtomicU8 = AtomicU8::new(0);
 
 impl Verbosity {
-    /// From now on events are told, as `$SPINDLE_LOG` wants them or, if it says nothing, these flags. To be called once.
+    /// Starts to print events, as `$SPINDLE_LOG` or, without it, these flags select them. Call this
+    /// once.
     pub(crate) fn begin(&self, json: bool) -> Outcome {
         HANDED_ON.store(self.verbose, Ordering::Relaxed);
         let text = settings::log_filter().map_or_else(|| Ok(self.filter()), |filter| filter.map(Some))?;
@@ -61,16 +66,16 @@ impl Verbosity {
     }
 }
 
-/// Lets another process of this command tell as much. The variable it has anyway.
+/// Lets another process of this command print as much. That process inherits the variable.
 pub(crate) fn hand_on(command: &mut Command) {
     for _ in 0..HANDED_ON.load(Ordering::Relaxed) {
         command.arg("-v");
     }
 }
 
-/// A filter by which some event of the library can pass, or none because it says `off`.
+/// Parses a filter that lets some event of the library pass, or none because it is `off`.
 fn parse(text: &str) -> Result<EnvFilter, String> {
-    // Brackets hold spans and fields, which only the parser understands.
+    // Brackets contain spans and fields, which only the parser understands.
     for directive in text.split(',').filter(|directive| !text.contains('[') && !directive.trim().is_empty()) {
         let name = directive.split('=').next().unwrap_or_default().trim();
         let is_level = name.parse::<LevelFilter>().is_ok();
@@ -79,7 +84,7 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
             return Err(format!("{name:?} is no level, and no event has it as its target ({targets}); {FILTERS}"));
         }
     }
-    // The parser takes no blanks.
+    // The parser accepts no blanks.
     let text = text.split(',').map(str::trim).collect::<Vec<_>>().join(",");
     EnvFilter::builder().parse(text).map_err(|error| format!("{error}; {FILTERS}"))
 }
@@ -132,7 +137,7 @@ impl Fields {
         object.insert("level".into(), level.into());
         object.insert("target".into(), metadata.target().into());
         object.insert("message".into(), self.message.as_str().into());
-        // Apart, so that a field never has the name of one of those above.
+        // The fields are in an object of their own, so that none has the name of a key above.
         let fields: Map<String, Value> =
             self.fields.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
         object.insert("fields".into(), fields.into());
@@ -142,7 +147,7 @@ impl Fields {
 
 impl Visit for Fields {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // To the microsecond: what is measured are ms.
+        // The value is rounded to microseconds, because measured times are in ms.
         self.put(field, json!((value * 1000.0).round() / 1000.0));
     }
 
@@ -167,14 +172,14 @@ impl Visit for Fields {
     }
 }
 
-/// A value as people read it, on one line.
+/// A value in the form for people, on one line.
 struct Plain<'a>(&'a Value);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) if text.contains(char::is_control) => write!(f, "{text:?}"),
-            // Where it ends shows without quotes if it is one word, or has brackets of its own.
+            // A text without quotes has a visible end if it is one word, or has its own brackets.
             Value::String(text) if !text.contains(' ') || text.ends_with([']', ')', '}']) => f.write_str(text),
             Value::String(text) => write!(f, "\"{text}\""),
             other => other.fmt(f),
@@ -194,9 +199,10 @@ impl fmt::Display for Utc {
     }
 }
 
-/// Year, month and day, so many days after the first of 1970.
+/// Returns year, month and day of a number of days after 1 January 1970.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day is the last of one. 719,468 days lie between 1 March of year 0 and 1970.
+    // Years begin in March here, so that the leap day is the last of one. 719,468 days lie between
+    // 1 March of year 0 and 1970.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -213,7 +219,7 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_calendar() {
-        // As `date --utc --date=@SECONDS` has it.
+        // The expected values are those of `date --utc --date=@SECONDS`.
         for (seconds, told) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399, "2000-02-28T23:59:59.000Z"),

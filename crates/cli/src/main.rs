@@ -1,7 +1,7 @@
-//! The `spindle` command: a thin shell over the library. Nothing of the protocol is decided here.
+//! The `spindle` command: a thin layer over the library. It decides nothing about the protocol.
 //!
-//! Read [`Command`] first: one module per subcommand. This crate alone reads the environment ([`settings`]), prints, and
-//! turns errors into exit statuses ([`exit`]).
+//! Read [`Command`] first: it has one module per subcommand. Only this crate reads the environment
+//! ([`settings`]), prints, and turns errors into exit statuses ([`exit`]).
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -35,7 +35,8 @@ use std::process::ExitCode;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 13)");
 
-/// Ordered multicast among processes: every member gets every message in the same order, at memory speed.
+/// Ordered multicast among processes: every member gets every message in the same order, at memory
+/// speed.
 #[derive(Debug, Parser)]
 #[command(name = "spindle", version = VERSION, max_term_width = 110, after_long_help = exit::HELP)]
 struct Cli {
@@ -45,80 +46,95 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Starts a group of processes on this machine, lets them multicast, and shows how fast they are and that they agree
+    /// Starts a group of processes on this machine, lets them multicast, and shows their speed and
+    /// that they agree
     ///
-    /// The members are real processes. Each sends as fast as it can; each keeps a digest over what it delivers (sender,
-    /// round and bytes, in order). At the end all digests must be the same, and the exit status says so.
+    /// The members are real processes. Each sends as fast as it can. Each keeps a digest over its
+    /// deliveries (sender, round and bytes, in order). At the end all digests must be the same, and
+    /// the exit status reports it.
     ///
-    /// Latency is that from commit to delivery at the other members, taken of one message in 16, under full load: the
-    /// time in full rings is in it. Batches are means. Lag counts places of the order that are stable and not delivered.
+    /// Latency is the time from commit to delivery at the other members, sampled from one message
+    /// in 16, under full load. It includes the time in full rings. Batches are means. Lag counts
+    /// the sequence numbers of the order that are stable and not delivered.
     Demo(demo::Args),
-    /// Is one member of a group: multicasts its input and prints what all members send, in the same order at all
+    /// Runs one member of a group: multicasts its input and prints the messages of all members, in
+    /// the same order at all
     ///
-    /// Each line of the input is one message. Every member prints the lines of all, its own included, in the same order,
-    /// none lost and none twice. It ends when the input of every member has ended and everything is printed.
+    /// Each line of the input is one message. Every member prints the lines of all members, its own
+    /// included, in the same order, none lost and none twice. It ends when the input of every
+    /// member has ended and everything is printed.
     ///
-    /// Members come and go while the group runs. Whoever joins later prints what is sent from then on; when a member dies,
-    /// hangs or leaves, the others go on without it. Each such change is a new view, told on the standard error. Between two
-    /// changes all who are there print the same.
+    /// Members join and leave while the group runs. A member that joins later prints the lines sent
+    /// from then on. When a member dies, hangs or leaves, the others continue without it. Each such
+    /// change is a new view, reported on the standard error. Between two changes all present
+    /// members print the same.
     ///
-    /// A line is what stands before a newline, in any encoding, a carriage return included. What is printed always ends
-    /// with a newline, also where the last line of an input had none.
+    /// A line is the text before a newline, in any encoding, a carriage return included. The output
+    /// always ends with a newline, also where the last line of an input had none.
     Member(Box<member::Args>),
-    /// Prints what a running group delivers, without being a member: nobody waits for it
+    /// Prints the deliveries of a running group, without being a member: no member waits for it
     ///
-    /// It begins at the present and prints the lines of all members in their order, as a member would, through all changes of
-    /// the view, until every member has finished or left, or until Ctrl-C (status 0). It needs none of the members' settings.
+    /// It begins at the present and prints the lines of all members in their order, as a member
+    /// would, through all changes of the view. It ends when every member has finished or left, or
+    /// at Ctrl-C (status 0). It needs none of the members' settings.
     ///
-    /// The members go on whether it reads or not. If it is too slow, because its output is a full pipe for instance, messages
-    /// are gone before it has read them: it goes on at the present and says on the standard error which rounds of which members
-    /// it has missed. Each is one message, or none where the member had nothing to send.
+    /// The members continue whether it reads or not. If it is too slow, for instance because its
+    /// output is a full pipe, messages are overwritten before it has read them. It then continues
+    /// at the present and reports on the standard error which rounds of which members it has
+    /// missed. Each round is one message, or none where the member had nothing to send.
     Observe(observe::Args),
-    /// Shows how a running group stands: its view, who is in it, how far each member is
+    /// Shows the state of a running group: its view, its members, how far each member is
     ///
-    /// The members are asked, and each may take a second to answer. One that does not answer is shown so: it is stopped, or
-    /// so busy that it will be evicted soon.
+    /// The command asks the members, and each may take a second to answer. A member that does not
+    /// answer is shown as such: it is stopped, or so busy that it will be evicted soon.
     Status(status::Args),
-    /// Asks a member to leave its group, without loss, and waits until the others go on without it
+    /// Asks a member to leave its group, without loss, and waits until the others continue without
+    /// it
     ///
-    /// What the member has sent is delivered, and what it has not read of its input stays unread. Its command ends with
-    /// status 3, or 0 if it had sent all.
+    /// Everything that the member has sent is delivered, and the unread rest of its input stays
+    /// unread. Its command ends with status 3, or 0 if it had sent all.
     Leave(orders::Args),
-    /// Lets the others go on without a member that lives, and waits until they do
+    /// Evicts a live member and waits for the next view
     ///
-    /// For members that hang. Its command ends with status 3 when it runs on, or joins again if it was started with --rejoin.
+    /// Use it for members that hang. The evicted member's command ends with status 3 when it runs
+    /// on, or joins again if it was started with --rejoin.
     Evict(orders::Args),
-    /// Lets the remaining members continue of a group that has lost its majority for good
+    /// Continues a group that has lost its majority for good, with its remaining members
     ///
-    /// Between hosts a group continues only if most of its members are there, because the others may be alive behind a cut. If they are lost
-    /// for good, their machines destroyed for instance, no member can know that, and the remaining ones wait. This command names the lost. It
-    /// is refused if a remaining member hears one of them, or if one that is not named is missing.
+    /// Between hosts a group continues only if most of its members are present, because the others
+    /// may be alive behind a partition. If the missing members are lost for good, for instance
+    /// because their machines are destroyed, the remaining members can't know that and wait. This
+    /// command names the lost members. It is refused if a remaining member is in contact with one
+    /// of them, or if a member that is not named is missing.
     Recover(recover::Args),
-    /// Replicates a file to every receiver of a group, and says when all have it
+    /// Replicates a file to every receiver of a group, and reports when all have it
     ///
-    /// The receivers are started with `spindle receive`, before or after, here or on other hosts. Only what somebody lacks is sent: a cast that
-    /// was cut short, at either end, is resumed by casting the file again. When a receiver dies or fails the others go on; whoever comes
-    /// while it runs gets all of it.
+    /// The receivers are started with `spindle receive`, before or after, here or on other hosts.
+    /// The cast sends only the pieces that a receiver lacks. A cast that was cut short, at either
+    /// end, is resumed by casting the file again. When a receiver dies or fails the others
+    /// continue. A receiver that joins while the cast runs gets all of the file.
     ///
-    /// Each receiver checks each piece, and the whole file as it stands on its disk, by digest before it gives it its name. The exit status is 0 if
-    /// all receivers have it.
+    /// Each receiver checks each piece, and the whole file on its disk, by digest before it gives
+    /// the file its name. The exit status is 0 if all receivers have it.
     Cast(Box<cast::Args>),
     /// Keeps the files that are cast to a group in a directory
     ///
-    /// It runs until Ctrl-C. While a file is on its way it stands in the directory as `.NAME.part`, and what is there of it is not sent again.
+    /// It runs until Ctrl-C. While a file is received it is stored in the directory as
+    /// `.NAME.part`, and its pieces are not sent again.
     Receive(Box<cast::receive::Args>),
-    /// Looks into settings: what counts and who said it, what is wrong, and an example
+    /// Inspects settings: effective values and their origins, errors, and an example
     #[command(subcommand)]
     Config(config::Command),
     /// Measures throughput, latency, and the machine's limits beside them
     Bench(bench::Args),
-    /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its story
+    /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its
+    /// history
     Sim(sim::Args),
     /// Prints the completion script of a shell
     Completions(pages::Completions),
     /// Prints the manual
     Man(pages::Man),
-    /// What the demo starts; not for people
+    /// A member that the demo starts; not for direct use
     #[command(hide = true)]
     DemoMember(demo::child::Args),
 }

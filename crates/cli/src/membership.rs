@@ -1,29 +1,31 @@
-//! The flags by which a command takes part in a group.
+//! The flags with which a command takes part in a group.
 use crate::settings::flag_of;
 use spindle::settings::Settings;
 
-/// Who a member is, whom it waits for, and how members of several hosts meet.
+/// The flags for a member's id, for the members that it waits for, and for the connection of
+/// members of several hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Membership {
-    /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined
-    /// whatever this says [default: 1]
+    /// How many members start the group: nothing is sent before all of them are present. A running
+    /// group is joined with any value [default: 1]
     #[arg(short = 'n', long, value_name = "N")]
     members: Option<String>,
 
-    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had; in a group that spans hosts one
-    /// at random]
+    /// This member's number, unique in the group [default: the smallest, from 1, that no member has
+    /// had; in a group that spans hosts a random one]
     #[arg(long)]
     id: Option<String>,
 
-    /// The silence after which the others go on without a member that lives but hangs (2, 0.3, 300ms), or `never`. The same
-    /// at all members. A member that dies is noticed at once, whatever this says [default: 1]
+    /// The silence after which the others continue without a member that hangs (2, 0.3, 300ms), or
+    /// `never`; the same at all members. The death of a member is noticed at once with any value
+    /// [default: 1]
     #[arg(long, value_name = "SECONDS")]
     suspect_after: Option<String>,
 
-    /// Where a seed keeps its votes while a group on several hosts is founded
+    /// The directory in which a seed stores its votes while a group on several hosts is created
     ///
-    /// If it was initialised with --init, more than half of the seeds found the group, whichever they are. Otherwise all seeds have to
-    /// answer.
+    /// If it was initialised with --init, any majority of the seeds can create the group. Otherwise
+    /// all seeds have to answer.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
 
@@ -31,8 +33,8 @@ pub(crate) struct Membership {
     #[arg(long, value_name = "SECONDS")]
     gather_timeout: Option<String>,
 
-    /// How long the polling thread looks for work before it sleeps: more costs idle CPU, less a wake-up more often
-    /// [default: 1ms]
+    /// How long the polling thread polls before it sleeps: a longer time costs idle CPU, a shorter
+    /// one more wake-ups [default: 1ms]
     #[arg(long, value_name = "SECONDS")]
     spin_for: Option<String>,
 
@@ -43,23 +45,26 @@ pub(crate) struct Membership {
 /// How processes of several hosts find and reach each other.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Hosts {
-    /// Where to listen for members of other hosts; several with commas between
+    /// The addresses to listen at for members of other hosts, separated by commas
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     listen: Option<String>,
 
-    /// Where the others reach this member, if not there
+    /// The address at which the others reach this member, if it differs
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     advertise: Option<String>,
 
-    /// Where to look for the group, the same at all members; several with commas between. They found it
+    /// The addresses of the seeds, which create the group, separated by commas; the same at all
+    /// members
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     seeds: Option<String>,
 
-    /// How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then
+    /// How many processes the seeds stand for, if a name among them has several addresses: each
+    /// address is a seed then
     #[arg(long, value_name = "N", help_heading = "Several hosts")]
     seed_count: Option<String>,
 
-    /// Listen beyond this host without TLS: whoever reaches the port can then read and send
+    /// Listen beyond this host without TLS: any process that reaches the port can then read and
+    /// send
     #[arg(long, help_heading = "Several hosts")]
     insecure: bool,
 }

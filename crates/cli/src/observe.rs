@@ -1,6 +1,7 @@
-//! `spindle observe`: prints what a group delivers, without being one of its members.
+//! `spindle observe`: prints the deliveries of a group, without being one of its members.
 //!
-//! One thread follows and writes; this one waits for its end or for a signal, so that a full pipe keeps nobody from stopping it.
+//! One thread follows the group and writes. The main thread waits for the end of that thread or for
+//! a signal, so that a full pipe can't prevent a stop.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::lines;
 use crate::log::Verbosity;
@@ -19,9 +20,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The longest single wait; there are as many as it takes while the group lives.
+/// Longest single wait. Waits repeat while the group lives.
 const WAIT: Duration = Duration::from_millis(100);
-/// How long the thread that writes may take to stop.
+/// How long the writing thread may take to stop.
 const STOP_WAIT: Duration = Duration::from_secs(1);
 
 /// Arguments of `spindle observe`.
@@ -33,20 +34,20 @@ pub(crate) struct Args {
     #[command(flatten)]
     hosts: Hosts,
 
-    /// Print what is delivered in this subgroup only [default: all]
+    /// Print the deliveries of this subgroup only [default: all]
     #[arg(long, value_name = "NAME")]
     subgroup: Option<String>,
 
-    /// Where deliveries go; `-` is the standard output. A file is overwritten
+    /// The file that deliveries are written to; `-` is the standard output. A file is overwritten
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 
-    /// Binary messages instead of lines: 4 bytes of length (little-endian), then so many bytes
+    /// Binary messages instead of lines: 4 bytes of length (little-endian), then that many bytes
     #[arg(long)]
     frames: bool,
 
-    /// Say where each message comes from, as members do: `VIEW:ID:ROUND ` before each line; with --frames, 8 bytes each
-    /// (little-endian) between the length and the bytes
+    /// Print the origin of each message, as members do: `VIEW:ID:ROUND ` before each line; with
+    /// --frames, 8 bytes each (little-endian) between the length and the bytes
     #[arg(long)]
     with_origin: bool,
 
@@ -54,12 +55,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     timeout: u64,
 
-    /// Tell what happens on the standard error, as one JSON object a line.
+    /// Report events on the standard error, as one JSON object a line.
     ///
-    /// Each has an "event": "waiting" (members, here: the group is being founded), "observing" (view, members: a list of
-    /// ids), "view" (view, members, joined, left: lists of ids), "missed" (view, subgroup, places, gaps: a list of {id, from,
-    /// until}, the rounds of a member from the first to before the last), "views_missed" (first, last), "finished" (messages,
-    /// bytes; also after Ctrl-C), or "error" (message, status).
+    /// Each has an "event": "waiting" (members, here: the group is being created), "observing"
+    /// (view, members: a list of ids), "view" (view, members, joined, left: lists of ids), "missed"
+    /// (view, subgroup, places, gaps: a list of {id, from, until}, the rounds of a member from the
+    /// first to before the last), "views_missed" (first, last), "finished" (messages, bytes; also
+    /// after Ctrl-C), or "error" (message, status).
     #[arg(long)]
     json: bool,
 
@@ -67,14 +69,14 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// What the main thread waits for.
+/// An event for the main thread.
 enum Event {
     Signal,
-    /// The group has ended, or it was told to stop.
+    /// The group has ended, or a signal stopped the thread that follows it.
     Ended(Outcome),
 }
 
-/// What was printed.
+/// Counts of the printed messages.
 #[derive(Debug, Default)]
 struct Counts {
     messages: AtomicU64,
@@ -104,7 +106,7 @@ fn observe(args: Args) -> Outcome {
     let panicked = |_| Failure::new(FAILED, "a thread panicked; please report it");
     match happened.recv().map_err(panicked)? {
         Event::Ended(outcome) => outcome?,
-        // Ctrl-C is how it ends as long as the group runs.
+        // Ctrl-C ends the command normally while the group runs.
         Event::Signal => match happened.recv_timeout(STOP_WAIT) {
             Ok(Event::Ended(outcome)) => outcome?,
             _ => return Err(Failure::interrupted(stop.signal(), "while the output took nothing")),
@@ -117,14 +119,15 @@ fn observe(args: Args) -> Outcome {
     Ok(())
 }
 
-/// What to observe the group with: of all that was said, where it meets and how its hosts reach each other.
+/// Returns the configuration to observe with. From the settings it needs only the place where the
+/// group meets and how its hosts reach each other.
 fn settle(args: &Args) -> Outcome<Config> {
     let mut settings = args.whom.read()?;
     args.hosts.say(&mut settings);
     let effective = settings.effective()?;
     Found::of(&effective)?;
     let mut config = effective.config()?;
-    // Whatever it has.
+    // The group's own subgroups apply.
     config.subgroups.clear();
     config.gather_timeout = Duration::from_secs(args.timeout);
     Ok(config)
@@ -173,7 +176,7 @@ fn follow(mut observing: Observing, mut output: Output, args: &Args, stop: &Atom
     };
     let mut buffer = Vec::with_capacity(2 * BLOCK_BYTES);
     while !stop.load(Ordering::Relaxed) {
-        // What is here is written before it waits for more.
+        // Complete deliveries are written before the thread waits for more.
         match observing.next(if buffer.is_empty() { WAIT } else { Duration::ZERO }) {
             Ok(Observed::Message { view, subgroup, message }) => {
                 if is_wanted(view, subgroup) {

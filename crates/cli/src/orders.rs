@@ -1,4 +1,5 @@
-//! `spindle leave` and `spindle evict`: a member goes because somebody says so, and the others go on.
+//! `spindle leave` and `spindle evict`: a member goes at the operator's request, and the others
+//! continue.
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
@@ -11,17 +12,17 @@ use std::io::{Write, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Arguments of both.
+/// Arguments of both commands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     whom: Whom,
 
-    /// Which member
+    /// The member's id
     #[arg(long, value_name = "ID")]
     id: u64,
 
-    /// Print one JSON object: "event" ("gone"), id, view, members: the view that goes on
+    /// Print one JSON object: "event" ("gone"), id, view, members: the view that continues
     #[arg(long)]
     json: bool,
 
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// What was asked for.
+/// The requested change.
 struct Wish {
     found: Found,
     id: u64,
@@ -101,11 +102,11 @@ fn ask_to_evict(wish: &Wish) -> Outcome {
     wait_until_gone(&mut visitor, wish)
 }
 
-/// Where the member is that is meant.
+/// The location of the requested member.
 struct Whereabouts {
     /// The other members on this host.
     others: Vec<MemberId>,
-    /// Whether it is on another one.
+    /// True if the member is on another host.
     is_far: bool,
 }
 
@@ -120,7 +121,7 @@ fn find(visitor: &mut Visitor, wish: &Wish) -> Outcome<Whereabouts> {
         let message = format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C");
         return Err(Failure::new(FAILED, message));
     }
-    // Those of other hosts are known to the members only.
+    // Only the members know those on other hosts.
     let answers = visitor.ask(&others, Request::Status)?;
     let Some(view) = newest(&answers) else {
         let message = format!(
@@ -136,7 +137,8 @@ fn find(visitor: &mut Visitor, wish: &Wish) -> Outcome<Whereabouts> {
     Ok(Whereabouts { others, is_far: member["far"] == true })
 }
 
-/// Who shall evict `id`: the leader of the newest view, or the first other one.
+/// Returns the member that evicts `id`: the leader of the newest view, or else the first of the
+/// other members.
 fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
     let base = newest(answers)?;
     let leader = base["members"].as_array().into_iter().flatten().find(|member| member["leads"] == true);
@@ -144,7 +146,7 @@ fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
     leader.filter(|leader| *leader != id && answers.contains_key(leader)).or_else(|| answers.keys().next().copied())
 }
 
-/// Until the others' view is one without the member.
+/// Waits until the others' view is one without the member.
 fn wait_until_gone(visitor: &mut Visitor, wish: &Wish) -> Outcome {
     let deadline = Instant::now() + CHANGE_WAIT;
     loop {

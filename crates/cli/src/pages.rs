@@ -37,7 +37,7 @@ pub(crate) fn man(args: &Man) -> Outcome {
     }
 }
 
-/// The whole tree, one page after the other.
+/// Prints the pages of the whole command tree, one after the other.
 fn print() -> io::Result<()> {
     let mut command = Cli::command();
     command.build();

@@ -1,4 +1,4 @@
-//! Where a group of this process's own children meets, which nobody else shall find.
+//! A private directory in which a group of this process's own children meets.
 use anyhow::Context;
 use rustix::process::{Pid, test_kill_process};
 use std::fs::{self, DirBuilder};
@@ -6,12 +6,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
-/// A directory of this process's own, in which a group meets that nobody else shall find. Removed when dropped.
+/// A directory of this process's own, in which a group meets. Other processes don't look for groups
+/// there. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateDir(PathBuf);
 
 impl PrivateDir {
-    /// Makes `PREFIX-PID` at `place`, or where temporary files are, and removes what others that were killed have left behind there.
+    /// Creates `PREFIX-PID` in `place`, or in the directory for temporary files. Removes
+    /// directories of killed processes there.
     pub(crate) fn create(place: Option<PathBuf>, prefix: &str) -> anyhow::Result<PrivateDir> {
         let parent = place.unwrap_or_else(env::temp_dir);
         DirBuilder::new().recursive(true).mode(0o700).create(&parent).or_else(|error| {
@@ -36,7 +38,8 @@ impl Drop for PrivateDir {
     }
 }
 
-/// Removes the directories of processes that are no more. Those of other users stay: only they may remove them.
+/// Removes the directories of processes that have ended. The directories of other users stay,
+/// because only they may remove them.
 fn sweep(parent: &Path, prefix: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

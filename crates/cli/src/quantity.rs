@@ -1,20 +1,20 @@
-//! Numbers as people write them.
+//! Numbers in the form in which people write them.
 use spindle::settings::{parse_bytes, parse_time};
 use std::time::Duration;
 
-/// Bytes, as settings take them: a number, or one with k, M or G for 1024, 1024^2 or 1024^3.
+/// Parses bytes, as settings do: a number, or one with k, M or G for 1024, 1024^2 or 1024^3.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "a number of bytes looks like 100, 64k or 1M".to_string())
 }
 
-/// A time, as settings take it; a bare number is seconds. At least 10 ms, at most a year.
+/// Parses a time, as settings do; a bare number is seconds. At least 10 ms, at most a year.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(10)..=Duration::from_secs(31_536_000);
     let time = parse_time(text).filter(|time| range.contains(time));
     time.ok_or_else(|| "a time looks like 2, 0.5 or 300ms".to_string())
 }
 
-/// `number` in three or so figures, with k, M or G (decimal).
+/// Formats `number` with about three digits, with k, M or G (decimal).
 pub(crate) fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
@@ -26,7 +26,7 @@ pub(crate) fn short(number: f64) -> String {
     }
 }
 
-/// "1 message", or "2 messages".
+/// Returns "1 message", or "2 messages".
 pub(crate) fn messages(count: u64) -> String {
     format!("{count} message{}", if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,5 @@
-//! `spindle recover`: the remaining members of a group continue without those that are lost for good, although they are no majority.
+//! `spindle recover`: the remaining members of a group continue without members that are lost for
+//! good, although they are no majority.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
@@ -11,7 +12,7 @@ use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Arguments.
+/// Arguments of `spindle recover`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -25,7 +26,8 @@ pub(crate) struct Args {
     #[arg(long)]
     yes: bool,
 
-    /// Print one JSON object: "event" ("recovered"), lost, view, members: those of the new view. Wants --yes
+    /// Print one JSON object: "event" ("recovered"), lost, view, members: those of the new view;
+    /// needs --yes
     #[arg(long)]
     json: bool,
 
@@ -33,7 +35,7 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// How long the members that are left may take to agree.
+/// How long the remaining members may take to agree.
 const CHANGE_WAIT: Duration = Duration::from_secs(60);
 /// How often they are asked.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -68,7 +70,7 @@ fn ask_all(visitor: &mut Visitor) -> Outcome<Answers> {
     visitor.ask(&members, Request::Status)
 }
 
-/// Finds what is wrong by the status alone.
+/// Finds the mistakes that the status alone shows.
 fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
     let (group, members) = (&found.group, members_of(view));
     if let Some(stranger) = args.lost.iter().find(|id| !members.contains(id)) {
@@ -91,7 +93,7 @@ fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
     Ok(())
 }
 
-/// Asks the operator, who alone can know that the members are lost.
+/// Asks the operator, because only the operator can know that the members are lost.
 fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
     if args.yes {
         return Ok(());
@@ -122,10 +124,11 @@ fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
     }
 }
 
-/// Asks a member to give the lost up, again if the view was just changing or ended with them in the next one, until they are gone.
+/// Asks a member to give up the lost members, until they are gone. It asks again if the view was
+/// just changing, or ended with the lost members in the next one.
 fn give_up(args: &Args, found: &Found, visitor: &mut Visitor) -> Outcome {
     let deadline = Instant::now() + CHANGE_WAIT;
-    // The view in which a member has given them up.
+    // The view in which a member has given up the lost members.
     let mut given_up_in: Option<u64> = None;
     let mut said = String::new();
     loop {
@@ -165,7 +168,7 @@ fn give_up(args: &Args, found: &Found, visitor: &mut Visitor) -> Outcome {
             return Err(Failure::new(FAILED, message));
         }
         if given_up_in.is_none() && why != said && !args.json {
-            // Not if standard error is gone.
+            // The line is lost if the standard error is gone.
             let _ = writeln!(stderr().lock(), "{why}");
             said = why;
         }
@@ -182,7 +185,7 @@ fn tell(args: &Args, found: &Found, view: &Value) -> Outcome {
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }
 
-/// The members of the view that are not lost.
+/// Returns the members of the view that are not lost.
 fn left(view: &Value, lost: &[u64]) -> Vec<u64> {
     members_of(view).into_iter().filter(|id| !lost.contains(id)).collect()
 }

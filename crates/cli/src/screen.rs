@@ -1,13 +1,13 @@
-//! The standard output: drawn over in place on a terminal, lines below each other elsewhere.
+//! The standard output: redrawn in place on a terminal, one line below the other elsewhere.
 use rustix::termios::tcgetwinsize;
 use std::fmt::Write as _;
 use std::io::{self, Write, stdout};
 
-/// The standard output, as a terminal or not.
+/// The standard output, and whether it is a terminal.
 #[derive(Debug)]
 pub(crate) struct Screen {
     live: bool,
-    /// Lines of the last drawing, above which the next one starts.
+    /// Lines of the last drawing. The next drawing starts above them.
     drawn: usize,
 }
 
@@ -20,13 +20,14 @@ impl Screen {
         self.live
     }
 
-    /// Prints a line below everything else.
+    /// Prints a line below all other output.
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
         self.drawn = 0;
         writeln!(stdout().lock(), "{line}")
     }
 
-    /// Draws over the last drawing, cut to the terminal: a line that wraps would never be drawn over.
+    /// Draws over the last drawing. Lines are cut to the terminal, because a wrapped line would
+    /// never be overdrawn.
     pub(crate) fn redraw(&mut self, lines: &[String]) -> io::Result<()> {
         let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 1);
         let (columns, rows) = size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
@@ -38,7 +39,7 @@ impl Screen {
         for line in lines {
             let _ = write!(text, "\r{}\x1b[K\n", line.chars().take(columns).collect::<String>());
         }
-        // What is left of a longer drawing.
+        // This clears the rest of a longer drawing.
         text.push_str("\x1b[J");
         self.drawn = lines.len();
         let mut out = stdout().lock();
@@ -46,7 +47,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Whatever comes next stands below.
+    /// Ends drawing, so that further output appears below.
     pub(crate) fn leave(&mut self) {
         self.drawn = 0;
     }

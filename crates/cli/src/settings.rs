@@ -1,6 +1,6 @@
-//! Where settings come from: a file, the environment, flags. The only file that reads the environment.
+//! The sources of settings: a file, the environment, flags. Only this file reads the environment.
 //!
-//! What they mean, and which counts, is the library's business ([`spindle::settings`]).
+//! The library defines their meaning and precedence ([`spindle::settings`]).
 use crate::exit::{Failure, Outcome, USAGE};
 use clap::Args;
 use spindle::settings::{Effective, FILE_VARIABLE, Origin, Settings};
@@ -9,7 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The flags that set a key. Those of a subgroup are for the one that the member sends in.
+/// The flags that set a key. Subgroup flags apply to the subgroup that the member sends in.
 pub(crate) const FLAGS: [(&str, &str); 16] = [
     ("runtime_dir", "--runtime-dir"),
     ("group.name", "GROUP"),
@@ -29,10 +29,10 @@ pub(crate) const FLAGS: [(&str, &str); 16] = [
     ("network.insecure", "--insecure"),
 ];
 
-/// Which events of the library are told: a filter.
+/// The filter of the library's events that are printed.
 pub(crate) const LOG_VARIABLE: &str = "SPINDLE_LOG";
 
-/// The filter in the variable; `None`: it is not set, or empty.
+/// Returns the filter in the variable; `None`: it is not set, or empty.
 pub(crate) fn log_filter() -> Option<Outcome<String>> {
     let filter = env::var_os(LOG_VARIABLE).filter(|filter| !filter.is_empty())?;
     let wrong = |filter: OsString| {
@@ -42,20 +42,23 @@ pub(crate) fn log_filter() -> Option<Outcome<String>> {
     Some(filter.into_string().map_err(wrong))
 }
 
-/// Where the group meets.
+/// The directory in which the group meets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Place {
-    /// The directory in which groups meet, for you alone (mode 700). All members need the same.
+    /// The directory in which groups meet, accessible to you alone (mode 700). All members need the
+    /// same.
     ///
-    /// By default $SPINDLE_RUNTIME_DIR, else what a file says, else $XDG_RUNTIME_DIR/spindle, else /tmp/spindle-UID.
+    /// By default $SPINDLE_RUNTIME_DIR, else the value in a file, else $XDG_RUNTIME_DIR/spindle,
+    /// else /tmp/spindle-UID.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
 
-/// Where settings come from.
+/// The sources of settings.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Sources {
-    /// A file with settings (see `spindle config example`). Variables count more than it does, and flags more than these
+    /// A file with settings (see `spindle config example`). Variables override it, and flags
+    /// override variables
     ///
     /// By default $SPINDLE_CONFIG; if that is not set either, no file is read.
     #[arg(long, value_name = "FILE")]
@@ -69,26 +72,26 @@ pub(crate) struct Sources {
     place: Place,
 }
 
-/// Which group.
+/// The group that a command is for.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Whom {
-    /// The group's name; a file or $SPINDLE_GROUP_NAME may say it instead
+    /// The group's name; a file or $SPINDLE_GROUP_NAME may contain it instead
     pub(crate) group: Option<String>,
 
     #[command(flatten)]
     pub(crate) sources: Sources,
 }
 
-/// A group that was named, and where it meets.
+/// A group's name, and the directory in which it meets.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) group: String,
-    /// `None` leaves it to the library.
+    /// `None`: the library chooses the directory.
     pub(crate) dir: Option<PathBuf>,
 }
 
 impl Place {
-    /// The directory, without regard to any file; `None` leaves it to the library.
+    /// Returns the directory, without regard to any file; `None`: the library chooses it.
     pub(crate) fn dir(&self) -> Option<PathBuf> {
         let mut settings = Settings::new();
         settings.variables(env::vars_os().filter(|(name, _)| name == "SPINDLE_RUNTIME_DIR"));
@@ -108,13 +111,13 @@ impl Place {
 }
 
 impl Sources {
-    /// Everything that was said but by the flags of a single command.
+    /// Reads all settings except the flags of a single command.
     pub(crate) fn read(&self) -> Outcome<Settings> {
         let mut settings = Settings::new();
         if let Some(path) = self.file() {
             settings.file(&path)?;
         }
-        // This one is no setting of a member.
+        // The log variable is no setting of a member.
         settings.variables(env::vars_os().filter(|(name, _)| name != LOG_VARIABLE));
         self.place.say(&mut settings);
         for said in &self.set {
@@ -127,7 +130,7 @@ impl Sources {
         Ok(settings)
     }
 
-    /// The file, if any is read.
+    /// Returns the file, if any is read.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         let variable = || env::var_os(FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         self.config.clone().or_else(variable)
@@ -135,7 +138,7 @@ impl Sources {
 }
 
 impl Whom {
-    /// Everything that was said.
+    /// Reads all settings, and the group's name.
     pub(crate) fn read(&self) -> Outcome<Settings> {
         let mut settings = self.sources.read()?;
         if let Some(group) = &self.group {
@@ -144,7 +147,7 @@ impl Whom {
         Ok(settings)
     }
 
-    /// Which group is meant.
+    /// Finds the group that the command is for.
     pub(crate) fn find(&self) -> Outcome<Found> {
         Found::of(&self.read()?.effective()?)
     }
@@ -155,7 +158,8 @@ impl Found {
         Found::said(effective, "behind the command")
     }
 
-    /// As [`of`](Self::of), for a command that takes the group's name at this place.
+    /// Does the same as [`of`](Self::of). `place` is the place of the group's name on the command
+    /// line.
     pub(crate) fn said(effective: &Effective, place: &str) -> Outcome<Found> {
         match effective.group() {
             Some(group) => Ok(Found { group: group.to_string(), dir: effective.runtime_dir() }),
@@ -163,7 +167,7 @@ impl Found {
         }
     }
 
-    /// Where it meets; made if it is not there.
+    /// Opens the directory in which the group meets, and creates it if it is missing.
     pub(crate) fn open(&self) -> Result<RuntimeDir, DirError> {
         self.dir.clone().map_or_else(|| RuntimeDir::default_for_user(None), RuntimeDir::new)
     }
@@ -175,7 +179,7 @@ fn no_group(place: &str) -> Failure {
     Failure::new(USAGE, message)
 }
 
-/// The flag that sets this key.
+/// Returns the flag that sets this key.
 pub(crate) fn flag_of(path: &str) -> &'static str {
     FLAGS.iter().find(|(key, _)| *key == path).map_or("--set", |(_, flag)| flag)
 }

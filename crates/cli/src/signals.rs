@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-/// What has arrived so far.
+/// The signals received so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop {
-    /// For waits that look at a flag.
+    /// A flag for waits that check one.
     pub(crate) flag: Arc<AtomicBool>,
     signal: Arc<AtomicI32>,
 }
 
 impl Stop {
-    /// Takes over both signals. `tell` is called with the first, on a thread of its own.
+    /// Handles both signals from now on. The first signal calls `tell` on a thread of its own.
     pub(crate) fn on_signals(tell: impl Fn(i32) + Send + 'static) -> anyhow::Result<Stop> {
         let stop = Stop::default();
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't take over SIGINT and SIGTERM")?;
@@ -34,7 +34,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// The first signal, or SIGINT if there was none.
+    /// Returns the first signal, or SIGINT if there was none.
     pub(crate) fn signal(&self) -> i32 {
         match self.signal.load(Ordering::Acquire) {
             0 => SIGINT,

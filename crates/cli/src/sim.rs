@@ -1,4 +1,4 @@
-//! `spindle sim`: the simulator of `spindle-sim`, from a shell.
+//! `spindle sim`: the command line of the simulator in `spindle-sim`.
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::signals::Stop;
 use anyhow::Context;
@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// A campaign ends early when so many seeds have failed: they will hardly be of different kinds.
+/// Number of failed seeds that end a campaign early. More of them are hardly of different kinds.
 const FAILURES_MAX: usize = 20;
-/// How often a terminal is told how far it is.
+/// Time between two updates of the progress on a terminal.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
 /// Arguments of `spindle sim`.
@@ -27,33 +27,36 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
 
-    /// Let members come and go in every seed, not in about half of them; a seed means another history with it than without
+    /// Let members join and leave in every seed, not in about half of them; a seed then has another
+    /// history than without
     #[arg(long)]
     views: bool,
 
-    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes of subgroups: 10 s and up to 7 GB for a seed
+    /// Search groups of 60 members with 200 subgroups, through joins, leaves, crashes and changes
+    /// of subgroups: 10 s and up to 7 GB for a seed
     #[arg(long, conflicts_with = "views")]
     large: bool,
 
-    /// Search the block multicast, in a model of a network with slow links, slow hosts and deaths
+    /// Search the block multicast, in a model of a network with slow links, slow hosts and crashes
     #[arg(long, conflicts_with_all = ["views", "large", "threads", "trace"])]
     bulk: bool,
 
-    /// Search the founding of groups between hosts: whole processes with disks, which crash and start again, on a network that delays,
-    /// loses and cuts
+    /// Search the bootstrap of groups between hosts: whole processes with disks, which crash and
+    /// restart, on a network that delays, loses and partitions
     #[arg(long, conflicts_with_all = ["views", "large", "bulk", "threads", "trace"])]
     bootstrap: bool,
 
-    /// Search whole processes, from founding and joining over views to their ends, with the control plane: kills, pauses, restarts, leaves,
-    /// cuts, broken connections and directories that vanish
+    /// Search whole processes with the control plane, from bootstrap and joins over views to their
+    /// ends: kills, pauses, restarts, leaves, partitions, broken connections and directories that
+    /// vanish
     #[arg(long, conflicts_with_all = ["views", "large", "bulk", "bootstrap", "trace"])]
     processes: bool,
 
-    /// Run this seed only, and tell its story
+    /// Run this seed only, and print its history
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
     seed: Option<u64>,
 
-    /// With --seed and --json: put the story into the object
+    /// With --seed and --json: add the history to the object
     #[arg(long, requires = "seed")]
     trace: bool,
 
@@ -63,22 +66,28 @@ pub(crate) struct Args {
 
     /// Print one JSON object at the end.
     ///
-    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, crashes, hangs, suspicions, cuts,
-    /// absences, joins, leaves, evictions, resent, blocked, events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name,
-    /// at_ns, what}. One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and with --trace the
-    /// trace.
+    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs,
+    /// crashes, hangs, suspicions, cuts, absences, joins, leaves, evictions, resent, blocked,
+    /// events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name, at_ns, what}.
+    /// One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and
+    /// with --trace the trace.
     ///
-    /// With --bulk: seeds, objects, blocks, completions, failures_told, deaths, faults, events, virtual_ns, elapsed_s and failures; of one
-    /// seed: seed, the same counts, trace_hash and failures.
+    /// With --bulk: seeds, objects, blocks, completions, failures_told, deaths, faults, events,
+    /// virtual_ns, elapsed_s and failures; of one seed: seed, the same counts, trace_hash and
+    /// failures.
     ///
-    /// With --bootstrap: seeds, foundings, joins, evictions, restarts, faults, united, lost, words, forgotten, messages, events, virtual_ns,
-    /// elapsed_s and failures; of one seed: seed, foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
+    /// With --bootstrap: seeds, foundings, joins, evictions, restarts, faults, united, lost, words,
+    /// forgotten, messages, events, virtual_ns, elapsed_s and failures; of one seed: seed,
+    /// foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
     /// virtual_ns, trace_hash and failures.
     ///
-    /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves, refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks,
-    /// views, deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched, objects_missed, unavailable, available_again, wishes, changes, learned,
-    /// transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults, united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s, trace_hash and
-    /// failures.
+    /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves,
+    /// refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks, views,
+    /// deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched,
+    /// objects_missed, unavailable, available_again, wishes, changes, learned, transfers,
+    /// transfers_lost, continued, passed_over, lapped, observed, gaps, faults, united, lost,
+    /// events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for
+    /// faults and elapsed_s, trace_hash and failures.
     #[arg(long)]
     json: bool,
 }
@@ -108,7 +117,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     .map_err(|failure| failure.told_as_json(args.json))
 }
 
-/// One seed, in words.
+/// Runs one seed, and prints its history.
 fn replay(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = explain(&Plan::from_seed(seed, &args.options()));
     if args.json {
@@ -136,7 +145,7 @@ fn replay(seed: u64, args: &Args) -> Outcome {
     })
 }
 
-/// What a seed came to: its first violation, or `well`.
+/// Returns the first violation of a seed as an error, or prints the text of `well`.
 fn verdict(seed: u64, violations: &[Violation], args: &Args, well: impl FnOnce() -> String) -> Outcome {
     match violations.first() {
         Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
@@ -145,7 +154,7 @@ fn verdict(seed: u64, violations: &[Violation], args: &Args, well: impl FnOnce()
     }
 }
 
-/// Many seeds, in numbers.
+/// Runs many seeds, and prints the counts.
 fn search(args: &Args) -> Outcome {
     let stop = Stop::on_signals(|_| {})?;
     let threads = args.threads.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u32));
@@ -155,7 +164,7 @@ fn search(args: &Args) -> Outcome {
     let summary = campaign(seeds, threads, &args.options(), |summary| {
         if live && shown.elapsed() >= SHOW_EVERY {
             shown = Instant::now();
-            // A terminal that is gone does not matter.
+            // A terminal that is gone is no error.
             let _ = write!(stderr(), "\r{} of {} seeds\x1b[K", summary.seeds, args.seeds);
         }
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
@@ -167,7 +176,7 @@ fn search(args: &Args) -> Outcome {
     end(summary.failures.len(), summary.seeds, args, &stop)
 }
 
-/// What a search came to, of so many seeds that ran.
+/// Returns the result of a search in which `failed` of `ran` seeds failed.
 fn end(failed: usize, ran: u64, args: &Args, stop: &Stop) -> Outcome {
     if failed > 0 {
         return Err(Failure::new(FAILED, format_args!("{failed} of {ran} seeds break an invariant")));
@@ -216,7 +225,7 @@ fn numbers(counts: &Counts) -> Value {
     })
 }
 
-/// One seed of the block multicast, in words.
+/// Runs one seed of the block multicast, and prints its history.
 fn replay_bulk(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = bulk::explain(&bulk::Scene::from_seed(seed));
     if args.json {
@@ -239,7 +248,7 @@ fn replay_bulk(seed: u64, args: &Args) -> Outcome {
     })
 }
 
-/// Many seeds of the block multicast, in numbers.
+/// Runs many seeds of the block multicast, and prints the counts.
 fn search_bulk(args: &Args) -> Outcome {
     let stop = Stop::on_signals(|_| {})?;
     let start = Instant::now();
@@ -270,7 +279,7 @@ fn search_bulk(args: &Args) -> Outcome {
     end(failures.len(), seeds, args, &stop)
 }
 
-/// One seed of founding between hosts, in words.
+/// Runs one seed of the bootstrap between hosts, and prints its history.
 fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = bootstrap::explain(&bootstrap::Scene::from_seed(seed));
     if args.json {
@@ -298,7 +307,7 @@ fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
     })
 }
 
-/// Many seeds of founding between hosts, in numbers.
+/// Runs many seeds of the bootstrap between hosts, and prints the counts.
 fn search_bootstrap(args: &Args) -> Outcome {
     let stop = Stop::on_signals(|_| {})?;
     let start = Instant::now();
@@ -331,7 +340,7 @@ fn search_bootstrap(args: &Args) -> Outcome {
     end(failures.len(), seeds, args, &stop)
 }
 
-/// One seed of whole processes, in words.
+/// Runs one seed of whole processes, and prints its history.
 fn replay_processes(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = processes::explain(&processes::Scene::from_seed(seed));
     if args.json {
@@ -360,7 +369,7 @@ fn replay_processes(seed: u64, args: &Args) -> Outcome {
     })
 }
 
-/// Many seeds of whole processes, in numbers.
+/// Runs many seeds of whole processes, and prints the counts.
 fn search_processes(args: &Args) -> Outcome {
     let stop = Stop::on_signals(|_| {})?;
     let threads = args.threads.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u32));

@@ -1,4 +1,4 @@
-//! `spindle status`: how a group stands, as its members tell it.
+//! `spindle status`: the state of a group, as its members report it.
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::log::Verbosity;
 use crate::screen::Screen;
@@ -19,16 +19,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     whom: Whom,
 
-    /// Go on showing it every second, until the group has ended or Ctrl-C
+    /// Repeat every second, until the group has ended or Ctrl-C
     #[arg(short, long)]
     watch: bool,
 
     /// Print one JSON object, with --watch one a second.
     ///
-    /// "group", "view", "observers" (how many processes follow it, as the newest view's first member knows), "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
-    /// "members", a list by rank of {id, pid, far (it is on another host, and so is not asked), rack (or null), rank, answers, view (its
-    /// newest, if it answers), leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
-    /// ids of processes that are not in the view.
+    /// "group", "view", "observers" (how many processes follow it, as the newest view's first
+    /// member knows), "changing" (the view is coming to its end), "blocked" (it can't end: too few
+    /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
+    /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
+    /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
+    /// {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting": ids of
+    /// processes that are not in the view.
     #[arg(long)]
     json: bool,
 
@@ -36,7 +39,7 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// How often `--watch` looks.
+/// Time between two updates with `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -50,7 +53,7 @@ fn show(args: &Args) -> Outcome {
     let live = args.watch && stdout().is_terminal() && !args.json;
     let mut screen = Screen::new(live);
     let (tell, signals) = channel();
-    // A watch that has ended hears nothing any more.
+    // A signal after the end of the watch has no effect.
     let _stop = Stop::on_signals(move |_| tell.send(()).unwrap_or_default())?;
     loop {
         let Some(group) = look(&mut visitor, &found)? else {
@@ -80,17 +83,17 @@ fn show(args: &Args) -> Outcome {
         }
         match signals.recv_timeout(WATCH_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
-            // Ctrl-C is how a watch ends.
+            // Ctrl-C ends a watch normally.
             _ => return Ok(()),
         }
     }
 }
 
-/// The group at this moment; `None`: nobody is in it.
+/// Returns the current state of the group; `None`: the group has no process any more.
 fn look(visitor: &mut Visitor, found: &Found) -> Outcome<Option<Value>> {
     let members = visitor.members()?;
     let answers = visitor.ask(&members, Request::Status)?;
-    // Who went meanwhile is no member that does not answer.
+    // A member that left meanwhile must not be listed as a member without an answer.
     let present = visitor.present()?;
     let members: Vec<MemberId> = members.into_iter().filter(|id| present.contains(id)).collect();
     if present.is_empty() {
@@ -136,7 +139,7 @@ fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &An
     })
 }
 
-/// What [`summary`] says, for people.
+/// Formats the result of [`summary`] as lines for people.
 fn table(group: &Value) -> Vec<String> {
     let members: Vec<&Value> = group["members"].as_array().into_iter().flatten().collect();
     let name = group["group"].as_str().unwrap_or_default();
@@ -152,7 +155,7 @@ fn table(group: &Value) -> Vec<String> {
             format!("group {name}: {} member{plural} in view {view}{state}", members.len())
         }
     }];
-    // Those that were drawn at random are long.
+    // Randomly drawn ids are long.
     let width = members.iter().map(|member| member["id"].to_string().len()).fold(10, usize::max);
     lines.push(format!("{:>width$} {:>9} {:>6}  state", "member", "process", "rank"));
     for member in members {

@@ -1,9 +1,9 @@
-//! Telling of views on the standard error, for people or as JSON.
+//! Reports of views on the standard error, as lines for people or as JSON.
 use crate::lines;
 use serde_json::json;
 use spindle::{Incarnation, MemberId, ViewChange, ViewId};
 
-/// One line for a change.
+/// Reports a change in one line.
 pub(crate) fn tell(change: &ViewChange, json: bool) {
     let (view, members) = (change.new.id, &change.new.members);
     if json {
@@ -20,7 +20,7 @@ pub(crate) fn tell(change: &ViewChange, json: bool) {
     eprintln!("view {view}: {}; {}", what.join(", "), list(members));
 }
 
-/// One line when a member can't go on to the next view, and one when it can again.
+/// Reports in one line that a member can't continue to the next view, or that it can again.
 pub(crate) fn tell_blocked(view: ViewId, is_blocked: bool, json: bool) {
     match (json, is_blocked) {
         (true, _) => lines::tell(json!({"event": "blocked", "view": view.0, "blocked": is_blocked})),
@@ -31,7 +31,7 @@ pub(crate) fn tell_blocked(view: ViewId, is_blocked: bool, json: bool) {
     }
 }
 
-/// Another group of this name lives.
+/// Reports that another group of this name exists.
 pub(crate) fn tell_conflict(mine: Incarnation, theirs: Incarnation, json: bool) {
     match json {
         true => eprintln!("{}", json!({"event": "conflict", "mine": mine.to_string(), "theirs": theirs.to_string()})),
@@ -41,7 +41,7 @@ pub(crate) fn tell_conflict(mine: Incarnation, theirs: Incarnation, json: bool) 
     }
 }
 
-/// "member 2", or "members 1, 3".
+/// Formats ids as "member 2", or "members 1, 3".
 pub(crate) fn list(ids: &[MemberId]) -> String {
     let numbers: Vec<String> = ids.iter().map(ToString::to_string).collect();
     format!("member{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))

@@ -1,4 +1,4 @@
-//! Asking the members of a running group, as a visitor that takes no part in it.
+//! Requests to the members of a running group, from an admin client that takes no part in it.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::settings::Found;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,12 +9,12 @@ use spindle_fabric::mail::{GroupName, Mailbox, Outbox, RuntimeDir, disclose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a member may take to answer. Its polling thread does so between two polls.
+/// How long a member may take to answer. Its polling thread answers between two polls.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// Bytes of an answer, at most: far more than the largest group takes.
+/// Most bytes of an answer, far more than the largest group needs.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// One who asks.
+/// An admin client of a group.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     dir: RuntimeDir,
@@ -25,38 +25,41 @@ pub(crate) struct Visitor {
     next: u64,
 }
 
-/// What a member says of itself and its view; see `Status::to_json` of the library.
+/// The members' answers about themselves and their view; see `Status::to_json` of the library.
 pub(crate) type Answers = BTreeMap<MemberId, Value>;
 
 impl Visitor {
-    /// Visits a group in which somebody is.
+    /// Opens a client to a group that has at least one process.
     pub(crate) fn open(found: &Found) -> Outcome<Visitor> {
         let dir = found.open().map_err(|error| Failure::new(FAILED, error))?;
         let group = GroupName::new(&found.group).map_err(|error| Failure::new(USAGE, error))?;
-        // Before the address: who asks for a group that nobody knows shall leave nothing behind.
+        // This check comes before the address is created, so that a request to an unknown group
+        // leaves nothing behind.
         if Mailbox::present(&dir, &group).map_err(failed)?.is_empty() {
             let place = dir.path().display();
             let message = format!("nobody is in group {group} at {place}; start a member, or name its --runtime-dir");
             return Err(Failure::new(FAILED, message));
         }
         let mailbox = Mailbox::visit(&dir, &group).map_err(failed)?;
-        // Answers to an earlier visitor at this address may still come.
+        // Answers to an earlier client at this address may still come.
         let next = u64::from(std::process::id()) << 32;
         Ok(Visitor { dir, group, mailbox, outbox: Outbox::new(), next })
     }
 
-    /// Who founded the group, or was let in, and lives; by ascending id.
+    /// Returns the live members, that is processes that created the group or were admitted, by
+    /// ascending id.
     pub(crate) fn members(&self) -> Outcome<Vec<MemberId>> {
         Mailbox::members(&self.dir, &self.group).map_err(failed)
     }
 
-    /// Who has an address in the group and lives: also those who wait to be let in.
+    /// Returns the live processes with an address in the group, including those that wait for
+    /// admission.
     pub(crate) fn present(&self) -> Outcome<Vec<MemberId>> {
         Mailbox::present(&self.dir, &self.group).map_err(failed)
     }
 
-    /// Asks all of `members` and waits for their answers, [`ANSWER_WAIT`] at most. Who does not answer is missing in what
-    /// comes back.
+    /// Sends a request to all of `members` and waits for their answers, [`ANSWER_WAIT`] at most.
+    /// The result lacks members that do not answer.
     pub(crate) fn ask(&mut self, members: &[MemberId], what: Request) -> Outcome<Answers> {
         let from = self.mailbox.id();
         let mut open = BTreeMap::new();
@@ -70,7 +73,7 @@ impl Visitor {
         let mut answers = Answers::new();
         loop {
             let gone = self.outbox.flush(&self.mailbox).map_err(failed)?;
-            // A member whose socket was removed makes it again.
+            // A member whose socket was removed creates it again.
             let lives = |member| Mailbox::lives(&self.dir, &self.group, member).unwrap_or(false);
             open.retain(|_, member| !gone.contains(member) || lives(*member));
             while let Some((letter, fds)) = self.mailbox.receive() {
@@ -92,15 +95,15 @@ impl Visitor {
             }
             self.wait(self.outbox.patience().map_or(left, |patience| patience.min(left)));
         }
-        // Who has not read it by now gets no old request later.
+        // A member that has not read the request by now must not get it later.
         members.iter().for_each(|member| self.outbox.forget(*member));
         Ok(answers)
     }
 
-    /// Until there is a letter.
+    /// Waits until a control message arrives, or until `at_most` has passed.
     fn wait(&self, at_most: Duration) {
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
-        // A signal only makes the caller look earlier.
+        // A signal only makes the caller check earlier.
         let _ = poll(&mut [PollFd::new(&self.mailbox, PollFlags::IN)], Some(&at_most));
     }
 }
@@ -109,13 +112,14 @@ fn failed(error: MailError) -> Failure {
     Failure::new(FAILED, error)
 }
 
-/// The ids of the view that an answer speaks of, by rank.
+/// Returns the ids of the view in an answer, by rank.
 pub(crate) fn members_of(answer: &Value) -> Vec<u64> {
     let members = answer["members"].as_array().into_iter().flatten();
     members.filter_map(|member| member["id"].as_u64()).collect()
 }
 
-/// Of all answers that of the newest view; where several are of it, that of the lowest rank.
+/// Returns the answer with the newest view. If several have that view, returns the one with the
+/// lowest rank.
 pub(crate) fn newest(answers: &Answers) -> Option<&Value> {
     answers.values().min_by_key(|answer| {
         let rank = members_of(answer).iter().position(|id| Some(*id) == answer["id"].as_u64());

@@ -1,4 +1,5 @@
-//! Says on stderr who is there while a member waits for the others, if that takes long enough to wonder.
+//! Reports on the standard error which processes are present while a member waits for the others,
+//! if the wait is long enough to report.
 use crate::lines;
 use serde_json::json;
 use spindle::{Gathering, SeedState, SeedsKnown};
@@ -6,12 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A wait that is over sooner is not worth a line.
+/// Shortest wait that is reported.
 const QUIET: Duration = Duration::from_millis(300);
-/// A line is repeated after so long at the earliest, whatever was said in between: seeds that are tried in turn fail in turn.
+/// Shortest time between two equal lines, with any lines in between. Seeds that are tried in turn
+/// fail in turn.
 const REPEAT_AFTER: Duration = Duration::from_secs(5);
 
-/// Shows the state of a meeting until it is dropped.
+/// Shows the state of the wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     board: Arc<Board>,
@@ -41,7 +43,7 @@ impl Waiting {
         Ok(Waiting { board, thread: Some(thread) })
     }
 
-    /// Something has changed.
+    /// Takes a new state to show.
     pub(crate) fn see(&self, gathering: &Gathering) {
         let mut news = self.board.news.lock().unwrap_or_else(PoisonError::into_inner);
         news.latest = Some(gathering.clone());
@@ -76,7 +78,7 @@ impl Board {
                     due
                 }
             };
-            // Without a bound once everything is shown: a change or the end wakes it.
+            // After everything is shown the wait has no bound. A change or the end wakes it.
             news = match due {
                 Due::In(time) if !time.is_zero() => {
                     self.changed.wait_timeout(news, time).unwrap_or_else(PoisonError::into_inner).0
@@ -120,10 +122,11 @@ impl Board {
     }
 }
 
-/// When lines are shown: when they differ from the last one, and none twice within [`REPEAT_AFTER`].
+/// Decides when lines are shown: when they differ from the last one, and none twice within
+/// [`REPEAT_AFTER`].
 #[derive(Debug, Default)]
 struct Pace {
-    /// The lines of that time, the oldest first.
+    /// The lines shown within that time, the oldest first.
     shown: Vec<(String, Instant)>,
 }
 
@@ -131,18 +134,19 @@ struct Pace {
 enum Due {
     Now,
     In(Duration),
-    /// It is the last one that was shown.
+    /// The line is the last one that was shown.
     Never,
 }
 
 impl Pace {
-    /// When to show this line, if it does not change until then. It counts as shown if that is now.
+    /// Returns when to show this line, if it does not change until then. If that is now, it counts
+    /// as shown.
     fn due(&mut self, line: &str, now: Instant) -> Due {
         if self.shown.last().is_some_and(|(last, _)| last == line) {
             return Due::Never;
         }
         let age = |at: Instant| now.saturating_duration_since(at);
-        // The last one stays, however old.
+        // The last line stays at any age.
         let old =
             self.shown.iter().take(self.shown.len().saturating_sub(1)).take_while(|(_, at)| age(*at) >= REPEAT_AFTER);
         self.shown.drain(..old.count());
@@ -165,7 +169,7 @@ mod tests {
         assert_eq!(pace.due("a", at(0)), Due::Now);
         assert_eq!(pace.due("a", at(9)), Due::Never, "nothing has changed");
         assert_eq!(pace.due("b", at(9)), Due::Now);
-        // Two that take turns.
+        // Two lines alternate.
         assert_eq!(pace.due("a", at(10)), Due::Now);
         assert_eq!(pace.due("b", at(10)), Due::In(Duration::from_secs(4)));
         assert_eq!(pace.due("a", at(11)), Due::Never);

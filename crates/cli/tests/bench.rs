@@ -1,4 +1,5 @@
-//! Each benchmark once, very short: it ends, its JSON has the documented keys, and it leaves nothing behind.
+//! Runs each benchmark once, for a very short time: it ends, its JSON has the documented keys, and
+//! it leaves nothing behind.
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
@@ -28,7 +29,7 @@ fn spindle(temp: &Path, arguments: &str) -> Output {
     command.arg("bench").args(arguments.split(' ')).env("TMPDIR", temp).output().expect("it starts")
 }
 
-/// The JSON that `arguments` print.
+/// Returns the JSON that `arguments` print.
 fn bench(name: &str, arguments: &str) -> Value {
     let temp = Temp::new(name);
     let out = spindle(&temp.0, &format!("{arguments} --json"));
@@ -67,7 +68,7 @@ fn throughput_in_poll_drive() {
         assert!(number(run, "deliveries_per_second") > number(run, "messages_per_second"), "{run}");
         assert!(number(run, "cpu_ns_per_message") > 0.0 && number(run, "messages_per_send_batch") >= 1.0, "{run}");
         assert_eq!((run["drive"].as_str(), &run["instructions_per_message"]), (Some("poll"), &Value::Null));
-        // Null if the machine changed its mode in each pair.
+        // The ratio is null if the machine changed its mode in each pair.
         assert!(run["ring_ratio"].is_null() || number(run, "ring_ratio") > 0.0, "{run}");
         assert!(run["ratios"].as_object().expect("an object").contains_key("ring"), "{run}");
     }
@@ -88,7 +89,7 @@ fn throughput_in_thread_drive_from_all_in_some_subgroups() {
 fn changes_that_do_not_touch_a_stream() {
     let report = bench("elsewhere", "views --members 4 --subgroups 3 --trials 1");
     assert_eq!((number(&report, "members"), number(&report, "subgroups")), (4.0, 3.0));
-    // Members that are idle wake up less than once a second.
+    // Idle members wake up less than once a second, so they may have used no CPU time.
     assert!(number(&report["quiet"], "cpu_percent") >= 0.0);
     for event in ["create", "alter", "drop", "join", "kill", "leave"] {
         let cost = &report[event];
@@ -107,7 +108,7 @@ fn throughput_between_hosts() {
     }
 }
 
-/// Whether members can go through libfabric; says so if not.
+/// Returns true if members can send through libfabric. Prints a line if not.
 fn has_libfabric() -> bool {
     let temp = Temp::new("libfabric");
     let out = spindle(&temp.0, "throughput --fabric ofi --seconds 0.2 --size 128 --json");
@@ -140,7 +141,8 @@ fn throughput_and_latency_through_libfabric() {
     }
 }
 
-/// Three commands make a group, as they do in network namespaces of their own, and agree on what was delivered.
+/// Three commands form a group, as they do in network namespaces of their own, and agree on the
+/// deliveries.
 #[test]
 fn members_that_are_commands_of_their_own() {
     let temp = Temp::new("alone");
@@ -192,7 +194,7 @@ fn latency_beside_idle_subgroups() {
         assert_eq!(counts, [4.0, 6.0, 2.0, 2.0]);
         assert!(number(run, "samples") > 0.0 && run["hops"].is_null() && run["wake_ratio"].is_null(), "{run}");
         assert_eq!(run["alone_cpu_ratio"].is_null(), how.is_empty(), "{run}");
-        // Null if the machine changed its mode in each pair.
+        // The ratio is null if the machine changed its mode in each pair.
         assert!(run["alone_ratio"].is_null() || number(run, "alone_ratio") > 0.0, "{run}");
     }
 }
@@ -262,7 +264,7 @@ fn the_block_multicast_runs_among_processes() {
         let arguments = format!("bulk --fabric tcp --members 9 --bytes 8M --block 64k --trials 1 --racks 3{more}");
         number(&bench("bulk-racks", &arguments)["runs"][0], "rack_crossings")
     };
-    // Beside the blocks, there is what members say of them.
+    // Members also send messages about the blocks, so the ratio is above 2.
     let hybrid = crossings("");
     assert!((2.0..2.2).contains(&hybrid), "{hybrid}");
     assert!(crossings(" --algorithm pipeline") > 2.0 * hybrid);

@@ -1,4 +1,5 @@
-//! `spindle cast` and `spindle receive`, as processes: files come as they are, whoever dies on the way.
+//! `spindle cast` and `spindle receive`, as processes: files arrive unchanged, and any process may
+//! die meanwhile.
 mod common;
 
 use common::{Done, Numbers, PATIENCE, Running, Scratch, read};
@@ -21,13 +22,13 @@ fn into(scratch: &Scratch, name: &str) -> PathBuf {
 }
 
 fn receive(scratch: &Scratch, dir: &Path, words: &[&str]) -> Command {
-    // However busy the machine is, only deaths count.
+    // Only deaths count, however busy the machine is.
     let mut command = scratch.spindle(["receive", GROUP, "--suspect-after", "never", "--into"]);
     command.arg(dir).args(words);
     command
 }
 
-/// A receiver that is in the group.
+/// A receiver that has joined the group.
 fn receiver(scratch: &Scratch, name: &str, words: &[&str]) -> Running {
     let mut receiver = Running::start(&mut receive(scratch, &into(scratch, name), words));
     receiver.says("receives into");
@@ -43,7 +44,7 @@ fn cast(scratch: &Scratch, file: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// What a cast came to: the object that it prints.
+/// Returns the result of a cast: the object that it prints.
 fn result(done: &Done) -> Value {
     let [object] = <[Value; 1]>::try_from(done.objects()).unwrap();
     assert_eq!(object["event"], "cast");
@@ -149,7 +150,7 @@ fn a_receiver_that_comes_in_the_middle_gets_all_of_it() {
     let file = scratch.file("late", &bytes);
     let first = receiver(&scratch, "a", &["--once"]);
     let mut running = Running::start(&mut cast(&scratch, &file, &["--limit", "1M", "--json"]));
-    // The first pieces are on its disk.
+    // This waits until the first pieces are on the receiver's disk.
     while fs::metadata(scratch.path("a/.late.part")).map_or(0, |there| there.len()) == 0 {
         assert!(running.is_running(), "the cast ended before anything was seen of it");
         std::thread::yield_now();
@@ -260,7 +261,7 @@ fn a_file_that_becomes_shorter_is_told_so() {
     let file = scratch.file("shrinks", &Numbers(8).bytes(1 << 20));
     let mut receiver = receiver(&scratch, "a", &[]);
     let running = Running::start(&mut cast(&scratch, &file, &["--limit", "200k"]));
-    // Its first pieces have come.
+    // This waits until the first pieces have arrived.
     let part = scratch.path("a").join(".shrinks.part");
     let patience = Instant::now() + PATIENCE;
     while fs::metadata(&part).map_or(0, |there| there.len()) == 0 {
@@ -302,7 +303,7 @@ fn hosts_that_share_no_memory_get_the_file_too() {
     let scratch = Scratch::new();
     let bytes = Numbers(9).bytes((3 << 20) + 1);
     let file = scratch.file("far", &bytes);
-    // Nobody else gets this port for a while.
+    // No other process gets this port for a while.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let seed = format!("127.0.0.1:{port}");
     let on = |mut command: Command, host: &str, listen: &str| {

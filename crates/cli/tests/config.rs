@@ -1,4 +1,4 @@
-//! Settings, as processes see them: a file, the environment, flags.
+//! Settings, as processes read them: a file, the environment, flags.
 mod common;
 
 use common::{Done, Running, Scratch};
@@ -121,11 +121,12 @@ fn members_of_one_file_form_its_group_and_talk_in_the_subgroup_that_is_named() {
     };
     let (mut one, mut two) = (member(&["--id", "1"]), member(&["--id", "2"]));
     one.event("joined");
-    // Only the first sends in the first subgroup.
+    // Only the first member sends in the first subgroup.
     assert_eq!(two.event("silent")["subgroup"], "ticks");
     one.send(b"tick\n");
     assert_eq!((one.lines(1), two.lines(1)), (vec!["tick".to_string()], vec!["tick".to_string()]));
-    // A third comes by the variables, and talks in the other subgroup; the two take it in and don't print it.
+    // A third member joins with settings from the variables, and sends in the other subgroup. The
+    // first two receive its messages and don't print them.
     let mut command = scratch.spindle(["member", "--json", "--subgroup", "orders"]);
     let mut three = Running::start(command.env("SPINDLE_CONFIG", &file).stdin(Stdio::piped()));
     three.event("joined");

@@ -1,4 +1,5 @@
-//! Seeds that are evicted because the network between hosts loses their traffic for a while, and come back.
+//! Seeds that are evicted because the network between hosts loses their traffic for a while, and
+//! that join again.
 //!
 //! Each member is reached through a proxy, which knows the two members of each connection.
 mod common;
@@ -11,9 +12,9 @@ use std::process::Stdio;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// Connections between the members, as they pass.
+/// The proxies for connections between the members.
 struct Network {
-    /// Where members are reached, and where they listen.
+    /// The addresses of the proxies. The next field has the addresses at which members listen.
     fronts: Vec<String>,
     backs: Vec<String>,
     /// The members that are cut off from all others.
@@ -39,9 +40,10 @@ impl Network {
         network
     }
 
-    /// Passes on a connection to a member.
+    /// Forwards a connection to a member.
     fn pass(self: Arc<Network>, mut client: TcpStream, to: usize) -> Option<()> {
-        // A head of 16 bytes, with the length of the hello, which holds the address of the member that dials.
+        // The connection begins with a header of 16 bytes, which contains the length of the hello.
+        // The hello contains the address of the connecting member.
         let mut hello = vec![0; 16];
         client.read_exact(&mut hello).ok()?;
         let len = u32::from_le_bytes(hello[12..].try_into().unwrap()) as usize;
@@ -72,7 +74,8 @@ impl Network {
         let _ = sink.shutdown(Shutdown::Write);
     }
 
-    /// Traffic is not lost for good: the hosts would send it again.
+    /// Waits until traffic can pass. It is delayed and not lost, because the hosts would send lost
+    /// traffic again.
     fn wait_until_open(&self, from: usize, to: usize) {
         let cut = self.cut.lock().unwrap();
         let is_lost = |cut: &mut BTreeSet<usize>| cut.contains(&from) || cut.contains(&to);
@@ -85,8 +88,8 @@ impl Network {
     }
 }
 
-/// Founds a group of `count` members, the first `seeds` of which are seeds. Cuts off `cut` until the others have evicted
-/// them, and waits until all have come back.
+/// Starts a group of `count` members, the first `seeds` of which are seeds. Cuts off `cut` until
+/// the others have evicted them, and waits until all have joined again.
 fn come_back(count: usize, seeds: usize, cut: &[usize]) {
     let (scratch, network) = (Scratch::new(), Network::of(count));
     let seeds = network.fronts[..seeds].join(",");
@@ -107,7 +110,7 @@ fn come_back(count: usize, seeds: usize, cut: &[usize]) {
     for i in cut {
         assert_eq!(members[*i].event("evicted")["given_up"], false);
     }
-    // They have other ids, and come behind the members that stayed.
+    // They have new ids, and are listed after the members that stayed.
     members[left[0]].larger_view(&ids, count);
     members[left[0]].send(b"late\n");
     for done in Running::all_done(members) {

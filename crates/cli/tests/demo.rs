@@ -1,4 +1,4 @@
-//! `spindle demo`: it agrees, and nothing of it stays behind.
+//! `spindle demo`: its members agree, and it leaves nothing behind.
 mod common;
 
 use common::{PATIENCE, Running, Scratch};
@@ -12,7 +12,8 @@ fn demo(scratch: &Scratch, words: &[&str]) -> Running {
     Running::start(scratch.spindle(["demo"]).args(words))
 }
 
-/// Checks the last object of a run: everybody delivered the same, and what was sent.
+/// Checks the last object of a run: all members delivered the same, and every message that was
+/// sent.
 fn check_final(object: &Value, members: usize, subgroups: usize) {
     assert_eq!((&object["event"], &object["agree"]), (&"final".into(), &true.into()));
     let all = object["members"].as_array().unwrap();
@@ -70,7 +71,8 @@ fn ctrl_c_ends_it_with_the_final_table() {
     assert!(String::from_utf8(done.stdout).unwrap().contains("All 3 members delivered the same"));
 }
 
-/// Starts a long demo and waits until its members work; handles of their processes, by member.
+/// Starts a long demo and waits until its members work. Returns handles of their processes, by
+/// member.
 fn at_work(scratch: &Scratch) -> (Running, Vec<(Pid, OwnedFd)>) {
     let mut running = demo(scratch, &["--json", "--seconds", "600", "--members", "3"]);
     let first: Value = serde_json::from_str(&running.lines(1)[0]).unwrap();
@@ -100,7 +102,7 @@ fn a_member_that_is_killed_is_named_and_the_others_go_on() {
     while !running.lines(count).iter().any(changed) {
         count += 1;
     }
-    // They deliver again.
+    // The remaining members deliver again.
     running.lines(count + 2);
     running.signal(Signal::INT);
     let done = running.done().expect(3);
@@ -150,7 +152,7 @@ fn a_demo_that_is_killed_leaves_no_process() {
     running.signal(Signal::KILL);
     members.iter().for_each(|(_, process)| wait_for_death(process));
     drop(running);
-    // What it left in the directory goes with the next one.
+    // The next demo removes the directory of the killed one.
     demo(&scratch, &["--seconds", "1", "--members", "2"]).done().expect(0);
     assert_eq!(scratch.runtime_dir().read_dir().unwrap().count(), 0);
 }

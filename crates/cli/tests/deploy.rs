@@ -1,4 +1,4 @@
-//! The files in `deploy/`, as far as they can be tried on one machine.
+//! The files in `deploy/`, as far as one machine can test them.
 mod common;
 
 use common::{Running, Scratch};
@@ -16,7 +16,7 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// All files below `dir` whose names end so.
+/// Returns all files below `dir` whose names end in `end`.
 fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let (dirs, here): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
@@ -32,7 +32,7 @@ fn every_file_with_settings_can_be_used() {
         let text = fs::read_to_string(&path).unwrap();
         let effective = Settings::from_toml(&path.display().to_string(), &text).effective();
         let effective = effective.unwrap_or_else(|error| panic!("{error}"));
-        // What the scheduler says is missing there, and nothing else.
+        // The job file lacks only the settings that the scheduler provides.
         let is_job = path.ends_with("cluster/job.toml");
         assert_eq!(effective.network().is_none(), is_job, "{}", path.display());
         assert!(is_job || effective.warnings().is_empty(), "{:?}", effective.warnings());
@@ -44,7 +44,7 @@ fn the_settings_that_the_guide_shows_for_one_name_can_be_used() {
     let guide = fs::read_to_string(deploy().join("../docs/guide/deployment.md")).unwrap();
     let (_, shown) = guide.split_once("```toml\n[network]\n").unwrap();
     let (shown, _) = shown.split_once("```").unwrap();
-    // In place of those of the pods' names.
+    // The guide's network settings replace those with the pods' names.
     let file = fs::read_to_string(deploy().join("kubernetes/spindle.toml")).unwrap();
     let (before, network) = file.split_once("[network]\n").unwrap();
     let (_, tls) = network.split_once("[network.tls]\n").unwrap();
@@ -70,9 +70,9 @@ fn every_variable_in_a_file_is_that_of_a_key() {
     assert!(count > 10, "only {count} were looked at");
 }
 
-/// What a task of a job would take part with.
+/// Returns the command that prints the settings of a task of a job.
 fn task(scratch: &Scratch, variables: &[(&str, &str)]) -> Command {
-    // In place of that of a scheduler.
+    // This program replaces that of a scheduler.
     let tool = scratch.file(
         "scontrol",
         b"#!/bin/sh\n[ \"$1 $2 $3\" = \"show hostnames n[1-4]\" ] && printf 'n1\\nn2\\nn3\\nn4\\n'\n",
@@ -111,7 +111,7 @@ fn tasks_of_a_job_find_each_other_by_what_the_scheduler_says() {
     assert_eq!(of("network.listen"), json!(["0.0.0.0:7412"]));
     assert_eq!(of("network.advertise"), json!("n3:7412"));
     assert_eq!(of("network.seeds"), json!(["n1:7411", "n2:7411", "n3:7411"]));
-    // What is set already stays.
+    // Variables that are already set keep their values.
     let of = values(task(&scratch, &slurm).env("SPINDLE_GROUP_NAME", "mine").env("PORT", "9000"));
     assert_eq!((of("group.name"), of("network.listen")), (json!("mine"), json!(["0.0.0.0:9001"])));
 }
@@ -143,7 +143,7 @@ fn a_service_reads_a_pipe_that_never_ends_and_leaves_in_order() {
     let scratch = Scratch::new();
     let path = scratch.path("input");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    // As the service manager opens it.
+    // The service manager opens the pipe with the same flags.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let pipe = || OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path).unwrap();
     let mut member = Running::start(scratch.spindle(["member", "served", "--rejoin"]).stdin(pipe()));

@@ -1,4 +1,5 @@
-//! `spindle member` on several hosts: here, in several runtime directories, with the network on loopback.
+//! `spindle member` on several hosts. Here these are several runtime directories, with the network
+//! on loopback.
 mod common;
 
 use common::{Done, Running, Scratch, read, seeds};
@@ -9,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as inputs.
+/// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as
+/// inputs.
 struct Wide {
     scratch: Scratch,
     seeds: String,
@@ -29,7 +31,7 @@ impl Wide {
         wide
     }
 
-    /// A command about the group on this host, which tells what happens as JSON.
+    /// Returns a command about the group on this host. It reports events as JSON.
     fn on(&self, host: &str, words: &[&str]) -> Command {
         let mut command = self.scratch.spindle(words);
         command.args(["wide", "--json", "--runtime-dir"]).arg(self.scratch.path(&format!("host{host}")));
@@ -37,7 +39,7 @@ impl Wide {
         command
     }
 
-    /// Of a command that takes no part: what it came to.
+    /// Runs a command that takes no part in the group, and returns its result.
     fn order(&self, host: &str, words: &[&str]) -> Done {
         Running::start(self.on(host, words).env_remove("SPINDLE_NETWORK_SEEDS")).done()
     }
@@ -47,7 +49,7 @@ impl Wide {
 fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
     let mut wide = Wide::founded(&["--suspect-after", "0.5", "--rejoin"]);
     let members = &mut wide.members;
-    // The one that founded the group, and would found another.
+    // This member started the group, and could start another one.
     members[0].stop();
     members[1].view(&[2, 3]);
     members[0].signal(Signal::CONT);
@@ -113,7 +115,7 @@ fn a_member_of_another_host_is_evicted_from_here_and_asked_to_leave_there() {
 }
 
 impl Wide {
-    /// Waits until member 1 says so of itself and its view.
+    /// Waits until member 1 reports the `wanted` state of itself and its view.
     fn wait_until(&self, wanted: impl Fn(&Value) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -136,7 +138,7 @@ fn the_rest_goes_on_by_the_word_that_the_others_are_lost() {
     let mut wide = Wide::founded(&["--suspect-after", "0.5"]);
     let error = wide.order("1", &["recover", "--lost", "2", "--yes"]).expect(1).error();
     assert!(error.contains("group wide is not blocked"), "{error}");
-    // Both before the rest can go on without one of them.
+    // Both members die before the remaining one can continue without one of them.
     let lost: Vec<_> = wide.members.drain(1..).collect();
     lost.iter().for_each(|member| member.signal(Signal::KILL));
     lost.into_iter().for_each(|member| drop(member.done()));
@@ -173,7 +175,7 @@ fn members_that_were_given_up_by_mistake_come_back_to_the_one_group() {
     wide.wait_until_blocked();
     let went_on = wide.order("1", &["recover", "--lost", "2,3", "--yes"]).expect(0).objects().remove(0);
     assert_eq!(went_on["members"], json!([1]));
-    // They are a majority of the view that they know.
+    // The two members are a majority of the view that they know.
     wide.members[1].signal(Signal::CONT);
     wide.members[2].signal(Signal::CONT);
     assert_eq!(wide.members[1].event("evicted")["given_up"], true);
@@ -234,7 +236,7 @@ fn members_of_three_hosts_print_the_same_lines_and_two_of_them_share_one() {
 #[test]
 fn who_waits_tells_why_its_seed_is_of_no_use() {
     let scratch = Scratch::new();
-    // Nobody else gets this port for a while.
+    // No other process gets this port for a while.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let seed = format!("127.0.0.1:{port}");
     let mut waiting = Running::start(scratch.member("lonely", 2).args(["--listen", "127.0.0.1:0", "--seeds", &seed]));

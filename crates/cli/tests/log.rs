@@ -9,14 +9,16 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 const DECIDED: &str = "next view decided";
-/// The sign that a process is about to end may come first, and the next view before the proof of its death.
+/// The two possible events about a death. The sign that a process is about to end may come first,
+/// and the next view before the proof of its death.
 const OPINIONS: [&str; 2] = ["suspected", "member is dead"];
 
 fn is_opinion(line: &str) -> bool {
     OPINIONS.iter().any(|told| line.contains(told))
 }
 
-/// The members 1 to 3 of a group, of which the first tells what `words` and the variable say.
+/// Returns the members 1 to 3 of a group. The first prints the events that `words` and the variable
+/// select.
 fn founded(scratch: &Scratch, words: &[&str], filter: Option<&str>) -> Vec<Running> {
     let members = (1..=3).map(|id| {
         let mut command = scratch.spindle(["member", "told", "--members", "3", "--id", &id.to_string()]);
@@ -31,7 +33,7 @@ fn founded(scratch: &Scratch, words: &[&str], filter: Option<&str>) -> Vec<Runni
     members
 }
 
-/// Kills the third member, ends the others in order, and returns what the first one said.
+/// Kills the third member, ends the others in order, and returns the lines of the first one.
 fn without_the_third(mut members: Vec<Running>, told: &str) -> Vec<String> {
     members.pop().expect("it is the third").signal(Signal::KILL);
     members[0].says(told);
@@ -159,7 +161,7 @@ fn founding_and_a_refused_stranger_and_the_phases_of_a_view_change_are_told() {
     first.done().expect(0);
 }
 
-/// The members of a benchmark join with a state, at this process's level.
+/// The members of a benchmark join with a state. They print events at the level of this process.
 #[test]
 fn a_state_transfer_is_told_by_the_member_that_sends_it_and_by_the_joiner() {
     for (fabric, through) in [("shm", "a pipe"), ("tcp", "a stream")] {

@@ -1,4 +1,4 @@
-//! `spindle member`, as processes: what comes out, and what happens when something goes wrong.
+//! `spindle member`, as processes: its output, and its behaviour after errors.
 mod common;
 
 use common::{Numbers, Running, Scratch, read};
@@ -11,7 +11,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-/// Lines of all kinds: empty, long, with carriage returns, in no encoding; the last one without a newline.
+/// Returns lines of all kinds: empty, long, with carriage returns, in no encoding; the last one
+/// without a newline.
 fn text(seed: u64, bytes: usize) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     let mut text = Vec::new();
@@ -24,7 +25,7 @@ fn text(seed: u64, bytes: usize) -> Vec<u8> {
     text
 }
 
-/// Lines of a member's output that says origins: (view, id, round, line).
+/// Parses the output of a member that prints origins: (view, id, round, line).
 fn origins(output: &[u8]) -> Vec<(u64, u64, u64, &[u8])> {
     let lines = output.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
     lines
@@ -37,11 +38,12 @@ fn origins(output: &[u8]) -> Vec<(u64, u64, u64, &[u8])> {
         .collect()
 }
 
-/// A reader, or one that comes after a kill, sees no part of a line: each is written with one call.
+/// Each line is written with one call. So a reader never gets a part of a line, even if the writer
+/// is killed.
 #[test]
 fn events_as_json_are_written_line_by_line() {
     let scratch = Scratch::new();
-    // Each call is a packet there.
+    // Each write is one packet on this socket.
     let (near, far) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let mut command = scratch.member("packets", 1);
@@ -57,7 +59,8 @@ fn events_as_json_are_written_line_by_line() {
     assert_eq!((events.first().unwrap().as_str(), events.last().unwrap().as_str()), ("joined", "finished"));
 }
 
-/// Nothing is delivered while the output takes nothing, and all others wait when their rings are full: the member with that output says so.
+/// A member whose output takes nothing delivers nothing, and reports it. All others wait when their
+/// rings are full.
 #[test]
 fn an_output_that_takes_nothing_is_told() {
     let scratch = Scratch::new();
@@ -164,7 +167,7 @@ fn a_conversation_goes_line_by_line_and_in_fifo_order_too() {
     let (mut one, mut two) = (start(), start());
     one.send(b"hello\n");
     assert_eq!(two.lines(1), ["hello"]);
-    // There is no order between the two: it may not have its own yet.
+    // Nothing orders these two deliveries: the sender may not have delivered its own message yet.
     assert_eq!(one.lines(1), ["hello"]);
     two.send(b"hello yourself\nand no newline");
     assert_eq!(one.lines(2), ["hello", "hello yourself"]);
@@ -174,7 +177,7 @@ fn a_conversation_goes_line_by_line_and_in_fifo_order_too() {
     two.done().expect(0);
 }
 
-/// Longer than what rings hold, and than what is read at once.
+/// The messages are longer than a ring, and longer than one read.
 #[test]
 fn long_lines_and_frames_come_in_their_places() {
     let scratch = Scratch::new();
@@ -212,7 +215,7 @@ fn a_line_that_is_too_long_is_named_and_the_others_go_on() {
     }
     let other = other.done().expect(0);
     assert_eq!(other.event("view")["left"], json!([1]));
-    // What was sent before the line that can't be sent may have been delivered.
+    // Messages before the line that can't be sent may have been delivered.
     assert!(b"short\n\n".starts_with(&other.stdout), "{:?}", other.stdout);
 }
 
@@ -240,7 +243,7 @@ fn members_that_want_another_group_are_turned_away_and_the_group_forms_without_t
     assert!(error.contains("id 1 is in use in group terms"), "{error}");
     let error = wrong(&["--max-message", "100"], 3).expect(1).error();
     assert!(error.contains("another configuration"), "{error}");
-    // Without a number: whoever comes to a group takes it as it is.
+    // Without a number of members a process joins a group of any number.
     let others = [0, 1].map(|_| Running::start(&mut scratch.spindle(["member", "terms", "--json"])));
     let done = Running::all_done(others.into_iter().chain([first]).collect());
     done.into_iter().for_each(|done| drop(done.expect(0)));
@@ -267,12 +270,12 @@ fn wrong_arguments_are_told_apart_by_status_2() {
     }
 }
 
-/// What members print who all end well.
+/// Returns the outputs of members that all end with status 0.
 fn outputs(members: Vec<Running>) -> Vec<Vec<u8>> {
     Running::all_done(members).into_iter().map(|done| done.expect(0).stdout).collect()
 }
 
-/// Members of a group of `count` that is complete, with pipes as inputs, by id.
+/// Returns the members of a complete group of `count`, with pipes as inputs, by id.
 fn founded(scratch: &Scratch, group: &str, count: u32, words: &[&str]) -> Vec<Running> {
     let member = |id: u32| {
         let mut command = scratch.member(group, count);
@@ -362,7 +365,7 @@ fn of_two_members_the_one_that_is_left_says_that_it_can_t_go_on_and_when_it_can(
     assert_eq!(members[0].event("blocked"), json!({"event": "blocked", "view": 1, "blocked": true}));
     let status = Running::start(&mut scratch.spindle(["status", "two", "--json"])).done().expect(0);
     assert_eq!(status.objects()[0]["blocked"], true);
-    // Its end is what can be known for sure.
+    // Only the end of the hung process is certain proof.
     hung.signal(Signal::KILL);
     members[0].view(&[1]);
     members[0].send(b"alone\n");
@@ -388,7 +391,8 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     members[1].signal(Signal::CONT);
     let evicted = members[1].event("evicted");
     assert_eq!((&evicted["sent"], &evicted["unconfirmed"]), (&json!(1), &json!(0)));
-    // It may have delivered what the others waited with before it learned that it was evicted.
+    // The member may have delivered the message for which the others waited, before it learned that
+    // it was evicted.
     let missed = match evicted["delivered"].as_u64() {
         Some(3) => Some(b"waits for it".as_slice()),
         delivered => {
@@ -404,7 +408,7 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     let (first, again) = (origins(&outputs[0]), origins(&outputs[1]));
     let between: Vec<_> = first.iter().filter(|place| place.0 == 2).collect();
     assert_eq!(between, [&(2, 1, 0, b"in between".as_slice())]);
-    // Everything but that.
+    // The member has seen everything except these messages.
     let is_seen = |place: &&(u64, u64, u64, &[u8])| place.0 != 2 && Some(place.3) != missed;
     assert!(again.iter().eq(first.iter().filter(is_seen)), "{again:?}");
     let own: Vec<_> = again.iter().filter(|place| place.1 == 4).map(|place| place.3).collect();
@@ -432,7 +436,7 @@ fn garbage_in_the_mail_costs_nobody_anything() {
         let stranger = socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
         for (seed, len) in [(1, 0), (2, 1), (3, 16), (4, 500), (5, 20_000)] {
             let bytes = Numbers(seed).bytes(len);
-            // Where the queue is full the rest does not matter.
+            // If the queue is full, the remaining messages don't matter.
             let _ = sendto(&stranger, &bytes, SendFlags::DONTWAIT, &address);
             let _ = sendto(&stranger, &[b"spndmail".as_slice(), &bytes].concat(), SendFlags::DONTWAIT, &address);
         }

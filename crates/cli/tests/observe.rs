@@ -1,4 +1,5 @@
-//! `spindle observe`, as processes: it prints what the members print, they don't wait for it, and it says what it has missed.
+//! `spindle observe`, as processes: it prints the same as the members, they don't wait for it, and
+//! it reports missed messages.
 mod common;
 
 use common::{Done, PATIENCE, Running, Scratch, read};
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// The members 1 to `count` of a group that is complete, with pipes as inputs.
+/// Returns the members 1 to `count` of a complete group, with pipes as inputs.
 fn founded(scratch: &Scratch, count: u32) -> Vec<Running> {
     let member = |id: u32| {
         let mut command = scratch.member("seen", count);
@@ -60,7 +61,7 @@ fn events(done: &Done, name: &str) -> Vec<Value> {
     objects.filter(|object| object["event"] == name).collect()
 }
 
-/// (id, round) of each line.
+/// Returns (id, round) of each line.
 fn places(output: &[u8]) -> Vec<(u64, u64)> {
     let place = |line: &[u8]| {
         let space = line.iter().position(|byte| *byte == b' ').unwrap();
@@ -77,7 +78,7 @@ fn an_observer_that_is_stopped_delays_nobody_and_says_what_it_missed() {
     let mut members = founded(&scratch, 2);
     let observer = observer(&scratch, &[]);
     observer.stop();
-    // Each sends what fills its ring several times.
+    // Each member sends enough to fill its ring several times.
     let text = format!("{}\n", "x".repeat(1000)).repeat(5000);
     members.iter_mut().for_each(|member| member.send(text.as_bytes()));
     let printed = Running::all_done(members).into_iter().map(|done| done.expect(0).stdout).collect::<Vec<_>>();
@@ -115,14 +116,14 @@ fn ctrl_c_ends_an_observer_in_order_and_mistakes_are_told() {
     let stopped = observer(&scratch, &["--output", output.to_str().unwrap()]);
     members[0].send(b"one\ntwo\n");
     members[0].lines(2);
-    // Printed as soon as there is nothing else to print.
+    // The lines are written as soon as no further line is ready.
     wait_for(&output, b"1:1:0 one\n1:1:1 two\n");
     stopped.signal(Signal::INT);
     let done = stopped.done().expect(0);
     assert_eq!(done.event("finished")["messages"], 2);
     members[0].send(b"three\n");
     members[0].lines(3);
-    // The member hears of the end of who was killed, too.
+    // The member also learns of the end of a killed observer.
     let killed = observer(&scratch, &[]);
     assert_eq!(observers(&scratch), 1);
     killed.signal(Signal::KILL);
@@ -137,7 +138,7 @@ fn ctrl_c_ends_an_observer_in_order_and_mistakes_are_told() {
     assert!(error.contains("all members of the group are gone"), "{error}");
 }
 
-/// How many the members know of.
+/// Returns the number of observers that the members know.
 fn observers(scratch: &Scratch) -> u64 {
     let status = Running::start(&mut scratch.spindle(["status", "seen", "--json"])).done().expect(0);
     status.objects()[0]["observers"].as_u64().unwrap()

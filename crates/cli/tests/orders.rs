@@ -25,7 +25,7 @@ fn status(scratch: &Scratch) -> Value {
     order(scratch, &["status", "g"]).expect(0).objects().remove(0)
 }
 
-/// Of each member: what the status says under `key`.
+/// Returns the value of `key` in the status, for each member.
 fn each(status: &Value, key: &str) -> Vec<Value> {
     status["members"].as_array().unwrap().iter().map(|member| member[key].clone()).collect()
 }
@@ -64,7 +64,7 @@ fn a_status_shows_the_view_its_members_and_their_frontiers() {
     assert!(objects.len() >= 2 && objects[0]["view"] == 1);
 }
 
-/// As long as a member may take to answer.
+/// How long a member may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 #[test]
@@ -72,7 +72,7 @@ fn nobody_waits_on_when_all_have_answered() {
     let scratch = Scratch::new();
     let _members = founded(&scratch, 2, &[]);
     let patience = Instant::now() + PATIENCE;
-    // A busy machine may delay some.
+    // A busy machine may delay some answers.
     let is_quick = || {
         let begun = Instant::now();
         status(&scratch);
@@ -122,7 +122,7 @@ fn a_member_leaves_when_it_is_told_to() {
 fn a_member_is_evicted_whoever_leads_and_also_while_it_hangs() {
     let scratch = Scratch::new();
     let mut members = founded(&scratch, 4, &["--suspect-after", "never"]);
-    // The leader.
+    // Member 1 is the leader.
     order(&scratch, &["evict", "g", "--id", "1"]).expect(0);
     let mut evicted = members.remove(0);
     evicted.event("error");

@@ -1,4 +1,4 @@
-//! What is made from the parser.
+//! Completions and manual pages, which are made from the parser.
 mod common;
 
 use common::{Running, Scratch};

@@ -1,4 +1,5 @@
-//! All members of a group are stopped, and go on one after the other: so a machine wakes up, or a cluster does.
+//! All members of a group are stopped, and continue one after the other, as when a machine or a
+//! cluster wakes up.
 mod common;
 
 use common::{Done, Running, Scratch, seeds};
@@ -9,11 +10,12 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// So far apart they go on: longer than the silence that is suspected.
+/// Time between two members' continuations, longer than the silence that is suspected.
 const APART: Duration = Duration::from_millis(1500);
 const SUSPECT_AFTER: [&str; 2] = ["--suspect-after", "1"];
 
-/// Stops the three members, continues them one after the other, and lets each send what the others have to print if they are of one group with it.
+/// Stops the three members, continues them one after the other, and lets each send a line. All
+/// members of its group have to print that line.
 fn stop_and_go_on(mut members: Vec<Running>) {
     members.iter_mut().for_each(|member| drop(member.event("joined")));
     members.iter().for_each(Running::stop);
@@ -22,7 +24,7 @@ fn stop_and_go_on(mut members: Vec<Running>) {
         member.signal(Signal::CONT);
     }
     for (i, member) in members.iter_mut().enumerate() {
-        // One that was left out may have ended, and reads nothing.
+        // A member that was left out may have ended. It then reads nothing.
         let _ = member.stdin.as_mut().expect("a pipe").write_all(format!("line of {}\n", i + 1).as_bytes());
     }
     let done = Running::all_done(members);

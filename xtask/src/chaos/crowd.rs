@@ -1,8 +1,8 @@
 //! The processes of a round: started, stopped, killed, and read.
 //!
-//! Only processes that this one started are ever signalled, by descriptors that this one has not reaped. They die with this
-//! process, whatever kills it, because they ask the kernel for that; what they leave in the directory is removed by the next
-//! run that finds its owner gone.
+//! The driver signals only processes that it started and has not reaped. They die with the driver,
+//! however it ends, because they ask the kernel for that. The next run removes the files that they
+//! leave in the directory, once it finds that the owner is gone.
 use super::record::{RECORD_BYTES, Record};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -15,27 +15,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of a log that are read at a time.
+/// Number of bytes per read of a log.
 const READ_BYTES: usize = 1 << 20;
-/// What was read of a log is given back to the system in such pieces.
+/// Size of the pieces in which the read part of a log is returned to the system.
 const PUNCH_BYTES: u64 = 8 << 20;
 /// How many of a member's last records are kept for a report.
 const TAIL: usize = 24;
 
-/// Where everything of a run stands. Removed when it is dropped.
+/// The directory with all files of a run. It is removed when dropped.
 pub(super) struct Folder(PathBuf);
 
 const FOLDER: &str = "spindle-chaos-";
 
 impl Folder {
-    /// Makes it, and removes those of runs that were killed.
+    /// Creates the directory, and removes the directories of runs that were killed.
     pub(super) fn new() -> Result<Folder> {
         let temp = std::env::temp_dir();
         for entry in fs::read_dir(&temp).with_context(|| format!("can't read {}", temp.display()))? {
             let entry = entry?;
             let owner = entry.file_name().to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
             if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-                // Somebody else may be removing it, too, or it is another user's.
+                // Another process may be removing the directory, too, or it belongs to another
+                // user.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -60,24 +61,24 @@ pub(super) struct Process {
     pub(super) instance: u32,
     child: Child,
     input: Option<ChildStdin>,
-    /// The log, how far it was read, and how far it was given back.
+    /// The log. The next fields are how far it was read, and how far it was returned to the system.
     log: Option<File>,
     read: u64,
     punched: u64,
     folder: PathBuf,
     pub(super) tail: VecDeque<Record>,
-    /// Since when it was stopped, and when it will go on.
+    /// Time of the stop, and time at which the process will continue.
     pub(super) stopped: Option<(Instant, Instant)>,
-    /// When it went on last, and how long it had been stopped.
+    /// Time at which the process continued last, and length of the stop before.
     pub(super) resumed: Option<(Instant, Duration)>,
-    /// The longest stop it has had.
+    /// The longest stop of the process.
     pub(super) longest_stop: Duration,
     pub(super) killed: Option<Instant>,
-    /// Which of the hosts it is on; 0 if there are none.
+    /// Index of its host; 0 if there are no hosts.
     pub(super) host: usize,
-    /// Whether it listens where others look for the group.
+    /// True if it listens at an address at which others look for the group.
     pub(super) is_seed: bool,
-    /// Its host's network was disturbed, apart from outages of all links.
+    /// True if its host's network was disturbed, apart from outages of all links.
     pub(super) disturbed: bool,
     pub(super) had_outage: bool,
     pub(super) told_to_leave: bool,
@@ -85,7 +86,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `program` for `folder`, in which everything of it stands under its number; in `namespace`, if there is one.
+    /// Starts `program` with `folder`, which contains all files of the process under its number.
+    /// The process runs in `namespace`, if there is one.
     pub(super) fn start(
         program: &Path,
         namespace: Option<&str>,
@@ -98,7 +100,8 @@ impl Process {
             File::create(folder.path().join(format!("{instance}.err"))).context("can't write in the run's folder")?;
         let mut command = match namespace {
             Some(name) => {
-                // It becomes the program, so that the process is the one that was started.
+                // The command replaces itself with the program, so the started process is the
+                // program.
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", name]).arg(program);
                 command
@@ -142,7 +145,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // Not reaped, so the number is still this process's.
+        // The process is not reaped, so its number is still its own.
         if self.status.is_none() {
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
@@ -169,13 +172,13 @@ impl Process {
     }
 
     pub(super) fn say(&mut self, command: &str) {
-        // Who is dead by now hears nothing.
+        // A process that is dead by now does not receive the command.
         if let Some(input) = &mut self.input {
             let _ = writeln!(input, "{command}");
         }
     }
 
-    /// Whether it has ended by now.
+    /// Returns true if the process has ended by now.
     pub(super) fn reap(&mut self) -> Result<bool> {
         if self.status.is_none() {
             self.status = self.child.try_wait()?;
@@ -183,13 +186,14 @@ impl Process {
         Ok(self.status.is_some())
     }
 
-    /// Waits for its end. For one that was killed.
+    /// Waits for the end of a process that was killed.
     pub(super) fn wait(&mut self) -> Result<()> {
         self.status = Some(self.child.wait()?);
         Ok(())
     }
 
-    /// The records that were written since the last time. What a death has torn off at the end is none.
+    /// Returns the records that were written since the last call. A partial record at the end, torn
+    /// off by a death, does not count.
     pub(super) fn news(&mut self) -> Result<Vec<Record>> {
         let path = self.folder.join(format!("{}.log", self.instance));
         if self.log.is_none() && path.exists() {
@@ -213,7 +217,7 @@ impl Process {
         }
         if self.read - self.punched >= PUNCH_BYTES {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Only saves room.
+            // This call only saves space.
             let _ = fallocate(log, flags, self.punched, self.read - self.punched);
             self.punched = self.read;
         }
@@ -225,17 +229,17 @@ impl Process {
         Ok(records)
     }
 
-    /// What it printed.
+    /// Returns the error output of the process.
     pub(super) fn errors(&self) -> String {
         fs::read_to_string(self.folder.join(format!("{}.err", self.instance))).unwrap_or_default()
     }
 
-    /// Its last answer to "status".
+    /// Returns the last answer of the process to "status".
     pub(super) fn answer(&self) -> String {
         fs::read_to_string(self.folder.join(format!("{}.status", self.instance))).unwrap_or_default()
     }
 
-    /// Removes its files: its log may be large.
+    /// Removes the files of the process, because its log may be large.
     pub(super) fn clean(&self) {
         for suffix in ["log", "err", "status"] {
             let _ = fs::remove_file(self.folder.join(format!("{}.{suffix}", self.instance)));
@@ -243,12 +247,13 @@ impl Process {
     }
 }
 
-/// `spindle recover`, while it runs.
+/// A running `spindle recover`.
 #[derive(Debug)]
 pub(super) struct Operator(Child);
 
 impl Operator {
-    /// Says on a host that the members `lost` are lost for good. The command is beside the examples of which `member` is one.
+    /// Reports on a host that the members `lost` are lost for good. The command's binary is in the
+    /// directory above that of `member`, which is an example.
     pub(super) fn recover(
         member: &Path,
         namespace: Option<&str>,
@@ -270,11 +275,11 @@ impl Operator {
         Ok(Operator(child.with_context(|| format!("can't start {}", program.display()))?))
     }
 
-    /// Whether the order was carried out, and what the command printed, once it has ended.
+    /// Returns whether the order was carried out, and the output of the command, once it has ended.
     pub(super) fn answer(&mut self) -> Result<Option<(bool, String)>> {
         let Some(status) = self.0.try_wait()? else { return Ok(None) };
         let mut said = String::new();
-        // A line each: they stay in the pipes until here.
+        // Each output is one line, so both fit into the pipes until here.
         if let Some(mut out) = self.0.stdout.take() {
             out.read_to_string(&mut said)?;
         }

@@ -1,10 +1,11 @@
-//! Hosts for a round: network namespaces, joined by a bridge that has one of its own. Links go down, become deaf or dumb, flap
-//! and get slow; nothing of that, and nothing else here, touches the namespace that this process is in.
+//! Hosts for a round: network namespaces, joined by a bridge in a namespace of its own. Links go
+//! down, lose one direction, flap and get slow. None of this touches the namespace of this process.
 //!
-//! What is wanted of a link is kept here with its end, and [`Hosts::tick`] brings the system up to it. A direction is cut by giving the sender
-//! a wrong hardware address for the receiver, which needs no filter in the kernel: what it sends gets lost, silently, and the other
-//! direction works. Namespaces carry the number of the process that made them; those of runs that were killed are removed by the
-//! next run.
+//! The wanted state of a link is kept here with its end, and [`Hosts::tick`] applies it to the
+//! system. A direction is cut by giving the sender a wrong hardware address for the receiver, which
+//! needs no filter in the kernel. Packets of the sender are then lost silently, and the other
+//! direction works. Namespaces carry the number of the process that made them. The next run removes
+//! those of runs that were killed.
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,32 +13,35 @@ use std::time::{Duration, Instant};
 
 const PREFIX: &str = "spindle-chaos-";
 const NETWORK: &str = "10.78.0.";
-/// Where the first process of a host listens. The host is its own, and so are all its ports.
+/// The port at which the first process of a host listens. The host has a namespace of its own, so
+/// all its ports are free.
 pub(super) const SEED_PORT: u16 = 7411;
-/// The hardware address of nobody.
+/// A hardware address that no host has.
 const NOBODY: &str = "02:00:00:00:00:00";
-/// Makes a link slow where the kernel can delay packets, and where it can't.
+/// Makes a link slow where the kernel can delay packets. The next constant does so where it can't.
 const DELAYED: &str = "netem delay 15ms 10ms loss 2%";
 const NARROW: &str = "tbf rate 20mbit burst 32kb latency 60ms";
-/// More than is on its way on a link that delays.
+/// More packets than are on their way on a link with a delay.
 const QUEUE_PACKETS: u32 = 20_000;
 
-/// Where a host's link is cut. At its own end its routes go with it, and sending fails; at the bridge's end nothing comes back.
+/// The end at which a host's link is cut. At the host's end its routes disappear with the link, and
+/// sending fails. At the bridge's end no packet comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Host,
     Bridge,
-    /// At neither: the bridge passes nothing on from it and to it. The systems notice neither the beginning nor the end.
+    /// The link itself stays up, and the bridge forwards nothing from it and to it. The systems
+    /// notice neither the beginning nor the end.
     Port,
 }
 
-/// A link that is down, or up and down by turns.
+/// A link that is down, or down and up in turns.
 #[derive(Clone, Copy, Debug)]
 struct Down {
     end: End,
     since: Instant,
     until: Instant,
-    /// How long each turn is, if there are any.
+    /// Length of each turn, if the link flaps.
     turn: Option<Duration>,
 }
 
@@ -46,30 +50,32 @@ struct Host {
     name: String,
     down: Option<Down>,
     is_down: Option<End>,
-    /// By receiver: until when what this one sends gets lost, and whether it does.
+    /// The end of the time in which packets to each receiver are lost, and whether they are lost
+    /// now.
     mute: Vec<(Option<Instant>, bool)>,
     slow: Option<Instant>,
-    /// Its link is to be up, and the system has not taken it into use yet; when that was asked last.
+    /// The link is set up, and the system does not use it yet. The value is the time of the last
+    /// check.
     comes_up: Option<Instant>,
-    /// How its link is shaped.
+    /// The current shape of the link.
     shape: Option<String>,
 }
 
-/// How often it is asked whether a link is in use again.
+/// How often to check whether a link is in use again.
 const LINK_LOOK: Duration = Duration::from_millis(20);
 
-/// The hosts of a round, without a disturbance at first. Removed when it is dropped.
+/// The hosts of a round, at first without a disturbance. They are removed when dropped.
 #[derive(Debug)]
 pub(super) struct Hosts {
     bridge: String,
     hosts: Vec<Host>,
-    /// How links are made slow here, if they can be.
+    /// How links are made slow on this machine, if that is possible.
     slowly: Option<&'static str>,
-    /// How late everything comes, on all links.
+    /// The delay on all links.
     delay: Option<Duration>,
 }
 
-/// Why there can be no hosts on this machine, if that is so.
+/// Returns the reason why this machine can have no hosts, if there is one.
 pub(super) fn obstacle() -> Option<String> {
     if let Err(error) = call("ip", &["-Version"]) {
         return Some(format!("no hosts: iproute2 is missing (`apt-get install iproute2`): {error:#}"));
@@ -80,11 +86,11 @@ pub(super) fn obstacle() -> Option<String> {
 }
 
 impl Hosts {
-    /// Makes them, and removes those of runs that were killed.
+    /// Creates the hosts, and removes those of runs that were killed.
     pub(super) fn new(count: u32) -> Result<Hosts> {
         sweep()?;
         let named = |what: &str| format!("{PREFIX}{}-{what}", std::process::id());
-        // From here on, whatever fails, what was made is removed.
+        // From here on the hosts are removed if any step fails.
         let mut hosts = Hosts { bridge: named("bridge"), hosts: vec![], slowly: None, delay: None };
         call("ip", &["netns", "add", &hosts.bridge])?;
         let bridge = hosts.bridge.clone();
@@ -125,17 +131,17 @@ impl Hosts {
         &self.hosts[host].name
     }
 
-    /// Where the first processes of so many hosts listen.
+    /// Returns the addresses of the first processes of `count` hosts.
     pub(super) fn seeds(&self, count: u32) -> Vec<String> {
         (0..count as usize).map(|i| format!("{}:{SEED_PORT}", address(i))).collect()
     }
 
-    /// Takes the link of `host` down for so long.
+    /// Takes the link of `host` down for `time`.
     pub(super) fn cut(&mut self, host: usize, end: End, time: Duration) {
         self.down(host, end, time, None);
     }
 
-    /// Takes the link of `host` down and up, by turns of `turn`, for so long.
+    /// Takes the link of `host` down and up in turns of `turn`, for `time`.
     pub(super) fn flap(&mut self, host: usize, end: End, time: Duration, turn: Duration) {
         self.down(host, end, time, Some(turn));
     }
@@ -145,7 +151,7 @@ impl Hosts {
         self.hosts[host].down = Some(Down { end, since, until: since + time, turn });
     }
 
-    /// What `from` sends to `to` gets lost for so long.
+    /// Loses all packets from `from` to `to`, for `time`.
     pub(super) fn mute(&mut self, from: usize, to: usize, time: Duration) {
         if from != to {
             let until = &mut self.hosts[from].mute[to].0;
@@ -153,23 +159,23 @@ impl Hosts {
         }
     }
 
-    /// What `host` sends comes late or not at all for so long. False if that can't be done here.
+    /// Delays or loses packets of `host`, for `time`. Returns false if this machine can't do that.
     pub(super) fn slow(&mut self, host: usize, time: Duration) -> bool {
         self.hosts[host].slow = Some(Instant::now() + time);
         self.slowly.is_some()
     }
 
-    /// Whether links can be given a delay here.
+    /// Returns true if links can have a delay on this machine.
     pub(super) fn can_delay(&self) -> bool {
         self.slowly == Some(DELAYED)
     }
 
-    /// All that is sent comes so late, until everything is healed.
+    /// Delays all packets by `time`, until all links are healed.
     pub(super) fn delay(&mut self, time: Duration) {
         self.delay = Some(time);
     }
 
-    /// Whether a link is down or slow, or loses something, or was down and is not in use yet.
+    /// Returns true if a link is down or slow, loses packets, or was down and is not in use yet.
     pub(super) fn is_disturbed(&self) -> bool {
         let is_mute = |host: &Host| host.mute.iter().any(|(until, is_mute)| *is_mute || until.is_some());
         self.hosts.iter().any(|host| {
@@ -190,13 +196,13 @@ impl Hosts {
         }
     }
 
-    /// Does what is due.
+    /// Applies the wanted state of all links.
     pub(super) fn tick(&mut self) -> Result<()> {
         let now = Instant::now();
         for i in 0..self.count() {
             self.link(i, now)?;
             self.look_whether_up(i, now)?;
-            // Without a link nobody's address can be set.
+            // Without a link no neighbour's address can be set.
             if self.hosts[i].is_down != Some(End::Host) {
                 self.addresses(i, now)?;
             }
@@ -244,7 +250,7 @@ impl Hosts {
             call("ip", &[&["-n", namespace, "link", "set", link], words].concat())?;
             self.hosts[i].comes_up = up.then_some(now);
             if end == End::Host {
-                // The system forgets them with the link.
+                // The system forgets the addresses with the link.
                 self.hosts[i].mute.iter_mut().for_each(|(_, is_mute)| *is_mute = false);
             }
         }
@@ -252,7 +258,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// The system takes up to a second until it uses a link that was down.
+    /// Checks whether a link that was down is in use again. The system takes up to a second for
+    /// that.
     fn look_whether_up(&mut self, i: usize, now: Instant) -> Result<()> {
         if self.hosts[i].comes_up.is_none_or(|asked| now.duration_since(asked) < LINK_LOOK) {
             return Ok(());
@@ -307,7 +314,7 @@ impl Down {
     }
 }
 
-/// Where `host` is on the network between.
+/// Returns the address of `host` on the network between hosts.
 pub(super) fn address(host: usize) -> String {
     format!("{NETWORK}{}", host + 1)
 }
@@ -316,13 +323,13 @@ fn port(host: usize) -> String {
     format!("port{host}")
 }
 
-/// Removes what runs that were killed have left. Their processes have died with them.
+/// Removes the namespaces of runs that were killed. Their processes have died with them.
 fn sweep() -> Result<()> {
     let list = Command::new("ip").args(["netns", "list"]).stdin(Stdio::null()).output().context("can't start ip")?;
     for name in String::from_utf8_lossy(&list.stdout).lines().filter_map(|line| line.split_whitespace().next()) {
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            // Somebody else may be removing it, too.
+            // Another process may be removing it, too.
             let _ = call("ip", &["netns", "del", name]);
         }
     }

@@ -1,16 +1,18 @@
-//! Whether what the members wrote down can be true of one group: the invariants of the simulator's checkers, by the same
-//! numbers and names, for processes that are killed, are replaced, and are heard with a delay.
+//! Checks whether the members' records can be true of one group. It checks the invariants of the
+//! simulator's checkers, by the same numbers and names, for processes that are killed, are
+//! replaced, and are read with a delay.
 //!
-//! The simulator's own checkers want a ledger of what really happened, with ranks of one view. Here only the members' word is
-//! known, record by record, each in its own time: who is heard first makes the list, and the others are compared with it.
-//! Memory is bounded by how far the members' logs are apart.
+//! The simulator's own checkers need a ledger of the real events, with ranks of one view. Here only
+//! the members' records are known, one by one, each in its own time. The first member that is read
+//! makes the list, and the others are compared with it. Memory is bounded by how far the members'
+//! logs are apart.
 use super::record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
-/// The subgroups with a total order; in the others only senders' own orders count.
+/// The subgroups with a total order. In the others only each sender's own order counts.
 const TOTAL: [u8; 2] = [0, 1];
-/// All subgroups.
+/// Number of all subgroups.
 const SUBGROUPS: usize = 4;
 
 /// An invariant that was broken.
@@ -21,31 +23,31 @@ pub(super) struct Breach {
     pub(super) what: String,
 }
 
-/// What one process said.
+/// The records of one process.
 #[derive(Debug, Default)]
 pub(super) struct Witness {
     era: Option<usize>,
     pub(super) id: Option<u64>,
-    /// The newest view at its engine.
+    /// The newest view of its engine.
     pub(super) view: u64,
-    /// A view whose members are being read: how many, and who so far.
+    /// A view whose members are being read: their number, and those read so far.
     reading: Option<(u64, u64, Vec<u64>)>,
-    /// Members of its newest view, or of the one that is being read, that are no voters.
+    /// Nonvoters of its newest view, or of the view that is being read.
     nonvoters: BTreeSet<u64>,
     streams: [Stream; SUBGROUPS],
-    /// By sender's instance, subgroup and thread: the number of the next message.
+    /// The number of the next message, by the sender's instance, subgroup and thread.
     next: HashMap<Lane, u64>,
     pub(super) end: Option<End>,
-    /// It was asked to send all that it had, and to leave then.
+    /// True if it was asked to send all its messages, and to leave then.
     retires: bool,
-    /// Everything that it ever wrote was read.
+    /// True if all its records were read.
     gone: bool,
     pub(super) text: Vec<u8>,
     pub(super) delivered: u64,
 }
 
 type Lane = (u32, u8, u8);
-/// A state, and which process said so.
+/// A state, and the process that reported it.
 type Said = ((u64, u64), u32);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,12 +57,12 @@ struct Stream {
     time: u64,
 }
 
-/// What a sender said of one lane, and what was heard of it.
+/// The messages of one lane, as the sender and its receivers report them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     reserved: u64,
     accepted: u64,
-    /// One more than the highest number that anybody delivered.
+    /// One more than the highest number that a member delivered.
     heard: u64,
 }
 
@@ -69,23 +71,23 @@ struct Sent {
 struct Era {
     incarnation: (u64, u64),
     views: BTreeMap<u64, Vec<u64>>,
-    /// When its first view began anywhere, as far as it was heard.
+    /// Time at which its first view began at any member, as far as records were read.
     began: u64,
 }
 
-/// The one order of a subgroup in a view.
+/// The order of a subgroup in a view.
 #[derive(Debug, Default)]
 struct List {
-    /// How many entries were dropped in front: everybody has passed them.
+    /// Number of entries dropped at the front, which all members have passed.
     base: u64,
     entries: VecDeque<u64>,
-    /// How many there are in all, and who said so.
+    /// The number of all entries, and the process that reported it.
     ended: Option<(u64, u32)>,
-    /// Who delivered farthest.
+    /// The process that delivered farthest.
     farthest: u32,
 }
 
-/// A kill, and who has not delivered anything in a later view yet.
+/// A kill, and the survivors that have not delivered a message in a later view yet.
 #[derive(Debug)]
 struct Gap {
     killed_at: u64,
@@ -94,48 +96,52 @@ struct Gap {
     alone: bool,
 }
 
-/// The time after the end of a disturbance, until all who are to go on have delivered something in a total order.
+/// The time after the end of a disturbance, until all members that should continue have delivered a
+/// message in a total order.
 #[derive(Debug)]
 struct Recovery {
     since: u64,
-    /// How many were to deliver something.
+    /// Number of members that should deliver a message.
     of: usize,
     waiting: BTreeSet<u32>,
-    /// After how long those did that have, in ns.
+    /// The times, in ns, after which members delivered.
     delivered: Vec<u64>,
-    /// The machine stood still meanwhile: how long it took says nothing.
+    /// True if the machine stood still meanwhile. The length of the recovery then means nothing.
     blurred: bool,
 }
 
-/// The judge of one round.
+/// The checker of one round.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
-    /// All processes found one group and no other, ever.
+    /// True if no process may ever find another group.
     one_group: bool,
     pub(super) witnesses: BTreeMap<u32, Witness>,
     eras: Vec<Era>,
     lists: BTreeMap<(usize, u64, u8), List>,
-    /// The application's state of a subgroup when a view began, and who said so first.
+    /// The application's state of a subgroup at the start of a view, and the process that reported
+    /// it first.
     states: BTreeMap<(usize, u64, u8), Said>,
     sent: HashMap<Lane, Sent>,
     gaps: Vec<Gap>,
     recovery: Option<Recovery>,
-    /// Views that were not known before, for the story.
+    /// Views that were not known before, for the history.
     news: Vec<(u32, u64, Vec<u64>)>,
-    /// From ends of disturbances until more than half of the members have delivered something, and until the last one has, in ns.
+    /// Times from ends of disturbances until more than half of the members have delivered a
+    /// message, and until the last one has, in ns.
     pub(super) recovered: Vec<[u64; 2]>,
-    /// From kills to the next delivery at each survivor, in ns, and whether nothing else happened meanwhile.
+    /// Times from kills to the next delivery at each survivor, in ns, and whether no other event
+    /// happened meanwhile.
     pub(super) measured: Vec<(u64, bool)>,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sums {
     pub(super) views: u64,
     pub(super) eras: u64,
     pub(super) accepted: u64,
     pub(super) deliveries: u64,
-    /// Accepted by members that had asked to leave already, and delivered by nobody.
+    /// Messages that members accepted after a request to leave, and that no member delivered.
     pub(super) lost_by_leavers: u64,
 }
 
@@ -143,14 +149,15 @@ fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> 
     Err(Breach { number, name, what })
 }
 
-/// Whether `view` may be the one behind `old`. The upper half of its number is an era, whose own upper half a recovery raises by one.
+/// Returns true if `view` may follow `old`. The upper half of the number is an era. A recovery
+/// raises the upper half of the era by one.
 fn follows(view: u64, old: u64) -> bool {
     let is_recovered = view >> 48 == (old >> 48) + 1;
     view as u32 == (old as u32).wrapping_add(1) && (view >> 32 == old >> 32 || is_recovered)
 }
 
 impl Judge {
-    /// `one_group`: that the processes found a second one is a breach.
+    /// Returns a checker. With `one_group`, a second group of the processes is a breach.
     pub(super) fn new(one_group: bool) -> Judge {
         Judge { one_group, ..Judge::default() }
     }
@@ -159,12 +166,13 @@ impl Judge {
         self.witnesses.insert(instance, Witness::default());
     }
 
-    /// `instance` was told to send all that it has, and to leave then.
+    /// Records that `instance` was asked to send all its messages, and to leave then.
     pub(super) fn retires(&mut self, instance: u32) {
         self.witness(instance).retires = true;
     }
 
-    /// `victim`'s log was read to its end; `survivors` should deliver something without it.
+    /// Records that `victim`'s log was read to its end. `survivors` should deliver a message
+    /// without it.
     pub(super) fn killed(&mut self, victim: u32, killed_at: u64, survivors: BTreeSet<u32>, alone: bool) {
         let view = self.witnesses[&victim].view;
         if view > 0 {
@@ -172,29 +180,32 @@ impl Judge {
         }
     }
 
-    /// Something else happened, or will: the kills that are still waited for were not alone.
+    /// Records that another event happened, or will happen. The kills without a delivery so far no
+    /// longer count as alone.
     pub(super) fn disturbed(&mut self) {
         self.gaps.iter_mut().for_each(|gap| gap.alone = false);
     }
 
-    /// A disturbance is over by `since`: each of `whom` should deliver something from now on.
+    /// Records that a disturbance is over by `since`. Each of `whom` should deliver a message from
+    /// now on.
     pub(super) fn recovers(&mut self, since: u64, whom: BTreeSet<u32>) {
         self.recovery = Some(Recovery { since, of: whom.len(), waiting: whom, delivered: vec![], blurred: false });
     }
 
-    /// A new disturbance has begun: the end of that one counts.
+    /// Records that a new disturbance has begun. Its end counts instead of the previous one.
     pub(super) fn upset(&mut self) {
         self.recovery = None;
     }
 
-    /// The machine stood still until `until`: who has not delivered anything yet may take its time from then on.
+    /// Records that the machine stood still until `until`. The time of members that have not
+    /// delivered yet is counted from then on.
     pub(super) fn blurs(&mut self, until: u64) {
         if let Some(recovery) = &mut self.recovery {
             (recovery.since, recovery.blurred) = (until, true);
         }
     }
 
-    /// `victim` was killed: the others may take their time from then on.
+    /// Records that `victim` was killed. The time of the others is counted from then on.
     pub(super) fn lost(&mut self, victim: u32, killed_at: u64) {
         if let Some(recovery) = &mut self.recovery {
             recovery.waiting.remove(&victim);
@@ -202,10 +213,11 @@ impl Judge {
         }
     }
 
-    /// All of `lost`, which were killed, are given up: the others go on by themselves, however the lost have ended the view among themselves. No other
-    /// member may have followed them out of it.
+    /// Records that all of `lost`, which were killed, are given up. The others continue by
+    /// themselves, even if the lost members have ended the view among themselves. No other member
+    /// may have followed the lost members out of it.
     pub(super) fn given_up(&mut self, lost: &[u32]) {
-        // The others deliver nothing until the operator has spoken.
+        // The others deliver nothing until the operator has given the order.
         self.gaps.clear();
         let living: Vec<&Witness> = self.witnesses.values().filter(|witness| !witness.gone).collect();
         for ((era, view, subgroup), list) in &mut self.lists {
@@ -215,14 +227,15 @@ impl Judge {
         }
     }
 
-    /// The processes that have not delivered anything since the last disturbance, although that was over `within` ns ago.
+    /// Returns the processes that have not delivered a message since the last disturbance, if that
+    /// was over more than `within` ns ago.
     pub(super) fn overdue(&self, now: u64, within: u64) -> Option<String> {
         let recovery = self.recovery.as_ref().filter(|recovery| now.saturating_sub(recovery.since) > within)?;
         let waiting: Vec<String> = recovery.waiting.iter().map(u32::to_string).collect();
         Some(waiting.join(", "))
     }
 
-    /// The views that were told since the last call, in words.
+    /// Describes the views that were reported since the last call.
     pub(super) fn take_news(&mut self) -> Vec<String> {
         let news = std::mem::take(&mut self.news);
         let named = |id: &u64| {
@@ -252,13 +265,13 @@ impl Judge {
     fn end_recovery(&mut self) {
         let Some(mut recovery) = self.recovery.take_if(|recovery| recovery.waiting.is_empty()) else { return };
         recovery.delivered.sort_unstable();
-        // Where others were evicted or have ended, those that are left may be fewer than half.
+        // If other members were evicted or have ended, the remaining ones may be fewer than half.
         let last = recovery.delivered.last().copied().filter(|_| !recovery.blurred);
         let majority = recovery.delivered.get(recovery.of / 2).copied();
         self.recovered.extend(last.map(|last| [majority.unwrap_or(last), last]));
     }
 
-    /// `instance` wrote `record`.
+    /// Checks a `record` of `instance`.
     pub(super) fn record(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
         let subgroup = record.subgroup;
         if subgroup != NO_SUBGROUP && usize::from(subgroup) >= SUBGROUPS {
@@ -338,7 +351,7 @@ impl Judge {
         era.map_or_else(|| breach(5, "one view sequence", format!("process {instance} is in no group")), Ok)
     }
 
-    /// 6: no group goes on once another one has begun.
+    /// 6: no group continues after another one has begun.
     fn overlap(&mut self, instance: u32, time: u64) -> Result<(), Breach> {
         let era = self.era_of(instance)?;
         self.eras[era].began = self.eras[era].began.min(time);
@@ -364,7 +377,7 @@ impl Judge {
         Ok(())
     }
 
-    /// 5: one chain of views.
+    /// 5: the views form one chain.
     fn installed(&mut self, instance: u32, view: u64, members: Vec<u64>) -> Result<(), Breach> {
         const NAME: &str = "one view sequence";
         let era = self.era_of(instance)?;
@@ -386,7 +399,8 @@ impl Judge {
         breach(5, NAME, format!("view {view} of process {instance} has members {members:?}, and elsewhere {known:?}"))
     }
 
-    /// 4 and 8: who goes on has delivered what all have who go on, and nobody ever delivered more.
+    /// 4 and 8: all members that continue have delivered the same, and no member ever delivered
+    /// more.
     fn leaves_list(&mut self, instance: u32, subgroup: u8) -> Result<(), Breach> {
         let (era, stream) = (self.era_of(instance)?, self.witnesses[&instance].streams[usize::from(subgroup)]);
         if stream.view == 0 || !TOTAL.contains(&subgroup) {
@@ -418,7 +432,8 @@ impl Judge {
         Ok(())
     }
 
-    /// 4, as applications see it: one state at the beginning of each view, also at those who took it over from others.
+    /// 4, as applications see it: the state at the start of each view is the same at all members,
+    /// including those that received it from others.
     fn state(&mut self, instance: u32, subgroup: u8, view: u64, state: (u64, u64)) -> Result<(), Breach> {
         let era = self.era_of(instance)?;
         let (known, first) = *self.states.entry((era, view, subgroup)).or_insert((state, instance));
@@ -446,7 +461,7 @@ impl Judge {
     }
 
     fn batch(&mut self, instance: u32, subgroup: u8, time: u64) -> Result<(), Breach> {
-        // A receiver's thread may be behind its group.
+        // A receiver's thread may lag behind its group.
         if subgroup.is_multiple_of(2) {
             self.overlap(instance, time)?;
         }
@@ -509,7 +524,7 @@ impl Judge {
         if digest(sender, subgroup, thread, number) as u32 != record.b as u32 {
             return breach(2, NAME, format!("process {instance} delivers {text} with other bytes"));
         }
-        // A receiver may speak of a view before the polling thread does.
+        // A receiver may report a view before the polling thread does.
         let view = self.witnesses[&instance].streams[usize::from(subgroup)].view;
         let members = self.eras[here].views.get(&view);
         if let (Some(members), Some(id)) = (members, id)
@@ -573,7 +588,7 @@ impl Judge {
     fn ended(&mut self, instance: u32, end: u64) -> Result<(), Breach> {
         self.witness(instance).end = End::decode(end);
         match End::decode(end) {
-            // Both agreed on where the view ends.
+            // Both kinds of end agreed on where the view ends.
             Some(End::Finished | End::Left) => {
                 TOTAL.iter().try_for_each(|subgroup| self.leaves_list(instance, *subgroup))
             }
@@ -581,7 +596,7 @@ impl Judge {
         }
     }
 
-    /// The log of `instance` was read to its end, and it is dead.
+    /// Records that `instance` is dead, and that its log was read to its end.
     pub(super) fn gone(&mut self, instance: u32) -> Result<(), Breach> {
         self.witness(instance).gone = true;
         for gap in &mut self.gaps {
@@ -606,7 +621,7 @@ impl Judge {
         }
     }
 
-    /// Drops what everybody has passed.
+    /// Drops the entries that all members have passed.
     pub(super) fn trim(&mut self) {
         let living: Vec<&Witness> = self.witnesses.values().filter(|witness| !witness.gone).collect();
         for ((era, view, subgroup), list) in &mut self.lists {
@@ -614,7 +629,7 @@ impl Judge {
                 (Some(other), _) if other != *era => None,
                 (_, stream) if stream.view > *view => None,
                 (_, stream) if stream.view == *view => Some(stream.place),
-                // It may still come here.
+                // The member may still reach this view.
                 _ => Some(0),
             };
             let end = list.base + list.entries.len() as u64;
@@ -626,8 +641,9 @@ impl Judge {
         }
     }
 
-    /// 7: after the end, everything that a member accepted that stayed is delivered by all that stayed, and everything that a member had
-    /// accepted before it asked to leave, by some.
+    /// 7: at the end, all members that stayed have delivered every message accepted by a member
+    /// that stayed. A message that a member accepted before a request to leave was delivered by
+    /// some member.
     pub(super) fn finish(&self) -> Result<Sums, Breach> {
         let stayed =
             |instance: &u32| self.witnesses.get(instance).is_some_and(|witness| witness.end == Some(End::Finished));
@@ -672,13 +688,13 @@ impl Judge {
         Ok(sums)
     }
 
-    /// Whether `instance` says that it votes in its newest view.
+    /// Returns true if `instance` reports that it votes in its newest view.
     pub(super) fn votes(&self, instance: u32) -> bool {
         let id = |witness: &Witness| witness.id.is_some_and(|id| !witness.nonvoters.contains(&id));
         self.witnesses.get(&instance).is_some_and(id)
     }
 
-    /// The newest view that `instance` speaks of, and who is in it, by rank.
+    /// Returns the newest view that `instance` reports, and its members by rank.
     pub(super) fn view_of(&self, instance: u32) -> Option<(u64, &[u64])> {
         let witness = self.witnesses.get(&instance)?;
         let members = self.eras.get(witness.era?)?.views.get(&witness.view)?;
@@ -696,11 +712,12 @@ impl fmt::Display for Breach {
 mod tests {
     use super::*;
 
-    /// A round in a few words.
+    /// A round described in a few words.
     struct Story(Judge);
 
     impl Story {
-        /// Processes 1 to `count`, founders of one group, whose ids are their numbers.
+        /// Returns a story of processes 1 to `count`, which created one group. Their ids are their
+        /// numbers.
         fn new(count: u32) -> Story {
             let mut story = Story(Judge::default());
             for instance in 1..=count {
@@ -760,7 +777,7 @@ mod tests {
             story.delivers(instance, 0, 1, 0).unwrap();
             story.delivers(instance, 0, 2, 0).unwrap();
         }
-        // 3 is killed. What it alone sent may be missing.
+        // Process 3 is killed. The messages that only it has sent may be missing.
         story.0.gone(3).unwrap();
         for instance in 1..=2 {
             story.view(instance, 2, &[1, 2]).unwrap();
@@ -785,7 +802,8 @@ mod tests {
         let lose = |is_told: bool| {
             let mut story = Story::new(3);
             story.delivers(1, 0, 1, 0).unwrap();
-            // The lost end the view one message earlier, among themselves, and no other member hears of it.
+            // The lost members end the view one message earlier, among themselves, and no other
+            // member learns of it.
             story.view(2, 2, &[1, 2, 3]).unwrap_or(());
             story.0.gone(2).unwrap();
             story.0.gone(3).unwrap();
@@ -803,7 +821,7 @@ mod tests {
         let mut story = Story::new(2);
         story.delivers(1, 0, 1, 0).unwrap();
         assert_eq!(number(story.delivers(2, 0, 2, 0)), 1);
-        // In a Fifo subgroup both are right.
+        // In a Fifo subgroup both orders are right.
         story.delivers(1, 2, 1, 0).unwrap();
         story.delivers(2, 2, 2, 0).unwrap();
     }
@@ -899,13 +917,13 @@ mod tests {
         story.says(3, batch(0, 120)).unwrap();
         story.says(1, batch(0, 150)).unwrap();
         assert_eq!(story.0.recovered, [[20, 50]]);
-        // Where one has gone, the other two are more than half.
+        // If one process has ended, the other two are more than half.
         story.0.recovers(100, BTreeSet::from([1, 2, 3]));
         story.says(2, batch(1, 110)).unwrap();
         story.0.gone(3).unwrap();
         story.says(1, batch(0, 150)).unwrap();
         assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[[20, 50], [50, 50]][..]));
-        // A recovery that is blurred, or disturbed anew, is no measurement.
+        // A recovery that is blurred, or disturbed again, is no measurement.
         story.0.recovers(200, BTreeSet::from([1, 2]));
         story.0.lost(2, 220);
         story.0.blurs(230);

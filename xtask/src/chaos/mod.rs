@@ -1,10 +1,12 @@
-//! Chaos: real processes under load, to which everything is done that a machine does to processes, and whose histories are
-//! checked while they are made.
+//! Chaos: real processes under load, exposed to everything that a machine does to processes. Their
+//! histories are checked while they are made.
 //!
-//! [`plan`] draws from a seed what happens and when, [`round`] does it and waits for the group to come to rest and to finish,
-//! [`crowd`] holds the processes, [`mod@hosts`] what they take for hosts and a network, and [`judge`] compares what they wrote down with the invariants. The member is the example
-//! `chaos_member` of the library. A round that fails is told with its seed: `--seed` plays it again, with the same events at the
-//! same times, on a machine that will schedule it otherwise.
+//! [`plan`] draws events and their times from a seed. [`round`] carries them out, waits until all
+//! members are in one view, and lets the group finish. [`crowd`] manages the processes,
+//! [`mod@hosts`] provides their hosts and network, and [`judge`] compares their records with the
+//! invariants. The member is the example `chaos_member` of the library. A round that fails is
+//! reported with its seed. `--seed` plays it again, with the same events at the same times, on a
+//! machine that will schedule it differently.
 mod crowd;
 mod hosts;
 mod judge;
@@ -44,44 +46,44 @@ pub(crate) const USAGE: &str = "\
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
 
-/// A run continues until so much has happened: on one host, and among several.
+/// Smallest number of events in a run: kills and stops on one host, and disturbances among several.
 const KILLS_MIN: u64 = 10;
 const STOPS_MIN: u64 = 5;
 const DISTURBANCES_MIN: u64 = 5;
-/// A run in which that has not happened after so many times its seconds fails.
+/// Factor of a run's seconds after which a run without these events fails.
 const PATIENCE: u32 = 5;
-/// A shorter run only plays a seed again.
+/// Shortest run that needs these events. A shorter run only plays a seed again.
 const SMOKE_HOSTS_SECONDS: u64 = 30;
 const SMOKE_SECONDS: u64 = 60;
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
-/// Between hosts a packet that gets lost is sent again after 200 ms at least.
+/// Between hosts, a lost packet is sent again after 200 ms at least.
 const SUSPECT_AFTER_AFAR: Duration = Duration::from_millis(800);
-/// The longest outage, in a short run and in a long one.
+/// The longest outage in a short run. The next constants are those of a long run.
 const OUTAGE_MAX: Duration = Duration::from_secs(4);
 const LONG_OUTAGE_MAX: Duration = Duration::from_secs(60);
 const LONG_RUN_SECONDS: u64 = 600;
-/// Longer ones are of no use: who waits for the group gives up.
+/// The longest outage that is useful. In a longer one, a process that waits for the group gives up.
 const OUTAGE_MS_MAX: u64 = 60_000;
-/// Building may take this long, and the rest of the run after its last round began.
+/// Time for the build, and for the rest of the run after its last round began.
 const SPARE: Duration = Duration::from_secs(1200);
 
-/// What the command line asks for.
+/// The request on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Options {
     seconds: u64,
     seed: Option<u64>,
     members: RangeInclusive<u32>,
-    /// On how many hosts; `None`: all on this one.
+    /// Number of hosts; `None`: all members are on this one.
     hosts: Option<RangeInclusive<u32>>,
-    /// What carries messages between them.
+    /// The transport between the hosts.
     fabric: String,
     suspect_after: Duration,
     outage_max: Duration,
     bug: Option<String>,
     only: Option<What>,
-    /// Whether the history of each round is printed.
+    /// True if the history of each round is printed.
     story: bool,
-    /// The directory for what the members trace.
+    /// The directory for the members' traces.
     traces: Option<PathBuf>,
     json: bool,
 }
@@ -157,17 +159,18 @@ fn members(text: &str) -> Result<RangeInclusive<u32>> {
 }
 
 fn hosts(text: &str) -> Result<RangeInclusive<u32>> {
-    // Of two hosts neither has a majority.
+    // Two hosts are too few, because neither has a majority.
     members(text)
         .ok()
         .filter(|hosts| *hosts.start() >= 3)
         .with_context(|| format!("--hosts wants a number from 3 to 16, or two as in 3..5, not {text:?}"))
 }
 
-/// The step plays the same rounds each time, so that it tells of what a change has done; campaigns look for what nobody knows yet.
+/// Seed of the CI step. The step plays the same rounds each time, so that a failure comes from a
+/// change. Campaigns look for unknown bugs.
 const SMOKE_HOSTS_SEED: &str = "1753228362718872";
 
-/// The step of CI with several hosts, where these can be made.
+/// Runs the CI step with several hosts, on machines that can have hosts.
 pub(crate) fn smoke_among_hosts(session: &Session<'_>) -> Result<String> {
     if let Some(obstacle) = hosts::obstacle() {
         return Err(Skipped(obstacle).into());
@@ -179,7 +182,8 @@ pub(crate) fn smoke_among_hosts(session: &Session<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-/// The step of CI: a run of a minute, in a process of its own, which cleans up when it is stopped.
+/// Runs the CI step on one host: a run of a minute, in a process of its own, which cleans up when
+/// it is stopped.
 pub(crate) fn smoke(session: &Session<'_>) -> Result<String> {
     let program = std::env::current_exe().context("this program has no path")?;
     session.run(session.command(&program.to_string_lossy()).args([
@@ -190,7 +194,7 @@ pub(crate) fn smoke(session: &Session<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-/// Runs it, and says what happened.
+/// Runs chaos, and reports the result.
 pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     if options.hosts.is_some()
         && let Some(obstacle) = hosts::obstacle()
@@ -242,7 +246,8 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
             }
             Err(Failure::Other(error)) => return Err(error),
         }
-        // Only what is random itself makes seeds that don't meet.
+        // The next seed is mixed, because only random starts give sequences of seeds that don't
+        // meet.
         seed = record::mix(seed) >> 16;
     };
     drop(folder);
@@ -269,10 +274,12 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
     let mut target = metadata.target_directory;
     let mut command = session.command("cargo");
     command.args(["build", "--quiet", "--locked", "--release", "--package=spindle", "--example=chaos_member"]);
-    // The operator's. On one host it is of no use, but without it the library would be built again, with other features.
+    // This is the operator's command. A run on one host does not use it, but without it the library
+    // would be built again, with other features.
     command.args(["--package=spindle-cli", "--bin=spindle"]);
     if options.bug.is_some() {
-        // As for the other builds with planted bugs: in a folder of its own, so that the others stay warm.
+        // The build directory is separate, as for the other builds with mutations, so that the
+        // others stay warm.
         target = target.join("planted");
         command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", &target);
     }
@@ -281,12 +288,12 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
 }
 
 impl Tally {
-    /// How often something has happened to a network, apart from delays that stay.
+    /// Returns the number of disturbances of a network, apart from delays that stay.
     fn disturbances(&self) -> u64 {
         self.cuts + self.one_ways + self.flaps + self.slows + self.outages
     }
 
-    /// Whether too little has happened for a run to tell anything.
+    /// Returns true if too few events happened for a run to be meaningful.
     fn lacks(&self, options: &Options) -> bool {
         if options.only.is_some() || options.seconds < SMOKE_HOSTS_SECONDS {
             return false;
@@ -377,7 +384,7 @@ fn line(tally: &Tally) -> String {
     )
 }
 
-/// Median, 90th percentile and worst of `values`.
+/// Returns the median, the 90th percentile and the worst of `values`.
 fn spread(mut values: Vec<u64>) -> Option<[u64; 3]> {
     values.sort_unstable();
     let at = |part: usize| values.get((values.len().checked_sub(1)?) * part / 100).copied();

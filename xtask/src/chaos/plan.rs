@@ -1,70 +1,72 @@
-//! What is done to a group in one round, and when: drawn from a seed before the round begins, so that the same seed does the
-//! same. Whom it hits is drawn too, among those who live by then.
+//! The events of one round and their times. They are drawn from a seed before the round begins, so
+//! that the same seed has the same events. The affected members are drawn too, among those that
+//! live by then.
 use super::record::mix;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// One thing that is done.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
-    /// kill -9 of anybody.
+    /// kill -9 of any member.
     Kill,
-    /// Of the lowest rank: who leads the change that follows.
+    /// kill -9 of the member with the lowest rank, which leads the change that follows.
     KillLeader,
-    /// Of the newest process, which may still be joining.
+    /// kill -9 of the newest process, which may still be joining.
     KillNewest,
-    /// Of two at once.
+    /// kill -9 of two members at once.
     KillTwo,
-    /// SIGSTOP, and SIGCONT after so many ms.
+    /// SIGSTOP, and SIGCONT after this many ms.
     Stop(u64),
     StopLeader(u64),
-    /// More than half of them.
+    /// SIGSTOP of more than half of the members.
     StopMost(u64),
     StopAll(u64),
     Join,
     JoinThree,
     Leave,
     LeaveLeader,
-    /// All but one within a moment.
+    /// kill -9 of all members but one, within a moment.
     KillOthers,
-    /// All are killed, and as many found the group anew.
+    /// kill -9 of all members. As many new processes create the group again.
     KillAll,
-    /// The runtime directory is removed with all that is in it.
+    /// The runtime directory is removed with all its content.
     RemoveDirectory,
     /// The address of one process is removed.
     RemoveSocket,
-    /// Everybody on one host.
+    /// kill -9 of all members on one host.
     KillHost,
-    /// The link of one host is down for so many ms.
+    /// The link of one host is down for this many ms.
     Cut(u64),
-    /// The link of the host where the lowest rank is.
+    /// The link of the host with the lowest rank is down.
     CutLeader(u64),
-    /// Nothing that one host sends reaches any other for so many ms, though it hears all.
+    /// Packets from one host reach no other host for this many ms, though it receives packets from
+    /// all.
     Dumb(u64),
-    /// Nothing reaches one host, though all hear it.
+    /// No packets reach one host, though all hosts receive packets from it.
     Deaf(u64),
-    /// One host does not hear another one.
+    /// Packets from one host do not reach one other host.
     OneWay(u64),
-    /// Two hosts don't hear each other, and everybody else hears both.
+    /// Two hosts can't reach each other, and all other hosts reach both.
     Pair(u64),
-    /// A minority of the hosts, which hear each other, and the rest don't hear each other.
+    /// A minority of the hosts and the rest can't reach each other. Hosts within each part can.
     Part(u64),
-    /// A link is up and down by turns of so many ms.
+    /// A link is down and up in turns of this many ms.
     Flap(u64),
-    /// What one host sends comes late.
+    /// Packets from one host are late.
     Slow(u64),
-    /// No host hears any other for so many ms, and all live on.
+    /// No host can reach any other for this many ms, and all members stay alive.
     Outage(u64),
-    /// A host is cut off for so many ms, and a member elsewhere is killed meanwhile.
+    /// A host is cut off for this many ms, and a member elsewhere is killed meanwhile.
     CutCrash(u64),
-    /// A host is cut off for so many ms, and a seed is killed and started again meanwhile.
+    /// A host is cut off for this many ms, and a seed is killed and restarted meanwhile.
     CutRestart(u64),
-    /// So many seeds are killed at once, and started again with their ids and addresses.
+    /// This many seeds are killed at once, and restarted with their ids and addresses.
     RestartSeeds(u64),
-    /// All links have a constant delay of so many ms from now on, and a process joins.
+    /// All links have a constant delay of this many ms from now on, and a process joins.
     Delay(u64),
-    /// All members on most hosts are killed for good, and an operator names them.
+    /// All members on most hosts are killed for good, and an operator names them as lost.
     Recover,
 }
 
@@ -73,7 +75,7 @@ pub(super) enum What {
 pub(super) struct Event {
     pub(super) at: Duration,
     pub(super) what: What,
-    /// Chance for whom it hits.
+    /// Random number that selects the affected members.
     pub(super) pick: u64,
 }
 
@@ -81,28 +83,29 @@ pub(super) struct Event {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    /// How many found the group.
+    /// Number of processes that create the group.
     pub(super) founders: u32,
-    /// On how many hosts they are; 0: on this one.
+    /// Number of their hosts; 0: they are on this one.
     pub(super) hosts: u32,
-    /// At how many of these others look for the group.
+    /// Number of hosts at which others look for the group.
     pub(super) seeds: u32,
-    /// Whether the seeds have data directories.
+    /// True if the seeds have data directories.
     pub(super) disks: bool,
-    /// Whether all is delivered on the polling threads, and who joins learns the application's state; otherwise threads receive.
+    /// True if all messages are delivered on the polling threads, and joiners receive the
+    /// application's state. Otherwise threads receive.
     pub(super) states: bool,
     pub(super) events: Vec<Event>,
 }
 
-/// Numbers that look like chance.
+/// Pseudorandom numbers.
 pub(super) struct Dice(u64);
 
-/// How long a storm is, in ms.
+/// Length of a storm, in ms.
 const STORM_MS: RangeInclusive<u64> = 6_000..=12_000;
-/// An event that comes so soon after another, in ms, hits the change that the other has caused.
+/// An event at most this many ms after another hits the change that the other has caused.
 const SOON_MS: u64 = 25;
 const PAUSE_MS: RangeInclusive<u64> = 150..=1_100;
-/// A storm of nothing but events that take seconds is so many times as long.
+/// Factor for the length of a storm that has only events that take seconds.
 const LASTING_STORMS: u64 = 2;
 
 impl Dice {
@@ -120,7 +123,7 @@ impl Dice {
     }
 }
 
-/// The events on one host, and how often they are drawn.
+/// The events on one host, and their weights.
 const ON_ONE_HOST: [(What, u64); 16] = [
     (What::Kill, 5),
     (What::KillLeader, 3),
@@ -140,7 +143,8 @@ const ON_ONE_HOST: [(What, u64); 16] = [
     (What::RemoveSocket, 2),
 ];
 
-/// The events among hosts, and how often they are drawn. [`What::Recover`] takes the place of another one, in some rounds.
+/// The events among hosts, and their weights. [`What::Recover`] replaces another event in some
+/// rounds.
 const AMONG_HOSTS: [(What, u64); 24] = [
     (What::Kill, 3),
     (What::KillLeader, 1),
@@ -168,33 +172,34 @@ const AMONG_HOSTS: [(What, u64); 24] = [
     (What::Recover, 0),
 ];
 
-/// One round of so many has a recovery.
+/// One in this many rounds has a recovery.
 const RECOVERIES: u64 = 4;
 
-/// The shortest outage, the turns of a link that flaps for long, the cuts that last, and the delays, in ms.
+/// The shortest outage. The next constants are the turns of a link that flaps for long, the cuts
+/// that last, and the delays, all in ms.
 const OUTAGE_MS_MIN: u64 = 500;
 const TURN_MS: RangeInclusive<u64> = 300..=500;
 const CUT_CRASH_MS: RangeInclusive<u64> = 900..=3_000;
 const LASTING_MS: RangeInclusive<u64> = 3_000..=8_000;
 const DELAY_MS: RangeInclusive<u64> = 10..=200;
 
-/// The options on which a plan depends beside its seed.
+/// The options on which a plan depends in addition to its seed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) suspect_after: Duration,
     pub(super) outage_max: Duration,
-    /// This and nothing else happens.
+    /// The only event that happens, if it is given.
     pub(super) only: Option<What>,
 }
 
 impl What {
-    /// The event with that name on one host, or among several.
+    /// Returns the event with this name on one host, or among several.
     pub(super) fn named(name: &str, among_hosts: bool) -> Option<What> {
         let table: &[(What, u64)] = if among_hosts { &AMONG_HOSTS } else { &ON_ONE_HOST };
         table.iter().map(|(what, _)| *what).find(|what| what.name() == name)
     }
 
-    /// Without its numbers.
+    /// Returns the name without its numbers.
     pub(super) fn name(self) -> String {
         let shown = self.to_string();
         shown.split('(').next().unwrap_or_default().to_owned()
@@ -212,7 +217,7 @@ impl What {
         bounds.only.unwrap_or(what).measured(dice, bounds)
     }
 
-    /// The same with numbers of its own.
+    /// Returns the same event with numbers of its own.
     fn measured(self, dice: &mut Dice, bounds: &Bounds) -> What {
         let silence = What::silence(dice, bounds.suspect_after);
         let lasting = if dice.next().is_multiple_of(4) { dice.within(LASTING_MS) } else { silence };
@@ -240,7 +245,7 @@ impl What {
         }
     }
 
-    /// A time around the silence that is suspected, or far from it on either side.
+    /// Returns a time around the silence that is suspected, or far from it on either side.
     fn silence(dice: &mut Dice, suspect_after: Duration) -> u64 {
         let limit = suspect_after.as_millis() as u64;
         match dice.next() % 3 {
@@ -250,7 +255,8 @@ impl What {
         }
     }
 
-    /// Short outages are as frequent as long ones: each doubling is.
+    /// Draws the length of an outage. Each doubling is equally likely, so short outages are as
+    /// frequent as long ones.
     fn outage(dice: &mut Dice, max: Duration) -> u64 {
         let max = (max.as_millis() as u64).max(OUTAGE_MS_MIN);
         let doublings = u64::from((max / OUTAGE_MS_MIN).ilog2());
@@ -258,12 +264,13 @@ impl What {
         dice.within(low..=(2 * low).min(max))
     }
 
-    /// Whether nothing else is to happen meanwhile, if it is played alone.
+    /// Returns true if no other event happens meanwhile, when only this event is played.
     fn lasts(self) -> bool {
         matches!(self, What::Outage(_) | What::CutCrash(_) | What::CutRestart(_) | What::Recover)
     }
 
-    /// For how long nothing else is to happen: an outage may have all its time, and that of the group to get over it.
+    /// Returns how long no other event happens. An outage may get all its time, and the group its
+    /// time to recover.
     fn pause_ms(self, dice: &mut Dice, bounds: &Bounds) -> u64 {
         let alone = bounds.only.is_some();
         let whole = dice.next().is_multiple_of(2) || alone;
@@ -277,7 +284,7 @@ impl What {
 }
 
 impl Plan {
-    /// A plan for a group on this host.
+    /// Returns a plan for a group on this host.
     pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, bounds: &Bounds) -> Plan {
         let mut dice = Dice::new(seed);
         let founders = dice.within(u64::from(*members.start())..=u64::from(*members.end())) as u32;
@@ -286,7 +293,8 @@ impl Plan {
         Plan { seed, founders, hosts: 0, seeds: 0, disks: false, states, events }
     }
 
-    /// A plan for a group with one or two members on each of some hosts. There are seeds on three of them, or on all.
+    /// Returns a plan for a group with one or two members on each of several hosts. Three of the
+    /// hosts, or all, have seeds.
     pub(super) fn among_hosts(seed: u64, hosts: &RangeInclusive<u32>, bounds: &Bounds) -> Plan {
         let mut dice = Dice::new(seed);
         let hosts = dice.within(u64::from(*hosts.start())..=u64::from(*hosts.end())) as u32;
@@ -294,7 +302,7 @@ impl Plan {
         let seeds = if dice.next().is_multiple_of(2) { hosts } else { hosts.min(3) };
         let disks = dice.next().is_multiple_of(2);
         let mut events = Plan::events(&mut dice, &AMONG_HOSTS, bounds);
-        // From dice of its own, so that the other events of a seed are what they were.
+        // The recovery has dice of its own, so that the other events of a seed stay the same.
         let mut more = Dice::new(seed ^ 2);
         if more.next().is_multiple_of(RECOVERIES) && bounds.only.is_none() {
             let at = more.next() as usize % events.len().max(1);
@@ -319,7 +327,7 @@ impl Plan {
         events
     }
 
-    /// Whether another event stands within `pause` of the `i`-th.
+    /// Returns true if no other event is within `pause` of the `i`-th.
     pub(super) fn is_alone(&self, i: usize, pause: Duration) -> bool {
         let at = self.events[i].at;
         let near = |event: &Event| event.at.abs_diff(at) < pause;

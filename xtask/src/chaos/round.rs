@@ -1,4 +1,5 @@
-//! One round: a group is founded, a plan is carried out on it under load, and then it has to come to rest and to finish.
+//! One round: a group is created, a plan is carried out on it under load, and then all members have
+//! to come into one view and finish.
 mod afar;
 mod operator;
 
@@ -20,38 +21,42 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(3);
-/// How soon after the last loss somebody is started instead, in ms.
+/// Time from the last loss to the start of a replacement, in ms.
 const REPLACE_MS: RangeInclusive<u64> = 20..=900;
-/// How long living members may take to be in one view after the storm. Far more than it takes, on a busy machine too.
+/// How long live members may take to come into one view after the storm. This is far more than they
+/// need, on a busy machine too.
 const CALM_MAX: Duration = Duration::from_secs(20);
-/// How long they may take to finish then. More than they take themselves before they give up.
+/// How long they may take to finish then. This is more than they take themselves before they give
+/// up.
 const FINISH_MAX: Duration = Duration::from_secs(25);
-/// The load goes on for so long after the group has come to rest.
+/// How long the load continues after all members are in one view.
 const REST: Duration = Duration::from_millis(200);
-/// How long members may take to tell their status for a report.
+/// How long members may take to report their status for a report.
 const STATUS_WAIT: Duration = Duration::from_millis(1500);
-/// Members that were not silent and are evicted in one round, before it counts as a storm: a busy machine may do to a process what
-/// SIGSTOP does.
+/// Largest number of evictions in one round of members that were not silent. More count as a storm.
+/// A busy machine may delay a process as SIGSTOP does.
 const UNPROVOKED_MAX: u64 = 4;
-/// The same among hosts, where a member suffers for what was done to another one's network: it may come too late to a view, or to a decision.
+/// The same number among hosts. There a disturbance of another member's network can delay a member.
+/// It may come too late to a view, or to a decision.
 const UNPROVOKED_MAX_AFAR: u64 = 8;
-/// A kill is alone if nothing else happens for so long before and after it.
+/// A kill is alone if no other event happens for this long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
-/// When the driver itself stood still for so many times the silence that is suspected, the machine has done to the members what nobody has
-/// planned: nothing of a group that is lost then is judged but that it was safe.
+/// If the driver itself stands still for this multiple of the suspected silence, the machine has
+/// disturbed the members outside the plan. A group that is lost then is judged only for safety.
 const STANDSTILL: u32 = 2;
-/// So many times the silence that is suspected after a disturbance of a network the group has got over it.
+/// Multiple of the suspected silence after a disturbance of a network, in which the group recovers.
 const DOUBTS: u32 = 2;
-/// So many times the silence that is suspected after the last disturbance of a network all members have to have delivered something. It takes them
-/// twice that silence; the rest is for a machine that is busy.
+/// Multiple of the suspected silence after the last disturbance of a network, in which all members
+/// must deliver a message. They need twice that silence; the rest is for a busy machine.
 const RECOVERY_MAX: u32 = 10;
-/// For so large a part of the silence that is suspected after a link was cut no member is suspected for that.
+/// Divisor of the suspected silence. For this part of it after a cut of a link, no member is
+/// suspected because of the cut.
 const UNNOTICED: u32 = 4;
-/// A process that was killed while it joined may still be let in for so long.
+/// How long a process that was killed while it joined may still be admitted.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// What was done, and what came of it.
+/// The events of a round, and their results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) kills: u64,
@@ -60,44 +65,50 @@ pub(super) struct Tally {
     pub(super) joins: u64,
     pub(super) leaves: u64,
     pub(super) restarts: u64,
-    /// Of the runtime directory, or of an address in it.
+    /// Removals of the runtime directory, or of an address in it.
     pub(super) removals: u64,
     pub(super) evictions: u64,
-    /// Hosts whose link was taken down; directions that were cut; links that flapped; that were slow; outages of all links; links with a delay.
+    /// Hosts whose link was taken down. The next fields are directions that were cut, links that
+    /// flapped, links that were slow, outages of all links, and links with a delay.
     pub(super) cuts: u64,
     pub(super) one_ways: u64,
     pub(super) flaps: u64,
     pub(super) slows: u64,
     pub(super) outages: u64,
     pub(super) delays: u64,
-    /// Members that were killed while a host was cut off, and seeds that were started again.
+    /// Members that were killed while a host was cut off. The next field is seeds that were
+    /// restarted.
     pub(super) crashes: u64,
     pub(super) seed_restarts: u64,
-    /// Groups that went on by an operator's word.
+    /// Groups that continued by an operator's order.
     pub(super) recoveries: u64,
-    /// Of members that had been stopped for less than they may be silent.
+    /// Evictions of members that had been stopped for less than the silence that is suspected.
     pub(super) unprovoked: u64,
-    /// Evictions of members to which nothing had happened but an outage of all links.
+    /// Evictions of members that were disturbed by nothing but an outage of all links.
     pub(super) after_outages: u64,
-    /// Rounds in which the living were not in one view in the end, on a machine that had stood still.
+    /// Rounds on a machine that had stood still, in which the live members were not in one view in
+    /// the end.
     pub(super) unjudged: u64,
     pub(super) sums: Sums,
-    /// From kills to the next delivery at each survivor, in ns; whether nothing else happened meanwhile.
+    /// Times from kills to the next delivery at each survivor, in ns, and whether no other event
+    /// happened meanwhile.
     pub(super) gaps: Vec<(u64, bool)>,
-    /// From ends of disturbances until more than half of the members have delivered something, and until the last one has, in ns.
+    /// Times from ends of disturbances until more than half of the members have delivered a
+    /// message, and until the last one has, in ns.
     pub(super) recovered: Vec<[u64; 2]>,
-    /// The longest of them, and its seed.
+    /// The longest of these times, and its seed.
     pub(super) slowest: Option<(u64, [u64; 2])>,
-    /// From the end of the storm to one view, and to the end of all, in ms.
+    /// Time from the end of the storm to one view. The next field is the time to the end of all
+    /// members. Both are in ms.
     pub(super) calm_ms: Vec<u64>,
     pub(super) finish_ms: Vec<u64>,
 }
 
-/// Why a round failed.
+/// The reason why a round failed.
 pub(super) enum Failure {
-    /// It broke an invariant, was stuck, or a member failed. The text is the whole report.
+    /// The round broke an invariant, was stuck, or a member failed. The text is the whole report.
     Broken(String, Box<Tally>),
-    /// It could not be played.
+    /// The round could not be played.
     Other(anyhow::Error),
 }
 
@@ -120,25 +131,28 @@ pub(super) struct Round<'a> {
     processes: Vec<Process>,
     /// Dropped after the processes in them.
     hosts: Option<Hosts>,
-    /// Until when a host may be out of the group for what was done to its network.
+    /// Time until which a host may be out of the group because its network was disturbed.
     doubts: Vec<Instant>,
-    /// By host: until when its network is disturbed apart from outages of all links, and by those.
+    /// End of the disturbances of each host's network: of all but outages of all links, and of
+    /// those outages.
     disturbed_until: Vec<[Instant; 2]>,
     /// Processes to kill while a cut lasts.
     due: Vec<Due>,
-    /// Most members are lost, and the others have not gone on yet.
+    /// Set while most members are lost, and the others have not continued yet.
     lost: Option<Lost>,
-    /// Whether no network is disturbed, and no process stopped.
+    /// True if no network is disturbed, and no process stopped.
     is_quiet: bool,
     next_instance: u32,
-    /// When the driver looked at everything last, and the longest time for which it did not since the group was founded.
+    /// Time of the driver's last tick. The next field is the longest time between ticks since the
+    /// group was created.
     ticked: Instant,
     held_up: Duration,
     judge: Judge,
     tally: Tally,
-    /// When somebody is started instead of those lost.
+    /// Time at which a replacement for lost members is started.
     replace_at: Option<Instant>,
-    /// Until the first view is heard of, who starts has to found the group with the others.
+    /// True until the first view is reported. Until then a process that starts has to create the
+    /// group with the others.
     founding: bool,
     finishing: bool,
     history: Vec<String>,
@@ -188,7 +202,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Plays it to the end.
+    /// Plays the round to its end.
     pub(super) fn play(mut self) -> Result<Tally, Failure> {
         let result = self.storm().and_then(|()| self.calm()).and_then(|()| self.finish());
         match result {
@@ -293,13 +307,15 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Where the seed of `host` keeps its votes.
+    /// Returns the directory in which the seed of `host` stores its votes.
     fn data_dir(&self, host: usize) -> String {
         self.folder.path().join(format!("{}-data{host}", self.group)).display().to_string()
     }
 
-    /// On which host the next process is started, and whether others look for the group there. Seeds without data directories forget their
-    /// votes: that of the first host is not replaced then, so that not all of them can have forgotten. When all seeds are gone, the group is found only from hosts on which members live.
+    /// Returns the host on which the next process is started, and whether others look for the group
+    /// there. Seeds without data directories forget their votes. In that case the seed of the first
+    /// host is not replaced, so that some seed has not forgotten. When all seeds are gone, the
+    /// group is found only from hosts with live members.
     fn seat(&self) -> (usize, bool) {
         let on = |host: usize| self.processes.iter().filter(move |process| process.is_alive() && process.host == host);
         let is_found_at_seeds =
@@ -311,12 +327,14 @@ impl<'a> Round<'a> {
         (host, may_be_seed && !on(host).any(|process| process.is_seed))
     }
 
-    /// Whether a seed of `host` may be started again without a danger that all seeds have forgotten what they voted for.
+    /// Returns true if a seed of `host` may be restarted without a risk that all seeds have
+    /// forgotten their votes.
     fn remembers(&self, host: usize) -> bool {
         host > 0 || self.plan.disks
     }
 
-    /// Fewer than these are made up for. A group is founded by no fewer than are to found it, whoever of them was lost meanwhile.
+    /// Returns the number of members below which lost ones are replaced. A group is created only by
+    /// the full number of founders, even if some of them were lost meanwhile.
     fn least(&self) -> usize {
         if self.founding {
             self.plan.founders as usize
@@ -335,13 +353,13 @@ impl<'a> Round<'a> {
         self.history.push(format!("{:>7} ms  {what}", self.start.elapsed().as_millis()));
     }
 
-    /// Those who live and were not asked to leave, by age.
+    /// Returns the live members that were not asked to leave, by age.
     fn living(&self) -> Vec<usize> {
         let lives = |process: &Process| process.is_alive() && !process.told_to_leave;
         (0..self.processes.len()).filter(|i| lives(&self.processes[*i])).collect()
     }
 
-    /// Who of the living has the lowest rank, as far as it was heard.
+    /// Returns the live member with the lowest rank, as far as records were read.
     fn leader(&self) -> Option<usize> {
         let rank = |i: &usize| {
             let instance = self.processes[*i].instance;
@@ -361,7 +379,8 @@ impl<'a> Round<'a> {
         let second = living[((event.pick >> 20) % living.len() as u64) as usize];
         let leader = self.leader().unwrap_or(any);
         let newest = *living.last().unwrap_or(&any);
-        // Somebody has to stay who knows the group; that all die is an event of its own.
+        // A member that knows the group has to stay. The death of all members is an event of its
+        // own.
         let one_is_left = living.len() == 1;
         if self.hosts.is_some() {
             return self.carry_out_among_hosts(event, alone, [any, second, leader, newest]);
@@ -393,13 +412,13 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Removes the runtime directory, or one address in it. No member may suffer for it.
+    /// Removes the runtime directory, or one address in it. No member may be evicted because of it.
     fn remove(&mut self, one: Option<u64>) -> Result<(), Trouble> {
         let dir = self.runtime_dir();
         self.tally.removals += 1;
         let Some(pick) = one else {
             self.note("remove the runtime directory".to_owned());
-            // Members may make it again at this moment.
+            // Members may create the directory again at this moment.
             let _ = std::fs::remove_dir_all(&dir);
             return Ok(());
         };
@@ -419,12 +438,12 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Where the processes of this host meet.
+    /// Returns the directory in which the processes of this host meet.
     fn runtime_dir(&self) -> PathBuf {
         self.folder.path().join("run")
     }
 
-    /// Kills all, who found the group anew.
+    /// Kills all members. New processes create the group again.
     fn restart(&mut self) -> Result<(), Trouble> {
         self.tally.restarts += 1;
         let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
@@ -473,7 +492,7 @@ impl<'a> Round<'a> {
 
     fn join(&mut self, count: u32) -> Result<(), Trouble> {
         for _ in 0..count {
-            // More would only make everything slow.
+            // More processes would only make all of them slow.
             if self.living().len() > self.most() + 1 {
                 return Ok(());
             }
@@ -483,7 +502,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Somebody goes: in the middle of sending, or once it has sent everything.
+    /// Lets a member leave: while it sends, or after it has sent everything.
     fn leave(&mut self, who: usize, sending: bool) -> Result<(), Trouble> {
         let how = if sending { "leave" } else { "retire" };
         self.note(format!("{how} {}", self.instances(&[who])));
@@ -496,14 +515,14 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Hears what everybody says, and does what is due.
+    /// Reads the records of all processes, and does what is due.
     fn tick(&mut self) -> Result<(), Trouble> {
         if self.signals.arrived() {
             return Err(Trouble::Other(Interrupted.into()));
         }
         let now = Instant::now();
         self.look_at_the_clock(now);
-        // The dead first: a group that is founded anew begins after them.
+        // The dead processes come first, because a group that is created again begins after them.
         for i in 0..self.processes.len() {
             let process = &mut self.processes[i];
             if process.status.is_none() && process.reap()? {
@@ -538,7 +557,7 @@ impl<'a> Round<'a> {
         self.held_up >= STANDSTILL * self.options.suspect_after
     }
 
-    /// Starts somebody instead of those lost, after a while.
+    /// Starts replacements for lost members, after a while.
     fn replace(&mut self, now: Instant) -> Result<(), Trouble> {
         let joined = self.processes.iter().any(|process| {
             process.is_alive() && self.judge.witnesses.get(&process.instance).is_some_and(|witness| witness.view > 0)
@@ -563,7 +582,7 @@ impl<'a> Round<'a> {
         records.iter().try_for_each(|record| self.judge.record(instance, record)).map_err(Trouble::from)
     }
 
-    /// A process has ended that was not killed.
+    /// Handles the end of a process that was not killed.
     fn ended(&mut self, i: usize) -> Result<(), Trouble> {
         self.read(i)?;
         let instance = self.processes[i].instance;
@@ -576,7 +595,7 @@ impl<'a> Round<'a> {
             Some(End::Left) if process.told_to_leave => "left",
             Some(End::Evicted) => {
                 self.tally.evictions += 1;
-                // Nine tenths of the silence are promised to be safe.
+                // A stop of less than nine tenths of the silence must be safe.
                 let was_awake = 10 * stop < 9 * allowed && !process.disturbed;
                 self.tally.unprovoked += u64::from(was_awake && !process.had_outage);
                 self.tally.after_outages += u64::from(was_awake && process.had_outage);
@@ -598,7 +617,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Everybody lives and is let be: they have to be in one view soon.
+    /// Ends all disturbances. All members live and have to come into one view soon.
     fn calm(&mut self) -> Result<(), Trouble> {
         self.note("the storm is over".to_owned());
         self.processes.iter_mut().for_each(Process::go_on);
@@ -606,8 +625,8 @@ impl<'a> Round<'a> {
         self.wait_for_operator()?;
         if let Some(hosts) = &mut self.hosts {
             hosts.heal();
-            // Somebody may be suspected by now, and would be alone when all others have finished. The system itself takes up to a second until a
-            // link works again.
+            // A member may be suspected by now, and would be the only one when all others have
+            // finished. The system itself takes up to a second until a link works again.
             let settled = Instant::now() + DOUBTS * self.options.suspect_after;
             while Instant::now() < settled {
                 self.tick()?;
@@ -650,7 +669,7 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         self.processes.iter_mut().filter(|process| process.is_alive()).for_each(|process| process.say("finish"));
         while self.processes.iter().any(Process::is_alive) {
-            // First the clock is looked at.
+            // The tick also checks the clock, before the time is compared.
             self.tick()?;
             if begin.elapsed() > FINISH_MAX {
                 return Err(Trouble::Unfinished);
@@ -666,7 +685,7 @@ impl<'a> Round<'a> {
         Failure::Broken(self.report(what), Box::new(std::mem::take(&mut self.tally)))
     }
 
-    /// All that is known, for whoever looks for the cause.
+    /// Returns all that is known about the round, for an analysis of the failure.
     fn report(&mut self, what: &str) -> String {
         for process in self.processes.iter_mut().filter(|process| process.is_alive()) {
             process.go_on();
@@ -683,7 +702,7 @@ impl<'a> Round<'a> {
             let _ = writeln!(text, "{line}");
         }
         for process in &mut self.processes {
-            // Those long gone are no help.
+            // An error is ignored, because processes that ended long ago are no help.
             let _ = process.news();
             let witness = self.judge.witnesses.get(&process.instance);
             let (id, view, end) = witness.map_or((None, 0, None), |w| (w.id, w.view, w.end));
@@ -708,9 +727,9 @@ impl<'a> Round<'a> {
 enum Trouble {
     Breach(Breach),
     Stuck(String),
-    /// The living are not in one view, long after the storm.
+    /// The live members are not in one view, long after the storm.
     Apart,
-    /// Not all have finished, long after they were told to.
+    /// Some members have not finished, long after they were asked to.
     Unfinished,
     Other(anyhow::Error),
 }
@@ -727,7 +746,7 @@ impl From<anyhow::Error> for Trouble {
     }
 }
 
-/// Nanoseconds on the clock that the members use, too.
+/// Returns the time in nanoseconds on the clock that the members also use.
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,29 +1,30 @@
-//! Words of the command line that several benchmarks share.
+//! Command-line values that several benchmarks share.
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::thread;
 
-/// Bytes of a ring unless the window says otherwise: what two cores' own caches hold on most machines.
+/// Default size of a ring in bytes, unless the window gives another. It fits the private caches of
+/// two cores on most machines.
 pub(super) const RING_BYTES: u64 = 1 << 20;
 
-/// What carries messages between members.
+/// The transport between members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fabric {
     /// Shared memory: all members are on this host
     #[default]
     Shm,
-    /// TCP streams: each member is on a host of its own, as far as it knows
+    /// TCP streams: each member believes that it is on a host of its own
     Tcp,
-    /// libfabric, over its provider for any network: the same
+    /// libfabric, over its provider for any network: members are as for tcp
     Ofi,
 }
 
-/// The provider of libfabric that works on any network.
+/// The libfabric provider that works on any network.
 pub(super) const ANY_NETWORK: &str = "tcp";
 
 impl Fabric {
-    /// The provider that carries messages, if they go through libfabric.
+    /// Returns the provider that carries messages, if they go through libfabric.
     pub(super) fn provider(self) -> Option<String> {
         (self == Fabric::Ofi).then(|| ANY_NETWORK.to_string())
     }
@@ -33,25 +34,25 @@ impl Fabric {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Wait {
-    /// It looks again and again, and never sleeps
+    /// The thread polls all the time and never sleeps
     Polling,
-    /// It looks for a while, and then sleeps
+    /// The thread polls for a while, and then sleeps
     Hybrid,
-    /// It sleeps at once
+    /// The thread sleeps at once
     Interrupt,
 }
 
-/// Who polls.
+/// The thread that polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Drive {
-    /// The application's thread, in between sending
+    /// The application's thread, between sends
     Poll,
     /// A thread of the library; the application's thread waits for room
     Thread,
 }
 
-/// Where messages are read.
+/// The place where messages are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Delivery {
@@ -61,7 +62,7 @@ pub(super) enum Delivery {
     Receiver,
 }
 
-/// Who sends.
+/// The members that send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Senders {
@@ -69,12 +70,12 @@ pub(super) enum Senders {
     One,
     /// The first half of the members
     Half,
-    /// Everybody
+    /// All members
     All,
 }
 
 impl Senders {
-    /// How many of `members` that is.
+    /// Returns how many of `members` send.
     pub(super) fn of(self, members: u32) -> u32 {
         match self {
             Senders::One => 1,
@@ -84,17 +85,18 @@ impl Senders {
     }
 }
 
-/// Members of a subgroup in a group of so many, if so many are `asked` for; all by default.
+/// Returns the number of members of a subgroup in a group of `members`: `asked`, or all by default.
 pub(super) fn span(asked: Option<u32>, members: u32) -> u32 {
     asked.map_or(members, |asked| asked.min(members))
 }
 
-/// So many ranks from `first` on, in a group of so many members, after the last of which comes the first.
+/// Returns `span` consecutive ranks from `first`, in a group of `members`; rank 0 follows the last
+/// one.
 pub(super) fn ranks(first: u32, span: u32, members: u32) -> Vec<u32> {
     (0..span).map(|i| (first + i) % members).collect()
 }
 
-/// Cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub(super) fn cores() -> u32 {
     thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }

@@ -1,4 +1,4 @@
-//! Times of a benchmark: when a slice begins, and what a process has cost.
+//! Times of a benchmark: the start of a slice, and the resources that a process has used.
 use crate::clock::now_ns;
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
@@ -15,13 +15,13 @@ pub(super) fn sleep_until(at_ns: u64) {
     thread::sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns())));
 }
 
-/// What a process has used since it started, its threads together.
+/// Resources that all threads of a process have used since it started.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Usage {
     pub(super) cpu_ns: u64,
     /// Context switches because a thread had to wait.
     pub(super) voluntary: u64,
-    /// Context switches because another thread had its turn.
+    /// Context switches because another thread was scheduled.
     pub(super) involuntary: u64,
 }
 
@@ -36,18 +36,19 @@ impl Sum for Usage {
 }
 
 impl Usage {
-    /// This process's.
+    /// Returns the usage of this process.
     pub(super) fn mine() -> io::Result<Usage> {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
         Ok(Usage { cpu_ns, ..Usage::switches(std::process::id())? })
     }
 
-    /// Another process's, without asking it: asking would wake it.
+    /// Returns the usage of process `pid` without asking that process, because a request would wake
+    /// it.
     pub(super) fn of(pid: u32) -> io::Result<Usage> {
         let file = format!("/proc/{pid}/schedstat");
         let unknown = |why: &dyn fmt::Display| io::Error::other(format!("{file} does not tell its CPU time: {why}"));
-        // That of its first thread says whether there are such files at all.
+        // The file of the first thread shows whether the kernel provides such files.
         fs::read_to_string(&file).map_err(|error| unknown(&error))?;
         let times =
             tasks(pid, "schedstat")?.map(|text| text.split(' ').next().and_then(|word| word.parse::<u64>().ok()));
@@ -55,13 +56,13 @@ impl Usage {
         Ok(Usage { cpu_ns, ..Usage::switches(pid)? })
     }
 
-    /// Memory of a process that no other maps, in bytes.
+    /// Returns the memory of a process that no other process maps, in bytes.
     pub(super) fn private_bytes(pid: u32) -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         Ok(1024 * (count(&text, "Private_Clean:") + count(&text, "Private_Dirty:")))
     }
 
-    /// How often a process's threads were switched from.
+    /// Returns how often the threads of a process were switched from.
     fn switches(pid: u32) -> io::Result<Usage> {
         let switches = tasks(pid, "status")?.map(|status| Usage {
             cpu_ns: 0,
@@ -80,7 +81,7 @@ impl Usage {
     }
 }
 
-/// What a file says of each thread of a process; one may end while it is looked at.
+/// Returns the content of a file for each thread of a process. A thread may end meanwhile.
 fn tasks(pid: u32, file: &'static str) -> io::Result<impl Iterator<Item = String>> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
     Ok(tasks.flatten().filter_map(move |task| fs::read_to_string(task.path().join(file)).ok()))
@@ -91,14 +92,15 @@ fn count(status: &str, name: &str) -> u64 {
     value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// What `count` threads of this process that only sleep use, in percent of a core, if they wake up so often, all together. Processes would use
-/// more: from one to the other the memory changes, too.
+/// Returns the CPU time of `count` threads of this process that only sleep, in percent of a core.
+/// Together they wake up `wakes_per_second` times. Processes would use more, because a switch
+/// between processes also changes the address space.
 pub(super) fn sleepers(count: u32, wakes_per_second: f64, time: Duration) -> anyhow::Result<f64> {
     let nap = Duration::try_from_secs_f64(f64::from(count) / wakes_per_second).unwrap_or(time).min(time);
     let until = Instant::now() + time;
     thread::scope(|scope| {
         let sleeper = move |i: u32| {
-            // They would wake together otherwise, and one interrupt do for many.
+            // Otherwise they would wake together, and one interrupt would serve many of them.
             thread::sleep(nap * i / count);
             while Instant::now() < until {
                 thread::sleep(nap);

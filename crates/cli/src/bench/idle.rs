@@ -1,12 +1,19 @@
-//! `spindle bench idle`: what a group costs in which nothing is sent.
+//! `spindle bench idle`: the cost of a group in which nothing is sent.
 //!
-//! Members are processes with the library's polling thread. Each sends a little first, so that nothing is measured that only the first message costs; then
-//! none does, and the system's counts of their CPU time and their context switches are read before and after.
+//! Members are processes with the library's polling thread. Each member first sends a few messages,
+//! so that the costs of a first message are not measured. Then all members stop sending. The
+//! benchmark reads the system's counts of their CPU time and context switches at the start and the
+//! end of the measured time.
 //!
-//! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members`: `members`, `fabric`, `subgroups`, `subgroup_members` (of each), `seconds` (how long),
-//! `join_seconds`: from the start of the first process until the last has joined; `cpu_percent`: CPU time of all members in percent of a core;
-//! `wakes_per_second`: how often the threads of a member wake up, on average; `sleepers_cpu_percent`: what as many threads take that wake up as often as all
-//! members do and do nothing; `private_bytes`: memory of a member that it shares with no other process, median (its own rings are shared, and not in it).
+//! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members`:
+//! - `members`, `fabric`, `subgroups`, `subgroup_members` (of each), `seconds` (how long);
+//! - `join_seconds`: from the start of the first process until the last has joined;
+//! - `cpu_percent`: CPU time of all members in percent of a core;
+//! - `wakes_per_second`: how often the threads of a member wake up, on average;
+//! - `sleepers_cpu_percent`: the CPU time of as many threads that wake up as often as all members
+//!   do and do nothing;
+//! - `private_bytes`: memory of a member that it shares with no other process, median. A member's
+//!   own rings are shared, so they are not included.
 use super::args::{Delivery, Drive, Fabric, Wait, cores, span};
 use super::clock::sleepers;
 use super::table::Table;
@@ -43,9 +50,9 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// For how long members are busy first.
+/// How long members send first.
 const BUSY: Duration = Duration::from_millis(100);
-/// How long they may take to become idle then.
+/// How long members may then take to become idle.
 const SETTLE: Duration = Duration::from_millis(1500);
 const SIZE: u64 = 16;
 const WINDOW: u64 = 16;

@@ -1,29 +1,44 @@
-//! `spindle bench latency`: one message in flight, from before its commit to the upcall of its delivery, stable and in order,
-//! at another member.
+//! `spindle bench latency`: the latency of one message in flight. It is the time from before the
+//! commit of a message to the upcall of its stable, ordered delivery at another member.
 //!
-//! The sender writes the time into the message just before it commits it; the upcall reads the time first of all. Both read
-//! the same clock (CLOCK_MONOTONIC of one host). What lies between the two readings contains about one whole reading, which
-//! is measured and subtracted. The next message is sent once the sender knows that every member has delivered the one before.
+//! The sender writes the time into the message just before it commits it. The upcall reads the time
+//! first of all. Both read the same clock (CLOCK_MONOTONIC of one host). The interval between the
+//! two readings contains about one whole reading, which is measured and subtracted. The sender
+//! sends the next message once it knows that every member has delivered the previous one.
 //!
-//! Spinning, every member is one thread that sends and polls. With `--sleeping`, the library's thread polls and an
-//! application thread sends every few ms, when all polling threads are asleep: two of them are woken on the way, the sender's
-//! and the receiver's. `--wait` is the same with a way to wait: they poll all the time, sleep after a while, or sleep at once.
+//! When members spin, every member is one thread that sends and polls. With `--sleeping`, the
+//! library's thread polls, and an application thread sends every few ms, when all polling threads
+//! are asleep. Each message then wakes two of them: the sender's and the receiver's. `--wait`
+//! measures the same with another way to wait: the threads poll all the time, sleep after a while,
+//! or sleep at once.
 //!
-//! With `--fabric tcp` or `ofi` each member is on a host of its own, as far as it knows, and the reference is a byte that goes to and fro over a
-//! plain TCP stream: between processes that spin, or, with `--sleeping` and `--wait`, that block.
+//! With `--fabric tcp` or `ofi` each member believes that it is on a host of its own. The reference
+//! is a byte that travels back and forth over a plain TCP stream. The processes of the reference
+//! spin, or, with `--sleeping` and `--wait`, block.
 //!
-//! With `--subgroups` there are idle ones beside that in which messages are sent, and with `--subgroup-members` that one has the first so many members and each
-//! of the others as many, spread over the group; members that are not in the first sleep. The reference is the same members in a group of
-//! their own, with one subgroup.
+//! With `--subgroups` the group has idle subgroups beside the one in which messages are sent. With
+//! `--subgroup-members` the active subgroup has that many members, from the first of the group on.
+//! Each idle subgroup has as many, spread over the group. Members outside the active subgroup
+//! sleep. The reference is the same members in a group of their own, with one subgroup.
 //!
-//! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (what was subtracted), and `runs`, one for each of `--members`:
-//! `members`, `fabric`, `subgroups`, `subgroup_members`, `senders` (they take turns), `size_bytes`, `sleeping`, `wait`, `samples`, `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`
-//! (of all samples); `own_p50_ns`: median time until a sender delivers what it sent, which is when it knows that everybody has it;
-//! `cpu_percent`: CPU time of all members in percent of a core; `hop_ns`; `hops`: median over slices of a slice's median by the hop time just before and after it;
-//! `wake_ratio`, with `--sleeping`: the same by the median of a futex wake of a process that has slept for 1 ms; `stream_ratio`, over
-//! tcp and ofi: `own_p50_ns` of a slice by the stream's round trip; `alone_ratio`, with `--subgroups`: to the same members alone; `alone_cpu_ratio`: the same of the CPU
-//! time of all members per message, where they don't spin; `ratio`: whichever of the four it is, as in the throughput benchmark. With
-//! `--wait polling` there is none: the members take the cores that the reference would run on.
+//! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (which was subtracted), and `runs`, one for
+//! each of `--members`:
+//! - `members`, `fabric`, `subgroups`, `subgroup_members`, `senders` (they take turns),
+//!   `size_bytes`, `sleeping`, `wait`, `samples`;
+//! - `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`: of all samples;
+//! - `own_p50_ns`: median time until a sender delivers its own message. It then knows that every
+//!   member has that message;
+//! - `cpu_percent`: CPU time of all members in percent of a core; `hop_ns`;
+//! - `hops`: median over slices of the slice's median divided by the hop time just before and after
+//!   it;
+//! - `wake_ratio`, with `--sleeping`: the same, divided by the median of a futex wake of a process
+//!   that has slept for 1 ms;
+//! - `stream_ratio`, over tcp and ofi: `own_p50_ns` of a slice divided by the stream's round trip;
+//! - `alone_ratio`, with `--subgroups`: relative to the same members alone;
+//! - `alone_cpu_ratio`: the same for the CPU time of all members per message, where they don't
+//!   spin;
+//! - `ratio`: the applicable one of these four, as in the throughput benchmark. With `--wait
+//!   polling` there is none, because the members occupy the cores that the reference would run on.
 use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores, span};
 use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};
@@ -51,10 +66,10 @@ pub(super) struct Args {
     /// Members of each subgroup [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     subgroup_members: Option<u32>,
-    /// Who sends; senders take turns
+    /// The members that send; they take turns
     #[arg(long, value_enum, default_value = "one")]
     senders: Senders,
-    /// What carries messages
+    /// The transport between members
     #[arg(long, value_enum, default_value = "shm")]
     fabric: Fabric,
     /// Let the members sleep between messages: as --wait hybrid
@@ -78,7 +93,7 @@ pub(super) struct Args {
 }
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Messages in a slice of sleeping members.
+/// Messages in a slice when members sleep.
 const PULSES: u32 = 60;
 const WAKE_SLICE: Duration = Duration::from_millis(100);
 const WINDOW: u64 = 16;
@@ -118,7 +133,7 @@ struct Run {
     ratio: Option<Ratio>,
 }
 
-/// Why the arguments make no sense.
+/// Returns the reason why the arguments make no sense, if there is one.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     (args.size < 8).then(|| format!("--size {} has no room for the time, which takes 8 bytes", args.size))
 }
@@ -152,12 +167,13 @@ impl Args {
         }
     }
 
-    /// Whether there is time between messages.
+    /// Returns true if time passes between messages.
     fn pulses(&self) -> bool {
         self.sleeping || self.wait.is_some()
     }
 
-    /// What is measured in turns with the members; `None` where they leave no core for it.
+    /// Returns the reference that runs in turns with the members; `None` where they leave no core
+    /// for it.
     fn reference(&self) -> Option<Reference> {
         match (self.fabric, self.pulses()) {
             _ if self.wait == Some(Wait::Polling) => None,
@@ -168,7 +184,8 @@ impl Args {
         }
     }
 
-    /// Which latencies of a slice are compared with the reference's, of those of what others sent and those of what a member sent itself.
+    /// Returns the latencies of a slice that are compared with the reference. They are those of
+    /// messages from others, or those of a member's own messages.
     fn compared<'a>(&self, others: &'a Histogram<u64>, own: &'a Histogram<u64>) -> &'a Histogram<u64> {
         match self.fabric {
             Fabric::Shm => others,
@@ -265,7 +282,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     })
 }
 
-/// What latencies are compared with.
+/// The reference for latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reference {
     /// The same members with one subgroup.
@@ -277,19 +294,19 @@ enum Reference {
     },
 }
 
-/// The latencies of what others sent, and of what a member sent itself.
+/// Returns the latencies of messages from others, and of a member's own messages.
 fn both(slice: &Slice) -> (Histogram<u64>, Histogram<u64>) {
     (latencies(slice, |ran| &ran.latencies), latencies(slice, |ran| &ran.own_latencies))
 }
 
-/// CPU time of all members, by messages.
+/// Returns the CPU time of all members per message.
 fn cpu_ns_per_message(slice: &Slice) -> f64 {
     let busy_ns: u64 = slice.ran.iter().map(|ran| ran.busy_ns).sum();
     let sent: u64 = slice.ran.iter().map(|ran| ran.counts.sent).sum();
     busy_ns as f64 / sent.max(1) as f64
 }
 
-/// As a member keeps them.
+/// Returns a histogram with the settings that members use.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")
 }

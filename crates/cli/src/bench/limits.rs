@@ -1,12 +1,18 @@
-//! `spindle bench limits`: what two bare processes reach on this machine, without the product.
+//! `spindle bench limits`: the speed that two bare processes reach on this machine, without the
+//! product.
 //!
-//! Keys of `--json`: `cores`; `ring_bytes`; `raw_ring`, by block size: `block_bytes`, `blocks_per_second` and
-//! `bytes_per_second` (median over short slices), `blocks_per_second_min` and `_max`, `hop_ns` (median of the hop times
-//! read beside the slices), `slices`; `hop_ns`, `futex_wake_ns` (the sleeper was woken as soon as it slept) and
-//! `futex_wake_rested_ns` (after 1 ms), `stream_round_trip_ns` (a byte to and fro over a TCP stream on loopback, both spinning) and
-//! `stream_round_trip_blocking_ns` (both asleep while they wait), each with `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`; `stream`, a plain TCP stream between two processes
-//! by bytes of a write: `block_bytes`, `blocks_per_second`, `bytes_per_second`; `memcpy`, by size of the
-//! buffer: `bytes`, `bytes_per_second` (each byte copied counts once); `clock_read_ns`; `clock_step_ns`.
+//! Keys of `--json`:
+//! - `cores`; `ring_bytes`; `clock_read_ns`; `clock_step_ns`;
+//! - `raw_ring`, by block size: `block_bytes`, `blocks_per_second` and `bytes_per_second` (median
+//!   over short slices), `blocks_per_second_min` and `_max`, `hop_ns` (median of the hop times read
+//!   beside the slices), `slices`;
+//! - `hop_ns`, `futex_wake_ns` (the sleeper was woken as soon as it slept), `futex_wake_rested_ns`
+//!   (after 1 ms), `stream_round_trip_ns` (a byte back and forth over a TCP stream on loopback,
+//!   both ends spinning) and `stream_round_trip_blocking_ns` (both ends asleep while they wait),
+//!   each with `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`;
+//! - `stream`, a plain TCP stream between two processes, by bytes of a write: `block_bytes`,
+//!   `blocks_per_second`, `bytes_per_second`;
+//! - `memcpy`, by size of the buffer: `bytes`, `bytes_per_second` (each byte copied counts once).
 use super::args::{RING_BYTES, cores};
 use super::pairing::quantile;
 use super::table::{Table, short};
@@ -35,9 +41,9 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// One slice of the raw ring.
+/// Length of one slice of the raw ring.
 const SLICE: Duration = Duration::from_millis(100);
-/// One reading of the hop time beside a slice.
+/// Length of one reading of the hop time beside a slice.
 const HOP: Duration = Duration::from_millis(2);
 /// How long a process sleeps before it is woken, so that its core is idle too.
 pub(super) const REST: Duration = Duration::from_millis(1);
@@ -102,18 +108,18 @@ impl From<Percentiles> for Spread {
     }
 }
 
-/// The one-way hop time just now, ns.
+/// Returns the current one-way hop time, in ns.
 pub(super) fn hop_ns() -> Result<f64, ProbeError> {
     Ok(probe::hop(HOP)?.one_way.p50_ns)
 }
 
-/// Bytes of each sender's ring under `plan`.
+/// Returns the size of each sender's ring under `plan`, in bytes.
 pub(super) fn ring_bytes(plan: &Plan) -> u64 {
     spindle_core::Ring::new(0, plan.window, plan.size).capacity
 }
 
-/// Messages claimed between two polls unless said otherwise: few enough that the other member is not kept waiting for them,
-/// enough that a poll costs little beside them.
+/// Returns the default number of messages claimed between two polls. They are few enough that the
+/// other member does not wait for them, and so many that a poll costs little beside them.
 pub(super) fn default_burst(size: u64, job: Job) -> u64 {
     match job {
         Job::Stream => (BURST_BYTES / size.max(1)).clamp(1, BURST_MAX),
@@ -121,12 +127,12 @@ pub(super) fn default_burst(size: u64, job: Job) -> u64 {
     }
 }
 
-/// Measured with rings of 1 MiB: from here on more gains little at any size; 64 KiB costs a twentieth at 1 KiB and 10 KiB between
-/// near cores, and 16 KiB a quarter.
+/// Bytes of messages claimed between two polls, measured with rings of 1 MiB. More gains little at
+/// any size. 64 KiB costs a twentieth at 1 KiB and 10 KiB between near cores, and 16 KiB a quarter.
 const BURST_BYTES: u64 = 128 << 10;
 const BURST_MAX: u64 = 256;
 
-/// Why the arguments make no sense together.
+/// Returns the reason why the arguments make no sense together, if there is one.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     let size = args.size.iter().find(|size| **size > args.ring / 2)?;
     Some(format!("--size {size} is more than half of --ring {}", args.ring))
@@ -162,7 +168,7 @@ fn stream(args: &Args, block_bytes: u64) -> Result<Stream, ProbeError> {
     Ok(Stream { block_bytes, blocks_per_second, bytes_per_second })
 }
 
-/// All sizes in turns, so that each meets the machine in the same modes.
+/// Measures all sizes in turns, so that each size runs in the same modes of the machine.
 fn raw_rings(args: &Args) -> anyhow::Result<Vec<RawRing>> {
     let mut rates = vec![Vec::new(); args.size.len()];
     let mut hops = rates.clone();

@@ -1,23 +1,27 @@
-//! `spindle bench`: what the product does, beside what this machine can do at all.
+//! `spindle bench`: the speed of the product, beside the limits of this machine.
 //!
-//! - [`limits`]: the raw ring, a cache-line hop, a futex wake, memcpy, the clock: two bare processes, no product.
-//! - [`throughput`]: a stream among member processes. Every message is written in place in the ring by its sender, and
-//!   every byte of it read in place, and checked, by every other member, at the upcall of its stable, ordered delivery.
+//! - [`limits`]: the raw ring, a cache-line hop, a futex wake, memcpy, the clock: two bare
+//!   processes, no product.
+//! - [`throughput`]: a stream among member processes. The sender of a message writes it in place in
+//!   the ring. Every other member reads and checks every byte in place, at the upcall of its
+//!   stable, ordered delivery.
 //! - [`latency`]: one message in flight, from before its commit to that upcall at another member.
 //!
-//! - [`idle`]: what a group costs in which nothing is sent.
-//! - [`views`]: how long a group stands still when its view changes.
+//! - [`idle`]: the cost of a group in which nothing is sent.
+//! - [`views`]: how long a group stops delivering when its view changes.
 //! - [`bulk`]: how long the block multicast takes, among processes or in a model of a network.
-//! - [`scale`]: how small messages do in larger groups, in such a model.
+//! - [`scale`]: the speed of small messages in larger groups, in such a model.
 //!
-//! Members are processes of their own (a hidden subcommand, [`member`]), told what to do in [`wire`] lines over pipes by
-//! their [`team`]. They run in *slices* of about 100 ms and block on the pipe between them.
+//! Members are processes of their own (a hidden subcommand, [`member`]). Their [`team`] sends them
+//! orders in [`wire`] lines over pipes. They run in *slices* of about 100 ms and block on the pipe
+//! between slices.
 //!
-//! A ratio comes from interleaved slices: one of the reference (say the raw ring), one of the product, and a hop probe
-//! before, between and after them. Some machines, virtual ones above all, change speed within seconds: a hop may
-//! take 50 ns now and 250 ns in a moment. So a pair of slices counts only if its hop readings agree within 25 %, each pair
-//! gives one ratio, and the report is their median with 10th and 90th percentile, in all and for each hop time that
-//! was met ([`pairing`]).
+//! A ratio comes from interleaved slices: one of the reference (for example the raw ring), one of
+//! the product, and a hop probe before, between and after them. Some machines, above all virtual
+//! ones, change speed within seconds: a hop may take 50 ns now and 250 ns a moment later. So a pair
+//! of slices counts only if its hop readings agree within 25 %, and each pair gives one ratio. The
+//! report contains the median of these ratios with the 10th and 90th percentile, over all pairs and
+//! for each hop time that occurred ([`pairing`]).
 mod args;
 mod bulk;
 mod clock;
@@ -51,7 +55,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// What this machine can do: raw ring, cache-line hop, futex wake, memcpy
+    /// The limits of this machine: raw ring, cache-line hop, futex wake, memcpy
     Limits(limits::Args),
     /// Messages and bytes per second of a stream in total order
     Throughput(throughput::Args),
@@ -59,11 +63,12 @@ enum What {
     Latency(latency::Args),
     /// CPU time, wake-ups and memory of a group in which nothing is sent
     Idle(idle::Args),
-    /// How long a group stands still when members die, hang, leave and join
+    /// How long a group stops delivering when members die, hang, leave and join
     Views(views::Args),
     /// How long large objects take by block multicast, among processes or in a model of a network
     Bulk(bulk::Args),
-    /// How small messages do in groups of up to 64 members, in a model of a network: nothing is sent
+    /// The speed of small messages in groups of up to 64 members, in a model of a network: nothing
+    /// is sent
     Scale(scale::Args),
     /// A member of `bench views`, started by it
     #[command(hide = true)]
@@ -84,7 +89,7 @@ struct Report<R> {
     runs: Vec<R>,
 }
 
-/// Prints a report: as JSON, or as `table` has it.
+/// Prints a report as JSON, or in the form that `table` writes.
 fn tell(
     report: &impl Serialize,
     json: bool,

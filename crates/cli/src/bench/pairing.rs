@@ -1,7 +1,7 @@
 //! Ratios from interleaved slices.
 use serde::Serialize;
 
-/// Hop readings around a pair may differ by this factor at most.
+/// Largest factor between the hop readings around a pair that counts.
 const SETTLED: f64 = 1.25;
 /// Hop readings that differ by more than this belong to different modes of the machine.
 const SAME_MODE: f64 = 1.5;
@@ -15,7 +15,7 @@ pub(super) struct Pair {
     pub(super) hops_ns: Vec<f64>,
 }
 
-/// What pairs say.
+/// The summary of several pairs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Ratio {
     /// Median over the pairs of product / reference.
@@ -26,13 +26,13 @@ pub(super) struct Ratio {
     pub(super) reference: f64,
     /// Pairs that counted.
     pub(super) pairs: u64,
-    /// Pairs that did not, because the machine changed its mode meanwhile.
+    /// Pairs that did not count, because the machine changed its mode meanwhile.
     pub(super) discarded: u64,
-    /// The same by mode of the machine, the one with the shortest hop first.
+    /// The same by mode of the machine, in ascending order of hop time.
     pub(super) modes: Vec<Mode>,
 }
 
-/// The pairs that were taken while a hop took about the same time.
+/// The pairs measured while a hop took about the same time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Mode {
     pub(super) hop_ns: f64,
@@ -57,7 +57,7 @@ impl Pair {
 }
 
 impl Ratio {
-    /// The ratio over `pairs`; `None` if none of them counts.
+    /// Returns the ratio over `pairs`; `None` if none of them counts.
     pub(super) fn of(pairs: &[Pair]) -> Option<Ratio> {
         let mut settled: Vec<&Pair> = pairs.iter().filter(|pair| pair.is_settled()).collect();
         if settled.is_empty() {
@@ -84,7 +84,8 @@ impl Ratio {
     }
 }
 
-/// The value that a `share` of `values` lies below, between two values by their distance; 0 if there are none.
+/// Returns the value below which a `share` of `values` lies, interpolated between two values; 0 if
+/// there are no values.
 pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -104,7 +105,8 @@ mod tests {
 
     #[test]
     fn a_machine_that_changes_speed_does_not_change_the_ratio() {
-        // Half as fast while hops take 250 ns; in the third pair it changes in between.
+        // The speed halves while hops take 250 ns. In the third pair the hop time changes between
+        // the slices.
         let pairs = [
             pair(100.0, 80.0, &[50.0, 51.0, 52.0]),
             pair(50.0, 40.0, &[250.0, 260.0, 240.0]),

@@ -1,12 +1,18 @@
-//! `spindle bench scale`: how small messages do in groups of up to 64 members, in a model of a network.
+//! `spindle bench scale`: the speed of small messages in groups of up to 64 members, in a model of
+//! a network.
 //!
-//! Nothing is sent: the core's own engines run on simulated hosts, by the costs of `spindle_sim::small::Costs`. The fabric has to be named, so that
-//! nobody takes these figures for measured ones.
+//! Nothing is sent: the core's own engines run on simulated hosts, with the costs of
+//! `spindle_sim::small::Costs`. The caller has to name the fabric, so that these figures are not
+//! mistaken for measured ones.
 //!
-//! JSON: `fabric`, `network`, `costs` (bytes per µs and ns, as in `Costs`); `runs`, one for each of `--members`, `--size` and `--senders`: `members`,
-//! `senders` (how many), `size_bytes`, `window`, `burst`, `messages_per_second` (of the order: deliveries per member), `bytes_per_second`, `link_use` and
-//! `processor_use` (of the busiest, as fractions), `batches_per_message` (of all members, handed to NICs), `messages_per_delivery`, `latency_ns` (median, from
-//! commit to delivery elsewhere, under that load), and with one message at a time `lone_latency_ns` (median), `lone_latency_max_ns`.
+//! JSON: `fabric`, `network`, `costs` (bytes per µs and ns, as in `Costs`), and `runs`, one for
+//! each of `--members`, `--size` and `--senders`:
+//! - `members`, `senders` (how many), `size_bytes`, `window`, `burst`;
+//! - `messages_per_second` (of the order: deliveries per member), `bytes_per_second`;
+//! - `link_use` and `processor_use` (of the busiest, as fractions);
+//! - `batches_per_message` (of all members, handed to NICs), `messages_per_delivery`;
+//! - `latency_ns` (median, from commit to delivery elsewhere, under that load);
+//! - `lone_latency_ns` (median) and `lone_latency_max_ns`, with one message at a time.
 use super::args::Senders;
 use super::table::{Table, short};
 use super::tell;
@@ -22,10 +28,11 @@ use std::io::{self, Write};
 /// Options of `spindle bench scale`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What carries the messages. Only the simulator does here: the figures are those of a model, nothing is sent
+    /// The transport; only the simulator is possible here: the figures are those of a model,
+    /// nothing is sent
     #[arg(long, value_enum)]
     fabric: Fabric,
-    /// Whose costs
+    /// The network whose costs the model uses
     #[arg(long, value_enum, default_value_t = Network::Rdma)]
     network: Network,
     /// Members, a list
@@ -35,13 +42,14 @@ pub(super) struct Args {
     /// Bytes of a message, a list
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = bytes, default_value = "128,10k")]
     size: Vec<u64>,
-    /// Who sends, a list
+    /// The members that send, a list
     #[arg(long, value_enum, value_delimiter = ',', default_value = "one,all")]
     senders: Vec<Senders>,
-    /// Messages that each sender may have on the way [default: what fits 1M, at most 1000]
+    /// Messages that each sender may have on the way [default: as many as fit 1M, at most 1000]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     window: Option<u64>,
-    /// Messages that a sender builds between two polls, at most [default: what has 128k, at most 256]
+    /// Messages that a sender builds between two polls, at most [default: 128k of messages, at most
+    /// 256]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     burst: Option<u64>,
     /// Print JSON
@@ -49,7 +57,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What carries messages.
+/// The transport between members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Fabric {
@@ -67,7 +75,7 @@ enum Network {
     Tcp,
 }
 
-/// More take too long to simulate: bytes of a window with all its members.
+/// Largest window in bytes, over all its members. A larger one takes too long to simulate.
 const WINDOW_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
@@ -114,7 +122,7 @@ struct Run {
     lone_latency_max_ns: u64,
 }
 
-/// What makes no sense in `args`.
+/// Returns the reason why `args` make no sense, if there is one.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     let largest = *args.size.iter().max()?;
     if largest > MESSAGE_BYTES_MAX {

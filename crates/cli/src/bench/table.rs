@@ -31,7 +31,7 @@ impl Table {
     }
 }
 
-/// A number with three digits that count and k, M or G.
+/// Formats a number with three significant digits and k, M or G.
 pub(super) fn short(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 999.5e6 => (v / 1e9, " G"),

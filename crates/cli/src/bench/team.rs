@@ -1,4 +1,4 @@
-//! The member processes of a benchmark, as the benchmark holds them.
+//! The member processes of a benchmark, as the benchmark process manages them.
 use super::args::{Drive, Fabric, Wait, cores};
 use super::clock::Usage;
 use super::wire::{Counts, Order, Place, Plan, Ran, Reply, Setup};
@@ -17,22 +17,22 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
-/// How long members may take to start, to leave, and to answer beyond the time that they were told to work.
+/// How long members may take to start, to leave, and to answer after the time of their work.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// How long a process that was killed may take to end.
+/// How long a killed process may take to end.
 const END_WAIT: Duration = Duration::from_secs(1);
-/// How long the members' polling threads may take to go to sleep after a slice.
+/// How long the members' polling threads may take to fall asleep after a slice.
 const QUIET_WITHIN: Duration = Duration::from_secs(5);
-/// All members together may use one part in so many of a core, and count as asleep.
+/// The members count as asleep if all together use less than one core divided by this number.
 const QUIET_PART: u32 = 15;
 const QUIET_LOOK: Duration = Duration::from_millis(3);
 
-/// Member processes that have joined one group. Dropping it kills those that are left.
+/// Member processes that have joined one group. Dropping it kills the remaining processes.
 #[derive(Debug)]
 pub(super) struct Team {
     plan: Plan,
     members: Vec<Member>,
-    /// Removed behind the members, who would make it again.
+    /// Removed after the members have ended, because they would create it again.
     dir: MeetingPlace,
 }
 
@@ -44,27 +44,27 @@ struct Member {
     replies: Receiver<String>,
 }
 
-/// A slice of a team, by rank.
+/// The results of a slice of a team, by rank.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub(super) ran: Vec<Ran>,
 }
 
 impl Slice {
-    /// Messages of the group per second: deliveries per member.
+    /// Returns the messages of the group per second: deliveries per member.
     pub(super) fn messages_per_second(&self) -> f64 {
         self.deliveries_per_second() / self.ran.len() as f64
     }
 
-    /// Deliveries per second, summed over the members.
+    /// Returns the deliveries per second, summed over the members.
     pub(super) fn deliveries_per_second(&self) -> f64 {
         self.ran.iter().map(|ran| ran.delivered as f64 * 1e9 / ran.elapsed_ns.max(1) as f64).sum()
     }
 }
 
 impl Team {
-    /// Starts `members` processes and waits until they have joined. `pinned` gives two members in poll drive the cores that
-    /// the probes ran on: the sender where the raw ring's writer was.
+    /// Starts `members` processes and waits until they have joined. `pinned` assigns two members in
+    /// poll drive to the cores of the probes: the sender gets the core of the raw ring's writer.
     pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Team> {
         let dir = MeetingPlace::new()?;
         let seed = match plan.fabric {
@@ -111,12 +111,13 @@ impl Team {
         Ok(())
     }
 
-    /// The error, or who was killed: what the others say then is only what follows from it.
+    /// Returns the error that names a killed member, or `error`. If a member was killed, the errors
+    /// of the others are only consequences.
     fn blame(&mut self, error: anyhow::Error) -> anyhow::Error {
         killed(self.members.iter_mut().map(|member| (member.rank, &mut member.process))).unwrap_or(error)
     }
 
-    /// Lets the members work for `length`, of which the first tenth does not count.
+    /// Lets the members work for `length`. The first tenth of it does not count.
     pub(super) fn slice(&mut self, length: Duration) -> anyhow::Result<Slice> {
         let slice = self.work(length);
         slice.map_err(|error| self.blame(error))
@@ -141,7 +142,7 @@ impl Team {
         Ok(Slice { ran })
     }
 
-    /// Waits until what was sent is delivered and the polling threads sleep.
+    /// Waits until all sent messages are delivered and the polling threads sleep.
     fn quiet(&self) -> anyhow::Result<()> {
         let until = Instant::now() + QUIET_WITHIN;
         let (mut before, mut looked) = (self.usage()?, Instant::now());
@@ -160,13 +161,13 @@ impl Team {
         }
     }
 
-    /// What the members have used.
+    /// Returns the resources that the members have used.
     pub(super) fn usage(&self) -> anyhow::Result<Usage> {
         let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
         self.members.iter().map(of).sum()
     }
 
-    /// Memory of a member that no other process maps, in bytes: the median.
+    /// Returns the median memory of a member that no other process maps, in bytes.
     pub(super) fn private_bytes(&self) -> anyhow::Result<u64> {
         let of = |member: &Member| {
             Usage::private_bytes(member.process.id()).context("can't read a member's memory from /proc")
@@ -176,7 +177,7 @@ impl Team {
         Ok(bytes.get(bytes.len() / 2).copied().unwrap_or(0))
     }
 
-    /// Ends the group and checks that all members delivered all that was sent.
+    /// Ends the group and checks that all members have delivered every message that was sent.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let finished = self.end();
         finished.map_err(|error| self.blame(error))
@@ -225,7 +226,7 @@ impl Member {
         let orders = process.stdin.take().expect("it was piped");
         let lines = BufReader::new(process.stdout.take().expect("it was piped")).lines();
         let (tell, replies) = mpsc::channel();
-        // Ends with the member's output, so with the member.
+        // The reader ends with the member's output, so with the member.
         let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
         let mut member = Member { rank: setup.rank, process, orders, replies };
         reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
@@ -260,7 +261,7 @@ impl Member {
         }
     }
 
-    /// Waits until the process has ended: its output ends first.
+    /// Waits until the process has ended. Its output ends first.
     fn wait(&mut self, until: Instant) -> anyhow::Result<()> {
         match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Disconnected) => Ok(()),
@@ -271,13 +272,14 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // Most often it has ended already; then there is nothing to kill.
+        // The process has usually ended already. In that case this has no effect.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Who of these was killed, if anybody was. One that the others know to be dead may take a moment to end.
+/// Returns an error that names the killed process, if one was killed. A process that the others
+/// know to be dead may need a moment to end.
 pub(super) fn killed<'a>(processes: impl Iterator<Item = (u32, &'a mut Child)>) -> Option<anyhow::Error> {
     let mut processes: Vec<_> = processes.collect();
     let until = Instant::now() + END_WAIT;
@@ -293,12 +295,13 @@ pub(super) fn killed<'a>(processes: impl Iterator<Item = (u32, &'a mut Child)>) 
     }
 }
 
-/// A directory to meet in. Once all members have met, nothing in it is needed.
+/// A directory in which members meet. After all members have met, none of its content is needed.
 #[derive(Debug)]
 pub(super) struct MeetingPlace(pub(super) PathBuf);
 
 impl MeetingPlace {
-    /// The runtime directory of a member: who has another one is on another host.
+    /// Returns the runtime directory of a member. Members with different directories count as being
+    /// on different hosts.
     pub(super) fn of(&self, fabric: Fabric, rank: u32) -> PathBuf {
         match fabric {
             Fabric::Shm => self.0.clone(),
@@ -319,27 +322,28 @@ impl MeetingPlace {
 
 impl Drop for MeetingPlace {
     fn drop(&mut self) {
-        // An empty directory for temporary files, if it stays.
+        // If this fails, only an empty directory for temporary files remains.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Listening there, a member gets whatever port is free.
+/// An address at which a member listens on any free port.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// Where nobody listened a moment ago: others have to know the first member's address before it is there.
+/// Returns an address at which no process listened a moment ago. The others have to know the first
+/// member's address before that member exists.
 pub(super) fn free_address() -> anyhow::Result<String> {
     let found = TcpListener::bind(ANY_PORT).and_then(|listener| listener.local_addr());
     Ok(found.context("can't listen on loopback")?.to_string())
 }
 
-/// A directory of this user alone, that was not there before.
+/// Creates a new directory that only this user can access. It must not exist before.
 fn make(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Whether so many members have a core each.
+/// Returns true if each of `members` members can have a core of its own.
 pub(super) fn fits(members: u32) -> bool {
     members <= cores()
 }

@@ -1,27 +1,34 @@
-//! `spindle bench throughput`: a stream in total order, and its ratios to references that ran in turns with it.
+//! `spindle bench throughput`: a stream in total order, and its ratios to references that ran in
+//! turns with it.
 //!
 //! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members` and `--size`:
-//! - what ran: `members`, `fabric`, `senders`, `size_bytes`, `drive`, `delivery`, `subgroups`, `active_subgroups`, `window`, `ring_bytes`
-//!   (of each ring), `burst` (messages claimed between two polls);
-//! - `messages_per_second`, `bytes_per_second`: the rate of the order, that is deliveries per member and second, payload
-//!   only; median over the slices;
+//! - the settings of the run: `members`, `fabric`, `senders`, `size_bytes`, `drive`, `delivery`,
+//!   `subgroups`, `active_subgroups`, `window`, `ring_bytes` (of each ring), `burst` (messages
+//!   claimed between two polls);
+//! - `messages_per_second`, `bytes_per_second`: the rate of the order, that is deliveries per
+//!   member and second, payload only; median over the slices;
 //! - `deliveries_per_second`: summed over the members;
 //! - `cpu_ns_per_message`: CPU time of all member processes per message of the order;
 //! - `messages_per_send_batch`, `messages_per_delivery_batch`: means; `nulls_per_message`;
-//! - `context_switches_per_second`: of all members' threads, `involuntary_context_switches_per_second` among them;
+//! - `context_switches_per_second`: of all members' threads,
+//!   `involuntary_context_switches_per_second` among them;
 //! - `stalls`: waits for room that lasted 100 ms (thread drive);
 //! - `hop_ns`: median one-way hop time beside the slices; `slices`: how many;
-//! - `ring_ratio`: to the raw ring's blocks per second with this block size and these ring bytes (two members, one active
-//!   subgroup, shared memory); `stream_ratio`: to the writes per second of a plain TCP stream that carries as many bytes a write, which
-//!   nobody fills or looks at (the same, over tcp and ofi); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`; `one_subgroup_ratio`; `first_members_ratio`:
-//!   deliveries summed over members, to the first number in `--members`; each `null` if it does not apply or no pair counts;
-//! - `ratios`: by the same names, with `median`, `p10`, `p90`, `reference` (its median rate), `pairs`, `discarded`, and
-//!   `modes` (`hop_ns`, `pairs`, `median`);
-//! - `instructions_per_message`: `null`; a process can't count its own without privileges, so `cargo xtask instructions` does.
+//! - `ring_ratio`: to the raw ring's blocks per second with this block size and these ring bytes
+//!   (two members, one active subgroup, shared memory); `stream_ratio`: to the writes per second of
+//!   a plain TCP stream that carries as many bytes a write, without filling or reading them (the
+//!   same, over tcp and ofi); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`;
+//!   `one_subgroup_ratio`; `first_members_ratio`: deliveries summed over members, to the first
+//!   number in `--members`; each `null` if it does not apply or no pair counts;
+//! - `ratios`: by the same names, with `median`, `p10`, `p90`, `reference` (its median rate),
+//!   `pairs`, `discarded`, and `modes` (`hop_ns`, `pairs`, `median`);
+//! - `instructions_per_message`: `null`; a process can't count its own instructions without
+//!   privileges, so `cargo xtask instructions` counts them.
 //!
-//! With `--listen` this process is one member of a group of several such commands, on hosts or in network namespaces of their own. It
-//! prints what it saw: `bench` (`throughput_member`), `rank`, `members`, `senders`, `size_bytes`, `messages_per_second` and
-//! `bytes_per_second` of the order, `delivered` in all, and `cpu_ns_per_message` of this member.
+//! With `--listen` this process is one member of a group of several such commands, on hosts or in
+//! network namespaces of their own. It prints its own measurements: `bench` (`throughput_member`),
+//! `rank`, `members`, `senders`, `size_bytes`, `messages_per_second` and `bytes_per_second` of the
+//! order, `delivered` in all, and `cpu_ns_per_message` of this member.
 use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
 use super::clock::Usage;
 use super::limits::{default_burst, hop_ns, ring_bytes};
@@ -49,13 +56,13 @@ pub(super) struct Args {
     /// Bytes of a message, a list
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = bytes, default_value = "16,128,1k,10k")]
     size: Vec<u64>,
-    /// What carries messages
+    /// The transport between members
     #[arg(long, value_enum, default_value = "shm")]
     fabric: Fabric,
-    /// Who sends
+    /// The members that send
     #[arg(long, value_enum, default_value = "one")]
     senders: Senders,
-    /// Who polls [default: poll if every member can have a core, else thread]
+    /// The thread that polls [default: poll if every member can have a core, else thread]
     #[arg(long, value_enum)]
     drive: Option<Drive>,
     /// Where messages are read
@@ -64,7 +71,7 @@ pub(super) struct Args {
     /// Subgroups, each of all members
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     subgroups: u32,
-    /// Subgroups in which something is sent
+    /// Subgroups in which members send
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     active: u32,
     /// Messages that each sender may have on the way [default: 1 MiB of ring]
@@ -76,10 +83,10 @@ pub(super) struct Args {
     /// How long to measure each run
     #[arg(long, value_parser = seconds, default_value = "3")]
     seconds: Duration,
-    /// How often to start new members for a run and go on
+    /// How often to repeat the run with newly started members
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// What to run in turns with it [default: all that apply]
+    /// The references to run in turns with it [default: all that apply]
     #[arg(long, value_enum, value_delimiter = ',')]
     against: Option<Vec<Against>>,
     /// Be one member of a group, and listen here for the others, each of which is such a command
@@ -102,7 +109,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A reference.
+/// A reference that runs in turns with the product.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Against {
@@ -122,9 +129,10 @@ enum Against {
 
 /// The length of a slice when every member can have a core.
 const SLICE: Duration = Duration::from_millis(100);
-/// The same when members take turns: each must get many.
+/// Length of a slice when members share cores, so that each member is scheduled many times.
 const SLICE_CROWDED: Duration = Duration::from_millis(500);
-/// Pairs that are enough; without them a run goes on for up to three times its time.
+/// Number of pairs that are enough. With fewer pairs a run continues for up to three times its
+/// time.
 const PAIRS_MIN: usize = 3;
 
 #[derive(Debug, Serialize)]
@@ -162,7 +170,7 @@ struct Run {
     instructions_per_message: Option<f64>,
 }
 
-/// What one member saw of a group whose members are commands of their own.
+/// The measurements of one member, in a group whose members are commands of their own.
 #[derive(Debug, Serialize)]
 struct Alone {
     bench: &'static str,
@@ -176,7 +184,7 @@ struct Alone {
     cpu_ns_per_message: f64,
 }
 
-/// Why the arguments make no sense together.
+/// Returns the reason why the arguments make no sense together, if there is one.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     let Args { active, subgroups, members, size, .. } = args;
     if active > subgroups {
@@ -236,7 +244,8 @@ impl Args {
         }
     }
 
-    /// What to run beside `members` with `plan`, and with which members and plan.
+    /// Returns the references to run beside `members` with `plan`, each with its own members and
+    /// plan.
     fn references(&self, members: u32, plan: Plan) -> Vec<(Against, u32, Plan)> {
         let mut all = Vec::new();
         let fits_ring = 2 * plan.size.next_multiple_of(8) <= ring_bytes(&plan);
@@ -266,14 +275,14 @@ impl Args {
     }
 }
 
-/// Something that runs in turns with the product.
+/// A reference that runs in turns with the product.
 enum Reference {
     Ring(Plan),
     Stream(Plan),
     Team(Team),
 }
 
-/// What a run has gathered.
+/// The results that a run has collected.
 #[derive(Debug)]
 struct Measurement {
     members: u32,
@@ -294,7 +303,7 @@ impl Measurement {
         Ok(measurement.run())
     }
 
-    /// Members and references, started anew, in turns for about `time`.
+    /// Starts the members and references anew and runs them in turns for about `time`.
     fn round(&mut self, args: &Args, time: Duration) -> anyhow::Result<()> {
         let length = if fits(self.members) { SLICE } else { SLICE_CROWDED }.min(time);
         let cores = probe::hop(Duration::ZERO)?.cores;
@@ -402,7 +411,7 @@ impl Reference {
 }
 
 impl Against {
-    /// What is compared.
+    /// Returns the rate that this reference is compared by.
     fn rate(self, slice: &Slice) -> f64 {
         match self {
             Against::FirstMembers => slice.deliveries_per_second(),
@@ -500,7 +509,7 @@ fn print_runs(runs: &[Run], out: &mut impl Write) -> io::Result<()> {
     table.print(out)
 }
 
-/// Median, spread, pairs, reference and modes.
+/// Formats median, spread, pairs, reference and modes as cells.
 pub(super) fn ratio_cells(ratio: &Ratio) -> Vec<String> {
     let modes = ratio.modes.iter().map(|mode| format!("{:.0}: {:.2} ({})", mode.hop_ns, mode.median, mode.pairs));
     let mut cells: Vec<_> = [ratio.median, ratio.p10, ratio.p90].map(|value| format!("{value:.2}")).into();

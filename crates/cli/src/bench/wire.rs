@@ -1,4 +1,5 @@
-//! What a benchmark and its members tell each other: one JSON value a line, over a member's standard input and output.
+//! Messages between a benchmark and its members: one JSON value a line, over a member's standard
+//! input and output.
 use super::args::{Delivery, Drive, Fabric, Wait, ranks};
 use super::clock::Usage;
 use serde::{Deserialize, Serialize};
@@ -7,41 +8,43 @@ use std::path::PathBuf;
 /// The first line that a member reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Setup {
-    /// The process that started it; it ends with that process.
+    /// The process that started the member. The member ends with that process.
     pub(super) parent: u32,
     pub(super) group: String,
     pub(super) runtime_dir: PathBuf,
-    /// Where to listen and where the group is founded, if members are on hosts of their own.
+    /// The address to listen at and the address of the first member, if members are on hosts of
+    /// their own.
     pub(super) network: Option<Place>,
     pub(super) members: u32,
     pub(super) rank: u32,
     pub(super) plan: Plan,
-    /// The core to stay on.
+    /// The core to run on.
     pub(super) core: Option<u32>,
 }
 
-/// A member's place in a network.
+/// The addresses and transport of a member on a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) listen: String,
-    /// What others are told instead, if a proxy stands in front of it.
+    /// The address announced to others instead, if a proxy is in front of the member.
     pub(super) advertise: Option<String>,
     pub(super) seeds: Vec<String>,
-    /// Whether the network is trusted without TLS: it is that of the benchmark.
+    /// True if the network is trusted without TLS, because it belongs to the benchmark.
     pub(super) insecure: bool,
-    /// The provider of libfabric that carries messages, if they don't go over streams.
+    /// The libfabric provider that carries messages, if they don't go over streams.
     pub(super) provider: Option<String>,
 }
 
-/// What all members of a team do alike.
+/// The settings that all members of a team share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) job: Job,
     pub(super) senders: u32,
     pub(super) subgroups: u32,
-    /// Subgroups in which something is sent, from the first.
+    /// Subgroups in which members send, counted from the first.
     pub(super) active: u32,
-    /// Members of each subgroup: the first of the group in the active ones, others by turns in the idle ones.
+    /// Members of each subgroup. Active subgroups have the first members of the group, idle
+    /// subgroups take other members in turns.
     pub(super) span: u32,
     /// Bytes of a message.
     pub(super) size: u64,
@@ -55,77 +58,77 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The members of a subgroup, of a group of so many.
+    /// Returns the ranks of a subgroup's members, in a group of `members`.
     pub(super) fn ranks(&self, subgroup: u32, members: u32) -> Vec<u32> {
         ranks(if subgroup < self.active { 0 } else { subgroup }, self.span, members)
     }
 }
 
-/// What a member does in a slice.
+/// The work of a member in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// Sends as much as it can.
+    /// Sends as many messages as it can.
     Stream,
-    /// Takes turns at sending one message, spinning in between.
+    /// Sends one message when it is its turn, and spins in between.
     OneInFlight,
-    /// Takes turns at sending one message every so often.
+    /// Sends one message when it is its turn, with a pause between messages.
     Pulse {
-        /// From one message to the next.
+        /// Time from one message to the next.
         every_us: u64,
     },
 }
 
-/// What a member is told after that.
+/// An order that follows the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Work from now to `end_ns`, and count from `begin_ns` on.
+    /// Work until `end_ns`, and count from `begin_ns` on.
     Run {
-        /// By the machine's monotonic clock.
+        /// Start of the count, on the machine's monotonic clock.
         begin_ns: u64,
-        /// As that.
+        /// End of the work, on the same clock.
         end_ns: u64,
     },
     /// Leave in agreement with the others.
     Finish,
 }
 
-/// What a member answers.
+/// An answer of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// It has joined.
+    /// The member has joined.
     Ready,
     /// A slice is over.
     Ran(Box<Ran>),
-    /// It has left.
+    /// The member has left.
     Finished(Counts),
-    /// It gives up.
+    /// The member gives up, with the error.
     Failed(String),
 }
 
-/// A slice at one member.
+/// The measurements of a slice at one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ran {
     /// Messages delivered here between begin and end.
     pub(super) delivered: u64,
-    /// The time that this took.
+    /// Time between begin and end.
     pub(super) elapsed_ns: u64,
-    /// What happened in the whole slice, before begin too.
+    /// Counts over the whole slice, including the time before begin.
     pub(super) counts: Counts,
-    /// What the whole slice cost.
+    /// Resources used in the whole slice.
     pub(super) usage: Usage,
-    /// Waits for room that were in vain.
+    /// Waits for room that failed.
     pub(super) stalls: u64,
-    /// Latencies of what others sent after begin: (ns, how many).
+    /// Latencies of messages that others sent after begin: (ns, how many).
     pub(super) latencies: Vec<(u64, u64)>,
-    /// The same of what this member sent: the time until it knew that everybody has it.
+    /// The same for this member's own messages: the time until it knew that every member has them.
     pub(super) own_latencies: Vec<(u64, u64)>,
-    /// CPU time of this process from the first moment of the slice to the last, and how long that was.
+    /// CPU time of this process from the first moment of the slice to the last.
     pub(super) busy_ns: u64,
-    /// See above.
+    /// Length of that interval.
     pub(super) took_ns: u64,
 }
 
-/// Counts of a member's engine, its subgroups together.
+/// Counts of a member's engine, summed over its subgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
     pub(super) polls: u64,

@@ -1,12 +1,13 @@
-//! Digests of files and of their pieces: XXH3-128, which other tools know as `xxh128sum`. It finds what went wrong by accident, not what was made
-//! to look alike: who may send in the group is trusted.
+//! Digests of files and of their pieces: XXH3-128, which other tools call `xxh128sum`. They detect
+//! accidental changes, not deliberate collisions. Every process that may send in the group is
+//! trusted.
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use twox_hash::xxhash3_128::Hasher;
 
-/// Bytes read at once.
+/// Number of bytes per read.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +18,11 @@ impl Digest {
         Digest(Hasher::oneshot(bytes))
     }
 
-    /// Of `len` bytes of a file from `start` on. Every block that is read is shown to `see`.
+    /// Returns the digest of `len` bytes of a file from `start` on. Passes every block that is read
+    /// to `see`.
     ///
     /// # Errors
-    /// What reading says; `UnexpectedEof` if there are not so many.
+    /// The error of a read; `UnexpectedEof` if the file has fewer bytes.
     pub(super) fn of_file(file: &File, start: u64, len: u64, mut see: impl FnMut(&[u8])) -> io::Result<Digest> {
         let mut hasher = Hasher::new();
         let mut block = vec![0; BLOCK_BYTES.min(len) as usize];
@@ -35,7 +37,7 @@ impl Digest {
         Ok(Digest(hasher.finish_128()))
     }
 
-    /// Of the first `bytes` of a file, and of each of its pieces.
+    /// Returns the digest of the first `bytes` of a file, and of each of its pieces.
     ///
     /// # Errors
     /// As [`of_file`](Self::of_file).

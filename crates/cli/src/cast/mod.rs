@@ -1,10 +1,14 @@
-//! `spindle cast`: one file to every receiver of a group; and [`receive`], its other side.
+//! `spindle cast`: one file to every receiver of a group; and [`receive`], its counterpart.
 //!
-//! Both are members of the group. A cast *offers* its file, with the digests of its *pieces*; each receiver answers what it *has*; the cast sends, in
-//! order, what anybody lacks, as large ordered messages; each receiver says when it has *kept* the file. Because messages and views have one order for
-//! all, the cast knows of every receiver what it has without asking again: a piece that is delivered here is delivered to all who are in the view.
+//! The cast and its receivers are members of the group. A cast *offers* its file, with the digests
+//! of its *pieces*. Each receiver answers which pieces it *has*. The cast sends each piece that a
+//! receiver lacks, in order, as large ordered messages. Each receiver reports when it has *kept*
+//! the file. Messages and views have one order for all members. So the cast knows the pieces of
+//! every receiver without asking again: a piece that is delivered here is delivered to all members
+//! of the view.
 //!
-//! [`wire`] is what they say, [`part`] what a receiver holds on disk, [`seat`] their place in the group.
+//! [`wire`] defines their messages, [`part`] the file that a receiver stores on disk, and [`seat`]
+//! their membership in the group.
 mod digest;
 mod part;
 mod pieces;
@@ -37,15 +41,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wire::{Message, Offer, PIECE_BYTES_MAX, PIECE_HEADER_BYTES, PIECES_MAX};
 
-/// How often it looks whether it is to stop.
+/// How often the cast checks whether it has to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long to wait for room for a piece: when there is some nobody says so.
+/// How long to wait for room for a piece. No event reports that there is room.
 const ROOM_WAIT: Duration = Duration::from_millis(5);
-/// Pieces on the way that are not delivered here.
+/// Largest number of sent pieces that are not delivered here yet.
 const PIECES_AHEAD: u32 = 4;
-/// How long nothing may be heard while an answer is due, however small the file is,
+/// Longest silence while an answer is due, for a file of any size.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
-/// and how many bytes a second a receiver reads, at least, when it looks for what it has.
+/// Lowest rate, in bytes a second, at which a receiver reads to find the pieces that it has.
 const READ_BYTES_PER_SECOND: u64 = 20_000_000;
 
 /// Arguments of `spindle cast`.
@@ -54,23 +58,24 @@ pub(crate) struct Args {
     /// The file
     file: PathBuf,
 
-    /// The group; settings may say it instead
+    /// The group's name; settings may contain it instead
     #[arg(long, value_name = "GROUP")]
     to: Option<String>,
 
-    /// What receivers call the file [default: its name]
+    /// The name of the file at the receivers [default: its own name]
     #[arg(long)]
     name: Option<String>,
 
-    /// How many receivers to wait for before it begins
+    /// How many receivers to wait for before sending
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     at_least: u32,
 
-    /// How much to send at once (64k, 4M, up to 256M). What is resumed is resumed by whole pieces of the same size
+    /// Bytes of a piece (64k, 4M, up to 256M); a later cast resumes by whole pieces of the same
+    /// size
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = bytes)]
     piece: u64,
 
-    /// How much to send a second, at most [default: as much as goes]
+    /// Largest rate in bytes a second [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     limit: Option<u64>,
 
@@ -82,9 +87,11 @@ pub(crate) struct Args {
 
     /// Print one JSON object to the standard output at the end.
     ///
-    /// "event" ("cast"), "name", "bytes", "sent_bytes" (once each, whoever they were for), "seconds" (from the first offer), "bytes_per_second"
-    /// (of what was sent), "digest" (XXH3-128), "kept" (ids of the receivers that have it), "failed", a list of {id, message}. What happens
-    /// otherwise is told on the standard error: "waiting", "warning", "blocked", "error".
+    /// "event" ("cast"), "name", "bytes", "sent_bytes" (each piece counted once, for any number of
+    /// receivers), "seconds" (from the first offer), "bytes_per_second" (of the sent bytes),
+    /// "digest" (XXH3-128), "kept" (ids of the receivers that have it), "failed", a list of {id,
+    /// message}. Other events are reported on the standard error: "waiting", "warning", "blocked",
+    /// "error".
     #[arg(long)]
     json: bool,
 
@@ -92,55 +99,56 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// The file, and what is known of everybody.
+/// The file, and the known state of every member.
 #[derive(Debug)]
 struct Work {
     file: File,
     path: PathBuf,
     offer: Offer,
-    /// Tells this cast from others.
+    /// Number that distinguishes this cast from others.
     cast: u64,
     me: MemberId,
-    /// The members of the view but this.
+    /// The other members of the view.
     members: BTreeMap<MemberId, Standing>,
-    /// Receivers that have the file, whether they are still there or not.
+    /// Receivers that have the file, including those that have left since.
     kept: BTreeSet<MemberId>,
-    /// Those that have not, and why.
+    /// Receivers that don't have the file, and the reason.
     failed: BTreeMap<MemberId, String>,
     garbage: Garbage,
-    /// The number of the last offer that was delivered here, and the pieces that were since.
+    /// The number of the last offer that was delivered here. The next field has the pieces
+    /// delivered since.
     offered: u32,
     since_offer: Pieces,
     /// Pieces that were sent and are not delivered here.
     on_the_way: Pieces,
-    /// Where the search for the next one begins.
+    /// The piece at which the search for the next one begins.
     cursor: u32,
-    /// The next one, for which there was no room yet.
+    /// The next piece, for which there was no room yet.
     next: Option<(u32, Object)>,
-    /// Those whose memory is to be used again; as many as the library has on the way at once.
+    /// Pieces whose memory is to be used again. There are as many as the library sends at once.
     sent: VecDeque<Object>,
     sent_bytes: u64,
-    /// Since when pieces are sent.
+    /// Time at which the first piece could be sent.
     begun: Option<Instant>,
-    /// When something was last heard.
+    /// Time of the last message that was received.
     heard: Instant,
     outbox: VecDeque<Vec<u8>>,
 }
 
-/// What a member is to this cast.
+/// The state of a member in this cast.
 #[derive(Debug)]
 enum Standing {
-    /// It was offered the file, and has not answered.
+    /// The member was offered the file, and has not answered.
     Asked,
-    /// A receiver that lacks these.
+    /// A receiver that lacks these pieces.
     Taking(Pieces),
-    /// A receiver that said what became of the file.
+    /// A receiver that has reported the outcome for the file.
     Ended,
-    /// It takes no files.
+    /// The member takes no files.
     Aside,
 }
 
-/// Members that sent what can't be read. One line for each.
+/// Members that sent unreadable messages. Each is reported once.
 #[derive(Debug)]
 struct Garbage {
     told: BTreeSet<MemberId>,
@@ -164,7 +172,8 @@ impl Garbage {
     }
 }
 
-/// Prints a line. What becomes of files does not depend on who reads that.
+/// Prints a line. Errors are ignored, because the transfer of files does not depend on a reader of
+/// this output.
 fn say(line: &str) {
     let _ = writeln!(stdout().lock(), "{line}");
 }
@@ -184,14 +193,15 @@ fn cast(args: &Args) -> Outcome {
     let mut seat = Seat::take(settings, "with --to", &args.membership, &stop, args.json)?;
     let mut work = Work::new(file, args, offer, seat.me)?;
     let outcome = work.run(&mut seat, args, &stop);
-    // All that counts was answered; whether the others agree on that this leaves is theirs.
+    // Every answer that counts has come. It is not an error if the others don't agree that this
+    // member leaves.
     let _ = seat.leave();
     outcome?;
     work.report(args.json);
     work.verdict()
 }
 
-/// Looks at the file before anybody is waited for.
+/// Examines the file before the cast waits for any member.
 fn survey(args: &Args) -> Outcome<(File, Offer)> {
     let path = args.file.display();
     let failed = |error: io::Error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
@@ -208,13 +218,14 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
             "--limit 0: nothing would ever be sent; name the bytes a second, or leave it out",
         ));
     }
-    // Before it is opened: a pipe would wait for somebody who writes into it.
+    // The check comes before the file is opened, because opening a pipe would wait for its writer.
     if !fs::metadata(&args.file).map_err(failed)?.is_file() {
         return Err(Failure::new(FAILED, format_args!("{path} is no file that could be cast; name a regular file")));
     }
     let file = File::open(&args.file).map_err(failed)?;
     let (bytes, piece_bytes) = (file.metadata().map_err(failed)?.len(), args.piece);
-    // As files of /proc do, which are made while they are read.
+    // Files of /proc have length 0 and content, because the kernel creates the content while they
+    // are read.
     if bytes == 0 && file.read_at(&mut [0], 0).map_err(failed)? > 0 {
         let message = format!("{path} has contents and says that it has none; copy it, and cast the copy");
         return Err(Failure::new(FAILED, message));
@@ -268,7 +279,7 @@ impl Work {
         })
     }
 
-    /// Until every receiver has said what became of the file.
+    /// Runs until every receiver has reported the outcome for the file.
     fn run(&mut self, seat: &mut Seat, args: &Args, stop: &Stop) -> Outcome {
         let deadline = Instant::now() + seat.gather_timeout;
         let mut progress = Progress::new(&self.offer.name, self.offer.bytes, args.json);
@@ -343,10 +354,11 @@ impl Work {
                     }
                 }
             }
-            // Another answer follows.
+            // The answer is to an earlier offer. Another answer follows.
             Message::Have { offer, .. } if offer != self.offered => {}
             Message::Have { pieces, .. } if pieces.count() == self.offer.count() => {
-                // It has said so when it heard the offer, and whatever came behind that has come to it, too.
+                // The receiver answered when it read the offer. Every later piece has been
+                // delivered to it, too.
                 let lacks = pieces.missing(&self.since_offer);
                 self.answered(from, Standing::Taking(lacks));
             }
@@ -370,7 +382,7 @@ impl Work {
     }
 
     fn begin_if_all_are_there(&mut self, args: &Args, deadline: Instant, progress: &Progress) -> Outcome {
-        // Those that are done with it may have left.
+        // Receivers that are done with the file may have left.
         let taking = self.members.iter().filter(|(_, standing)| matches!(standing, Standing::Taking(_)));
         let receivers: BTreeSet<MemberId> = taking.map(|(id, _)| *id).chain(self.kept.iter().copied()).collect();
         let here = receivers.iter().chain(self.failed.keys()).count();
@@ -400,7 +412,8 @@ impl Work {
         Ok(())
     }
 
-    /// Sends a piece that somebody lacks, if it may. Whether the next can follow at once.
+    /// Sends a piece that a receiver lacks, if the limits allow it. Returns true if the next piece
+    /// can follow at once.
     fn send_next(&mut self, seat: &mut Seat, limit: Option<u64>) -> Outcome<bool> {
         if self.on_the_way.len() >= PIECES_AHEAD.min(self.offer.count()) || self.is_over_limit(limit) {
             return Ok(false);
@@ -421,13 +434,14 @@ impl Work {
         Ok(is_sent)
     }
 
-    /// Whether more was sent by now than may be.
+    /// Returns true if more bytes were sent by now than the limit allows.
     fn is_over_limit(&self, limit: Option<u64>) -> bool {
         let (Some(limit), Some(begun)) = (limit, self.begun) else { return false };
         self.sent_bytes as f64 > limit as f64 * begun.elapsed().as_secs_f64()
     }
 
-    /// What is to be sent next: from the last one on, and from the beginning again.
+    /// Returns the next piece to send: the first one that a receiver lacks from the cursor on, or
+    /// else from the beginning.
     fn lowest_lacking(&self) -> Option<u32> {
         let search = |from: u32| {
             let lacking = self.members.values().filter_map(|standing| {
@@ -443,7 +457,8 @@ impl Work {
         search(self.cursor).or_else(|| search(0))
     }
 
-    /// Memory for a piece, that of one that the library has forgotten if there is any: fresh memory costs more than what is put into it.
+    /// Returns memory for a piece. Takes the memory of a piece that the library has released, if
+    /// there is one, because fresh memory costs more than the copy into it.
     fn room(&mut self) -> Vec<u8> {
         for _ in 0..self.sent.len() {
             match self.sent.pop_front().map(Object::into_vec) {
@@ -472,7 +487,7 @@ impl Work {
         Ok(message.into())
     }
 
-    /// What all receivers have that are not lost.
+    /// Returns the number of bytes that all remaining receivers have.
     fn held_bytes(&self) -> u64 {
         let held = self.members.values().filter_map(|standing| match standing {
             Standing::Taking(lacks) => Some(self.offer.bytes_but(lacks)),
@@ -526,7 +541,7 @@ impl Work {
         }
     }
 
-    /// Whether all went well.
+    /// Returns an error unless every receiver has the file.
     fn verdict(&self) -> Outcome {
         if self.failed.is_empty() && !self.kept.is_empty() {
             return Ok(());

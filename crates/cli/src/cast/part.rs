@@ -1,7 +1,9 @@
 //! A file that is being received, on disk.
 //!
-//! It grows as `.NAME.part` beside the place where NAME will be. Nothing else is noted of it: what it holds is seen from the digests of its pieces when
-//! it is opened, so that it is right after any end of the process or the machine, and a part of another version of the file is not lost.
+//! The file grows as `.NAME.part` in the directory of its final name NAME. Nothing else is recorded
+//! about it. The process that opens it finds its valid pieces by their digests. So the result is
+//! correct after any end of the process or the machine, and an unfinished file of another version
+//! is not lost.
 use super::digest::Digest;
 use super::pieces::Pieces;
 use super::wire::Offer;
@@ -13,10 +15,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What an offer finds at a receiver.
+/// The state in which an offer finds a receiver.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// The very file.
+    /// The receiver has the same file.
     Same,
     Part(Part),
 }
@@ -28,15 +30,15 @@ pub(super) struct Part {
     path: PathBuf,
     target: PathBuf,
     overwrite: bool,
-    /// What it holds.
+    /// The pieces that the file contains.
     have: Pieces,
 }
 
 impl Part {
-    /// Looks for what `dir` has of a file, and makes room for the rest.
+    /// Looks for the existing pieces of a file in `dir`, and reserves space for the rest.
     ///
     /// # Errors
-    /// In the words of this receiver's host, for who offers it.
+    /// An error that names the paths of this receiver's host. It is sent to the cast.
     pub(super) fn open(dir: &Path, offer: &Offer, overwrite: bool) -> anyhow::Result<Opened> {
         let target = dir.join(&offer.name);
         if holds(&target, offer).with_context(|| format!("can't read {}", target.display()))? {
@@ -65,7 +67,7 @@ impl Part {
         }
         if let Err(error) = reserve(&file, offer.bytes) {
             if have.is_empty() {
-                // It is good for nothing, and what is reserved of it is in the way.
+                // The file has no valid piece, and its reserved space would be in the way.
                 let _ = fs::remove_file(&path);
             }
             return Err(error).with_context(|| format!("no room for {} bytes in {}", offer.bytes, dir.display()));
@@ -77,10 +79,10 @@ impl Part {
         &self.have
     }
 
-    /// Takes in a piece, unless it is there.
+    /// Writes a piece, unless the file contains it already.
     ///
     /// # Errors
-    /// In the words of this receiver's host.
+    /// An error that names the paths of this receiver's host.
     pub(super) fn write(&mut self, offer: &Offer, index: u32, data: &[u8]) -> anyhow::Result<()> {
         ensure!(index < offer.count(), "piece {index} was sent of {}", offer.count());
         if self.have.contains(index) {
@@ -99,10 +101,10 @@ impl Part {
         Ok(())
     }
 
-    /// It is whole: brings it to the disk, reads it back, and gives it its name.
+    /// Completes a whole file: syncs it to disk, reads it back, and renames it to its final name.
     ///
     /// # Errors
-    /// In the words of this receiver's host.
+    /// An error that names the paths of this receiver's host.
     pub(super) fn finish(self, offer: &Offer) -> anyhow::Result<()> {
         let Part { file, path, target, overwrite, .. } = self;
         let cant = || format!("can't write {}", path.display());
@@ -116,7 +118,7 @@ impl Part {
                 offer.digest
             );
         }
-        // Somebody may have put a file there meanwhile.
+        // Another process may have created a file there meanwhile.
         check_place(&target, overwrite)?;
         fs::rename(&path, &target)
             .with_context(|| format!("can't rename {} to {}", path.display(), target.display()))?;
@@ -124,14 +126,14 @@ impl Part {
         File::open(dir).and_then(|dir| dir.sync_all()).with_context(|| format!("can't sync {}", dir.display()))
     }
 
-    /// Brings it to the disk: nobody sends the rest at this time.
+    /// Syncs the file to disk, because no cast sends the rest at this time.
     pub(super) fn park(self) {
-        // What does not get there is sent again.
+        // Data that does not reach the disk is sent again.
         let _ = self.file.sync_all();
     }
 }
 
-/// Whether the very file is there.
+/// Returns true if the same file exists at `path`.
 fn holds(path: &Path, offer: &Offer) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_file() && there.len() == offer.bytes => {
@@ -143,7 +145,7 @@ fn holds(path: &Path, offer: &Offer) -> io::Result<bool> {
     }
 }
 
-/// Whether a file may be put there.
+/// Fails if no file may be created at `path`.
 fn check_place(path: &Path, overwrite: bool) -> anyhow::Result<()> {
     let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
     ensure!(!there.is_dir(), "{} is a directory", path.display());
@@ -151,14 +153,15 @@ fn check_place(path: &Path, overwrite: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Finds out now whether the disk has room. The file's length stays: it says how far it may hold anything.
+/// Reserves space, so that a full disk is found now. The file's length stays, because it bounds the
+/// part that may contain pieces.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
     match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
         Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
-        // Not every file system can; then it is found out on the way.
+        // Some file systems can't reserve space. A full disk is then found during the transfer.
         _ => Ok(()),
     }
 }
@@ -211,7 +214,7 @@ mod tests {
         let mut part = scratch.part(&offer);
         part.write(&offer, 2, &BYTES[20..]).unwrap();
         part.write(&offer, 0, &BYTES[..10]).unwrap();
-        // As if the process had been killed.
+        // This ends as if the process had been killed.
         drop(part);
         let mut part = scratch.part(&offer);
         assert_eq!(part.have().iter().collect::<Vec<_>>(), [0, 2]);

@@ -20,7 +20,7 @@ impl Pieces {
         all
     }
 
-    /// Of how many these are some.
+    /// Returns the number of pieces of the file.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -53,12 +53,12 @@ impl Pieces {
         (0..self.count).filter(|index| self.contains(*index))
     }
 
-    /// The first at `from` or behind it.
+    /// Returns the first piece in the set from `from` on.
     pub(super) fn next(&self, from: u32) -> Option<u32> {
         (from..self.count).find(|index| self.contains(*index))
     }
 
-    /// Those that are neither here nor in `other`, of as many.
+    /// Returns the pieces that are neither in this set nor in `other`, which has the same count.
     pub(super) fn missing(&self, other: &Pieces) -> Pieces {
         let mut missing = Pieces::all(self.count);
         for (word, (one, two)) in missing.words.iter_mut().zip(self.words.iter().zip(&other.words)) {

@@ -1,10 +1,11 @@
-//! How far a file is: a bar on a terminal, a line now and then elsewhere, nothing with `--json`. On the standard error.
+//! The progress of a file, on the standard error: a bar on a terminal, a line now and then
+//! elsewhere, nothing with `--json`.
 use crate::quantity::short;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-/// How often it is told, if there is news.
+/// Shortest time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 const BAR_EVERY: Duration = Duration::from_millis(50);
 
@@ -13,7 +14,7 @@ pub(super) struct Progress {
     name: String,
     total: u64,
     begun: Instant,
-    /// `None`: as lines.
+    /// The bar; `None`: progress is printed as lines.
     bar: Option<ProgressBar>,
     silent: bool,
     told: Option<Instant>,
@@ -21,18 +22,19 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a file of `total` bytes.
+    /// Returns the progress of a file of `total` bytes.
     pub(super) fn new(name: &str, total: u64, json: bool) -> Progress {
         let bar = (!json && stderr().is_terminal()).then(|| {
             let form = "{msg} [{bar:30}] {percent} %, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-            // The form is right; if not, the bar has its own.
+            // The template is valid. If it were not, the bar would use its default.
             let style = ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_message(name.to_string())
         });
         Progress { name: name.to_string(), total, begun: Instant::now(), bar, silent: json, told: None, bytes: 0 }
     }
 
-    /// So many bytes are there by now. `bytes` is asked only if that is told.
+    /// Shows the number of complete bytes. `bytes` returns it, and is called only if progress is
+    /// printed now.
     pub(super) fn show(&mut self, bytes: impl FnOnce() -> u64) {
         let every = if self.bar.is_some() { BAR_EVERY } else { LINE_EVERY };
         if self.silent || self.told.unwrap_or(self.begun).elapsed() < every {
@@ -49,7 +51,7 @@ impl Progress {
         self.bytes = bytes;
     }
 
-    /// Prints a line that is to stay.
+    /// Prints a line that stays on the terminal.
     pub(super) fn line(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),

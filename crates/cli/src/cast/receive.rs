@@ -27,11 +27,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     whom: Whom,
 
-    /// The directory in which files are kept. It has to be there, and nobody else receives into it
+    /// The directory in which files are kept; it must exist, and no other process may receive into
+    /// it
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
 
-    /// Replace files that are there and have other contents
+    /// Replace existing files that have other contents
     #[arg(long)]
     overwrite: bool,
 
@@ -42,10 +43,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     membership: Membership,
 
-    /// Print one JSON object for each file to the standard output, and what happens otherwise to the standard error.
+    /// Print one JSON object for each file to the standard output, and other events to the standard
+    /// error.
     ///
-    /// "event" is "ready" (id: this member's; on the standard error), "kept" (name, bytes, seconds, from: the cast's id, digest), "failed"
-    /// (name, from, message), "gone" (name, from: the cast ended before this had the file; what it has is kept), or "error"
+    /// "event" is "ready" (id: this member's; on the standard error), "kept" (name, bytes, seconds,
+    /// from: the cast's id, digest), "failed" (name, from, message), "gone" (name, from: the cast
+    /// ended before this member had the file; the pieces that it has are kept), or "error"
     /// (message, status; on the standard error).
     #[arg(long)]
     json: bool,
@@ -54,14 +57,14 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// The files of the casts that are there.
+/// The files of the present casts.
 #[derive(Debug)]
 struct Work {
     args: Args,
-    /// By who casts: one file at a time each.
+    /// The transfers by casting member. Each member casts one file at a time.
     transfers: BTreeMap<MemberId, Transfer>,
     garbage: Garbage,
-    /// What came of the files that came to an end since this was last looked at.
+    /// The outcome of each file that has ended since the last check.
     ended: VecDeque<Result<(), String>>,
 }
 
@@ -109,7 +112,8 @@ fn receive(args: Args) -> Outcome {
             && once
         {
             work.see(&[]);
-            // The file is what counts, whether the others agree that this leaves or not.
+            // The file counts. It is not an error if the others don't agree that this member
+            // leaves.
             let _ = seat.leave();
             return outcome.map_err(|error| Failure::new(FAILED, error));
         }
@@ -122,7 +126,7 @@ fn receive(args: Args) -> Outcome {
     }
 }
 
-/// The directory, for this process alone.
+/// Opens the directory and locks it for this process alone.
 fn hold(args: &Args) -> Outcome<File> {
     let name = args.into.display();
     let dir = File::open(&args.into).and_then(|dir| match dir.metadata()?.is_dir() {
@@ -136,12 +140,12 @@ fn hold(args: &Args) -> Outcome<File> {
         let message = format_args!("another process receives into {name}; name another directory").to_string();
         return Err(Failure::new(FAILED, message));
     }
-    // Where there are no locks nobody can be told.
+    // Without locks other processes can't be kept out.
     Ok(dir)
 }
 
 impl Work {
-    /// What a message of `from` is answered with, if anything.
+    /// Takes a message of `from`, and returns the answer, if there is one.
     fn hear(&mut self, me: MemberId, from: MemberId, message: &[u8]) -> Option<Vec<u8>> {
         if from == me {
             return None;
@@ -149,7 +153,7 @@ impl Work {
         match wire::decode(message) {
             Ok((cast, Message::Offer(offer))) => Some(self.offered(from, cast, offer).encode(cast)),
             Ok((cast, Message::Piece { index, data })) => Some(self.take(from, cast, index, data)?.encode(cast)),
-            // Answers are for casts.
+            // Only casts need answers.
             Ok(_) => None,
             Err(error) => {
                 self.garbage.tell(from, &error);
@@ -163,7 +167,7 @@ impl Work {
             known.offer.number = offer.number;
             return known.answer();
         }
-        // Whoever casts anew has given up what it cast before.
+        // A member that starts another cast has given up its earlier one.
         if let Some(Transfer { state: State::Taking(part, _), .. }) = self.transfers.remove(&from) {
             part.park();
         }
@@ -190,7 +194,8 @@ impl Work {
     }
 
     fn take(&mut self, from: MemberId, cast: u64, index: u32, data: &[u8]) -> Option<Message<'static>> {
-        // Pieces of what was offered before this member came are of no use to it: it is offered again.
+        // A member that joined after the offer can't use these pieces. The cast offers the file
+        // again.
         let mut transfer = self.transfers.remove(&from)?;
         let State::Taking(part, progress) = &mut transfer.state else {
             self.transfers.insert(from, transfer);
@@ -212,7 +217,7 @@ impl Work {
         answer
     }
 
-    /// Tells that a transfer has ended, if it has.
+    /// Reports the end of a transfer, if it has ended.
     fn note(&mut self, from: MemberId, transfer: &Transfer) {
         let Transfer { offer, begun, state: State::Ended(outcome), .. } = transfer else { return };
         let Offer { name, bytes, digest, .. } = offer;
@@ -237,7 +242,7 @@ impl Work {
         self.ended.push_back(outcome.clone());
     }
 
-    /// Parks what nobody casts any more.
+    /// Parks the files of casts that have left.
     fn see(&mut self, members: &[MemberId]) {
         let gone = self.transfers.extract_if(.., |from, _| !members.contains(from));
         for (from, Transfer { offer, state, .. }) in gone {
@@ -257,7 +262,7 @@ impl Work {
 }
 
 impl Transfer {
-    /// What the cast is to know.
+    /// Returns the answer for the cast.
     fn answer(&self) -> Message<'static> {
         match &self.state {
             State::Taking(part, _) => Message::Have { offer: self.offer.number, pieces: part.have().clone() },
@@ -269,7 +274,7 @@ impl Transfer {
         if !matches!(&self.state, State::Taking(part, _) if part.have().is_all()) {
             return;
         }
-        // What stands there meanwhile is not seen.
+        // This is a placeholder state that no other code reads.
         if let State::Taking(part, progress) = std::mem::replace(&mut self.state, State::Ended(Ok(()))) {
             drop(progress);
             self.state = State::Ended(part.finish(&self.offer).map_err(|error| format!("{error:#}")));

@@ -1,6 +1,8 @@
-//! The place of a cast or a receiver in its group: one thread that takes in what is said and answers, beside the library's own.
+//! The membership of a cast or a receiver: one thread that takes messages and answers, beside the
+//! library's own.
 //!
-//! Changes of the view are heard in their place among the messages, so that everybody who hears a message hears it in the same view.
+//! Changes of the view are read in their place among the messages. So every member that reads a
+//! message reads it in the same view.
 use super::wire::{PIECE_BYTES_MAX, PIECES_MAX};
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::member::tell_warnings;
@@ -19,15 +21,15 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender, channel};
 use std::time::Duration;
 
-/// The subgroup of files.
+/// Name of the subgroup for files.
 const SUBGROUP: &str = "files";
-/// Messages in its rings are short; pieces and long lists go as objects.
+/// Longest message in the rings. Pieces and long lists are sent as objects.
 const MESSAGE_BYTES_MAX: u64 = 4096;
 const WINDOW: u64 = 64;
-/// More than any piece or offer has.
+/// Longest object, longer than any piece or offer.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
 const _: () = assert!(OBJECT_BYTES_MAX > 2 * PIECE_BYTES_MAX && OBJECT_BYTES_MAX > 64 * PIECES_MAX);
-/// How long the others may take to let this member go.
+/// How long the others may take to agree that this member leaves.
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -38,24 +40,24 @@ pub(super) struct Seat {
     publisher: Publisher,
     receiver: Receiver,
     blocked: mpsc::Receiver<bool>,
-    /// The view in which the last message was heard.
+    /// The view of the last message that was read.
     view: ViewId,
-    /// What is to be sent, in order.
+    /// Messages to send, in order.
     pub(super) outbox: VecDeque<Vec<u8>>,
     json: bool,
 }
 
-/// What comes next.
+/// The next input.
 #[derive(Debug)]
 pub(super) enum Heard<T> {
     Nothing,
-    /// A view with these members; the messages to come are of it.
+    /// A view with these members. The messages that follow belong to it.
     View(Vec<MemberId>),
-    /// What a message came to.
+    /// The result for a message.
     Message(T),
 }
 
-/// Passes on what is told, because the thread that polls must not wait for a terminal.
+/// Forwards the library's reports, because the polling thread must not wait for a terminal.
 struct Teller(Sender<bool>);
 
 impl Handler for Teller {
@@ -64,13 +66,14 @@ impl Handler for Teller {
     }
 
     fn blocked(&mut self, is_blocked: bool) {
-        // Nobody listens once the end is known.
+        // This fails only when the end is known and the reader is gone.
         let _ = self.0.send(is_blocked);
     }
 }
 
 impl Seat {
-    /// Joins the group, or founds it. Its name is told at `place`, if no settings say it.
+    /// Joins the group, or creates it. `place` is the place of the group's name on the command
+    /// line, for the error if no settings contain the name.
     pub(super) fn take(
         mut settings: Settings,
         place: &str,
@@ -83,7 +86,8 @@ impl Seat {
         let found = Found::said(&effective, place)?;
         tell_warnings(&effective, json);
         let mut config = effective.config()?;
-        // Whatever a file says: casts and receivers speak here, and nobody else does.
+        // The cast sets these subgroups for any settings file, because only casts and receivers
+        // send in this group.
         config.subgroups =
             vec![Subgroup { window: WINDOW, message_bytes_max: MESSAGE_BYTES_MAX, ..Subgroup::new(SUBGROUP) }];
         config.object_bytes_max = OBJECT_BYTES_MAX;
@@ -106,7 +110,7 @@ impl Seat {
         Ok(Seat { me, gather_timeout, group, publisher, receiver, blocked, view, outbox, json })
     }
 
-    /// Waits for a view, or for a message, with which `hear` is called.
+    /// Waits for a view, or for a message, and calls `hear` with the message.
     pub(super) fn hear<T>(&mut self, at_most: Duration, hear: impl FnOnce(MemberId, &[u8]) -> T) -> Outcome<Heard<T>> {
         while let Ok(is_blocked) = self.blocked.try_recv() {
             views::tell_blocked(self.view, is_blocked, self.json);
@@ -114,7 +118,8 @@ impl Seat {
         let heard = match self.receiver.receive(at_most) {
             Ok(mut deliveries) => {
                 let view = deliveries.view();
-                // In a new view, it is offered again when that was heard of.
+                // If the message belongs to a new view, the view is returned first. The next call
+                // gets the message again.
                 let message = if view.id == self.view { deliveries.iter().next() } else { None };
                 if let Some(message) = message {
                     return Ok(Heard::Message(hear(view.members[message.sender.index()], message.payload)));
@@ -133,12 +138,12 @@ impl Seat {
         Ok(Heard::View(view.members.clone()))
     }
 
-    /// Sends what there is room for.
+    /// Sends as many messages as there is room for.
     pub(super) fn flush(&mut self) -> Outcome {
         while let Some(message) = self.outbox.front() {
             match self.publisher.send(message, Duration::ZERO) {
                 Ok(()) => drop(self.outbox.pop_front()),
-                // It is tried again.
+                // The next call tries again.
                 Err(SendError::Full { .. } | SendError::TooMany { .. } | SendError::NoSender) => break,
                 Err(error) => return Err(refused(error)),
             }
@@ -146,7 +151,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Whether there was room for the object within `at_most`.
+    /// Returns true if there was room for the object within `at_most`.
     pub(super) fn try_send(&mut self, object: &Object, at_most: Duration) -> Outcome<bool> {
         match self.publisher.send_object(object.clone(), at_most) {
             Ok(()) => Ok(true),
@@ -155,10 +160,12 @@ impl Seat {
         }
     }
 
-    /// Leaves, when everything that was sent is delivered everywhere. What comes from now on is not taken in.
+    /// Leaves after everything sent is delivered at every member. Messages that arrive from now on
+    /// are not read.
     pub(super) fn leave(mut self) -> Outcome {
         self.flush()?;
-        // The publisher is kept until then: without it this member would have finished sending, and could not have left.
+        // The publisher is kept until then. Without it this member would have finished sending, and
+        // could not leave.
         let Seat { group, publisher: _publisher, receiver, .. } = self;
         drop(receiver);
         group.leave(LEAVE_WAIT).map(drop).map_err(|error| Failure::new(ENDED, error))

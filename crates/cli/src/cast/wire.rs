@@ -1,45 +1,48 @@
-//! What a cast and its receivers say to each other, as bytes.
+//! The messages between a cast and its receivers, as bytes.
 //!
-//! Every message begins with [`MAGIC`], [`VERSION`], a kind, and the number of the cast that it belongs to. All numbers are little-endian. What peers
-//! send is checked here, as far as it can be without knowing the offer.
+//! Every message begins with [`MAGIC`], [`VERSION`], a kind, and the number of its cast. All
+//! numbers are little-endian. This module checks peers' messages as far as it can without knowing
+//! the offer.
 use super::digest::Digest;
 use super::pieces::Pieces;
 use anyhow::{bail, ensure};
 
-/// Of every message.
+/// The first bytes of every message.
 const MAGIC: [u8; 4] = *b"cast";
-/// Of what is said here.
+/// The version of this format.
 const VERSION: u8 = 1;
 /// Bytes before the data of a piece.
 pub(super) const PIECE_HEADER_BYTES: usize = 4 + 1 + 1 + 8 + 4;
-/// Pieces of a file, at most: their digests are in the offer.
+/// Most pieces of a file. The offer contains their digests.
 pub(super) const PIECES_MAX: u64 = 1 << 20;
-/// Bytes of a piece, at most.
+/// Most bytes of a piece.
 pub(super) const PIECE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of a name, at most: what stands around it while it is received is to fit into 255.
+/// Most bytes of a name. With the characters added while the file is received it has to fit into
+/// 255 bytes.
 pub(super) const NAME_BYTES_MAX: usize = 240;
-/// Bytes of an error that is told, at most.
+/// Most bytes of an error message that is sent.
 const ERROR_BYTES_MAX: usize = 1000;
 
 /// A file that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// Counts the offers of one cast, from 1: it is made again when somebody comes.
+    /// Number of the offer within its cast, from 1. The cast offers its file again when a member
+    /// joins.
     pub(super) number: u32,
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// Of every piece but the last.
+    /// Bytes of every piece but the last.
     pub(super) piece_bytes: u64,
-    /// Of the whole file.
+    /// Digest of the whole file.
     pub(super) digest: Digest,
-    /// Of each piece.
+    /// Digest of each piece.
     pub(super) pieces: Vec<Digest>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     Offer(Offer),
-    /// What a receiver has of the offer with this number.
+    /// The pieces that a receiver has, in answer to the offer with this number.
     Have {
         offer: u32,
         pieces: Pieces,
@@ -48,9 +51,9 @@ pub(super) enum Message<'a> {
         index: u32,
         data: &'a [u8],
     },
-    /// What has become of the file at a receiver.
+    /// The outcome for the file at a receiver.
     Kept(Result<(), String>),
-    /// Who says this takes no files.
+    /// The sender takes no files.
     Aside,
 }
 
@@ -59,23 +62,24 @@ impl Offer {
         self.pieces.len() as u32
     }
 
-    /// Where a piece begins in the file.
+    /// Returns the offset of a piece in the file.
     pub(super) fn start(&self, index: u32) -> u64 {
         u64::from(index) * self.piece_bytes
     }
 
-    /// Bytes of a piece.
+    /// Returns the number of bytes of a piece.
     pub(super) fn len(&self, index: u32) -> u64 {
         self.piece_bytes.min(self.bytes - self.start(index))
     }
 
-    /// Bytes of all pieces but those that are missing.
+    /// Returns the bytes of all pieces except the missing ones.
     pub(super) fn bytes_but(&self, missing: &Pieces) -> u64 {
         self.bytes - missing.iter().map(|index| self.len(index)).sum::<u64>()
     }
 }
 
-/// Why a file can't have this name, if so. It is one name in the receivers' directory, and stays in it.
+/// Returns an error if a file can't have this name. The name has to be a single component, so that
+/// the file stays in the receivers' directory.
 pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
     ensure!(!name.is_empty(), "it is empty");
     ensure!(!name.starts_with('.'), "it begins with a dot");
@@ -86,7 +90,7 @@ pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 impl Message<'_> {
-    /// As bytes, of the cast with this number.
+    /// Encodes the offer as bytes, for the cast with this number.
     pub(super) fn encode(&self, cast: u64) -> Vec<u8> {
         let mut bytes = header(self.kind(), cast);
         match self {
@@ -127,10 +131,11 @@ impl Message<'_> {
     }
 }
 
-/// Makes `bytes` a piece, but for its data, for which there is room of `len` bytes behind the header.
+/// Turns `bytes` into a piece without its data. After the header there is room for `len` bytes.
 pub(super) fn prepare_piece(bytes: &mut Vec<u8>, cast: u64, index: u32, len: u64) {
     let header = [header(Message::Piece { index, data: &[] }.kind(), cast), index.to_le_bytes().to_vec()].concat();
-    // What is there of the data will be written over: to clear it would cost as much again.
+    // Existing bytes are kept and overwritten later, because clearing them would cost as much
+    // again.
     bytes.resize(PIECE_HEADER_BYTES + len as usize, 0);
     bytes[..PIECE_HEADER_BYTES].copy_from_slice(&header);
 }
@@ -139,7 +144,7 @@ fn header(kind: u8, cast: u64) -> Vec<u8> {
     [MAGIC.as_slice(), &[VERSION, kind], &cast.to_le_bytes()].concat()
 }
 
-/// The cast's number, and what is said.
+/// Returns the cast's number, and the message.
 pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<(u64, Message<'_>)> {
     let mut rest = Rest(bytes);
     ensure!(rest.take::<4>().is_ok_and(|magic| magic == MAGIC), "it is no message of a cast");
@@ -157,7 +162,7 @@ pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<(u64, Message<'_>)> {
             [] => Message::Kept(Ok(())),
             error => {
                 let error = String::from_utf8_lossy(&error[..error.len().min(ERROR_BYTES_MAX)]);
-                // It is printed.
+                // The error is printed, so control characters are replaced.
                 Message::Kept(Err(error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()))
             }
         },
@@ -187,7 +192,7 @@ fn offer(rest: &mut Rest<'_>) -> anyhow::Result<Offer> {
     Ok(Offer { number, name, bytes, piece_bytes, digest, pieces })
 }
 
-/// What is left of a message.
+/// The unread rest of a message.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

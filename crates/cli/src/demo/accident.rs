@@ -1,8 +1,9 @@
-//! The death of a member in the middle of a run (`--kill`): who, when, how long until the others went on, and who comes instead.
+//! The kill of a member in the middle of a run (`--kill`): the victim, the time, how long until the
+//! others continued, and the process that replaces it.
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The death that the demo brings about.
+/// The kill that the demo makes.
 #[derive(Debug)]
 pub(super) struct Accident {
     /// The row of the member that is killed.
@@ -11,27 +12,27 @@ pub(super) struct Accident {
     killed_ns: u64,
     /// The first view without the victim.
     view: Option<u64>,
-    /// By id, when that view began and when its first message was delivered.
+    /// Times by id: the start of that view, and the delivery of its first message.
     began_ns: BTreeMap<u64, u64>,
     first_ns: BTreeMap<u64, u64>,
 }
 
-/// How far it is.
+/// The stage of the kill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// All is well.
+    /// No member has been killed.
     Before,
-    /// The victim is dead, and the others have not all gone on.
+    /// The victim is dead, and some of the others have not continued yet.
     Killed,
-    /// The others have gone on, and the new member is not in yet.
+    /// The others have continued, and the new member has not joined yet.
     Replaced,
-    /// It is.
+    /// The new member has joined.
     Over,
 }
 
 impl Accident {
     pub(super) fn new(members: u32) -> Accident {
-        // Not the first: it may be the only one that sends.
+        // The victim is not the first member, which may be the only sender.
         let victim = members as usize / 2;
         let (began_ns, first_ns) = Default::default();
         Accident { victim, stage: Stage::Before, killed_ns: 0, view: None, began_ns, first_ns }
@@ -45,7 +46,7 @@ impl Accident {
         (self.stage, self.killed_ns) = (Stage::Killed, now_ns);
     }
 
-    /// A member has begun a view.
+    /// Records that a member has begun a view.
     pub(super) fn begun(&mut self, id: u64, view: u64, members: &[u64], at_ns: u64) {
         let without = self.stage == Stage::Killed && !members.contains(&self.victim_id());
         if without && view <= *self.view.get_or_insert(view) {
@@ -53,14 +54,14 @@ impl Accident {
         }
     }
 
-    /// A member has delivered its first message in a view.
+    /// Records that a member has delivered its first message in a view.
     pub(super) fn delivered(&mut self, id: u64, view: u64, at_ns: u64) {
         if self.view == Some(view) {
             self.first_ns.entry(id).or_insert(at_ns);
         }
     }
 
-    /// How long it took each survivor, once all of them deliver again.
+    /// Returns the times of each survivor, once all of them deliver again.
     pub(super) fn survived(&self, survivors: &[u64]) -> Option<(u64, Vec<Survivor>)> {
         let since = |ns: &u64| ns.saturating_sub(self.killed_ns);
         let survivor = |id: &u64| {
@@ -75,9 +76,9 @@ impl Accident {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Survivor {
     pub(super) id: u64,
-    /// Until the next view began.
+    /// Time until the next view began.
     pub(super) began_ns: u64,
-    /// Until the first message of it was delivered.
+    /// Time until its first message was delivered.
     pub(super) first_ns: u64,
 }
 

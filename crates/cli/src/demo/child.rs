@@ -1,7 +1,8 @@
 //! One member of the demo: a process that the demo starts and that never outlives it.
 //!
-//! Commands come over the standard input: a line `stop` ends it in agreement with the others, the end of the input means
-//! that the demo is no more. [`Line`]s go to the standard output.
+//! Commands come over the standard input. A line `stop` ends the member in agreement with the
+//! others. The end of the input means that the demo process is gone. The member writes [`Line`]s to
+//! the standard output.
 use super::report::{Delivered, Final, Latency, Line, Report, Stream, ViewBegun};
 use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome};
@@ -23,21 +24,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
-/// One message in so many carries the time of its commit.
+/// One message in this many carries the time of its commit.
 const SAMPLE_EVERY: u64 = 16;
-/// The longest wait for room before a sender looks whether to stop.
+/// Longest wait for room before a sender checks whether to stop.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
-/// How long the members may take to deliver the rest once they stop sending.
+/// How long the members may take to deliver the rest after they stop sending.
 const FINISH_WAIT: Duration = Duration::from_secs(30);
-/// How long they may take to find each other.
+/// How long the members may take to find each other.
 const GATHER_WAIT: Duration = Duration::from_secs(30);
-/// Silence after which a member is taken for hung. Long, because a demo may have far more members than the machine has cores.
+/// Silence after which a member is suspected to hang. It is long, because a demo may have far more
+/// members than the machine has cores.
 const SUSPECT_AFTER: Duration = Duration::from_secs(5);
 
-/// What the demo says to its members.
+/// The settings that the demo passes to its members.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The process that must be alive.
+    /// The process that must be alive
     #[arg(long)]
     pub(crate) parent: u32,
     #[arg(long)]
@@ -65,14 +67,14 @@ pub(crate) struct Args {
 enum Event {
     Stop,
     Sender(Result<(), SendError>),
-    /// To be told to the demo: the thread that polls does not wait for a pipe.
+    /// A line for the demo. The polling thread does not wait for the pipe.
     Tell(Line),
 }
 
-/// What the handler has seen.
+/// The deliveries that the handler has counted.
 #[derive(Debug)]
 struct Tally {
-    /// By view, from the first of this member: (messages, digest) by subgroup.
+    /// Views from this member's first: (messages, digest) by subgroup.
     views: Vec<(u64, Vec<(u64, u64)>)>,
     delivered: u64,
     delivered_bytes: u64,
@@ -84,7 +86,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let outcome = args.verbosity.begin(false).and_then(|()| take_part(&args));
     if let Err(failure) = &outcome {
         say(&Line::Failed { message: format!("{:#}", failure.error) });
-        // The demo prints what it was told.
+        // The demo prints the error, which it has received.
         process::exit(i32::from(failure.status));
     }
     outcome
@@ -151,14 +153,14 @@ fn take_part(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// What runs on the thread that polls.
+/// The handler on the polling thread.
 struct Listener {
     tally: Arc<Mutex<Tally>>,
     events: Sender<Event>,
     me: MemberId,
     rank: Rank,
     view: u64,
-    /// Whether nothing has been delivered in this view.
+    /// True if nothing has been delivered in this view.
     silent: bool,
     size: u64,
 }
@@ -190,7 +192,7 @@ impl Handler for Listener {
     }
 }
 
-/// Ctrl-C in a terminal reaches the members, too; the demo tells them what to do.
+/// Ignores Ctrl-C, which a terminal also sends to the members. The demo sends them their orders.
 fn ignore_interrupts() -> anyhow::Result<()> {
     let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
     ignored.map(drop).context("can't take over SIGINT")
@@ -203,7 +205,7 @@ fn obey(events: &Sender<Event>) {
             let _ = events.send(Event::Stop);
         }
     }
-    // The demo keeps the pipe open until this process has ended.
+    // The demo keeps the pipe open until this process has ended, so the demo is gone.
     process::exit(i32::from(FAILED));
 }
 
@@ -255,7 +257,7 @@ fn send_all(mut publishers: Vec<Publisher>, size: u64, stop: &AtomicBool, sent: 
             }
             frame.commit();
             count += 1;
-            // Written by this thread alone.
+            // Only this thread writes the count.
             sent.store(count, Ordering::Relaxed);
         }
     }
@@ -268,7 +270,8 @@ impl Tally {
         Tally { views, delivered: 0, delivered_bytes: 0, latest: histogram.clone(), all: histogram }
     }
 
-    /// A view begins, and so do its digests: who joins later can be compared from its first view on.
+    /// Starts the digests of a new view, so that a member that joins later can be compared from its
+    /// first view on.
     fn begin(&mut self, view: u64) {
         let subgroups = self.views[0].1.len();
         self.views.push((view, vec![(0, 0); subgroups]));
@@ -301,8 +304,8 @@ impl Tally {
     }
 }
 
-/// A step of the digest over (sender, round, payload). For a given message it is one-to-one, so two histories that differ
-/// in one place or in their order differ in the end, in all likelihood.
+/// One step of the digest over (sender, round, payload). For a given message it is one-to-one. So
+/// two histories that differ in one place or in their order very probably have different digests.
 #[inline]
 fn mix(digest: u64, message: &Message<'_>) -> u64 {
     let place = message.round << 16 ^ u64::from(message.sender.0);
@@ -310,13 +313,13 @@ fn mix(digest: u64, message: &Message<'_>) -> u64 {
     (digest.rotate_left(23) ^ step).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-/// Adds up what engines count from the begin of each view.
+/// Sums the counts of the engines from the start of each view.
 struct Reporter<'a> {
     me: MemberId,
     tally: &'a Mutex<Tally>,
     sent: &'a AtomicU64,
     view: u64,
-    /// The newest counts of this view, and the sums of those before.
+    /// The newest counts of this view. The next field has the sums of the earlier views.
     last: Report,
     before: Report,
 }
@@ -342,7 +345,7 @@ impl Reporter<'_> {
     }
 }
 
-/// What the engine of one view has counted.
+/// Returns the counts of one view's engine.
 fn counts(status: &Status, me: MemberId) -> Report {
     let mut report = Report::default();
     for subgroup in &status.subgroups {
@@ -399,7 +402,7 @@ fn say(line: &Line) {
     text.push('\n');
     let written = stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     if written.is_err() {
-        // Nobody listens any more.
+        // The demo is gone.
         process::exit(i32::from(FAILED));
     }
 }

@@ -1,8 +1,9 @@
-//! `spindle demo`: a group of real processes on this machine, watched while it works.
+//! `spindle demo`: a group of real processes on this machine, shown while it works.
 //!
-//! This process takes no part in the group. It starts the members ([`child`]), hears from each over a pipe ([`report`]),
-//! shows them ([`table`]), tells them to stop, and compares what they delivered. [`troupe`] holds the processes, in slots: that of
-//! the member with id 1 is 0. With `--kill` one of them dies on the way ([`accident`]).
+//! This process takes no part in the group. It starts the members ([`child`]), reads the reports of
+//! each over a pipe ([`report`]), shows them ([`table`]), orders them to stop, and compares their
+//! deliveries. [`troupe`] holds the processes, in slots: the member with id 1 has slot 0. With
+//! `--kill` one of them is killed during the run ([`accident`]).
 mod accident;
 pub(crate) mod child;
 mod report;
@@ -29,22 +30,23 @@ use std::time::{Duration, Instant};
 use table::Table;
 use troupe::Troupe;
 
-/// The ring of each member takes about so many bytes, unless `--window` says otherwise.
+/// Approximate bytes of each member's ring, unless `--window` sets its size.
 const RING_BYTES: u64 = 1 << 20;
 const WINDOW_MIN: u64 = 4;
 const WINDOW_MAX: u64 = 1 << 15;
-/// How often a terminal is redrawn, and otherwise a line or object printed.
+/// Time between two drawings on a terminal. Elsewhere the next constant is the time between two
+/// lines or objects.
 const REDRAW_EVERY: Duration = Duration::from_millis(250);
 const PRINT_EVERY: Duration = Duration::from_secs(1);
 /// How long the members may take to find each other.
 const GATHER_WAIT: Duration = Duration::from_secs(35);
-/// How long they may take to deliver the rest.
+/// How long the members may take to deliver the rest.
 const FINISH_WAIT: Duration = Duration::from_secs(35);
-/// When a member is killed, in parts of the run.
+/// Time of the kill, as a part of the run.
 const KILL_AT: f64 = 0.4;
-/// How long the others may take to end when one has failed.
+/// How long the other members may take to end after one has failed.
 const FAIL_WAIT: Duration = Duration::from_secs(3);
-/// How often it is looked whether they have: nothing says so.
+/// How often the demo checks whether they have ended. No event reports it.
 const REAP_EVERY: Duration = Duration::from_millis(5);
 
 /// Arguments of `spindle demo`.
@@ -58,36 +60,39 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "BYTES", default_value = "1k", value_parser = quantity::bytes)]
     size: u64,
 
-    /// Who sends
+    /// The members that send
     #[arg(long, value_enum, default_value_t = Senders::All)]
     senders: Senders,
 
-    /// How long
+    /// How long to send, in seconds
     #[arg(short = 't', long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
 
-    /// Subgroups, each with an order of its own; everybody is in all, and sends to one after the other
+    /// Subgroups, each with an order of its own; every member is in all of them, and sends to one
+    /// after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     subgroups: u32,
 
-    /// Messages each sender may have on the way in each subgroup [default: what fits 1M]
+    /// Messages each sender may have on the way in each subgroup [default: as many as fit 1M]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<u64>,
 
-    /// In the middle of the run, kill a member (as `kill -9` does), show how long the others take to go on without it, and
-    /// start a new one, which joins
+    /// In the middle of the run, kill a member (as `kill -9` does), show how long the others take
+    /// to continue without it, and start a new one, which joins
     #[arg(long)]
     kill: bool,
 
     /// Print one JSON object a second, and one at the end, instead of a table.
     ///
-    /// "event": "interval" has elapsed_s and members, a list of {member, pid, messages_per_second, bytes_per_second,
-    /// sent_per_second, send_batch, receive_batch, delivery_batch, nulls_per_second, lag, latency: {samples, p50_ns, p99_ns,
-    /// p999_ns, max_ns}}. "event": "final" has agree, elapsed_s, and members, a list of {member, pid, sent, delivered,
-    /// delivered_bytes, latency, views: [{view, subgroups: [{name, delivered, digest}]}]}. Each change of the view is an "event":
-    /// "view" with view, members, joined, left; a member that is lost an "event": "lost" with member, pid and message. With
-    /// --kill there are also "killed" (member, pid, elapsed_s) and "survived" (view, members: a list of {member, view_ns,
-    /// delivery_ns}, times from the kill to the begin of the view and to its first delivery).
+    /// "event": "interval" has elapsed_s and members, a list of {member, pid, messages_per_second,
+    /// bytes_per_second, sent_per_second, send_batch, receive_batch, delivery_batch,
+    /// nulls_per_second, lag, latency: {samples, p50_ns, p99_ns, p999_ns, max_ns}}. "event":
+    /// "final" has agree, elapsed_s, and members, a list of {member, pid, sent, delivered,
+    /// delivered_bytes, latency, views: [{view, subgroups: [{name, delivered, digest}]}]}. Each
+    /// change of the view is an "event": "view" with view, members, joined, left. Each lost member
+    /// is an "event": "lost" with member, pid and message. With --kill there are also "killed"
+    /// (member, pid, elapsed_s) and "survived" (view, members: a list of {member, view_ns,
+    /// delivery_ns}, times from the kill to the start of the view and to its first delivery).
     #[arg(long)]
     json: bool,
 
@@ -109,11 +114,11 @@ enum Senders {
     One,
 }
 
-/// What this process waits for.
+/// An event for this process.
 #[derive(Debug)]
 enum Event {
     Signal,
-    /// A member, by slot, said something.
+    /// A member, by slot, sent a line.
     Said(usize, Box<Line>),
     /// A member, by slot, has closed its pipe: it has ended or is about to.
     Gone(usize),
@@ -135,21 +140,21 @@ struct Demo {
     stop: Stop,
     screen: Screen,
     table: Table,
-    /// By slot.
+    /// The members, by slot.
     cast: Vec<Performer>,
-    /// The newest view that anybody has told.
+    /// The newest view that a member has reported.
     view: u64,
     accident: Option<Accident>,
     interrupted: bool,
     _dir: PrivateDir,
 }
 
-/// What is known of a member.
+/// The known state of a member.
 #[derive(Clone, Debug, Default)]
 struct Performer {
     joined: bool,
     done: Option<Final>,
-    /// Why it is no more, where nobody wanted that.
+    /// The reason why the member is gone, if it neither finished nor was killed by the demo.
     lost: Option<String>,
     killed: bool,
 }
@@ -242,7 +247,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Shows the members at work until the time is over.
+    /// Shows the members at work until the end of the run.
     fn watch(&mut self, start: Instant) -> Outcome {
         let end = start + Duration::from_secs(self.args.seconds);
         let every = if self.screen.is_live() { REDRAW_EVERY } else { PRINT_EVERY };
@@ -251,7 +256,7 @@ impl Demo {
         let stage = |demo: &Demo| demo.accident.as_ref().map(|accident| accident.stage);
         loop {
             let (now, stage) = (Instant::now(), stage(self));
-            // Whoever comes instead of the killed one is waited for.
+            // The demo waits for the process that replaces the killed one.
             let changing = matches!(stage, Some(Stage::Killed | Stage::Replaced)) && now < end + GATHER_WAIT;
             if self.interrupted || now >= end && !changing {
                 break;
@@ -259,7 +264,8 @@ impl Demo {
             let next = if stage == Some(Stage::Before) { kill_at.min(end) } else { end };
             self.next(if now < next { tick.min(next) } else { tick })?;
             self.stage_accident(kill_at, start)?;
-            // Rates are those of the members' last reports, so they are shown when everybody has reported, or is late.
+            // Rates come from the members' last reports. So they are shown when every member has
+            // reported, or when a report is late.
             if Instant::now() >= tick || self.table.is_fresh() {
                 self.show(start.elapsed())?;
                 tick = Instant::now() + every + every / 2;
@@ -268,7 +274,7 @@ impl Demo {
         Ok(())
     }
 
-    /// What is next in the death of a member, if there is to be one.
+    /// Makes the next step of the kill, if a member is to be killed.
     fn stage_accident(&mut self, kill_at: Instant, start: Instant) -> Outcome {
         let Some(accident) = &mut self.accident else { return Ok(()) };
         let victim = accident.victim;
@@ -306,7 +312,7 @@ impl Demo {
         }
     }
 
-    /// Tells what has happened: on a terminal below the table, elsewhere as a line or object.
+    /// Reports an event: on a terminal below the table, elsewhere as a line or object.
     fn remark(&mut self, note: String, object: &Value) -> Outcome {
         let told = if self.args.json {
             self.screen.line(&object.to_string())
@@ -331,9 +337,10 @@ impl Demo {
         Ok(shown.map_err(|error| anyhow::anyhow!("can't write to the standard output: {error}"))?)
     }
 
-    /// Tells all members to stop and waits until everything is delivered.
+    /// Orders all members to stop and waits until everything is delivered.
     fn finish(&mut self, deadline: Instant) -> Outcome {
-        // Whoever is not in yet would found a group of its own when the others have ended.
+        // A process that has not joined yet would create a group of its own after the others have
+        // ended, so it is killed.
         for slot in 0..self.cast.len() {
             if !self.cast[slot].joined {
                 self.troupe.kill(slot);
@@ -358,7 +365,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Takes in what happens next, until `deadline` at most.
+    /// Handles the next event. Waits until `deadline` at most.
     fn next(&mut self, deadline: Instant) -> Outcome {
         match self.happened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Event::Signal) => self.interrupted = true,
@@ -411,13 +418,14 @@ impl Demo {
         self.remark(format!("view {view} {}: member{plural} {}", what.join(" and "), list(members)), &object)
     }
 
-    /// A member could not go on, or was killed by somebody else. The others go on, if there are any.
+    /// Records that a member failed, or was killed from outside the demo. The others continue, if
+    /// there are any.
     fn lose(&mut self, slot: usize, message: Option<String>) -> Outcome {
         if !self.cast[slot].is_here() {
             return Ok(());
         }
         let deadline = Instant::now() + FAIL_WAIT;
-        // Its pipe closes a moment before it is at its end.
+        // The member's pipe closes a moment before its process ends.
         while message.is_none() && !self.troupe.has_ended(slot) && Instant::now() < deadline {
             thread::sleep(REAP_EVERY);
         }
@@ -434,7 +442,8 @@ impl Demo {
         self.remark(what, &object)
     }
 
-    /// There is no going on. Those that were killed are to blame, not those that noticed.
+    /// Returns the failure when no member can continue. It blames the killed members, not those
+    /// that noticed the kill.
     fn failed(&mut self, slot: usize) -> Failure {
         let deadline = Instant::now() + FAIL_WAIT;
         while !self.troupe.have_all_ended() && Instant::now() < deadline {
@@ -449,7 +458,7 @@ impl Demo {
         Failure::new(FAILED, first.unwrap_or_else(|| format!("member {} ended without a word", slot + 1)))
     }
 
-    /// Compares the members and prints what they came to.
+    /// Compares the members and prints their results.
     fn conclude(mut self, elapsed: Duration) -> Outcome {
         let finals = self.cast.iter().zip(1u64..).filter_map(|(performer, id)| Some((id, performer.done.clone()?)));
         let finals: Vec<(u64, Final)> = finals.collect();
@@ -489,8 +498,9 @@ impl Demo {
     }
 }
 
-/// Who delivered something else than the first. Whoever came later must have the same from its first view on: every view is
-/// compared as a whole, because all who begin one deliver the same in it.
+/// Returns the members whose deliveries differ from the first member's. A member that joined later
+/// must have the same deliveries from its first view on. Every view is compared as a whole, because
+/// all members that begin a view deliver the same in it.
 fn disagreeing(finals: &[(u64, Final)]) -> Vec<u64> {
     let Some((_, first)) = finals.first() else { return vec![] };
     let agrees = |done: &Final| {
@@ -501,7 +511,7 @@ fn disagreeing(finals: &[(u64, Final)]) -> Vec<u64> {
     finals.iter().filter(|(_, done)| !agrees(done)).map(|(id, _)| *id).collect()
 }
 
-/// That all agree, in words.
+/// Describes that all members agree.
 fn verdict(finals: &[(u64, Final)]) -> String {
     let mut groups: BTreeMap<u64, (Vec<String>, u64)> = BTreeMap::new();
     for (id, done) in finals {

@@ -1,34 +1,35 @@
-//! What a member of the demo tells the process that shows it: one JSON object a line, over a pipe.
+//! Reports from a member of the demo to the process that shows them: one JSON object a line, over a
+//! pipe.
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// One line.
+/// One line of a member's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Line {
-    /// It is in the group.
+    /// The member has joined the group.
     Joined {
-        /// Since when.
+        /// Time of the join.
         at_ns: u64,
         /// The number of its first view.
         view: u64,
     },
-    /// A view has begun here.
+    /// A view has begun at this member.
     View(ViewBegun),
-    /// The first message of a view was delivered here.
+    /// The first message of a view was delivered at this member.
     First {
         /// The view's number.
         view: u64,
-        /// When.
+        /// Time of the delivery.
         at_ns: u64,
     },
-    /// How it stands.
+    /// The member's current counts.
     Report(Report),
     /// Everything is delivered everywhere.
     Final(Final),
-    /// It could not go on.
+    /// The member could not continue.
     Failed {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
@@ -43,25 +44,25 @@ pub(crate) struct ViewBegun {
     pub(crate) left: Vec<u64>,
 }
 
-/// A moment of one member. Counts are since the start, over all subgroups.
+/// The state of one member at one moment. Counts are since the start, over all subgroups.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) at_ns: u64,
     pub(crate) sent: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
-    /// Messages, as the engines counted them: those of the moments between the last look at a view and its end are missing in
-    /// this and what follows.
+    /// Messages, as the engines counted them. The counts of the moments between the last report of
+    /// a view and its end are missing in this field and the ones below.
     pub(crate) announced: u64,
-    /// Places of the order, nulls among them.
+    /// Sequence numbers of the order, nulls included.
     pub(crate) received: u64,
     pub(crate) send_batches: u64,
     pub(crate) receive_batches: u64,
     pub(crate) delivery_batches: u64,
     pub(crate) nulls: u64,
-    /// By id, as this member knows it.
+    /// Lag by id, as this member knows it.
     pub(crate) lag: Vec<(u64, u64)>,
-    /// Since the last report; in the final one, of all.
+    /// Latency since the last report; in the final one, of the whole run.
     pub(crate) latency: Latency,
 }
 
@@ -75,27 +76,27 @@ pub(crate) struct Latency {
     pub(crate) max_ns: u64,
 }
 
-/// What a member came to.
+/// The result of a member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Final {
     pub(crate) totals: Report,
-    /// The views that it was in, from the first.
+    /// The views of the member, from its first.
     pub(crate) views: Vec<Delivered>,
 }
 
-/// What was delivered in one view.
+/// The deliveries in one view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Delivered {
     pub(crate) view: u64,
     pub(crate) subgroups: Vec<Stream>,
 }
 
-/// What was delivered in one subgroup in one view.
+/// The deliveries in one subgroup in one view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stream {
     pub(crate) name: String,
     pub(crate) delivered: u64,
-    /// 16 hexadecimal digits.
+    /// Digest in 16 hexadecimal digits.
     pub(crate) digest: String,
 }
 

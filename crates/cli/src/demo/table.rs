@@ -1,31 +1,32 @@
-//! The demo on a screen: rates from the last two reports of each member, redrawn in place on a terminal.
+//! The demo on a screen: rates from the last two reports of each member, redrawn in place on a
+//! terminal.
 use super::report::{Delivered, Final, Latency, Report, Stream};
 use crate::quantity::short;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The members at work.
+/// The rows of all members.
 #[derive(Debug)]
 pub(super) struct Table {
     title: String,
     length: Duration,
     rows: Vec<Row>,
-    /// What has happened to the group, shown below the rows.
+    /// Events of the group, shown below the rows.
     notes: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct Row {
     pid: u32,
-    /// What became of a member that is no more.
+    /// The fate of a member that is gone.
     fate: Option<&'static str>,
     before: Report,
     now: Report,
-    /// Whether a report came since the last look.
+    /// True if a report came since the last drawing.
     fresh: bool,
 }
 
-/// What a row shows.
+/// The values of a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     messages: f64,
@@ -45,22 +46,22 @@ impl Table {
         Table { title, length, rows: rows.collect(), notes: vec![] }
     }
 
-    /// One more member.
+    /// Adds a row for one more member.
     pub(super) fn add(&mut self, pid: u32) {
         self.rows.push(Row { pid, ..Row::default() });
     }
 
-    /// The member in this row is no more.
+    /// Marks the member in this row as gone.
     pub(super) fn lose(&mut self, slot: usize, fate: &'static str) {
         self.rows[slot].fate = Some(fate);
     }
 
-    /// Something has happened.
+    /// Adds a note about an event.
     pub(super) fn remark(&mut self, note: String) {
         self.notes.push(note);
     }
 
-    /// The member in this row counts from here.
+    /// Sets the time from which the member in this row counts.
     pub(super) fn start(&mut self, slot: usize, at_ns: u64) {
         self.rows[slot].now.at_ns = at_ns;
     }
@@ -71,7 +72,7 @@ impl Table {
         row.fresh = true;
     }
 
-    /// Whether every member has reported since the last look.
+    /// Returns true if every member has reported since the last drawing.
     pub(super) fn is_fresh(&self) -> bool {
         self.rows.iter().filter(|row| row.fate.is_none()).all(|row| row.fresh)
     }
@@ -80,7 +81,7 @@ impl Table {
         self.rows.iter_mut().for_each(|row| row.fresh = false);
     }
 
-    /// The whole table.
+    /// Returns the lines of the whole table.
     pub(super) fn lines(&self, elapsed: Duration) -> Vec<String> {
         let (elapsed, length) = (elapsed.as_secs_f64(), self.length.as_secs());
         let mut lines = vec![format!("{}   {elapsed:.1} of {length} s", self.title), String::new()];
@@ -110,7 +111,7 @@ impl Table {
         lines
     }
 
-    /// One line for all members.
+    /// Returns one line for all members.
     pub(super) fn summary(&self, elapsed: Duration) -> String {
         let all = self.total();
         let (elapsed, rate, bytes) = (elapsed.as_secs_f64(), short(all.messages), short(all.bytes));
@@ -150,14 +151,14 @@ impl Table {
             if row.fate.is_some() {
                 return Rates::default();
             }
-            // Whoever is behind may not know it: the others do.
+            // A member that lags may not know it, but the others do.
             let lag = here().flat_map(|row| &row.now.lag).filter(|(of, _)| *of == id).map(|(_, lag)| lag).max();
             Rates { lag: lag.copied().unwrap_or(0), ..Rates::between(&row.before, &row.now) }
         });
         all.collect()
     }
 
-    /// Sums of rates, means of batches, and the worst of lag and latency.
+    /// Returns sums of rates, means of batches, and the worst of lag and latency.
     fn total(&self) -> Rates {
         let rates = self.rates();
         let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
@@ -220,7 +221,7 @@ impl Rates {
     }
 }
 
-/// A row of the table: 79 columns.
+/// Formats a row of the table: 79 columns.
 fn row(cells: [&str; 11]) -> String {
     let [member, process, messages, bytes, send, receive, deliver, nulls, lag, p50, p99] = cells;
     format!(
@@ -228,7 +229,7 @@ fn row(cells: [&str; 11]) -> String {
     )
 }
 
-/// What the members came to, with their ids.
+/// Returns lines with the members' results and ids.
 pub(super) fn final_lines(finals: &[(u64, Final)]) -> Vec<String> {
     let mut lines = vec![String::new()];
     let head = ["p50", "p99", "p99.9", "max"].map(|name| format!(" {name:>9}")).concat();
@@ -240,7 +241,7 @@ pub(super) fn final_lines(finals: &[(u64, Final)]) -> Vec<String> {
         let times =
             [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns].map(|ns| format!(" {:>9}", time(ns)));
         let times = times.concat();
-        // One stream stands in the member's own line.
+        // A single stream is part of the member's own line.
         if let [(_, stream)] = streams.as_slice() {
             lines.push(format!("{id:>6}  {sent:>13} {delivered:>14}  {} {times}", stream.digest));
             continue;
@@ -266,19 +267,19 @@ fn named(delivered: &Delivered, views: usize) -> impl Iterator<Item = (String, &
     })
 }
 
-/// Digests shown of each member; all are compared.
+/// Number of digests shown for each member. All digests are compared.
 const STREAMS_SHOWN: usize = 6;
 
 fn ratio(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of } else { 0.0 }
 }
 
-/// The mean size of batches in five columns.
+/// Formats the mean size of batches in five columns.
 fn batch(mean: f64) -> String {
     if mean < 999.95 { format!("{mean:.1}") } else { short(mean.round()).replace(' ', "") }
 }
 
-/// A time in three figures.
+/// Formats a time with three significant digits.
 pub(super) fn time(ns: u64) -> String {
     match ns as f64 {
         0.0 => "-".to_string(),

@@ -1,4 +1,4 @@
-//! The processes of the demo's members. None of them outlives this.
+//! The processes of the demo's members. None of them outlives this process.
 use super::Event;
 use super::child;
 use super::report::Line;
@@ -11,21 +11,21 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// All members that there were, by id from 1.
+/// All members started so far, by id from 1.
 #[derive(Debug)]
 pub(super) struct Troupe {
     children: Vec<Child>,
 }
 
 impl Troupe {
-    /// Starts a process for each of `members`; what they say comes as events.
+    /// Starts a process for each of `members`. Their lines arrive as events.
     pub(super) fn start(members: impl Iterator<Item = child::Args>, events: &Sender<Event>) -> anyhow::Result<Troupe> {
         let mut troupe = Troupe { children: Vec::new() };
         members.into_iter().try_for_each(|args| troupe.add(&args, events))?;
         Ok(troupe)
     }
 
-    /// Starts one more.
+    /// Starts one more process.
     pub(super) fn add(&mut self, args: &child::Args, events: &Sender<Event>) -> anyhow::Result<()> {
         let program = env::current_exe().context("can't find this program's file")?;
         let mut command = Command::new(&program);
@@ -53,13 +53,13 @@ impl Troupe {
         self.children.iter().map(Child::id).collect()
     }
 
-    /// As `kill -9` does it.
+    /// Kills a process, as `kill -9` does.
     pub(super) fn kill(&mut self, slot: usize) {
-        // An error says that it has ended.
+        // An error means that the process has ended.
         let _ = self.children[slot].kill();
     }
 
-    /// Tells all to finish. One that is gone is noticed elsewhere.
+    /// Orders all members to finish. A member that is gone is noticed elsewhere.
     pub(super) fn stop_all(&mut self) {
         for stdin in self.children.iter_mut().filter_map(|child| child.stdin.as_mut()) {
             let _ = stdin.write_all(b"stop\n").and_then(|()| stdin.flush());
@@ -70,7 +70,7 @@ impl Troupe {
         !matches!(self.children[slot].try_wait(), Ok(None))
     }
 
-    /// Whether one was killed, in words.
+    /// Describes the kill of a process, if it was killed.
     pub(super) fn death(&mut self, slot: usize) -> Option<String> {
         let status = self.children[slot].try_wait().ok().flatten()?;
         death(&status).map(|how| format!("member {} (process {}) {how}", slot + 1, self.pid(slot)))
@@ -80,7 +80,7 @@ impl Troupe {
         (0..self.len()).all(|slot| self.has_ended(slot))
     }
 
-    /// Who was killed, in words.
+    /// Describes the processes that were killed.
     pub(super) fn deaths(&mut self) -> Vec<String> {
         (0..self.len()).filter_map(|slot| self.death(slot)).collect()
     }
@@ -89,7 +89,7 @@ impl Troupe {
 impl Drop for Troupe {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // An error says that it has ended.
+            // An error means that the process has ended.
             let _ = child.kill();
         }
         for child in &mut self.children {
@@ -100,7 +100,7 @@ impl Drop for Troupe {
 
 fn listen(slot: usize, stdout: ChildStdout, events: &Sender<Event>) {
     for text in BufReader::new(stdout).lines() {
-        // A half line is that of a member that was killed while it wrote.
+        // A half line comes from a member that was killed while it wrote.
         let Some(line) = text.ok().and_then(|text| serde_json::from_str::<Line>(&text).ok()) else { break };
         if events.send(Event::Said(slot, Box::new(line))).is_err() {
             return;

@@ -1,4 +1,4 @@
-//! What has passed through a member so far, and the halt of its input.
+//! Counts of the messages that have passed through a member, and the halt of its input.
 use crate::lines;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,20 +13,21 @@ pub(super) struct Counts {
     pub(super) sent_bytes: AtomicU64,
     pub(super) delivered: AtomicU64,
     pub(super) delivered_bytes: AtomicU64,
-    /// Of `sent`: those that were delivered here, or that have been given up.
+    /// The messages among `sent` that were delivered here, or that have been given up.
     pub(super) settled: AtomicU64,
-    /// Whether the input shall send no more.
+    /// True if the input must send no more.
     halted: AtomicBool,
-    /// How many groups have ended for this member. A ring of one that has ended may still take messages, for nobody.
+    /// How many groups have ended for this member. The ring of an ended group may still accept
+    /// messages, which no member delivers.
     ended: AtomicU64,
-    /// Whether messages are being sent at this moment. If not, `sent` is right.
+    /// True while messages are being sent. While it is false, `sent` is exact.
     sending: Mutex<bool>,
     rested: Condvar,
-    /// When the write to the output began that is under way, in ns from `start`; 0: there is none.
+    /// Begin of the current write to the output, in ns from `start`; 0: there is none.
     writing_since: AtomicU64,
 }
 
-/// Held while messages are sent.
+/// A guard held while messages are sent.
 pub(super) struct Sending<'a>(&'a Counts);
 
 impl Counts {
@@ -48,13 +49,13 @@ impl Counts {
         }
     }
 
-    /// A write to the output begins, or has ended.
+    /// Records that a write to the output begins, or has ended.
     pub(super) fn set_writing(&self, writes: bool) {
         let since = if writes { self.start.elapsed().as_nanos().max(1) as u64 } else { 0 };
         self.writing_since.store(since, Ordering::Relaxed);
     }
 
-    /// For how long the write to the output has been under way, if there is one.
+    /// Returns how long the current write to the output has lasted; 0 if there is none.
     pub(super) fn writing_for(&self) -> Duration {
         match self.writing_since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -62,7 +63,7 @@ impl Counts {
         }
     }
 
-    /// `None`: there is nothing to be sent any more.
+    /// Begins to send; `None` if the input was halted.
     pub(super) fn begin_sending(&self) -> Option<Sending<'_>> {
         let mut sending = self.lock();
         if self.is_halted() {
@@ -77,13 +78,14 @@ impl Counts {
         self.halted.load(Ordering::Relaxed)
     }
 
-    /// How many groups have ended for this member.
+    /// Returns how many groups have ended for this member.
     #[inline]
     pub(super) fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// One more group has ended for it: what was sent by now counts as sent.
+    /// Records that one more group has ended for this member. Every message sent by now counts as
+    /// sent.
     pub(super) fn end_group(&self, at_most: Duration) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         self.wait_for_rest(at_most);
@@ -95,17 +97,18 @@ impl Counts {
         self.halted.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until no message is being sent. A member whose group has ended, or whose input was halted, does not take long.
+    /// Waits until no message is being sent. The wait is short if the member's group has ended, or
+    /// its input was halted.
     pub(super) fn wait_for_rest(&self, at_most: Duration) {
         drop(self.rested.wait_timeout_while(self.lock(), at_most, |sending| *sending));
     }
 
-    /// Messages of this member of which it has not seen that they were delivered.
+    /// Returns the number of this member's messages that have not been delivered here.
     pub(super) fn open(&self) -> u64 {
         of(&self.sent).saturating_sub(of(&self.settled))
     }
 
-    /// Gives up those that are open, and says how many.
+    /// Gives up the open messages, and returns their number.
     pub(super) fn give_up(&self) -> u64 {
         let open = self.open();
         self.settled.fetch_add(open, Ordering::Relaxed);
@@ -116,7 +119,7 @@ impl Counts {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a JSON object on the standard error.
+    /// Prints the counts as a JSON object on the standard error.
     pub(super) fn print(&self, event: &str) {
         let object = json!({
             "event": event,

@@ -1,4 +1,5 @@
-//! What a member sends: lines or length-prefixed frames, read in large blocks and copied once into the ring.
+//! The messages that a member sends: lines or length-prefixed frames, read in large blocks and
+//! copied once into the ring.
 use super::counts::Counts;
 use crate::exit::{FAILED, Failure, Outcome};
 use anyhow::Context;
@@ -14,13 +15,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Bytes read at once.
+/// Number of bytes per read.
 const BLOCK_BYTES: usize = 256 << 10;
-/// How far the end of a line that is too long is looked for, to say how long it is.
+/// Longest line whose end is looked for, so that the error can report the line's length.
 const LINE_BYTES_SOUGHT: u64 = 1 << 30;
-/// The longest single wait for room; there are as many as it takes while the group lives and nobody halts the input.
+/// Longest single wait for room. Waits repeat while the group lives and the input is not halted.
 const ROOM_WAIT: Duration = Duration::from_millis(200);
-/// Bytes of a frame's length.
+/// Bytes of the length in front of a frame.
 const PREFIX_BYTES: usize = 4;
 
 /// A source of messages.
@@ -31,36 +32,36 @@ pub(super) struct Input {
     frames: bool,
     /// The longest message, which need not fit a ring.
     bytes_max: u64,
-    /// Bytes read and not sent stand at `start..end`; in those before `seen` no line ends.
+    /// The bytes at `start..end` were read and not sent. No line ends in those before `seen`.
     buffer: Vec<u8>,
     start: usize,
     seen: usize,
     end: usize,
-    /// Messages sent.
+    /// Number of messages sent.
     count: u64,
-    /// Their bytes.
+    /// Number of bytes of these messages.
     bytes: u64,
-    /// Whether there is nothing more to read.
+    /// True if the input has ended.
     at_end: bool,
-    /// How many groups this has sent to before.
+    /// Number of earlier groups that this input has sent to.
     groups: u64,
 }
 
-/// How sending came to its end.
+/// The result of sending.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// Everything was sent.
+    /// All messages were sent.
     All,
-    /// Somebody [halted](Counts::halt) it.
+    /// The input was [halted](Counts::halt).
     Halted,
-    /// The input can't be read or sent. The publisher must not be dropped before the group: that would say that this
-    /// member has finished.
+    /// The input can't be read or sent. The publisher must not be dropped before the group, because
+    /// that would declare that this member has finished.
     Failed(Failure, Publisher),
-    /// The group has ended for this member, and there is no other.
+    /// The group has ended for this member, and there is no next group.
     Ended,
 }
 
-/// Why sending stopped.
+/// The reason why sending stopped.
 enum Stop {
     Halted,
     Ended,
@@ -83,8 +84,8 @@ impl Input {
         Ok(Input { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups })
     }
 
-    /// Sends everything, to one group after the other if each ends before: the message that one takes no more is the first
-    /// of the next.
+    /// Sends all messages, to one group after the other if a group ends before. The first message
+    /// that a group does not take is the first message of the next group.
     pub(super) fn send_all(mut self, publishers: &Receiver<Publisher>, counts: &Counts) -> Sent {
         while let Ok(mut publisher) = publishers.recv() {
             match self.send_rest(&mut publisher, counts) {
@@ -102,7 +103,7 @@ impl Input {
             let sending = counts.begin_sending().ok_or(Stop::Halted)?;
             let sent =
                 if self.frames { self.send_frames(publisher, counts) } else { self.send_lines(publisher, counts) };
-            // Written by this thread alone.
+            // Only this thread writes these counts.
             counts.sent.store(self.count, Ordering::Relaxed);
             counts.sent_bytes.store(self.bytes, Ordering::Relaxed);
             drop(sending);
@@ -170,7 +171,7 @@ impl Input {
         Err(Failure::new(FAILED, message))
     }
 
-    /// Reads a block behind what is left; false at the end.
+    /// Reads a block behind the unsent bytes. Returns false at the end of the input.
     fn read(&mut self) -> Outcome<bool> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -185,7 +186,8 @@ impl Input {
         Ok(count > 0)
     }
 
-    /// Looks for the end of a line of which the buffer holds a part. A pipe may never show it, so only files are searched.
+    /// Looks for the end of a line that the buffer contains in part. Only files are searched,
+    /// because the end may never arrive through a pipe.
     fn measure_long_line(&mut self) -> Failure {
         let mut len = (self.end - self.start) as u64;
         let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -240,7 +242,7 @@ fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &Counts) 
     Err(Stop::Halted)
 }
 
-/// One read, whatever signals come, also from a descriptor that somebody made non-blocking.
+/// Reads once. A signal does not interrupt it, and the descriptor may be non-blocking.
 fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match file.read(buffer) {

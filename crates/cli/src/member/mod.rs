@@ -1,8 +1,9 @@
 //! `spindle member`: one member of a group, between an input and an output.
 //!
-//! Three threads and the library's own: [`input`] reads and sends, [`output`] receives and writes, and this one holds the
-//! group and waits for whatever happens first. So a full pipe or a silent terminal holds up nothing but itself, and when
-//! one side fails the others go on without this member at once.
+//! It uses three threads and the library's own. [`input`] reads and sends, [`output`] receives and
+//! writes. The main thread holds the group and waits for the next event. So a full pipe or an idle
+//! terminal delays only its own thread. When one side fails, the others continue without this
+//! member at once.
 mod counts;
 mod input;
 pub(crate) mod output;
@@ -35,18 +36,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often `--json` reports.
+/// Time between two reports with `--json`.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// The duration of a write to the output from which on it is reported.
+/// Shortest duration of a write to the output that is reported.
 const STALL: Duration = Duration::from_secs(2);
-/// How long the end may take once everything is delivered here.
+/// How long the end of the group may take after everything is delivered here.
 const FINISH_WAIT: Duration = Duration::from_secs(5);
-/// How long a member that leaves waits until all that it has sent is delivered, and then for the others' consent.
+/// How long a leaving member waits until its own messages are delivered. The next constant is how
+/// long it then waits for the others' consent.
 const SETTLE_WAIT: Duration = Duration::from_secs(2);
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
-/// How often it looks meanwhile.
+/// How often a leaving member checks for that.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Ids that are tried when a member joins again: others may take them at the same time.
+/// Number of ids that are tried when a member joins again, because others may take ids at the same
+/// time.
 const IDS_TRIED_MAX: u64 = 64;
 
 /// Arguments of `spindle member`.
@@ -58,74 +61,88 @@ pub(crate) struct Args {
     #[command(flatten)]
     membership: Membership,
 
-    /// The subgroup that it sends in, and whose messages it prints; those of others it takes in and forgets [default: the
-    /// first in the file, or "all" if there is none]
+    /// The subgroup that the member sends in and prints; messages of other subgroups are received
+    /// and dropped [default: the first in the file, or "all" if there is none]
     #[arg(long, value_name = "NAME")]
     subgroup: Option<String>,
 
-    /// What to send; `-` is the standard input
+    /// The file to send; `-` is the standard input
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
 
-    /// Where deliveries go; `-` is the standard output. A file is overwritten
+    /// The file that deliveries are written to; `-` is the standard output. A file is overwritten
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 
-    /// Binary messages instead of lines, in and out: 4 bytes of length (little-endian), then so many bytes
+    /// Binary messages instead of lines, in and out: 4 bytes of length (little-endian), then that
+    /// many bytes
     #[arg(long)]
     frames: bool,
 
-    /// Say where each message comes from: `VIEW:ID:ROUND ` before each line; with --frames, 8 bytes each (little-endian)
-    /// between the length and the bytes, not counted in the length.
+    /// Print the origin of each message: `VIEW:ID:ROUND ` before each line; with --frames, 8 bytes
+    /// each (little-endian) between the length and the bytes, not counted in the length.
     ///
-    /// That is the view in which it was delivered, the id of the member that sent it, and the round of the order, which
-    /// begins again with each view. No two messages have the same three, and they are the same at all members.
+    /// The origin is the view in which the message was delivered, the id of its sender, and its
+    /// round in the order, which begins again with each view. No two messages have the same three
+    /// values, and the values are the same at all members.
     #[arg(long)]
     with_origin: bool,
 
-    /// The longest message that goes through memory kept for it, the same at all members (100, 64k, 1M) [default: 64k].
+    /// The longest message that uses reserved memory, the same at all members (100, 64k, 1M)
+    /// [default: 64k].
     ///
-    /// Longer ones, up to the setting group.object_bytes_max, go as large messages: each takes memory of its own, and this member's next
-    /// messages wait until all others have it.
+    /// Longer messages, up to the setting group.object_bytes_max, are sent as large messages. Each
+    /// takes memory of its own, and this member's next messages wait until all others have it.
     #[arg(long, value_name = "BYTES")]
     max_message: Option<String>,
 
-    /// How many messages of that size each member may have on the way, the same at all members [default: what fits 1M]
+    /// How many messages of that size each member may have on the way, the same at all members
+    /// [default: as many as fit 1M]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<String>,
 
-    /// The order of delivery, the same at all members: `total`, or `fifo`, in which only the messages of each member are in
-    /// order [default: total]
+    /// The order of delivery, the same at all members: `total`, or `fifo`, in which only the
+    /// messages of each member are in order [default: total]
     #[arg(long, value_name = "ORDER", value_parser = ["total", "fifo"])]
     order: Option<String>,
 
-    /// When the others go on without this member, join again as a new one, with a new id, and go on with the input.
+    /// When the others continue without this member, join again with a new id, and continue with
+    /// the input.
     ///
-    /// What the group delivers in between is missing in the output. What this member had sent and not delivered itself may
-    /// have been delivered to the others or not, and is not sent again. Both are told on the standard error.
+    /// Messages that the group delivers in between are missing in the output. Messages that this
+    /// member had sent and not delivered itself may have been delivered to the others or not, and
+    /// are not sent again. Both are reported on the standard error.
     #[arg(long)]
     rejoin: bool,
 
-    /// Initialise the data directory, so that this seed's votes count. Only when the group is started for the first time: a seed that has
-    /// lost its disk must not do it again
+    /// Initialise the data directory, so that this seed's votes count. Use it only when the group
+    /// is started for the first time, and never for a seed that has lost its disk
     #[arg(long, requires = "data_dir")]
     init: bool,
 
-    /// Found a new group of those that wait with this process, although not every seed answers or a group was founded before.
+    /// Create a new group from the waiting processes, even if some seeds don't answer or a group
+    /// was created before.
     ///
-    /// To be given to one process, when the members of the old group have all ended: a group that lives elsewhere continues beside the
-    /// new one. If a member of a group answers, that group is joined.
+    /// Give it to one process, after all members of the old group have ended: an old group that
+    /// still runs elsewhere would continue beside the new one. If a member of a group answers, this
+    /// process joins that group.
     #[arg(long)]
     found: bool,
 
-    /// Tell what happens on the standard error, as one JSON object a line.
+    /// Report events on the standard error, as one JSON object a line.
     ///
-    /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid; blocked:
-    /// true if the group runs, and too few of its members are left to let anybody in; with --seed-count, seeds: wanted, known, failed, unlike;
-    /// if there are any, unreached: a list of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "conflict" (mine, theirs: two groups of this name, of which one has to be ended), "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's recovery gave this member up), every
-    /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
-    /// (message, status).
+    /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid;
+    /// blocked: true if the group runs, and too few of its members are left to admit a process;
+    /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
+    /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
+    /// that have not answered, if there are any), "joined" (view, rank, id, members: a list of
+    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view"
+    /// (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't
+    /// continue), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
+    /// "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered
+    /// here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's
+    /// recovery gave this member up), every second "progress" and at the end "finished" (seconds,
+    /// sent, sent_bytes, delivered, delivered_bytes), or "error" (message, status).
     #[arg(long)]
     json: bool,
 
@@ -133,14 +150,14 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
-/// What the main thread waits for.
+/// An event for the main thread.
 #[derive(Debug)]
 enum Event {
     Signal(i32),
     View(ViewChange),
-    /// Whether too few members are there to agree on the next view.
+    /// True if too few members are present to agree on the next view.
     Blocked(bool),
-    /// There is another group of this name.
+    /// Another group of this name exists.
     Conflict(Incarnation, Incarnation),
     Sent(Sent),
     Written(Written),
@@ -149,7 +166,7 @@ enum Event {
 }
 
 impl Args {
-    /// What counts of all that was said, and the subgroup that is meant.
+    /// Returns the effective settings, and the subgroup to send in and print.
     fn settle(&self) -> Outcome<(Effective, String)> {
         let mut settings = self.whom.read()?;
         let names = settings.subgroups();
@@ -177,17 +194,18 @@ impl Args {
     }
 }
 
-/// Passes on what is told, because the thread that polls must not wait for a terminal.
+/// Forwards the library's reports, because the polling thread must not wait for a terminal.
 struct Teller(Sender<Event>);
 
 impl Handler for Teller {
-    /// Of subgroups other than the one that is printed. What is not taken would hold up their senders.
+    /// Drops deliveries of the subgroups that are not printed. Without this their senders would
+    /// have to wait.
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
         batch.for_each(drop);
     }
 
     fn view_changed(&mut self, change: &ViewChange) {
-        // Nobody listens once the end is known.
+        // This fails only when the end is known and the reader is gone.
         let _ = self.0.send(Event::View(change.clone()));
     }
 
@@ -257,9 +275,9 @@ fn take_part(args: Args) -> Outcome {
 /// How a group ended for a member that may join again.
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
-    /// The newest view that it was in.
+    /// The newest view that contained the member.
     view: ViewId,
-    /// Whether an operator's recovery gave it up.
+    /// True if an operator's recovery gave the member up.
     given_up: bool,
 }
 
@@ -277,25 +295,26 @@ struct Member {
     args: Args,
     found: Found,
     config: Config,
-    /// The subgroup that it sends in and prints.
+    /// The subgroup that the member sends in and prints.
     subgroup: String,
     stop: Stop,
     events: Sender<Event>,
     happened: Receiver<Event>,
     counts: Arc<Counts>,
-    /// The input takes the next one when the group of the last has ended. `None`: there will be no next.
+    /// The input takes the next publisher when the group of the last one has ended. `None`: there
+    /// will be no next one.
     publishers: Option<Sender<Publisher>>,
-    /// Whether the input has ended.
+    /// True if the input has ended.
     sent: bool,
-    /// Whether this member is no sender, in the newest group.
+    /// True if this member is no sender in the newest group.
     silent: bool,
-    /// Whether it was told that the output takes nothing.
+    /// True if it was reported that the output takes nothing.
     stalled: bool,
-    /// That of this process, in the newest group.
+    /// The id of this process in the newest group.
     id: u64,
     /// The largest id that this process has seen in a view.
     ids_max: u64,
-    /// Which of the groups of its name the newest one is.
+    /// The incarnation of the newest group. It distinguishes groups of the same name.
     incarnation: u128,
 }
 
@@ -314,7 +333,7 @@ impl Member {
         Ok(config.clone().join_with(&mut |gathering| waiting.see(gathering), &self.stop.flag))
     }
 
-    /// Takes part with `node`, whose deliveries go to `output`.
+    /// Takes part with `node`, and writes its deliveries to `output`.
     fn start(&mut self, mut node: Node, output: Output) -> Outcome<Group> {
         let broken = |error: HandleError| Failure::new(USAGE, error);
         let publisher = match node.publisher(&self.subgroup) {
@@ -339,7 +358,8 @@ impl Member {
             tell_silent(&self.subgroup, self.args.json);
         }
         if let (Some(publishers), Some(publisher)) = (self.publishers.as_ref(), publisher) {
-            // An input that has ended takes none: then this member has nothing to send in this group.
+            // An input that has ended takes no publisher. In that case this member has nothing to
+            // send in this group.
             let _ = publishers.send(publisher);
         }
         if !self.args.rejoin {
@@ -350,8 +370,9 @@ impl Member {
         Ok(group)
     }
 
-    /// Waits until the output has everything, or until something goes wrong; the others go on when the group is dropped. The
-    /// answer is how the others went on without this member, if it may join again.
+    /// Waits until the output has everything, or until an error occurs. When the group is dropped,
+    /// the others continue without this member. Returns how they continued without it, if it may
+    /// join again.
     fn work(&mut self, group: Group) -> Outcome<Option<(LeftOut, Output)>> {
         let mut written = false;
         while !((self.sent || self.silent) && written) {
@@ -363,7 +384,7 @@ impl Member {
                 Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
                 Ok(Event::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
                 Ok(Event::Sent(Sent::All)) => self.sent = true,
-                // The output says so, too, behind the last delivery.
+                // The output reports the same after the last delivery.
                 Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
                 Ok(Event::Sent(Sent::Failed(failure, publisher))) => {
                     drop(group);
@@ -397,7 +418,7 @@ impl Member {
         Ok(None)
     }
 
-    /// Warns if the certificate of this process expires soon, or was replaced by one of no use.
+    /// Warns if the certificate of this process expires soon, or was replaced by an unusable one.
     fn tell_of_certificate(&self) {
         let Some(Security::Tls(identity)) = self.config.network.as_ref().map(|network| &network.security) else {
             return;
@@ -410,7 +431,8 @@ impl Member {
         }
     }
 
-    /// Tells when the output has taken nothing for a while, and when it does again. All members wait for this one meanwhile, once the rings are full.
+    /// Reports when the output has taken nothing for a while, and when it takes data again.
+    /// Meanwhile all members wait for this one as soon as the rings are full.
     fn tell_of_output(&mut self) {
         let stalled = self.counts.writing_for() >= STALL;
         if std::mem::replace(&mut self.stalled, stalled) == stalled {
@@ -426,7 +448,7 @@ impl Member {
         }
     }
 
-    /// The group goes on without this member, for good.
+    /// Reports that the group continues without this member for good.
     fn ended(&self, ended: &Ended, output: &Output) -> Outcome {
         self.counts.wait_for_rest(SETTLE_WAIT);
         let (open, written) = (self.counts.open(), self.counts.delivered.load(Ordering::Relaxed));
@@ -447,7 +469,7 @@ impl Member {
         Err(Failure::new(ENDED, message))
     }
 
-    /// Leaves the group because of a signal, without loss if the others play along.
+    /// Leaves the group because of a signal. No message is lost if the others agree in time.
     fn leave(&mut self, group: Group, signal: i32) -> Failure {
         self.counts.halt();
         let deadline = Instant::now() + SETTLE_WAIT;
@@ -478,7 +500,7 @@ impl Member {
         Failure::interrupted(signal, message)
     }
 
-    /// Takes in what happens while the member leaves. Whether the output has ended.
+    /// Handles one event while the member leaves. Returns true if the output has ended.
     fn hear_last(&mut self, at_most: Duration) -> bool {
         match self.happened.recv_timeout(at_most) {
             Ok(Event::View(change)) => self.tell(&change),
@@ -488,7 +510,7 @@ impl Member {
         false
     }
 
-    /// Joins the group again that has gone on without this member.
+    /// Joins the group again after it has continued without this member.
     fn rejoin(&mut self, left_out: LeftOut, output: Output) -> Outcome<Group> {
         self.counts.end_group(SETTLE_WAIT);
         let (sent, delivered) =
@@ -527,8 +549,8 @@ impl Member {
         self.start(node, output)
     }
 
-    /// Joins under an id that nobody has had as far as this process knows: whoever still speaks of the old one means the
-    /// member that was evicted.
+    /// Joins under an id that, as far as this process knows, no member has had. A reference to the
+    /// old id always means the evicted member.
     fn join_as_new(&self, left_out: LeftOut) -> Outcome<Node> {
         if self.config.network.is_some() {
             return self.join_from_afar(left_out);
@@ -551,8 +573,10 @@ impl Member {
         Err(Failure::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
     }
 
-    /// As [`join_as_new`](Self::join_as_new), in a group that spans hosts: this one's directory does not tell who is left of it, nor which ids
-    /// are taken. Joining asks the seeds, and draws an id. A process that was a member founds no other group.
+    /// Does the same as [`join_as_new`](Self::join_as_new) in a group that spans hosts. The local
+    /// directory does not show the remaining members of such a group, or the ids in use. So the
+    /// join asks the seeds and draws a random id. A process that was a member creates no other
+    /// group.
     fn join_from_afar(&self, left_out: LeftOut) -> Outcome<Node> {
         let config = Config { id: None, was_member_of: Some(self.incarnation), found: false, ..self.config.clone() };
         match self.try_join(&config)? {
@@ -595,11 +619,11 @@ fn tell_silent(subgroup: &str, json: bool) {
     }
 }
 
-/// Runs a thread and tells what it came to.
+/// Runs a thread and sends its result as an event.
 fn spawn(name: &str, events: Sender<Event>, run: impl FnOnce() -> Event + Send + 'static) -> anyhow::Result<()> {
     let run = move || {
         let event = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Event::Panicked);
-        // Nobody listens once the end is known.
+        // This fails only when the end is known and the reader is gone.
         let _ = events.send(event);
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run);

@@ -1,4 +1,4 @@
-//! What a member delivers, written in the order of the group.
+//! The deliveries of a member, written in the order of the group.
 //!
 //! A message counts as delivered, here and at the other members, once it is written.
 use super::counts::Counts;
@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bytes written at once, about.
+/// Approximate number of bytes per write.
 pub(crate) const BLOCK_BYTES: usize = 128 << 10;
-/// The longest single wait; there are as many as it takes while the group lives.
+/// Longest single wait. Waits repeat while the group lives.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Where deliveries go.
+/// The destination of deliveries.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
@@ -28,14 +28,14 @@ pub(crate) struct Output {
     with_origin: bool,
 }
 
-/// How writing came to its end.
+/// The result of writing.
 #[derive(Debug)]
 pub(super) enum Written {
     /// Every member has finished, and everything is written.
     All,
-    /// The group has ended for this member. What was delivered by then is written.
+    /// The group has ended for this member. Everything delivered by then is written.
     Ended(Ended, Output),
-    /// The output takes no more.
+    /// The output accepts no more data.
     Failed(Failure),
 }
 
@@ -56,7 +56,7 @@ impl Output {
         Ok(Output { file, name, frames, with_origin })
     }
 
-    /// Writes everything that is delivered in a group to member `me`, until it ends.
+    /// Writes all deliveries of a group to member `me`, until the group ends.
     pub(super) fn write_all(mut self, mut receiver: Receiver, me: MemberId, counts: &Counts) -> Written {
         let mut buffer = Vec::with_capacity(2 * BLOCK_BYTES);
         loop {
@@ -97,13 +97,13 @@ impl Output {
         &self.name
     }
 
-    /// Writes what was [appended](Self::append) to `buffer`.
+    /// Writes the messages that were [appended](Self::append) to `buffer`.
     pub(crate) fn write(&mut self, buffer: &[u8]) -> Outcome {
         let written = write(&mut self.file, buffer);
         Ok(written.with_context(|| format!("can't write to {}; the others go on", self.name))?)
     }
 
-    /// Adds a message, in the form of this output.
+    /// Appends a message in the format of this output.
     pub(crate) fn append(&self, message: &Message<'_>, view: &View, buffer: &mut Vec<u8>) {
         let Message { sender, round, payload } = *message;
         let (view, sender) = (view.id.0, view.members[sender.index()].0);
@@ -117,7 +117,7 @@ impl Output {
             buffer.extend_from_slice(payload);
         } else {
             if self.with_origin {
-                // Writing to a vector can't fail.
+                // A write to a vector can't fail.
                 let _ = write!(buffer, "{view}:{sender}:{round} ");
             }
             buffer.extend_from_slice(payload);
@@ -130,7 +130,7 @@ fn is_same(from: &Metadata, to: &Metadata) -> bool {
     from.is_file() && (from.dev(), from.ino()) == (to.dev(), to.ino())
 }
 
-/// Writes all of `bytes`, whatever signals come, also to a descriptor that somebody made non-blocking.
+/// Writes all of `bytes`. Signals do not interrupt it, and the descriptor may be non-blocking.
 fn write(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {

@@ -1,4 +1,5 @@
-//! Processes of the command, each test's in a directory of its own. What a test starts ends with the test.
+//! Processes of the command, each test's in a directory of its own. They end with the test that
+//! starts them.
 #![allow(dead_code, reason = "each test file uses a part")]
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
@@ -13,9 +14,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No step of a test takes longer, however busy the machine is.
+/// Longest wait for a step of a test without any output, on a busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// No wait takes longer, whatever else the process says.
+/// Longest wait for a step, with any other output meanwhile.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// A directory that is removed with its contents.
@@ -27,30 +28,30 @@ impl Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("spindle-cli-test-{}-{number}", std::process::id()));
-        // Left by a process of the same id that was killed.
+        // A killed process with the same id may have left this directory.
         let _ = fs::remove_dir_all(&path);
         DirBuilder::new().mode(0o700).create(&path).unwrap();
         Scratch(path)
     }
 
-    /// A path in the directory.
+    /// Returns a path in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// A file with these bytes.
+    /// Creates a file with these bytes.
     pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, bytes).unwrap();
         path
     }
 
-    /// Where groups of this test meet.
+    /// Returns the directory in which groups of this test meet.
     pub(crate) fn runtime_dir(&self) -> PathBuf {
         self.path("run")
     }
 
-    /// The command, with these words.
+    /// Returns the command, with these arguments.
     pub(crate) fn spindle<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
         command.env("SPINDLE_RUNTIME_DIR", self.runtime_dir()).env_remove("SPINDLE_LOG").args(words);
@@ -58,7 +59,7 @@ impl Scratch {
         command
     }
 
-    /// A member of a group of `members`, which tells what happens as JSON.
+    /// Returns the command for a member of a group of `members`, which reports events as JSON.
     pub(crate) fn member(&self, group: &str, members: u32) -> Command {
         self.spindle(["member", group, "--json", "--members", &members.to_string()])
     }
@@ -80,7 +81,7 @@ pub(crate) struct Running {
     pub(crate) errors: Vec<String>,
     stdout: Vec<u8>,
     open: u32,
-    /// The name of what the test waits for, and the start of the wait.
+    /// The name of the awaited event, and the start of the wait.
     waits: (String, Instant),
 }
 
@@ -88,11 +89,11 @@ pub(crate) struct Running {
 enum Said {
     Out(Vec<u8>),
     Err(String),
-    /// One of the two pipes is at its end.
+    /// One of the two pipes has ended.
     End,
 }
 
-/// What a process came to.
+/// The result of a process.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,
@@ -101,12 +102,13 @@ pub(crate) struct Done {
 }
 
 impl Running {
-    /// Starts the command and listens to it.
+    /// Starts the command and reads its output.
     pub(crate) fn start(command: &mut Command) -> Running {
         Running::listening(command, true)
     }
 
-    /// As `start`; the standard output, if it is not listened to, is what `command` says.
+    /// Starts the command like `start`. If the standard output is not read here, `command` sets its
+    /// destination.
     pub(crate) fn listening(command: &mut Command, to_stdout: bool) -> Running {
         if to_stdout {
             command.stdout(Stdio::piped());
@@ -144,7 +146,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Stops all of its threads. The signal alone lets them run on for a while.
+    /// Stops all threads of the process. The signal alone lets them run on for a while.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         let pid = Pid::from_child(&self.child);
@@ -187,7 +189,7 @@ impl Running {
         }
     }
 
-    /// Waits for an event "view" with so many members, the first of which are these.
+    /// Waits for an event "view" with `count` members, the first of which are `first`.
     pub(crate) fn larger_view(&mut self, first: &[u64], count: usize) -> Vec<u64> {
         let mut seen = 0;
         loop {
@@ -202,7 +204,7 @@ impl Running {
         }
     }
 
-    /// Waits for a line of the standard error that holds this.
+    /// Waits for a line of the standard error that contains `words`.
     pub(crate) fn says(&mut self, words: &str) -> String {
         let mut seen = 0;
         loop {
@@ -214,7 +216,7 @@ impl Running {
         }
     }
 
-    /// Waits until the standard output has so many lines, and returns them.
+    /// Waits until the standard output has `count` lines, and returns them.
     pub(crate) fn lines(&mut self, count: usize) -> Vec<String> {
         while self.stdout.iter().filter(|byte| **byte == b'\n').count() < count {
             self.hear(&format!("{count} lines"));
@@ -222,18 +224,19 @@ impl Running {
         String::from_utf8_lossy(&self.stdout).lines().map(str::to_string).collect()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub(crate) fn done(mut self) -> Done {
         drop(self.stdin.take());
         while self.open > 0 {
             self.hear("its end");
         }
-        // Its pipes are closed, so it is at its end.
+        // The pipes of the process are closed, so it is about to end.
         let status = self.child.wait().unwrap();
         Done { status, stdout: std::mem::take(&mut self.stdout), errors: std::mem::take(&mut self.errors) }
     }
 
-    /// Ends all inputs, and waits until all have ended. A member ends only when every input has.
+    /// Ends all inputs, and waits until all members have ended. A member ends only when every input
+    /// has ended.
     pub(crate) fn all_done(mut members: Vec<Running>) -> Vec<Done> {
         members.iter_mut().for_each(|member| drop(member.stdin.take()));
         members.into_iter().map(Running::done).collect()
@@ -243,7 +246,7 @@ impl Running {
         if self.waits.0 != wanted {
             self.waits = (wanted.to_string(), Instant::now());
         }
-        // It may go on saying other things.
+        // The process may print other lines meanwhile.
         let patience = PATIENCE.min(LONGEST.saturating_sub(self.waits.1.elapsed()));
         match self.said.recv_timeout(patience) {
             Ok(Said::Out(bytes)) => self.stdout.extend_from_slice(&bytes),
@@ -265,7 +268,7 @@ impl Drop for Running {
 }
 
 impl Done {
-    /// The exit status, which must be this one.
+    /// Checks the exit status.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Done {
         let out = String::from_utf8_lossy(&self.stdout[..self.stdout.len().min(500)]).into_owned();
@@ -273,14 +276,14 @@ impl Done {
         self
     }
 
-    /// Its JSON event of this name.
+    /// Returns the JSON event with this name.
     #[track_caller]
     pub(crate) fn event(&self, name: &str) -> Value {
         let objects = self.errors.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
         objects.into_iter().find(|object| object["event"] == name).unwrap_or_else(|| panic!("{:#?}", self.errors))
     }
 
-    /// The message of its last JSON event, an error.
+    /// Returns the message of the last JSON event, which is an error.
     #[track_caller]
     pub(crate) fn error(&self) -> String {
         let last = self.errors.last().expect("an error is told");
@@ -289,7 +292,7 @@ impl Done {
         object["message"].as_str().unwrap().to_string()
     }
 
-    /// Its standard output, a JSON object a line.
+    /// Returns the standard output, a JSON object a line.
     pub(crate) fn objects(&self) -> Vec<Value> {
         let lines = self.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
@@ -311,14 +314,15 @@ fn relay_lines(from: impl Read, tell: &Sender<Said>) {
     let _ = tell.send(Said::End);
 }
 
-/// So many addresses at which a process can listen.
+/// Returns `count` addresses at which a process can listen.
 pub(crate) fn seeds(count: u32) -> Vec<String> {
-    // No other process gets these ports for a while; each of these gets another one while all are held.
+    // No other process gets these ports for a while. All ports are held at the same time, so they
+    // differ.
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
 
-/// Numbers that look random and are the same every time.
+/// Numbers that look random and are the same in every run.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {

@@ -1,23 +1,25 @@
-//! The part of a round that is played among hosts: disturbances of networks, deaths in the middle of them, and how soon the group recovers.
+//! The part of a round among hosts: disturbances of networks, kills during them, and the time that
+//! the group takes to recover.
 use super::{DOUBTS, LATE_MAX, RECOVERY_MAX, Round, Trouble, UNNOTICED, now};
 use crate::chaos::crowd::Process;
 use crate::chaos::hosts::{self, Hosts};
 use crate::chaos::plan::{Event, What};
 use std::time::{Duration, Instant};
 
-/// A process that is to be killed in the middle of a cut.
+/// A process that is to be killed during a cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     at: Instant,
     instance: u32,
     /// The host that is cut off.
     cut: usize,
-    /// Until when no view without that one can have been decided, and the newest one when it was cut off.
+    /// Time before which no view without that host can have been decided, and the newest view at
+    /// the start of the cut.
     unnoticed: Option<(Instant, u64)>,
     restarts: bool,
 }
 
-/// How the network of a host was disturbed.
+/// The kind of disturbance of a host's network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     Outage,
@@ -25,8 +27,9 @@ enum Cause {
 }
 
 impl Round<'_> {
-    /// As [`carry_out`](Self::carry_out), where no death is proven to other hosts: what would leave less than a majority of a view able to go
-    /// on is left out, since the group would rightly wait for ever.
+    /// Does the same as [`carry_out`](Self::carry_out) among hosts, where no death is proven to
+    /// other hosts. It omits events that would leave less than a majority of a view able to
+    /// continue, because the group would rightly wait for ever.
     pub(super) fn carry_out_among_hosts(
         &mut self,
         event: Event,
@@ -60,7 +63,8 @@ impl Round<'_> {
             _ => return self.join(1),
         };
         let is_nothing = matches!(event.what, What::RestartSeeds(_)) && whom.is_empty();
-        // Early enough, and the host that is cut off is still a part of the view when the other member dies.
+        // In an early kill, the host that is cut off is still a part of the view when the other
+        // member dies.
         let is_early = matches!(event.what, What::CutCrash(_)) && pick & 1 << 8 == 0 && self.is_at_rest();
         // If two hosts lose each other, one of them stays.
         let lost: Vec<&[usize]> = match event.what {
@@ -129,7 +133,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Notes what is done to `hosts`, and that members there may be evicted for it.
+    /// Records a disturbance of `hosts`. Members there may be evicted because of it.
     fn disturb(&mut self, hosts: &[usize], what: What, time: Duration, cause: Cause) {
         if hosts.is_empty() {
             return;
@@ -147,7 +151,7 @@ impl Round<'_> {
         }
     }
 
-    /// All links have a delay from now on, and a process joins over them.
+    /// Gives all links a delay from now on, and lets a process join over them.
     fn delay(&mut self, ms: u64) -> Result<(), Trouble> {
         if let Some(hosts) = self.hosts.as_mut().filter(|hosts| hosts.can_delay()) {
             hosts.delay(Duration::from_millis(ms));
@@ -157,7 +161,7 @@ impl Round<'_> {
         self.join(1)
     }
 
-    /// Seeds that may be killed and started again, as many as a majority can do without.
+    /// Returns seeds that may be killed and restarted, as many as a majority can do without.
     fn seeds_to_restart(&self, count: u64, pick: u64) -> Vec<usize> {
         let mut seeds = self.seeds();
         let turn = pick as usize % seeds.len().max(1);
@@ -169,7 +173,7 @@ impl Round<'_> {
         seeds
     }
 
-    /// Members at seeds that may be started again.
+    /// Returns members at seeds that may be restarted.
     fn seeds(&self) -> Vec<usize> {
         let is_one = |i: &usize| {
             let process = &self.processes[*i];
@@ -178,7 +182,7 @@ impl Round<'_> {
         self.living().into_iter().filter(is_one).collect()
     }
 
-    /// Kills seeds, and starts them again with the same ids and addresses.
+    /// Kills seeds, and restarts them with the same ids and addresses.
     fn restart_seeds(&mut self, seeds: &[usize]) -> Result<(), Trouble> {
         let ids = seeds.iter().map(|i| {
             let process = &self.processes[*i];
@@ -190,13 +194,13 @@ impl Round<'_> {
         ids.into_iter().try_for_each(|(host, id)| self.start(host, true, id))
     }
 
-    /// Whether nothing was done to any network or process lately.
+    /// Returns true if no network or process was disturbed lately.
     pub(super) fn is_at_rest(&self) -> bool {
         let now = Instant::now();
         self.doubts.iter().all(|doubt| *doubt < now) && self.is_quiet && self.majority_stays(&[], &[])
     }
 
-    /// A member on another host than `cut` dies while that is cut off.
+    /// Plans the kill of a member on another host than `cut`, during the cut.
     fn crash_in_cut(&mut self, cut: usize, pick: u64, time: Duration, is_early: bool) {
         let elsewhere = |i: &usize| self.processes[*i].host != cut;
         let whom: Vec<usize> = self.living().into_iter().filter(elsewhere).collect();
@@ -211,7 +215,7 @@ impl Round<'_> {
         self.due.push(Due { at, instance, cut, unnoticed, restarts: false });
     }
 
-    /// A seed is started again while `cut` is cut off, or on the host that is.
+    /// Plans the restart of a seed during the cut, possibly on the host that is cut off.
     fn restart_in_cut(&mut self, cut: usize, pick: u64, time: Duration) {
         let seeds = self.seeds();
         if seeds.is_empty() {
@@ -222,7 +226,8 @@ impl Round<'_> {
         self.due.push(Due { at, instance, cut, unnoticed: None, restarts: true });
     }
 
-    /// `whom` dies while no host hears any other, if no host has enough members to go on by itself.
+    /// Plans the kill of `whom` while no host can reach any other, if no host has enough members to
+    /// continue by itself.
     fn crash_in_outage(&mut self, whom: usize, time: Duration) {
         let Some((view, members)) = self.newest_view() else { return };
         let on =
@@ -240,7 +245,7 @@ impl Round<'_> {
         }
     }
 
-    /// Kills who is due.
+    /// Kills the process that is due.
     pub(super) fn crash(&mut self, now: Instant) -> Result<(), Trouble> {
         let Some(at) = self.due.iter().position(|due| due.at <= now) else { return Ok(()) };
         let due = self.due.swap_remove(at);
@@ -259,7 +264,7 @@ impl Round<'_> {
         }
     }
 
-    /// The newest view that a living process speaks of.
+    /// Returns the newest view that a live process reports.
     pub(super) fn newest_view(&self) -> Option<(u64, &[u64])> {
         let views = self.processes.iter().filter(|process| process.is_alive());
         views.filter_map(|process| self.judge.view_of(process.instance)).max_by_key(|(view, _)| *view)
@@ -270,7 +275,7 @@ impl Round<'_> {
         id.is_some_and(|id| members.contains(&id))
     }
 
-    /// How many may be in the next view who are not in the newest one.
+    /// Returns how many processes may be in the next view that are not in the newest one.
     fn coming(&self, members: &[u64]) -> usize {
         let may_come = |process: &&Process| {
             !self.is_member(process, members)
@@ -279,7 +284,8 @@ impl Round<'_> {
         self.processes.iter().filter(may_come).count()
     }
 
-    /// Whether more than half of those who are in the newest view, or may be in the next one, live and vote without `whom`, wherever they are.
+    /// Returns true if a majority lives and votes without `whom`, on any hosts. It is counted among
+    /// the members of the newest view and those that may be in the next one.
     fn majority_lives(&self, whom: usize) -> bool {
         let Some((_, members)) = self.newest_view() else { return false };
         let lives = |(i, process): &(usize, &Process)| {
@@ -289,7 +295,8 @@ impl Round<'_> {
         2 * self.processes.iter().enumerate().filter(lives).count() > members.len() + self.coming(members)
     }
 
-    /// Whether more than half of those who are in the newest view, or may be in the next one, can go on together without `whom` and all on `hosts`.
+    /// Returns true if a majority can continue together without `whom` and all members on `hosts`.
+    /// It is counted among the members of the newest view and those that may be in the next one.
     fn majority_stays(&self, whom: &[usize], hosts: &[usize]) -> bool {
         let now = Instant::now();
         let Some((_, members)) = self.newest_view() else { return false };
@@ -311,7 +318,8 @@ impl Round<'_> {
         2 * self.processes.iter().enumerate().filter(goes_on).count() > members.len() + self.coming(members)
     }
 
-    /// Whoever held the driver up may have held up members, too, and what is done to networks has lasted longer than it should.
+    /// Checks whether the driver stood still. If so, members may have stood still, too, and
+    /// disturbances of networks have lasted longer than planned.
     pub(super) fn look_at_the_clock(&mut self, now: Instant) {
         let late = now - std::mem::replace(&mut self.ticked, now);
         if self.hosts.is_none() || late < self.options.suspect_after / 2 {
@@ -324,7 +332,8 @@ impl Round<'_> {
         self.judge.blurs(self::now());
     }
 
-    /// When the last disturbance of a network is over, all who are members by then have to go on, whoever of them is evicted.
+    /// Checks that, after the last disturbance of a network, all present members continue, even if
+    /// some of them are evicted.
     pub(super) fn look_for_recovery(&mut self) -> Result<(), Trouble> {
         let is_stopped = self.processes.iter().any(|process| process.is_alive() && process.stopped.is_some());
         let is_quiet = !is_stopped && self.lost.is_none() && !self.hosts.as_ref().is_some_and(Hosts::is_disturbed);

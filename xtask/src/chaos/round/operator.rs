@@ -1,17 +1,20 @@
-//! An operator's order: most members are lost for good, and the rest of the group continues without them.
+//! An operator's order: most members are lost for good, and the rest of the group continues without
+//! them.
 use super::{Round, Trouble};
 use crate::chaos::crowd::Operator;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How soon the operator tries again, for instance because the members that are left have not missed the others yet.
+/// Time between two tries of the operator. A try fails, for instance, if the remaining members have
+/// not missed the others yet.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// How long the group may take to go on. The silence that is suspected, some tries, and the rest for a machine that is busy.
+/// How long the group may take to continue: the silence that is suspected, some tries, and the rest
+/// for a busy machine.
 const RECOVER_MAX: Duration = Duration::from_secs(30);
-/// For so long no member is named that may be one of the processes that are joining.
+/// How long the operator does not name members that may be among the joining processes.
 const JOINERS_WAIT: Duration = Duration::from_secs(5);
 
-/// A group that has lost its majority, and waits for the operator's word.
+/// A group that has lost its majority, and waits for the operator's order.
 #[derive(Debug)]
 pub(super) struct Lost {
     since: Instant,
@@ -22,7 +25,8 @@ pub(super) struct Lost {
 }
 
 impl Round<'_> {
-    /// Kills all processes on most of the hosts, whose members vote more than the others do. Whether that happened.
+    /// Kills all processes on most of the hosts, if their members have at least half of the votes.
+    /// Returns whether it did.
     pub(super) fn lose_majority(&mut self, staying: &[usize]) -> Result<bool, Trouble> {
         let Some((_, members)) = self.newest_view() else { return Ok(false) };
         let voters: BTreeSet<usize> = (0..self.processes.len())
@@ -46,7 +50,7 @@ impl Round<'_> {
         Ok(true)
     }
 
-    /// Names those that are lost, until the others go on without them.
+    /// Names the lost members, until the others continue without them.
     pub(super) fn recover(&mut self, now: Instant) -> Result<(), Trouble> {
         let Some(mut lost) = self.lost.take() else { return Ok(()) };
         if let Some(operator) = &mut lost.operator {
@@ -83,7 +87,8 @@ impl Round<'_> {
         }
     }
 
-    /// The members of the newest view of the living that have died, and a host where one lives. With `all`, also those that may be joining.
+    /// Returns the dead members of the newest view of a live process, and a host with a live
+    /// member. With `all`, the result contains members that may be joining.
     fn lost_members(&self, all: bool) -> Option<(usize, String)> {
         let (_, members) = self.newest_view()?;
         let asked = self.processes.iter().find(|process| process.is_alive() && self.is_member(process, members))?;

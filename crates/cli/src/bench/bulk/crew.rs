@@ -1,4 +1,4 @@
-//! The processes of `spindle bench bulk`, as the benchmark holds them.
+//! The processes of `spindle bench bulk`, as the benchmark process manages them.
 use super::wire::{Job, Order, Plan, Reply, Setup};
 use crate::bench::team::{MeetingPlace, killed};
 use crate::log;
@@ -9,10 +9,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{env, process, thread};
 
-/// How long anything may take.
+/// Longest wait for any step.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Processes that are the members of one group. Dropping it kills those that are left.
+/// Processes that are the members of one group. Dropping it kills the remaining processes.
 #[derive(Debug)]
 pub(super) struct Crew {
     processes: Vec<Process>,
@@ -26,14 +26,14 @@ struct Process {
     replies: Receiver<String>,
 }
 
-/// What a trial took.
+/// The cost of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
-    /// Until the last has what it should.
+    /// Seconds until the last receiver has finished the job.
     pub(super) seconds: f64,
-    /// Of all processes.
+    /// CPU time of all processes.
     pub(super) cpu_seconds: f64,
-    /// Bytes that went from one rack to another.
+    /// Bytes sent from one rack to another.
     pub(super) across: u64,
 }
 
@@ -62,12 +62,13 @@ impl Crew {
         self.ready(members)
     }
 
-    /// The error, or who was killed: what the others say then is only what follows from it.
+    /// Returns the error that names a killed process, or `error`. If a process was killed, the
+    /// errors of the others are only consequences.
     fn blame(&mut self, error: anyhow::Error) -> anyhow::Error {
         killed(self.processes.iter_mut().map(|process| (process.rank, &mut process.child))).unwrap_or(error)
     }
 
-    /// Does a job with an object of so many bytes; how long it took.
+    /// Does a job with an object of `bytes` bytes, and returns its cost.
     pub(super) fn run(&mut self, bytes: u64, job: Job) -> anyhow::Result<Took> {
         let took = self.trial(bytes, job);
         took.map_err(|error| self.blame(error))
@@ -92,7 +93,7 @@ impl Crew {
             if process.rank == 0 {
                 begin = begin_ns;
             }
-            // The root hears of it later than the last receiver has it.
+            // The root learns of the end later than the last receiver reaches it.
             if process.rank > 0 || taking_part == 1 {
                 end = end.max(end_ns);
             }
@@ -144,7 +145,7 @@ impl Process {
         let orders = child.stdin.take().expect("it was piped");
         let lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();
         let (tell, replies) = mpsc::channel();
-        // Ends with the process's output, so with the process.
+        // The reader ends with the process's output, so with the process.
         let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
         let mut process = Process { rank: setup.rank, child, orders, replies };
         reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
@@ -169,7 +170,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Most often it has ended already; then there is nothing to kill.
+        // The process has usually ended already. In that case this has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! A process of `spindle bench bulk`: a member of a bulk group that takes its orders from standard input.
+//! A process of `spindle bench bulk`: a member of a bulk group that takes its orders from standard
+//! input.
 use super::wire::{Job, Order, Reply, Setup};
 use super::{Algorithm, Fabric, Waiting};
 use crate::clock::{cpu_ns, now_ns};
@@ -21,13 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
-/// How long anything of a trial may take.
+/// Longest wait for any step of a trial.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Spinning before sleep.
+/// How long to spin before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 /// Bytes of one write to the plain stream.
 const WRITE_BYTES: usize = 256 << 10;
-/// What the plain stream is announced as, in place of a rank.
+/// Announces the plain stream, in place of a rank.
 const PLAIN: u32 = u32::MAX;
 
 /// Runs a process that takes its orders from standard input.
@@ -78,7 +79,8 @@ fn serve(setup: &Setup, mut orders: impl Iterator<Item = io::Result<String>>) ->
     Ok(())
 }
 
-/// Where the others meet the root of a group on this machine: a socket for each of them.
+/// The sockets at which the other members meet the root of a group on this machine, one for each
+/// member.
 struct Local(Vec<OwnedFd>);
 
 fn meeting_point(setup: &Setup, rank: u32) -> anyhow::Result<SocketAddrUnix> {
@@ -119,14 +121,14 @@ struct Member {
     waiting: Waiting,
     is_root: bool,
     node: BulkNode,
-    /// From the root to rank 1.
+    /// The plain stream from the root to rank 1.
     plain: Option<TcpStream>,
-    /// The root's object, and before it is sent, what it is made of.
+    /// The root's object. Before it is sent: the memory for the next object.
     object: Option<Object>,
-    /// Memory to receive into, to copy into, and for the root to make objects of.
+    /// Memory to receive into, to copy into, and for the root to create objects in.
     buffer: Vec<u8>,
     made: u64,
-    /// Bytes sent to other racks, so far, and before this trial.
+    /// Bytes sent to other racks so far. The next field holds their number before this trial.
     across: Arc<AtomicU64>,
     across_before: u64,
 }
@@ -188,7 +190,8 @@ impl Member {
         })
     }
 
-    /// Does what is not to be timed: the root makes an object with bytes that were never sent, the others have memory for it.
+    /// Does the part that is not timed. The root creates an object with bytes that were never sent,
+    /// and the others allocate memory for it.
     fn prepare(&mut self, bytes: u64, job: Job) -> anyhow::Result<()> {
         let is_lent = self.fabric == Fabric::Shm && matches!(job, Job::Multicast | Job::Read | Job::Copy);
         if self.is_root {
@@ -253,7 +256,7 @@ impl Member {
                 }
             }
             if let Some(complete) = data.take_if(|_| !self.is_root) {
-                // The root hears of it.
+                // With this poll the root learns that the object is complete.
                 self.node.poll(&mut events);
                 let end_ns = self.end(&complete, job);
                 return Ok(self.done(complete, begin_ns, end_ns, cpu_ns() - before));
@@ -273,7 +276,7 @@ impl Member {
         }
     }
 
-    /// Does what a receiver has to do with an object that is there; when that is done.
+    /// Does a receiver's work with a complete object. Returns the time at which it is done.
     fn end(&mut self, data: &[u8], job: Job) -> u64 {
         match job {
             Job::Read => _ = black_box(sum(data)),
@@ -296,7 +299,7 @@ impl Member {
     }
 }
 
-/// A stream that counts what is sent over it.
+/// A stream that counts the bytes sent over it.
 #[derive(Debug)]
 struct Counted(SocketStream, Arc<AtomicU64>);
 
@@ -318,7 +321,7 @@ impl Stream for Counted {
     }
 }
 
-/// The rack in which a rank stands.
+/// Returns the rack of a rank.
 fn rack(setup: &Setup, rank: u32) -> u32 {
     setup.plan.racks.map_or(0, |racks| rank % racks)
 }
@@ -344,7 +347,7 @@ fn settings(setup: &Setup) -> BulkSettings {
     }
 }
 
-/// Bytes that depend on `number` everywhere.
+/// Fills `bytes` with words that all depend on `number`.
 fn fill(bytes: &mut [u8], number: u64) {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for chunk in bytes.chunks_mut(8) {
@@ -353,7 +356,7 @@ fn fill(bytes: &mut [u8], number: u64) {
     }
 }
 
-/// Reads everything.
+/// Reads all bytes.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let words = words.iter().fold(0_u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));

@@ -1,7 +1,8 @@
 //! `spindle bench bulk`: how long large objects take by block multicast.
 //!
-//! With `--fabric sim` nothing is sent: [`model`] has its costs. With `tcp` and `shm` objects go from one process to others ([`real`]), on this
-//! machine. The fabric has to be named, so that nobody takes the figures of the one for those of the other.
+//! With `--fabric sim` nothing is sent: [`model`] has its costs. With `tcp` and `shm` objects go
+//! from one process to others ([`real`]), on this machine. The caller has to name the fabric, so
+//! that the figures of one fabric are not mistaken for those of another.
 mod crew;
 pub(super) mod member;
 mod model;
@@ -18,7 +19,7 @@ use spindle_fabric::region::available_bytes;
 /// Options of `spindle bench bulk`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What carries the blocks
+    /// The transport of the blocks
     #[arg(long, value_enum)]
     fabric: Fabric,
     /// Members, the root included, a list [default: 5,9,17; in the model many from 2 to 513]
@@ -30,28 +31,30 @@ pub(super) struct Args {
     /// Bytes of a block [default: that of the library, or of the model]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     block: Option<u64>,
-    /// For how many blocks a receiver is ready beyond those that it has [default: as for --block]
+    /// How many blocks beyond those that it has a receiver is ready for [default: as for --block]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(2..=64))]
     ahead: Option<u32>,
-    /// How many blocks a member has on the way at the most [default: as for --block]
+    /// How many blocks a member may have on the way [default: as for --block]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
     posts: Option<u32>,
     /// How blocks spread; the model tries all [default: pipeline, or with --racks hybrid]
     #[arg(long, value_enum)]
     algorithm: Option<Algorithm>,
-    /// For tcp: deal the members to so many racks in turns, and count what goes from one to another
+    /// For tcp: assign the members to this many racks in turns, and count the bytes sent between
+    /// racks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
     racks: Option<u32>,
-    /// Objects of fewer bytes, and of one block, go from the root to everybody [default: that of the library]
+    /// Objects of fewer bytes, and of one block, go from the root directly to all members [default:
+    /// that of the library]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     direct: Option<u64>,
     /// How processes wait for blocks
     #[arg(long, value_enum, default_value = "interrupt")]
     waiting: Waiting,
-    /// How often everything is done; the figures are medians
+    /// How often each measurement is repeated; the figures are medians
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: u32,
-    /// In the model: leave the slow links out
+    /// In the model: omit the slow links
     #[arg(long)]
     quick: bool,
     /// Print JSON
@@ -59,7 +62,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What carries blocks.
+/// The transport of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Fabric {
@@ -79,9 +82,9 @@ enum Algorithm {
     Pipeline,
     /// Each member sends to the next
     Chain,
-    /// Members that have all of it send it on
+    /// Members that have the whole object send it on
     Tree,
-    /// The root sends all of it to one after the other
+    /// The root sends the whole object to one member after the other
     Sequential,
     /// A chain of racks, and a pipeline inside each
     Hybrid,
@@ -91,9 +94,9 @@ enum Algorithm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Waiting {
-    /// Look again and again
+    /// Poll without a pause
     Polling,
-    /// Look again for 50 µs, then sleep
+    /// Poll for 50 µs, then sleep
     Hybrid,
     /// Sleep
     Interrupt,
@@ -115,7 +118,7 @@ impl Args {
     }
 }
 
-/// What makes no sense in `args`.
+/// Returns the reason why `args` make no sense, if there is one.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     if args.block.is_some_and(|block| block == 0 || block > spindle_core::limits::BULK_BLOCK_BYTES_MAX) {
         return Some("--block has to be from 1 to 1G".to_string());

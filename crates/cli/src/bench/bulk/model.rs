@@ -1,13 +1,20 @@
-//! `spindle bench bulk --fabric sim`: the block multicast in a model of a network. Nothing is sent: the core's own sessions run on simulated
-//! hosts, by the costs of `spindle_sim::bulk::Network`.
+//! `spindle bench bulk --fabric sim`: the block multicast in a model of a network. Nothing is sent:
+//! the core's own sessions run on simulated hosts, with the costs of `spindle_sim::bulk::Network`.
 //!
-//! JSON: `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`, `block_bytes`, `ahead`, `posts`, `blocks`; `runs`, one
-//! for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks - 1 + ceil(log2 members) times a block's),
-//! `over_optimum`, `bytes_per_second`, `of_one_receiver` (of the bandwidth that one receiver gets), `blocks`, `counters` (posts of each),
-//! `slow_link` and `slow_twin_link` (what one link at half speed costs, as a fraction of the bandwidth, the worst of those tried;
-//! absent with `--quick` or where there are no twins); `algorithms`, by name: `ns`; `roots`, of groups of the same members that
-//! send at the same time: `roots`, `bytes_per_second` of all together; `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`; `small`:
-//! `bytes`, `members`, `direct_ns`, `relayed_ns`.
+//! JSON:
+//! - `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`,
+//!   `block_bytes`, `ahead`, `posts`, `blocks`;
+//! - `runs`, one for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks
+//!   - 1 + ceil(log2 members) times a block's), `over_optimum`, `bytes_per_second`,
+//!   `of_one_receiver` (of the bandwidth that one receiver gets), `blocks`, `counters` (posts of
+//!   each), `slow_link` and `slow_twin_link`;
+//! - `slow_link` and `slow_twin_link`: the cost of one link at half speed, as a fraction of the
+//!   bandwidth, the worst of those tried; absent with `--quick` or where there are no twins;
+//! - `algorithms`, by name: `ns`;
+//! - `roots`, of groups of the same members that send at the same time: `roots`, `bytes_per_second`
+//!   of all together;
+//! - `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`;
+//! - `small`: `bytes`, `members`, `direct_ns`, `relayed_ns`.
 use super::super::table::{Table, short};
 use super::super::tell;
 use super::Fabric;
@@ -18,7 +25,7 @@ use spindle_sim::Violation;
 use spindle_sim::bulk::{Bench, Network, Uplinks};
 use std::io::{self, Write};
 
-/// What the model is asked.
+/// The question put to the model.
 #[derive(Debug)]
 pub(super) struct Args {
     pub(super) fabric: Fabric,
@@ -31,9 +38,10 @@ pub(super) struct Args {
     pub(super) json: bool,
 }
 
-/// Objects with more blocks take too long to simulate.
+/// Largest number of blocks of an object. More take too long to simulate.
 const BLOCKS_MAX: u32 = 1 << 16;
-/// Of each kind of link, so many are tried as the slow one, in groups of up to so many members.
+/// Number of links of each kind that are tried as the slow one, and largest group in which they are
+/// tried.
 const TRIES: usize = 64;
 const SLOW_MEMBERS_MAX: u32 = 64;
 
@@ -104,7 +112,7 @@ struct Small {
     relayed_ns: u64,
 }
 
-/// What makes no sense in `args`.
+/// Returns the reason why `args` make no sense, if there is one.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     let few = blocks(args.size, args.block).is_some_and(|blocks| blocks <= BLOCKS_MAX);
     (!few).then(|| {
@@ -195,7 +203,7 @@ fn measure(args: &Args) -> Result<Report, Violation> {
     })
 }
 
-/// Four racks of 16 hosts, each with an uplink of so many bytes per µs.
+/// Simulates four racks of 16 hosts. Each uplink carries `bytes_per_us`.
 fn in_racks(usual: &Bench, bytes_per_us: u64) -> Result<InRacks, Violation> {
     let (racks, size) = (4, 16);
     let members = racks * size;

@@ -1,19 +1,30 @@
 //! `spindle bench bulk --fabric tcp` and `shm`: objects from one process to others on this machine.
 //!
-//! A trial begins when the root hands its object to the library and ends when the last receiver has it, by the machine's monotonic clock,
-//! which all processes share; GB/s are the object's bytes, once, over that time. What is not timed: making the object, memory for it at the receivers
-//! (which keep it from one trial to the next), and comparing digests of what came with what was sent, which is done each time. Each trial is
-//! followed by one of the reference, and ratios are medians over such pairs.
+//! A trial begins when the root hands its object to the library and ends when the last receiver has
+//! it. Both times are on the machine's monotonic clock, which all processes share. GB/s are the
+//! object's bytes, once, over that time.
 //!
-//! - tcp: receivers have the object in memory of their own. The reference is one plain TCP stream over the loopback device, from
-//!   the root to one process, written in pieces of 256 KiB.
-//! - shm: receivers map the root's memory. `read`: until each has read all bytes there, as 8-byte words that it sums; `copied`: until each
-//!   has copied them into memory of its own, which is what other libraries leave behind; `lent`: until it is mapped. The reference is a
-//!   copy of as many bytes by the root alone.
+//! The time does not include the creation of the object, or the allocation of memory at the
+//! receivers. They keep that memory from one trial to the next. Each trial also compares the
+//! digests of sent and received bytes, which is not timed either. Each trial is followed by one of
+//! the reference, and ratios are medians over such pairs.
 //!
-//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`; `runs`, one for each of `--members` and `--bytes`: `algorithm` (tcp), `members`,
-//! `receivers`, `bytes`, `trials`, `bytes_per_second` (with `_min`, `_max`; shm: of `read`), `reference_bytes_per_second`, and `stream_ratio` (tcp) or `memcpy_ratio` (shm), of the
-//! first to the second; with `--racks`, `rack_crossings`: bytes that went from one rack to another, over those of the object; `cpu_seconds`, of all processes together, for one object; shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
+//! - tcp: receivers have the object in memory of their own. The reference is one plain TCP stream
+//!   over the loopback device, from the root to one process, written in pieces of 256 KiB.
+//! - shm: receivers map the root's memory. `read`: until each has read all bytes there, as 8-byte
+//!   words that it sums; `copied`: until each has copied them into memory of its own, which is the
+//!   result that other libraries give; `lent`: until it is mapped. The reference is a copy of as
+//!   many bytes by the root alone.
+//!
+//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`, and `runs`,
+//! one for each of `--members` and `--bytes`:
+//! - `algorithm` (tcp), `members`, `receivers`, `bytes`, `trials`;
+//! - `bytes_per_second` (with `_min`, `_max`; shm: of `read`), `reference_bytes_per_second`, and
+//!   the ratio of the first to the second: `stream_ratio` (tcp) or `memcpy_ratio` (shm);
+//! - `rack_crossings`, with `--racks`: bytes sent from one rack to another, over those of the
+//!   object;
+//! - `cpu_seconds`, of all processes together, for one object;
+//! - shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
 use super::super::args::cores;
 use super::super::pairing::quantile;
 use super::super::table::{Table, short};
@@ -26,7 +37,7 @@ use serde::Serialize;
 use spindle::bulk::BulkSettings;
 use std::io::{self, Write};
 
-/// Processes that are started at once.
+/// Largest number of processes that are started at once.
 pub(super) const MEMBERS_MAX: u32 = 64;
 
 #[derive(Debug, Serialize)]
@@ -73,7 +84,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
-/// Each member has the object in memory of its own at some time. What the machine can't give it would not refuse, but end processes for.
+/// Returns an error if the members need more memory than is available, because each member has the
+/// object in its own memory at some time. The kernel would not refuse the memory, but kill
+/// processes for it.
 pub(super) fn refuse(args: &Args, available: Option<u64>) -> Option<String> {
     let (members, bytes) = work(args);
     let (members, bytes, available) = (*members.iter().max()?, *bytes.iter().max()?, available?);
@@ -86,7 +99,7 @@ pub(super) fn refuse(args: &Args, available: Option<u64>) -> Option<String> {
     })
 }
 
-/// The numbers of members, and the lengths of objects.
+/// Returns the numbers of members, and the lengths of objects.
 fn work(args: &Args) -> (&[u32], &[u64]) {
     let members = if args.members.is_empty() { &[5, 9, 17][..] } else { &args.members };
     let bytes = if args.bytes.is_empty() { &[1 << 20, 16 << 20, 64 << 20, 256 << 20][..] } else { &args.bytes };
@@ -133,7 +146,7 @@ fn trials(crew: &mut Crew, members: u32, bytes: u64, args: &Args) -> anyhow::Res
         }
         Ok::<_, anyhow::Error>(bytes as f64 / took.seconds)
     };
-    // The first of each touches memory that nobody has touched.
+    // The first trial of each kind touches fresh memory, so it does not count.
     rate(job)?;
     rate(reference)?;
     let (mut rates, mut references, mut ratios) = (vec![], vec![], vec![]);

@@ -1,4 +1,5 @@
-//! What the benchmark and its processes tell each other: one JSON value a line, over a process's standard input and output.
+//! Messages between the benchmark and its processes: one JSON value a line, over a process's
+//! standard input and output.
 use super::{Algorithm, Fabric, Waiting};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -6,17 +7,17 @@ use std::path::PathBuf;
 /// The first line that a process reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
-    /// The process that started it; it ends with that process.
+    /// The process that started this one. This process ends with it.
     pub(super) parent: u32,
-    /// A directory to meet in.
+    /// The directory in which the processes meet.
     pub(super) dir: PathBuf,
     pub(super) members: u32,
-    /// 0 is the root.
+    /// Rank of the process; 0 is the root.
     pub(super) rank: u32,
     pub(super) plan: Plan,
 }
 
-/// What all processes have to agree on.
+/// The settings that all processes share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) fabric: Fabric,
@@ -29,10 +30,11 @@ pub(super) struct Plan {
     pub(super) waiting: Waiting,
 }
 
-/// What is timed.
+/// The operation that is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// The multicast, until every receiver has the object: in a buffer of its own (tcp), or mapped (shm).
+    /// The multicast, until every receiver has the object: in a buffer of its own (tcp), or mapped
+    /// (shm).
     Multicast,
     /// The multicast, until every receiver has read all bytes of it.
     Read,
@@ -40,48 +42,48 @@ pub(super) enum Job {
     Copy,
     /// The same bytes over one plain TCP stream, from the root to rank 1.
     Stream,
-    /// The same bytes from one place to another, by the root alone.
+    /// A copy of the same bytes within memory, by the root alone.
     Memcpy,
 }
 
-/// What a process is told after that.
+/// An order that follows the setup.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Connect to the others, who listen at these ports, by rank.
+    /// Connect to the others, which listen at these ports, by rank.
     Connect(Vec<u16>),
-    /// Make ready for this.
+    /// Prepare for this trial.
     Trial {
-        /// Of the object.
+        /// Bytes of the object.
         bytes: u64,
-        /// What to do.
+        /// The operation to time.
         job: Job,
     },
-    /// Begin; to the root.
+    /// Begin. Only the root receives this order.
     Go,
     /// Leave in order.
     Finish,
 }
 
-/// What a process answers.
+/// An answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// It listens there.
+    /// The process listens at this port.
     Listening(u16),
-    /// It has done what it was told, or is ready to.
+    /// The process has carried out its order, or is ready to.
     Ready,
     /// A trial is over.
     Done {
-        /// When it began, by the machine's monotonic clock: what counts is the root's.
+        /// Start of the trial, on the machine's monotonic clock. The root's value counts.
         begin_ns: u64,
-        /// When it had what the job asks for.
+        /// Time at which the process had finished the job.
         end_ns: u64,
-        /// CPU time that it took.
+        /// CPU time that the trial took.
         cpu_ns: u64,
-        /// Bytes that it has sent to other racks.
+        /// Bytes that the process has sent to other racks.
         across: u64,
-        /// Of the object as it was sent, or has come.
+        /// Digest of the object as it was sent or received.
         digest: u64,
     },
-    /// It gives up.
+    /// The process gives up, with the error.
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! A member process: joins, works in slices as it is told, leaves.
+//! A member process: it joins, works in slices on the orders of the benchmark, and leaves.
 mod one_in_flight;
 mod poll;
 mod read;
@@ -19,15 +19,16 @@ use std::time::Duration;
 /// How long to wait for the other members to join, and to finish.
 const GATHER: Duration = Duration::from_secs(60);
 
-/// Whoever does the work of a slice.
+/// The part of a member that does the work of a slice.
 trait Worker {
-    /// Works until `end_ns`; counts from `begin_ns`. Usage and counts are added by the caller.
+    /// Works until `end_ns` and counts from `begin_ns`. The caller adds usage and counts.
     fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran>;
 
-    /// Counts since the start.
+    /// Returns the counts since the start.
     fn counts(&self) -> Counts;
 
-    /// Leaves in agreement with the others; an error if anything read was not what was written.
+    /// Leaves in agreement with the others. It fails if any message that was read differs from the
+    /// one written.
     fn finish(self: Box<Self>) -> anyhow::Result<Counts>;
 }
 
@@ -53,7 +54,7 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
     let mut worker = worker(node, setup)?;
     answer(&Reply::Ready)?;
     let mut before = (worker.counts(), Usage::mine()?);
-    // The end of the input, or of the benchmark, ends this.
+    // This member ends with its input, or with the benchmark.
     for order in lines {
         match serde_json::from_str(&order?)? {
             Order::Run { begin_ns, end_ns } => {
@@ -72,7 +73,7 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
 }
 
 fn worker(node: Node, setup: &Setup) -> anyhow::Result<Box<dyn Worker>> {
-    // A member of no active subgroup sleeps.
+    // A member without an active subgroup sleeps.
     let drive = if setup.rank < setup.plan.span { setup.plan.drive } else { Drive::Thread };
     Ok(match (drive, setup.plan.job) {
         (Drive::Poll, Job::Stream) => Box::new(poll::Polling::new(node, setup)?),
@@ -81,9 +82,10 @@ fn worker(node: Node, setup: &Setup) -> anyhow::Result<Box<dyn Worker>> {
     })
 }
 
-/// Takes part without a benchmark that gives orders: joins, works for `length` from then on, and leaves. The first tenth does not
-/// count, and a tenth more follows that does not count either, since the others have not joined at the same moment. What it did, and
-/// its counts at the end.
+/// Takes part without orders from a benchmark: joins, works for `length` from then on, and leaves.
+/// The first tenth of `length` does not count, and another tenth follows that does not count
+/// either, because the members don't all join at the same moment. Returns the measurements and the
+/// counts at the end.
 pub(super) fn alone(setup: &Setup, length: Duration) -> anyhow::Result<(Ran, Counts)> {
     let mut worker = worker(config(setup)?.join()?, setup)?;
     let (now, length_ns) = (now_ns(), length.as_nanos() as u64);
@@ -142,23 +144,24 @@ fn name(subgroup: u32) -> String {
     format!("s{subgroup}")
 }
 
-/// The publishers of the active subgroups, if this member sends.
+/// Returns the publishers of the active subgroups, if this member sends.
 fn publishers(node: &mut Node, setup: &Setup) -> anyhow::Result<Vec<spindle::Publisher>> {
     let active = if setup.rank < setup.plan.senders { setup.plan.active } else { 0 };
     (0..active).map(|i| Ok(node.publisher(&name(i))?)).collect()
 }
 
-/// The number of the first message of a member in a subgroup: no two streams hold the same bytes.
+/// Returns the number of a member's first message in a subgroup. No two streams contain the same
+/// bytes.
 fn first_number(subgroup: usize, rank: u32) -> u64 {
     ((subgroup as u64) << 16 | u64::from(rank)) << 40
 }
 
-/// Latencies up to a minute, to three digits.
+/// Returns a histogram of latencies up to a minute, with three digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")
 }
 
-/// (value, how often) of `histogram`, which is empty then.
+/// Returns (value, how often) for each value of `histogram`, and empties it.
 fn drain(histogram: &mut Histogram<u64>) -> Vec<(u64, u64)> {
     let values = histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value()));
     let values = values.collect();

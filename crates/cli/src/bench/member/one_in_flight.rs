@@ -1,4 +1,5 @@
-//! A member that sends when it is its turn, one message at a time in the whole group, and times those of the others.
+//! A member that sends when it is its turn, one message at a time in the whole group, and measures
+//! the latency of the others' messages.
 use super::super::wire::{Counts, Ran, Setup};
 use super::{GATHER, Worker, drain, histogram, name};
 use crate::clock::now_ns;
@@ -7,25 +8,25 @@ use hdrhistogram::Histogram;
 use spindle::{Batch, Node, Poll, Publisher, SubgroupId};
 use std::time::Instant;
 
-/// Polls between two looks at the clock.
+/// Polls between two readings of the clock.
 const LOOK: u32 = 64;
-/// Bytes of the time in front of a message.
+/// Bytes of the time at the start of a message.
 const STAMP: usize = 8;
 
-/// Writes the time into `payload`: the last thing before its commit.
+/// Writes the time into `payload`. The caller does this just before the commit.
 #[inline]
 pub(super) fn stamp(payload: &mut [u8]) {
     payload[STAMP..].fill(0x5a);
     payload[..STAMP].copy_from_slice(&now_ns().to_le_bytes());
 }
 
-/// Sees messages with a [`stamp`].
+/// Reads messages that carry a [`stamp`].
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     rank: u32,
-    /// Messages seen, mine too.
+    /// Messages read, including this member's own.
     seen: u64,
-    /// Round and sender of the newest.
+    /// Round and sender of the newest message.
     newest: Option<(u64, u32)>,
 }
 
@@ -34,7 +35,8 @@ impl Stopwatch {
         Stopwatch { rank, seen: 0, newest: None }
     }
 
-    /// Takes the messages of an upcall that began at `now`, and says how long each took, and whether it is this member's own.
+    /// Takes the messages of an upcall that began at `now`. Reports each message's latency, and
+    /// whether it is this member's own.
     #[inline]
     pub(super) fn see(&mut self, now: u64, batch: &mut Batch<'_>, mut took: impl FnMut(u64, bool)) {
         for message in batch {
@@ -47,7 +49,7 @@ impl Stopwatch {
     }
 }
 
-/// See above.
+/// A member with one message in flight.
 #[derive(Debug)]
 pub(super) struct OneInFlight {
     node: Node,
@@ -83,7 +85,7 @@ impl OneInFlight {
         let mut handler = |_: SubgroupId, batch: &mut Batch<'_>| {
             let now = now_ns();
             stopwatch.see(now, batch, |took, is_own| {
-                // What was sent before this slice has waited for it.
+                // A message sent before this slice has waited for the slice to begin.
                 if now - took >= begin_ns {
                     let histogram = if is_own { &mut *own } else { &mut *histogram };
                     histogram.saturating_record(took);
@@ -95,7 +97,8 @@ impl OneInFlight {
         Ok(poll)
     }
 
-    /// Whether it is my turn, and everybody has delivered the message before.
+    /// Returns true if it is this member's turn and every member has delivered the previous
+    /// message.
     fn may_send(&self) -> bool {
         if self.publisher.is_none() || self.in_flight || self.stopwatch.seen % self.senders != u64::from(self.rank) {
             return false;

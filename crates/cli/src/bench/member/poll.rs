@@ -1,4 +1,4 @@
-//! A member with one thread: it claims a few messages, polls, and so on.
+//! A member with one thread: it claims a few messages, polls, and repeats.
 use super::super::args::Delivery;
 use super::super::wire::{Counts, Ran, Setup};
 use super::read::Reader;
@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
-/// Polls between two looks at the clock.
+/// Polls between two readings of the clock.
 const LOOK: u32 = 32;
 
-/// See above.
+/// A member that polls on its only thread.
 #[derive(Debug)]
 pub(super) struct Polling {
     node: Node,
@@ -23,7 +23,7 @@ pub(super) struct Polling {
     receivers: Vec<(SubgroupId, Receiver)>,
     size: u64,
     burst: u64,
-    /// Whether other members may need this core: it is not this member's own.
+    /// True if other members may need this core, because this member shares it.
     crowded: bool,
 }
 
@@ -59,7 +59,7 @@ impl Polling {
         })
     }
 
-    /// One turn.
+    /// Claims messages and polls once.
     #[inline]
     fn turn(&mut self) -> anyhow::Result<Poll> {
         for Sending { publisher, number } in &mut self.sending {

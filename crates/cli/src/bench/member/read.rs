@@ -1,12 +1,13 @@
-//! Reading what was delivered.
+//! Reading of delivered messages.
 use super::first_number;
 use spindle::{Batch, Handler, Message, SubgroupId};
 use spindle_fabric::probe::{check, expected, seed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Reads every byte of every message of the others, in place, and checks that it is the one that comes next from its sender:
-/// the work that the raw ring's reader does. A member does not read its own messages again.
+/// Reads every byte of every message of the others in place, and checks that it is the next message
+/// of its sender. The raw ring's reader does the same work. A member does not read its own messages
+/// again.
 #[derive(Debug)]
 pub(super) struct Reader {
     rank: u32,
@@ -24,12 +25,12 @@ impl Reader {
         Reader { rank, members: members as usize, size, next, wrong: Arc::default() }
     }
 
-    /// Not zero once a message was not what it had to be.
+    /// Returns a counter that is not zero once a message differed from the expected one.
     pub(super) fn wrong(&self) -> &Arc<AtomicU64> {
         &self.wrong
     }
 
-    /// What looks at the messages of `subgroup`, one by one.
+    /// Returns the reader of the messages of `subgroup`, one by one.
     #[inline]
     pub(super) fn of(&mut self, subgroup: SubgroupId) -> Reading<'_> {
         let next = &mut self.next[subgroup.index() * self.members..][..self.members];
@@ -37,7 +38,7 @@ impl Reader {
     }
 }
 
-/// A [`Reader`] at work in one subgroup.
+/// A [`Reader`] in use in one subgroup.
 pub(super) struct Reading<'a> {
     rank: u32,
     size: u64,

@@ -1,4 +1,4 @@
-//! A member whose node is polled by the library's thread, while this one sends.
+//! A member that sends on this thread while the library's thread polls its node.
 use super::super::args::Delivery;
 use super::super::clock::sleep_until;
 use super::super::wire::{Counts, Job, Plan, Ran, Setup};
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A wait for room of this length is a stall.
+/// A wait for room that lasts this long is a stall.
 const STALL: Duration = Duration::from_millis(100);
-/// How long a receiver waits before it waits again.
+/// Longest single wait of a receiver.
 const RECEIVE: Duration = Duration::from_secs(1);
 
-/// See above.
+/// A member with a polling thread of the library.
 #[derive(Debug)]
 pub(super) struct Threaded {
     group: Option<Group>,
@@ -29,7 +29,7 @@ pub(super) struct Threaded {
     numbers: Vec<u64>,
     readers: Vec<JoinHandle<Result<(), ReceiveError>>>,
     wrong: Vec<Arc<AtomicU64>>,
-    /// Latencies of what others sent, and of what this member sent.
+    /// Latencies of messages from others, and of this member's own messages.
     stopwatch: Arc<Mutex<[Histogram<u64>; 2]>>,
     rank: u32,
     plan: Plan,
@@ -78,7 +78,8 @@ impl Threaded {
         (now_ns(), delivered)
     }
 
-    /// Sends as much as there is room for; the moment after `begin_ns` with what was delivered then, and the stalls.
+    /// Sends as many messages as there is room for. Returns the moment after `begin_ns` with the
+    /// count delivered by then, and the stalls.
     fn stream(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<((u64, u64), u64)> {
         let mut stalls = 0;
         let mut begin = None;
@@ -167,7 +168,7 @@ impl Worker for Threaded {
         let group = self.group.take().context("a member finishes once")?;
         let status = group.finish(GATHER)?;
         for reader in self.readers.drain(..) {
-            // It ends with the group, which has ended.
+            // The reader ends with the group, which has ended.
             reader.join().ok().context("a reader panicked")??;
         }
         let wrong = self.wrong.iter().any(|wrong| wrong.load(Ordering::Relaxed) != 0);

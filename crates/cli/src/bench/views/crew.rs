@@ -1,4 +1,5 @@
-//! The members of `spindle bench views`, as the benchmark holds them: processes, and what they say.
+//! The members of `spindle bench views`, as the benchmark process manages them: processes, and
+//! their reports.
 use super::Args;
 use super::Objects;
 use super::gate::Gate;
@@ -20,30 +21,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{env, process, thread};
 
-/// How long anything may take.
+/// Longest wait for any step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a member says about a change of the view.
+/// A member's report of a change of the view.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     gaps: Vec<Gap>,
     pub(super) first_after_ns: u64,
-    /// When each phase of the change ended, if they are timed; 0: it did not.
+    /// The end of each phase of the change, if phases are timed; 0: the phase did not end.
     pub(super) phases: Vec<u64>,
 }
 
 impl Told {
-    /// For how long nothing was delivered at most, from `at_ns` to the first delivery after the change.
+    /// Returns the longest time without a delivery, from `at_ns` to the first delivery after the
+    /// change.
     pub(super) fn stall_ns(&self, at_ns: u64) -> u64 {
         let since = self.gaps.iter().filter(|gap| gap.to_ns > at_ns);
         since.map(|gap| gap.to_ns - gap.from_ns).max().unwrap_or(0)
     }
 }
 
-/// What a member says when it is in.
+/// A member's report of its join.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Joined {
-    /// When it began to ask.
+    /// Time at which the member asked to join.
     pub(super) asked_ns: u64,
     pub(super) at_ns: u64,
     pub(super) view: u64,
@@ -51,7 +53,7 @@ pub(super) struct Joined {
     pub(super) restored_bytes: u64,
 }
 
-/// A view that a member has installed, as it tells it.
+/// A member's report of a view that it has installed.
 #[derive(Clone, Debug)]
 pub(super) struct Installed {
     pub(super) view: u64,
@@ -66,30 +68,30 @@ pub(super) struct Crew {
     state: u64,
     dir: MeetingPlace,
     members: BTreeMap<u64, Member>,
-    /// If the connections between members are to break: one in front of each.
+    /// One proxy in front of each member, if connections between members are to break.
     gates: Option<Vec<Gate>>,
     next_id: u64,
-    /// What the member that had delivered most large messages said last.
+    /// The last report of the member that had delivered the most large messages.
     objects: member::Objects,
 }
 
 struct Member {
-    /// Where it listens, if it is on a host of its own.
+    /// Address at which the member listens, if it is on a host of its own.
     address: Option<String>,
     process: Child,
     orders: ChildStdin,
     said: Receiver<Said>,
-    /// Heard and not asked for.
+    /// Reports that were read before they were asked for.
     kept: VecDeque<Said>,
 }
 
 impl Crew {
-    /// A group whose application has so many bytes of state.
+    /// Starts a group whose application has `state` bytes of state.
     pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<Crew> {
         Crew::begin(args, state, None)
     }
 
-    /// A group whose connections can be broken.
+    /// Starts a group whose connections can be broken.
     pub(super) fn behind_gates(args: &Args) -> anyhow::Result<Crew> {
         Crew::begin(args, 0, Some(vec![]))
     }
@@ -120,7 +122,7 @@ impl Crew {
         self.spawn(1, false)
     }
 
-    /// Starts one more member, which has written the memory for its state before it asks for it.
+    /// Starts one more member. It writes the memory for its state before it asks for the state.
     pub(super) fn add_mapped(&mut self) -> anyhow::Result<u64> {
         self.spawn(1, true)
     }
@@ -141,7 +143,7 @@ impl Crew {
         let mut command = Command::new(env::current_exe().context("the own program is not to be found")?);
         command.args(["bench", "views-member", "--dir"]).arg(dir);
         if let Some((address, listen)) = address.as_ref().zip(listen) {
-            // Whoever is there; founders begin with the first of them.
+            // The seed is any existing member. The founders start with the first of them.
             let seed = self.members.values().find_map(|member| member.address.as_ref()).unwrap_or(address);
             let provider = args.fabric.provider();
             let place = Place { listen, advertise, seeds: vec![seed.clone()], insecure: false, provider };
@@ -185,7 +187,7 @@ impl Crew {
         Ok(id)
     }
 
-    /// Ranks go by age, and so do ids.
+    /// Returns the member with the lowest id. Ranks and ids both follow age.
     pub(super) fn oldest(&self) -> u64 {
         *self.members.keys().next().expect("there are members")
     }
@@ -203,7 +205,8 @@ impl Crew {
         kill_process(pid, signal).with_context(|| format!("member {id} takes no signal"))
     }
 
-    /// When the kernel tells that the process is gone, on the clock that all share; asked for before it goes.
+    /// Requests the time at which the kernel reports the end of the process, on the clock that all
+    /// processes share. Call this before the process ends.
     pub(super) fn end_of(&mut self, id: u64) -> anyhow::Result<Receiver<u64>> {
         let process = pidfd_open(Pid::from_child(&self.member(id)?.process), PidfdFlags::empty())?;
         let (tell, told) = channel();
@@ -218,7 +221,8 @@ impl Crew {
         writeln!(self.member(id)?.orders, "{order}").with_context(|| format!("member {id} is gone"))
     }
 
-    /// What everybody else says about the change in which `gone` go and `come` come.
+    /// Returns the reports of all other members about the change in which `gone` leave and `come`
+    /// join.
     pub(super) fn told(&mut self, gone: &[u64], come: &[u64]) -> anyhow::Result<Vec<Told>> {
         let others = self.members.iter_mut().filter(|(id, _)| !gone.contains(id) && !come.contains(id));
         let mut told = vec![];
@@ -248,14 +252,14 @@ impl Crew {
         [(); 2].map(|()| ids.next().expect("there are two members"))
     }
 
-    /// The CPU time that all members but these have used.
+    /// Returns the CPU time that all members but `except` have used.
     pub(super) fn usage(&self, except: &[u64]) -> anyhow::Result<Usage> {
         let members = self.members.iter().filter(|(id, _)| !except.contains(id));
         let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
         members.map(|(_, member)| of(member)).sum()
     }
 
-    /// Waits until all members but these have installed the view; its number.
+    /// Waits until all members but `except` have installed the view, and returns its number.
     pub(super) fn installed(&mut self, except: &[u64], is_it: impl Fn(&Installed) -> bool) -> anyhow::Result<u64> {
         let mut newest = 0;
         for (id, member) in self.members.iter_mut().filter(|(id, _)| !except.contains(id)) {
@@ -272,7 +276,7 @@ impl Crew {
         Ok(newest)
     }
 
-    /// The gaps that a member tells by this order.
+    /// Sends an order to a member, and returns the gaps that it reports.
     pub(super) fn ask_gaps(&mut self, id: u64, order: &str) -> anyhow::Result<Vec<Gap>> {
         self.say(id, order)?;
         match self.member(id)?.hear(id, |said| matches!(said, Said::Gaps { .. }))? {
@@ -286,11 +290,12 @@ impl Crew {
         self.gates.iter().flatten().for_each(Gate::break_all);
     }
 
-    /// When all members delivered nothing since `at_ns`; `None` if the view has changed meanwhile. It has to be the founders'.
+    /// Returns the times since `at_ns` in which members delivered nothing; `None` if the view has
+    /// changed meanwhile. The current view has to be that of the founders.
     pub(super) fn gaps(&mut self, at_ns: u64) -> anyhow::Result<Option<Vec<Told>>> {
         let ids: Vec<u64> = self.members.keys().copied().collect();
         for id in &ids {
-            // One that was evicted has ended, and tells so below.
+            // A member that was evicted has ended, and its report is read below.
             let _ = self.say(*id, "gaps");
         }
         let mut told = vec![];
@@ -315,7 +320,8 @@ impl Crew {
         self.args.object.is_some()
     }
 
-    /// Large messages of so many bytes that were delivered, as far as members have told.
+    /// Returns the large messages of `bytes` bytes that were delivered, as far as members have
+    /// reported.
     pub(super) fn objects(&self, bytes: u64) -> Objects {
         let member::Objects { delivered, from_ns, to_ns } = self.objects;
         let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
@@ -323,7 +329,7 @@ impl Crew {
         Objects { bytes, delivered, bytes_per_second }
     }
 
-    /// The member learns that the others go on without it, and ends.
+    /// Waits until the member reports its eviction and ends.
     pub(super) fn evicted(&mut self, id: u64) -> anyhow::Result<()> {
         self.member(id)?.hear(id, |said| matches!(said, Said::Evicted))?;
         self.ended(id)
@@ -344,14 +350,14 @@ impl Crew {
         }
     }
 
-    /// It was killed.
+    /// Removes a member that was killed.
     pub(super) fn forget(&mut self, id: u64) {
         if let Some(mut member) = self.members.remove(&id) {
             let _ = member.process.wait();
         }
     }
 
-    /// All finish.
+    /// Lets all members finish.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         let ids: Vec<u64> = self.members.keys().copied().collect();
         for id in &ids {
@@ -362,7 +368,7 @@ impl Crew {
 }
 
 impl Member {
-    /// The first thing said that is wanted; what is said before it is kept.
+    /// Returns the first report that is `wanted`. Earlier reports are kept.
     fn hear(&mut self, id: u64, wanted: impl Fn(&Said) -> bool) -> anyhow::Result<Said> {
         if let Some(at) = self.kept.iter().position(&wanted) {
             return self.kept.remove(at).context("it was there");

@@ -1,15 +1,25 @@
-//! `spindle bench views --subgroups`: what a change of the group costs those that it does not touch.
+//! `spindle bench views --subgroups`: the cost of a change of the group for members that it does
+//! not touch.
 //!
-//! The two oldest members have a stream, one message every 0.5 ms, in a subgroup of their own. All other subgroups are idle. A trial changes
-//! something else: a subgroup with one member is created, altered and dropped, a process joins, is killed, leaves. Each is done
-//! twice: once the stream's longest gap is read, and the CPU time of all members; once the oldest member sends one probe after
-//! the other in the subgroup of everyone, and its longest gap is read.
+//! The two oldest members have a stream, one message every 0.5 ms, in a subgroup of their own. All
+//! other subgroups are idle. A trial changes another part of the group: a subgroup with one member
+//! is created, altered and dropped, or a process joins, is killed, or leaves. Each change is made
+//! twice. The first time the benchmark reads the stream's longest gap and the CPU time of all
+//! members. The second time the oldest member sends one probe after the other in the subgroup of
+//! everyone, and the benchmark reads the longest gap between probes.
 //!
-//! JSON: `members`, `fabric`, `subgroups` (idle ones), `subgroup_members` (of each), `trials`, `quiet` (`untouched_gap` and `touched_gap` in as long times
-//! without a change, `cpu_percent` of a core of all members but these two together); for each of `create`, `alter`, `drop`, `join`, `kill`, `leave`: `untouched_gap`, of the
-//! stream; `touched_gap`, of the probes; `cpu_ms`, of all members that stay but the two of the stream, which look for its messages all the time, without what they use in as long a quiet time; `installed`,
-//! from the event until the last member has installed the view. Times are in ms, each with `min`, `p50`, `p90`, `max`. Without `touched_gap` where the change does
-//! not touch the subgroup of everyone.
+//! JSON: `members`, `fabric`, `subgroups` (idle ones), `subgroup_members` (of each), `trials`, and:
+//! - `quiet`: `untouched_gap` and `touched_gap` in equally long times without a change,
+//!   `cpu_percent` of a core of all members but the two of the stream;
+//! - an object for each of `create`, `alter`, `drop`, `join`, `kill`, `leave`, with the following
+//!   keys;
+//! - `untouched_gap`, of the stream;
+//! - `touched_gap`, of the probes; absent where the change does not touch the subgroup of everyone;
+//! - `cpu_ms`, of all members that stay, without their use in an equally long quiet time. The two
+//!   members of the stream are not included, because they poll for its messages all the time;
+//! - `installed`, from the event until the last member has installed the view.
+//!
+//! Times are in ms, each with `min`, `p50`, `p90`, `max`.
 use super::crew::{Crew, Installed};
 use super::member::Gap;
 use super::{Args, Fabric, Spread, name, spread};
@@ -25,13 +35,13 @@ pub(super) mod member;
 
 /// The subgroup of all members.
 const EVERYONE: &str = "everyone";
-/// That of the two oldest.
+/// The subgroup of the two oldest members.
 const STREAM: &str = "stream";
-/// The one that is created and dropped.
+/// The subgroup that is created and dropped.
 const EXTRA: &str = "extra";
-/// How long the members get to come to rest before a trial and behind its view.
+/// How long the members may take to become idle before a trial and after its view.
 const REST: Duration = Duration::from_millis(40);
-/// A quiet time is so long.
+/// Length of a quiet time.
 const QUIET: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -98,12 +108,12 @@ impl Times {
     }
 }
 
-/// The longest of the gaps that ended after `at_ns`.
+/// Returns the longest of the gaps that ended after `at_ns`.
 fn longest(gaps: &[Gap], at_ns: u64) -> u64 {
     gaps.iter().filter(|gap| gap.to_ns > at_ns).map(|gap| gap.to_ns - gap.from_ns).max().unwrap_or(0)
 }
 
-/// The group and what it uses when nothing changes.
+/// The group, and its CPU use while nothing changes.
 struct Bench {
     crew: Crew,
     cpu_per_ns: f64,
@@ -122,7 +132,7 @@ pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
         for probes in [false, true] {
             let id = bench.change(Event::Join, None, probes, &mut times)?;
             for event in [Event::Create, Event::Alter, Event::Drop] {
-                // They touch no other subgroup, so probes have nothing to show.
+                // These changes touch no other subgroup, so probes would show nothing.
                 if !probes {
                     bench.change(event, id, probes, &mut times)?;
                 }
@@ -154,7 +164,7 @@ pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
 }
 
 impl Bench {
-    /// Gaps and CPU time while nothing changes.
+    /// Measures gaps and CPU time while nothing changes.
     fn quiet(&mut self, times: u32) -> anyhow::Result<Quiet> {
         thread::sleep(10 * REST);
         let pair = self.crew.two_oldest();
@@ -179,7 +189,8 @@ impl Bench {
         Ok(Quiet { untouched_gap, touched_gap, cpu_percent: 100.0 * self.cpu_per_ns })
     }
 
-    /// Changes something and takes down what that cost. `id` is the process that it happens to, or none; answers with the one that joined.
+    /// Makes one change and records its cost. `id` is the process that changes, if there is one.
+    /// Returns the process that joined.
     fn change(
         &mut self,
         event: Event,
@@ -191,7 +202,8 @@ impl Bench {
             self.say_oldest("probe")?;
         }
         thread::sleep(REST);
-        // A member that goes is left out, and so is a process that comes: its start is no cost of the group.
+        // A leaving member does not count. A joining process does not count either, because its
+        // start is no cost of the group.
         let gone = if matches!(event, Event::Kill | Event::Leave) { id } else { None };
         let pair = self.crew.two_oldest();
         let idle = |others: &[u64]| others.iter().copied().chain(pair).collect::<Vec<u64>>();
@@ -250,14 +262,14 @@ impl Bench {
         self.crew.say(self.crew.oldest(), order)
     }
 
-    /// The longest gap of the stream since `at_ns`, at either of its members.
+    /// Returns the longest gap of the stream since `at_ns`, at either of its members.
     fn stream_gap(&mut self, at_ns: u64) -> anyhow::Result<u64> {
         let pair = self.crew.two_oldest();
         let gaps = pair.map(|id| self.crew.ask_gaps(id, "gaps"));
         gaps.into_iter().try_fold(0, |most, gaps| Ok(most.max(longest(&gaps?, at_ns))))
     }
 
-    /// The longest gap between two probes since `at_ns`, at their sender.
+    /// Returns the longest gap between two probes since `at_ns`, at their sender.
     fn probe_gap(&mut self, at_ns: u64) -> anyhow::Result<u64> {
         let gaps = self.crew.ask_gaps(self.crew.oldest(), "probe-gaps")?;
         Ok(longest(&gaps, at_ns))

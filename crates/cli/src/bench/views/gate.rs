@@ -1,4 +1,4 @@
-//! A proxy in front of a member, which breaks the connections that lead through it.
+//! A proxy in front of a member, which breaks the connections that pass through it.
 use crate::bench::team::free_address;
 use anyhow::Context;
 use std::io::{Read, Write};
@@ -6,10 +6,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// The proxy. It stands until the process ends.
+/// The proxy. It runs until the process ends.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    /// The address that other members are told.
+    /// The address announced to other members.
     pub(super) front: String,
     /// Where the member listens.
     pub(super) back: String,
@@ -24,7 +24,8 @@ impl Gate {
         let gate = Gate { front, back: free_address()?, ends: Arc::default() };
         let it = gate.clone();
         thread::Builder::new().name("gate".into()).spawn(move || {
-            // A connection that can't be passed on is closed, and is made again by the member that made it.
+            // A connection that can't be passed on is closed. The member that made it then makes it
+            // again.
             listener.incoming().flatten().for_each(|client| drop(it.pass(client)));
         })?;
         Ok(gate)
@@ -44,7 +45,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Breaks all connections, with what is on its way in them.
+    /// Breaks all connections, with the data on its way in them.
     pub(super) fn break_all(&self) {
         for end in self.ends.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = end.shutdown(Shutdown::Both);

@@ -1,4 +1,5 @@
-//! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
+//! A member of `spindle bench views`: it sends at a steady rate and reports each change of the
+//! view.
 use super::{elsewhere, phases};
 use crate::bench::member::network;
 use crate::clock::now_ns;
@@ -16,18 +17,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For as long as a member lives.
+/// A timeout longer than the life of a member.
 const ALWAYS: Duration = Duration::from_secs(1 << 30);
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Shorter ones are between two bursts of the senders.
+/// Shortest gap that counts. Shorter ones occur between two bursts of the senders.
 const GAP_NS_MIN: u64 = 200_000;
-/// Gaps that are kept: those of some seconds.
+/// Number of gaps that are kept: those of some seconds.
 const GAPS_MAX: usize = 4096;
-/// The subgroup of large messages, where there are such.
+/// The subgroup of large messages, if there is one.
 const OBJECTS: SubgroupId = SubgroupId(1);
-/// How often a member looks whether it has become the oldest.
+/// How often a member checks whether it has become the oldest.
 const OLDEST_LOOK: Duration = Duration::from_millis(1);
-/// How often a new member looks whether it votes.
+/// How often a new member checks whether it votes.
 const VOTER_LOOK: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Debug, clap::Args)]
@@ -48,10 +49,10 @@ pub(crate) struct Args {
     suspect_after: u64,
     #[arg(long)]
     state: u64,
-    /// Bytes of a large message; 0: none
+    /// Bytes of a large message; 0: no large messages
     #[arg(long)]
     object: u64,
-    /// If each member is on a host of its own, in JSON
+    /// The member's place on the network, in JSON, if each member is on a host of its own
     #[arg(long)]
     place: Option<String>,
     /// 1: the state is restored into memory that was written before
@@ -81,7 +82,7 @@ pub(super) struct Gap {
     pub(super) to_ns: u64,
 }
 
-/// Large messages that were delivered, from the first of them on.
+/// Large messages that were delivered, counted from the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Objects {
     pub(super) delivered: u64,
@@ -105,20 +106,20 @@ pub(super) enum Said {
         left: Vec<u64>,
         gaps: Vec<Gap>,
         first_after_ns: u64,
-        /// When each phase ended.
+        /// The end of each phase.
         phases: Vec<u64>,
         objects: Objects,
     },
-    /// When nothing was delivered.
+    /// The times in which nothing was delivered.
     Gaps {
         gaps: Vec<Gap>,
     },
-    /// A view is installed; with `--subgroups`.
+    /// A view is installed. Sent with `--subgroups`.
     Installed {
         view: u64,
         joined: Vec<u64>,
         left: Vec<u64>,
-        /// The window of the subgroup that comes and goes.
+        /// The window of the subgroup that is created and dropped.
         extra: Option<u64>,
     },
     Evicted,
@@ -128,7 +129,7 @@ pub(super) enum Said {
 pub(super) fn say(said: &Said) {
     let mut out = io::stdout().lock();
     let line = serde_json::to_string(said).expect("plain data");
-    // Nobody listens when the benchmark is gone, and then this process goes too.
+    // This fails only when the benchmark is gone, and then this process ends too.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -142,19 +143,19 @@ impl Objects {
     }
 }
 
-/// Writes down when it delivers.
+/// Records the times of deliveries.
 struct Witness {
-    /// 0 before the first.
+    /// Time of the last delivery; 0 before the first.
     last_ns: u64,
-    /// The newest gaps between two deliveries that are worth telling, oldest first.
+    /// The newest gaps between two deliveries that count, oldest first.
     gaps: VecDeque<Gap>,
-    /// The change after which nothing was delivered yet.
+    /// The change after which nothing has been delivered yet.
     change: Option<ViewChange>,
     objects: Objects,
-    /// The gaps are to be told.
+    /// True if the benchmark has asked for the gaps.
     asked: Arc<AtomicBool>,
     state: Arc<Vec<u8>>,
-    /// What a state is restored into.
+    /// Memory into which a state is restored.
     memory: Vec<u8>,
     restored: Arc<Mutex<(u64, u64)>>,
 }
@@ -190,7 +191,7 @@ impl Handler for Witness {
     }
 
     fn view_changed(&mut self, change: &ViewChange) {
-        // Two changes without a delivery between them are told as one.
+        // Two changes without a delivery between them are reported as one.
         let mut change = change.clone();
         if let Some(earlier) = self.change.take() {
             change.joined.extend(earlier.joined);
@@ -282,7 +283,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     let group = Arc::new(node.start(witness)?);
     let (restore_ns, restored_bytes) = *restored.lock().unwrap_or_else(PoisonError::into_inner);
     let (at_ns, view) = (now_ns(), group.view().id.0);
-    // Until it votes, the death of another member may be one too many.
+    // Until this member votes, the group may lack a quorum if another member dies.
     let votes = |view: &View| view.rank_of(group.id()).is_some_and(|me| !view.nonvoters.contains(&me));
     while group.ended().is_none() && !votes(&group.view()) {
         thread::sleep(VOTER_LOOK);
@@ -293,7 +294,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     let (stopped, size, rate) = (Arc::clone(&stop), args.size, args.rate);
     let sender = thread::Builder::new().name("sender".into()).spawn(move || {
         let payload = vec![1; size as usize];
-        // In bursts of a millisecond, so that a sleeping sender keeps its rate.
+        // Messages are sent in bursts of a millisecond, so that a sleeping sender keeps its rate.
         let burst = rate.div_ceil(1000);
         let step = Duration::from_nanos(burst * 1_000_000_000 / rate);
         let mut next = Instant::now();
@@ -306,7 +307,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
             next += step;
             match next.checked_duration_since(Instant::now()) {
                 Some(left) => thread::sleep(left),
-                // What was missed is not made up for.
+                // Missed messages are not sent later.
                 None => next = Instant::now(),
             }
         }

@@ -1,29 +1,46 @@
-//! `spindle bench views`: how long a group stands still when its view changes.
+//! `spindle bench views`: how long a group stops delivering when its view changes.
 //!
-//! Members are processes that send at a steady rate and write down, for every change of the view, when they had nothing to deliver
-//! before it and when they delivered first after it, on the clock that all processes share. A trial does one thing to the group and reads what the
-//! members that stayed say about it; then the group is made whole again.
+//! Members are processes that send at a steady rate. For every change of the view they record when
+//! they had nothing to deliver before it, and when they delivered first after it, on the clock that
+//! all processes share. A trial applies one event to the group and reads the reports of the members
+//! that stayed. Then the benchmark restores the group's number of members.
 //!
-//! With `--object` the oldest member sends large messages besides, one after the other, in a subgroup of their own; they do not count as
-//! deliveries. With three members or more each receiver passes blocks on, so that a kill is that of a relay, most of the time amid an
-//! object.
+//! With `--object` the oldest member also sends large messages, one after the other, in a subgroup
+//! of their own; they do not count as deliveries. With three members or more each receiver passes
+//! blocks on. A kill is then the kill of a relay, most of the time while it passes on an object.
 //!
-//! With `--subgroups` it measures what changes cost those that they do not touch: [`elsewhere`].
+//! With `--subgroups` it measures the cost of changes for members that they do not touch:
+//! [`elsewhere`].
 //!
-//! JSON: `members`, `fabric`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; for each of `kill_member`, `kill_leader`,
-//! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
-//! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
-//! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
-//! and, with `--phases`, `phases`, each with its `name` and the time from the signal to its end, too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, that trial is made again
-//! with another group, and counted in `view_changes`: with `--object` a view is renewed `suspect_after_ms` after links for large
-//! messages broke, and a busy machine may keep a member silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
-//! most, and `bytes_per_second`, there.
+//! JSON:
+//! - `members`, `fabric`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for;
+//! - an object for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with
+//!   `--state` for `join_with_state_mapped`, `join_with_state` and `kill_with_state`. It has
+//!   `trials`, `stall` and `after`;
+//! - `stall`: the longest time without a delivery from the event to the first delivery after the
+//!   change, at each member that stayed;
+//! - `after`: from the event to that delivery, of the last of these members;
+//! - `process_end`, of the kills: from the signal until the kernel reports the end of the process;
+//! - `phases`, of the kills and with `--phases`: each has its `name` and the time from the signal
+//!   to its end;
+//! - `reset`, over tcp: all connections break and the view stays; `after` is the longest stall. If
+//!   the view changes nevertheless, the trial is repeated with another group, and counted in
+//!   `view_changes`. With `--object` a view is renewed `suspect_after_ms` after links for large
+//!   messages broke, and a busy machine may keep a member silent for as long;
+//! - `crowd`, with `--crowd`: `joins`, `views`, `seconds`;
+//! - `objects`, with `--object`: `bytes`, of each, `delivered`, by the member that had delivered
+//!   most, and `bytes_per_second`, there.
 //!
-//! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;
-//! `join_with_state` one into fresh memory. Both have `bytes` too, and how fast those came (`restore_bytes_per_second`), beside one thread that
-//! copies memory to memory in the same run while the members are at work: `memcpy_bytes_per_second` from one buffer of 64 MiB to another,
-//! and `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. What fresh memory costs (faults, pages to
-//! clear, and on a virtual machine, memory that the host has taken back) no pipe changes, and it can be most of the time and of the stall.
+//! The times of these events are in ms, each with `min`, `p50`, `p90`, `max`.
+//!
+//! `join_with_state_mapped` is a join whose process had written the memory for its state before it
+//! asked to join. Its times begin when the process asks. `join_with_state` is a join into fresh
+//! memory. Both also have `bytes`, and the rate of the restored bytes (`restore_bytes_per_second`).
+//! For comparison, one thread copies memory to memory in the same run while the members are at
+//! work: `memcpy_bytes_per_second` from one buffer of 64 MiB to another, and
+//! `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. Fresh
+//! memory costs page faults, cleared pages, and on a virtual machine memory that the host has taken
+//! back. No transport avoids this cost, which can be most of the time and of the stall.
 mod crew;
 mod elsewhere;
 mod gate;
@@ -44,10 +61,11 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::Duration;
 
-/// For how long large messages flow between two events, if there are some.
+/// How long large messages flow between two events, if there are any.
 const FLOW: Duration = Duration::from_millis(150);
 
-/// So many trials in which connections break may change the view nevertheless, beside as many as there are trials.
+/// Number of trials with broken connections in which the view may change nevertheless, in addition
+/// to the number of trials.
 const VIEW_CHANGES_MAX: u32 = 10;
 
 /// Arguments of `spindle bench views`.
@@ -56,13 +74,14 @@ pub(crate) struct Args {
     /// How many members
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=200))]
     members: u32,
-    /// What carries them: with tcp each member is on a host of its own, as far as it knows
+    /// The transport; with tcp each member believes that it is on a host of its own
     #[arg(long, value_enum, default_value = "shm")]
     fabric: Fabric,
-    /// Let the oldest member send large messages of so many bytes, too
+    /// Let the oldest member also send large messages of this many bytes
     #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "crowd"])]
     object: Option<u64>,
-    /// Measure what changes cost two members with a stream that these do not touch, beside so many idle subgroups
+    /// Measure the cost of changes for two members with a stream that these do not touch, beside
+    /// this many idle subgroups
     #[arg(long, value_name = "SUBGROUPS", value_parser = clap::value_parser!(u32).range(0..=1000),
           conflicts_with_all = ["state", "crowd", "object", "rate", "size"])]
     subgroups: Option<u32>,
@@ -75,22 +94,22 @@ pub(crate) struct Args {
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value = "128", value_parser = crate::quantity::bytes)]
     size: u64,
-    /// How often each thing is done
+    /// How often each event is repeated
     #[arg(long, value_name = "TRIALS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     trials: u32,
-    /// The silence after which a hung member is left out
+    /// The silence after which a hung member is evicted
     #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     suspect_after: u64,
-    /// Join with a state of so many bytes, too (10 trials)
+    /// Also join with a state of this many bytes (10 trials)
     #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes)]
     state: Option<u64>,
-    /// Let so many processes join at once, too
+    /// Also let this many processes join at once
     #[arg(long, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(1..=500))]
     crowd: Option<u32>,
     /// Let members poll without a pause, even if nothing happens
     #[arg(long)]
     polls: bool,
-    /// Tell when members reach each phase of the change after a kill
+    /// Report when members reach each phase of the change after a kill
     #[arg(long)]
     phases: bool,
     /// Print JSON
@@ -107,7 +126,7 @@ struct Spread {
     max: f64,
 }
 
-/// What one kind of event came to.
+/// The measurements of one kind of event.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Event {
     trials: u32,
@@ -115,7 +134,7 @@ struct Event {
     after: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
     process_end: Option<Spread>,
-    /// From the kill to the end of each phase.
+    /// Time from the kill to the end of each phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     phases: Vec<Phase>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,7 +159,7 @@ struct Crowd {
     seconds: f64,
 }
 
-/// Large messages that were delivered meanwhile.
+/// Large messages that were delivered during the events.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Objects {
     bytes: u64,
@@ -185,12 +204,13 @@ struct Times {
     stalls: Vec<u64>,
     after: Vec<u64>,
     ends: Vec<u64>,
-    /// By phase, from the event to its end at each member.
+    /// Time from the event to the end of each phase at each member, by phase.
     phases: Vec<Vec<u64>>,
 }
 
 impl Times {
-    /// `at_ns` is when it happened; `told` what the members that stayed say.
+    /// Adds one trial. `at_ns` is the time of the event; `told` has the reports of the members that
+    /// stayed.
     fn add(&mut self, at_ns: u64, told: &[Told]) {
         self.trials += 1;
         self.stalls.extend(told.iter().map(|told| told.stall_ns(at_ns)));
@@ -309,14 +329,15 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
     times.add(at_ns, &crew.told(&[], &[id])?);
     crew.joined(id)?;
     if crew.sends_objects() {
-        // Some are delivered, and the next event comes amid another.
+        // Some large messages are delivered, and the next event occurs during another.
         thread::sleep(FLOW);
     }
     Ok(())
 }
 
-/// The stall when all connections between members break, as if a network had reset them. The view does not change, unless a member is lost to large
-/// messages for too long, or the machine is too busy: then another group is founded.
+/// Measures the stall when all connections between members break, as if a network had reset them.
+/// The view does not change, unless links for large messages to a member are lost for too long, or
+/// the machine is too busy. In these cases the benchmark starts another group.
 fn break_connections(args: &Args) -> anyhow::Result<Event> {
     let mut crew = Crew::behind_gates(args)?;
     let (mut times, mut view_changes) = (Times::default(), 0);
@@ -350,8 +371,9 @@ fn break_connections(args: &Args) -> anyhow::Result<Event> {
     Ok(Event { view_changes: Some(view_changes), ..times.event() })
 }
 
-/// The stall of a join with a large state, and how fast that came, beside copies of memory in the same run; and of the death of a member
-/// that has it.
+/// Measures the stall of a join with a large state, and the rate of the restored bytes, beside
+/// copies of memory in the same run. Also measures the stall of the death of a member that has the
+/// state.
 fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Result<()> {
     let mut crew = Crew::start(args, bytes)?;
     let (mut times, mut mapped_times, mut killed) = <(Times, Times, Times)>::default();
@@ -361,12 +383,13 @@ fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Resu
         let id = crew.add_mapped()?;
         let told = crew.told(&[], &[id])?;
         let joined = crew.joined(id)?;
-        // What it writes before it asks is not the group's business.
+        // The memory that the process writes before it asks does not affect the group.
         mapped_times.add(joined.asked_ns, &told);
         mapped.add(joined, bytes)?;
         leave(&mut crew, id)?;
 
-        // The better of two: the second gets what the first gave back, before a host can take it.
+        // The better of two copies. The second copy gets the memory that the first returned, before
+        // a host can take it back.
         let copies = [probe::memcpy_fresh(bytes)?, probe::memcpy_fresh(bytes)?];
         fresh.copies.push(copies.map(|copy| copy.bytes_per_second).into_iter().fold(0.0, f64::max));
         let at_ns = now_ns();
@@ -393,7 +416,8 @@ fn leave(crew: &mut Crew, id: u64) -> anyhow::Result<()> {
     crew.ended(id)
 }
 
-/// States that came into one kind of memory, and copies into such, in bytes a second.
+/// Rates of restored states into one kind of memory, and of copies into the same kind, in bytes a
+/// second.
 #[derive(Debug, Default)]
 struct Rates {
     restores: Vec<f64>,
@@ -408,7 +432,7 @@ impl Rates {
     }
 }
 
-/// The name of a fabric, for people.
+/// Returns the display name of a fabric.
 fn name(fabric: Fabric) -> &'static str {
     match fabric {
         Fabric::Shm => "shared memory",
@@ -422,7 +446,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Many processes join at once.
+/// Measures many processes that join at once.
 fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
     let mut crew = Crew::start(&Args { members: 3, rate: 100, ..args.clone() }, 0)?;
     let at_ns = now_ns();

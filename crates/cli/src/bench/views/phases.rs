@@ -1,4 +1,5 @@
-//! The phases of a change of the view, by the library's events: when a member reached each of them last.
+//! The phases of a change of the view, from the library's events: the time at which a member last
+//! reached each of them.
 use crate::clock::now_ns;
 use anyhow::Context as _;
 use std::fmt;
@@ -8,7 +9,8 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-/// The phases, and the first words of the events with which they end. One more ends with the next delivery, which is no event.
+/// The phases, and the first words of the events that end them. One more phase ends with the next
+/// delivery, which is no event.
 const PHASES: [(&str, &[&str]); 5] = [
     ("the process is suspected, or known to be dead", &["suspected", "member is dead"]),
     ("a ballot is promised", &["ballot promised"]),
@@ -17,21 +19,21 @@ const PHASES: [(&str, &[&str]); 5] = [
     ("the next view begins", &["view begins"]),
 ];
 
-/// The names of all of them.
+/// Returns the names of all phases.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     PHASES.iter().map(|(name, _)| *name).chain(["a message of it is delivered"])
 }
 
-/// When the events came, on the clock of all processes; 0: not since the last change.
+/// The times of the events, on the clock of all processes; 0: no event since the last change.
 static MOMENTS: [AtomicU64; PHASES.len()] = [const { AtomicU64::new(0) }; PHASES.len()];
 
-/// Hears the library's events from now on.
+/// Subscribes to the library's events from now on.
 pub(super) fn listen() -> anyhow::Result<()> {
     let subscriber = Registry::default().with(EnvFilter::new("spindle::view=debug")).with(Listener);
     tracing::subscriber::set_global_default(subscriber).context("events are printed, and can't be timed, too")
 }
 
-/// When each phase ended since the last call; empty if none is heard of.
+/// Returns the end of each phase since the last call; empty if no event was received.
 pub(super) fn take() -> Vec<u64> {
     let moments: Vec<u64> = MOMENTS.iter().map(|moment| moment.swap(0, Ordering::Relaxed)).collect();
     if moments.iter().all(|moment| *moment == 0) { vec![] } else { moments }
@@ -46,7 +48,8 @@ impl<S: Subscriber> Layer<S> for Listener {
         let phase = PHASES.iter().position(|(_, ends)| ends.contains(&message.0.as_str()));
         if let Some(phase) = phase {
             let now = now_ns();
-            // The first word of an end; a ballot may be promised after another.
+            // Phase 0, the end of a process, keeps its first event. Later phases keep the last
+            // one, because a ballot may be promised after another.
             let _ = match phase {
                 0 => MOMENTS[0].compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed),
                 _ => Ok(MOMENTS[phase].swap(now, Ordering::Relaxed)),

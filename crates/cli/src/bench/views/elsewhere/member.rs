@@ -1,4 +1,5 @@
-//! A member of `spindle bench views --subgroups`: one of two has a stream with the other, and all tell of each view.
+//! A member of `spindle bench views --subgroups`. The two oldest share a stream, and all members
+//! report each view.
 use super::{EVERYONE, EXTRA, STREAM};
 use crate::bench::args::ranks;
 use crate::bench::views::member::{Args, Gap, PATIENCE, Said, configured, say};
@@ -15,16 +16,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Two messages of the stream are so far apart.
+/// Time between two messages of the stream.
 pub(super) const STREAM_PACE: Duration = Duration::from_micros(500);
-/// Two probes in the subgroup of everyone are at least so far apart: each wakes all members.
+/// Shortest time between two probes in the subgroup of everyone. Each probe wakes all members.
 pub(super) const PROBE_PACE: Duration = Duration::from_millis(2);
-/// Gaps that are kept.
+/// Number of gaps that are kept.
 const GAPS_MAX: usize = 4096;
-/// How often a probe is looked for.
+/// How often the sender checks whether its last probe was delivered.
 const PROBE_LOOK: Duration = Duration::from_micros(100);
 
-/// The subgroups: that of everyone, the stream, and those that are idle.
+/// Returns the subgroups: the subgroup of everyone, the stream, and the idle ones.
 fn subgroups(members: u32, subgroups: u32, span: u32) -> Vec<Subgroup> {
     let small =
         |name: String, members: Who| Subgroup { members, window: 16, message_bytes_max: 128, ..Subgroup::new(name) };
@@ -34,7 +35,7 @@ fn subgroups(members: u32, subgroups: u32, span: u32) -> Vec<Subgroup> {
     [everyone, stream].into_iter().chain(idle).collect()
 }
 
-/// Longer times without a delivery in one subgroup than its pace explains.
+/// Times without a delivery in one subgroup that are longer than its pace explains.
 #[derive(Debug)]
 struct Gaps {
     least_ns: u64,
@@ -111,7 +112,8 @@ impl Handler for Witness {
     }
 }
 
-/// The subgroup that is created, altered and dropped: this member alone.
+/// Returns the specification of the subgroup that is created, altered and dropped. It contains this
+/// member alone.
 fn extra(me: MemberId, window: u64) -> SubgroupSpec {
     SubgroupSpec {
         member_rule: Rule::Only(vec![me]),
@@ -122,11 +124,11 @@ fn extra(me: MemberId, window: u64) -> SubgroupSpec {
 }
 
 pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<()> {
-    // A process that joins has the founders' configuration.
+    // A joining process has the founders' configuration.
     let subgroups = subgroups(args.base, idle, args.span);
     let config = Config { members: args.base, subgroups, ..configured(args)? };
     let gaps = |pace| Mutex::new(Gaps::new(pace));
-    // A pause twice as long as the pace is worth telling.
+    // A pause counts if it is twice as long as the pace.
     let seen =
         Arc::new(Seen { stream: gaps(2 * STREAM_PACE), probes: gaps(2 * PROBE_PACE), probed: AtomicU64::new(0) });
     let mut witness = Witness { seen: Arc::clone(&seen), ids: [None; 2] };
@@ -164,7 +166,7 @@ pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<(
     ended.map(drop).map_err(|error: FinishError| error.into())
 }
 
-/// Carries out orders; returns the last one, which ends the member, if there is one.
+/// Carries out orders. Returns the last order, which ends the member, if there is one.
 fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &Seen) -> anyhow::Result<Option<String>> {
     let take = |gaps: &Mutex<Gaps>| gaps.lock().unwrap_or_else(PoisonError::into_inner).take();
     loop {
@@ -176,7 +178,7 @@ fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &S
             Some(ended) => return Err(ended.into()),
             None => {}
         }
-        // Rarely: a member that waits for orders takes no time from the others.
+        // The timeout is long, so that a waiting member takes no CPU time from the others.
         let order = match orders.recv_timeout(Duration::from_secs(1)) {
             Ok(order) => order,
             Err(RecvTimeoutError::Timeout) => continue,
@@ -202,7 +204,7 @@ fn send_steadily(mut publisher: Publisher, stop: Arc<AtomicBool>) -> io::Result<
             next += STREAM_PACE;
             match next.checked_duration_since(Instant::now()) {
                 Some(left) => thread::sleep(left),
-                // Messages that were missed are not made up for.
+                // Missed messages are not sent later.
                 None => next = Instant::now(),
             }
         }
