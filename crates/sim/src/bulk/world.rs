@@ -395,7 +395,8 @@ impl<'a> World<'a> {
             Content::Columns => Input::Columns { from, slot, columns },
             Content::Block { object, at, is_first, .. } => {
                 let ledger = &mut self.groups[group].ledger;
-                // After a member has closed, its memory region is no longer checked.
+                // The region of a member that has closed is no longer in use, so blocks that land
+                // there are ignored.
                 if !ledger.is_closed(to.0) {
                     ledger.lands(to.0, object.0, at, is_first)?;
                     self.outcome.blocks += 1;
