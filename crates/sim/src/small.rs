@@ -10,8 +10,8 @@
 //!
 //! The model is simple on purpose. The polling thread also builds the messages and takes the
 //! deliveries, and does one thing at a time. It reads what has arrived, builds messages, polls, and
-//! hands to the NIC what is to be sent. Posts that a peer's NIC can't take yet are merged ([ADR
-//! 0014](../../../docs/adr/0014-posts-melt-together.md)). A NIC sends one batch at a time and
+//! hands to the NIC what is to be sent. Posts that a peer's NIC can't take yet are merged
+//! ([ADR 0014](../../../docs/adr/0014-posts-melt-together.md)). A NIC sends one batch at a time and
 //! receives one at a time, each for as long as its bytes take. The model has no caches, switches or
 //! scheduler. So the figures serve for comparison: of numbers of members, of schedules, or of a
 //! change with the state before it. They are no promise.

@@ -1,5 +1,5 @@
-//! Every mutation is found: `RUSTFLAGS='--cfg planted' cargo test --release -p spindle-sim --test
-//! planted`.
+//! Every mutation is found:
+//! `RUSTFLAGS='--cfg planted' cargo test --release -p spindle-sim --test planted`.
 //!
 //! `planted.seeds` contains the first seed that shows each mutation. The test plays that seed
 //! first. If the seed shows the mutation, no earlier seed has to be played: the first one that

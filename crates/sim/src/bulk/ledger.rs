@@ -80,7 +80,7 @@ impl Ledger {
         self.objects[object as usize].bytes.div_ceil(self.block_bytes).max(1)
     }
 
-    /// The root sends an object.
+    /// Records that the root sends an object.
     pub(super) fn begin(&mut self, object: u64, bytes: u64) -> Result<(), Violation> {
         if object != self.objects.len() as u64 {
             return SEQUENCE.broken(format!("object {object} begins after {}", self.objects.len()));
@@ -99,7 +99,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `from` posts a block of an object.
+    /// Records that `from` posts a block of an object.
     pub(super) fn posts(&mut self, from: u32, object: u64, at: u64, bytes: u64) -> Result<(), Violation> {
         if object >= self.objects.len() as u64 {
             return NO_INVENTION.broken(format!("r{from} posts a block of object {object}, which nobody sent"));
@@ -121,7 +121,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `rank` posts its counters of a slot.
+    /// Records that `rank` posts its counters of a slot.
     pub(super) fn counts(&mut self, rank: u32, slot: u32, now: Columns) -> Result<(), Violation> {
         let before = std::mem::replace(&mut self.posted[rank as usize][slot as usize], now);
         let fell =
@@ -138,7 +138,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A block that `from` posted lands in the memory of `to`.
+    /// Records that a block of `from` lands in the memory of `to`.
     pub(super) fn lands(&mut self, to: u32, object: u64, at: u64, is_first: bool) -> Result<(), Violation> {
         let block = (at / self.block_bytes) as usize;
         let slot = object % self.slots;
@@ -166,12 +166,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A block that `rank` posted has been sent.
+    /// Records that a block that `rank` posted has been sent.
     pub(super) fn gone(&mut self, rank: u32, object: u64) {
         self.objects[object as usize].copies[rank as usize].on_the_way -= 1;
     }
 
-    /// The application of `rank` learns the length of an object.
+    /// Records that the application of `rank` learns the length of an object.
     pub(super) fn size(&mut self, rank: u32, object: u64, bytes: u64) -> Result<(), Violation> {
         let length = self.objects.get(object as usize).map(|object| object.bytes);
         if length != Some(bytes) {
@@ -185,13 +185,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// The application of `rank` has provided memory for an object.
+    /// Records that the application of `rank` has provided memory for an object.
     pub(super) fn room(&mut self, rank: u32, object: u64) {
         self.objects[object as usize].copies[rank as usize].room = true;
     }
 
-    /// The application of `rank` learns that an object is complete. If the group is `closing`, it
-    /// learns only that the object can no longer fail.
+    /// Records that the application of `rank` learns that an object is complete. If the group is
+    /// `closing`, it learns only that the object can no longer fail.
     pub(super) fn complete(&mut self, rank: u32, object: u64, closing: bool) -> Result<(), Violation> {
         self.is_open(rank, object)?;
         if (0..object).any(|object| self.objects[object as usize].copies[rank as usize].fate != Fate::Complete) {
@@ -215,7 +215,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The root's application learns that every member has the object.
+    /// Records that the root's application learns that every member has the object.
     pub(super) fn everywhere(&mut self, object: u64) -> Result<(), Violation> {
         let lacking =
             self.objects[object as usize].copies.iter().position(|copy| copy.holds() < copy.held.len() as u64);
@@ -226,7 +226,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The application of `rank` learns that an object failed.
+    /// Records that the application of `rank` learns that an object failed.
     pub(super) fn failed(&mut self, rank: u32, object: u64) -> Result<(), Violation> {
         self.is_open(rank, object)?;
         if !self.dead.contains(&true) {
@@ -236,7 +236,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `rank` closed the group and names `dead`.
+    /// Records that `rank` closed the group and names `dead`.
     pub(super) fn close(&mut self, rank: u32, dead: u32) -> Result<(), Violation> {
         if !self.dead[dead as usize] {
             return VALIDITY.broken(format!("r{rank} closes the group for the death of r{dead}, which lives"));
@@ -252,7 +252,7 @@ impl Ledger {
         self.closed[rank as usize]
     }
 
-    /// `rank` died.
+    /// Records that `rank` died.
     pub(super) fn died(&mut self, rank: u32) {
         self.dead[rank as usize] = true;
     }

@@ -33,7 +33,7 @@ pub struct Violation {
     pub name: &'static str,
     /// The virtual time in ns. Set by the simulator.
     pub at: u64,
-    /// What was seen and what should have been.
+    /// The observed and the expected state.
     pub what: String,
 }
 

@@ -1,6 +1,6 @@
 //! One member's part in a bulk group: the core's session between the host leaders, and the objects
-//! that a host leader lends to the other members of its host ([ADR
-//! 0027](../../../../docs/adr/0027-one-member-of-each-host-takes-part-in-blocks.md)).
+//! that a host leader lends to the other members of its host
+//! ([ADR 0027](../../../../docs/adr/0027-one-member-of-each-host-takes-part-in-blocks.md)).
 //!
 //! [`Running`] takes the input of its connections, and returns the packets to send and the
 //! completed objects.

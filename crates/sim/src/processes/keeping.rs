@@ -1,6 +1,6 @@
 //! Objects for observers and learners: members keep and send them, and observers and learners wait
-//! for them ([ADR
-//! 0025](../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
+//! for them
+//! ([ADR 0025](../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
 use super::blocks::Parcel;
 use super::large::ring_of;
 use super::ledger::Sent;

@@ -124,7 +124,7 @@ enum Item {
     Changed(Arc<View>),
 }
 
-/// A process that learns.
+/// A learner.
 #[derive(Debug)]
 pub(super) struct Learning {
     learn: Learn,
@@ -204,7 +204,7 @@ impl World<'_> {
             }
             _ => {}
         }
-        // It was no member.
+        // The process was no member.
         process.roster.set_incarnation(0);
         self.go_away(process)
     }

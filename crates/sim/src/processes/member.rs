@@ -136,7 +136,7 @@ impl World<'_> {
         let progress = loop {
             let shelf = Some(&process.objects.shelf);
             let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
-            // It may sleep after any poll.
+            // The engine may sleep after any poll.
             member.engine_mut().before_sleep();
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
             let progress = member.engine_mut().poll(now, &mut board, &mut upcalls);

@@ -79,7 +79,7 @@ impl World<'_> {
         self.processes[process].as_deref().map_or(0, |process| process.paused_until)
     }
 
-    /// The process at the address learns which process dials.
+    /// Lets the process at the address learn which process dials.
     pub(super) fn accept(&mut self, number: usize) {
         let Some(attempt) = self.attempts.get(&number).cloned() else { return };
         let from = self.host_of(attempt.process);
@@ -141,7 +141,7 @@ impl World<'_> {
         }
     }
 
-    /// The answer arrives at the dialling process.
+    /// Handles the answer at the dialling process.
     pub(super) fn conclude(&mut self, number: usize, connection: usize) {
         let Some(attempt) = self.attempts.get(&number).cloned() else { return };
         let from = self.host_of(attempt.process);

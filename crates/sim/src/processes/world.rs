@@ -205,7 +205,7 @@ macro_rules! broken {
 
         #[cfg(planted)]
         impl Broken {
-            /// All ways.
+            /// All broken duties.
             pub const ALL: &[Broken] = &[$(Broken::$broken,)*];
         }
     };

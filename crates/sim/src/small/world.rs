@@ -408,7 +408,7 @@ impl Link {
     }
 }
 
-/// As [`liveness`](crate::checkers::liveness).
+/// The same invariant as in [`liveness`](crate::checkers::liveness).
 const LIVENESS: Invariant = Invariant(15, "liveness");
 /// The only subgroup.
 const SUBGROUP: SubgroupId = SubgroupId(0);

@@ -29,7 +29,7 @@ impl World<'_> {
         let on = &mut self.stages[stage];
         self.told.count = Rc::clone(&on.count);
         let engine = &mut on.members[me].as_mut().expect("it has installed the view").engine;
-        // After any poll it may sleep.
+        // The engine may sleep after any poll.
         engine.before_sleep();
         let progress = engine.poll(clock, &mut on.tables[me], &mut self.told);
         on.tables[me].end_poll();
