@@ -8,38 +8,40 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A thread that sends.
+/// A sending thread.
 pub(crate) struct App {
     pub(crate) plan: AppPlan,
-    /// Nobody else of its member sends in its subgroup.
+    /// True if no other thread of its member sends in its subgroup.
     pub(crate) alone: bool,
-    /// Where it claims. None while its member has no ring for it: before it has joined, between two views, or if it does not
-    /// send in its subgroup.
+    /// The ring in which it claims. None while its member has no ring for it: before the member has
+    /// joined, between two views, or if the member does not send in its subgroup.
     pub(crate) ring: Option<OpenRing>,
-    /// It has been let into a ring once.
+    /// True once it has been given a ring.
     pub(crate) started: bool,
-    /// Claims it has yet to make.
+    /// The claims that it has yet to make.
     pub(crate) left: u32,
-    /// A claim that it builds a message in: the claim, its index in the ledger, and the frame's offset in the row.
+    /// The claim in which it builds a message: the claim, its index in the ledger, and the frame's
+    /// offset in the row.
     pub(crate) holding: Option<(Claim, usize, u64)>,
-    /// It has committed earlier than it meant to, in the middle of a poll.
+    /// True if it has committed before its planned time, in the middle of a poll.
     pub(crate) early: bool,
-    /// It waits for room.
+    /// True while it waits for space in the ring.
     pub(crate) parked: bool,
 }
 
-/// A ring that may be claimed on.
+/// A ring that an application may claim in.
 #[derive(Clone)]
 pub(crate) struct OpenRing {
-    /// Whose, in which view.
+    /// The seat of the ring's owner: the member and the view.
     pub(crate) seat: Seat,
     pub(crate) subgroup: SubgroupId,
     pub(crate) claims: Arc<Claims>,
     /// Its member's sender rank.
     pub(crate) sender: usize,
-    /// Where the claimer stands, if there is only one.
+    /// The claimer's position, if there is only one claimer.
     pub(crate) exclusive: Option<Rc<RefCell<Exclusive>>>,
-    /// Positions of objects that are committed there, or being committed, and that some members do not have.
+    /// Positions of objects that are committed in the ring, or being committed, and that some
+    /// members do not have.
     pub(crate) held: Rc<RefCell<BTreeSet<u64>>>,
 }
 
@@ -57,7 +59,7 @@ impl OpenRing {
         }
     }
 
-    /// As [`claim`](Self::claim), for a message that is sent again.
+    /// Claims as [`claim`](Self::claim) does, for a message that is sent again.
     pub(crate) fn claim_again(&self, len: u64) -> Result<Claim, ClaimError> {
         match &self.exclusive {
             Some(exclusive) => self.claims.claim_again(Some(&mut exclusive.borrow_mut()), len),
@@ -65,12 +67,12 @@ impl OpenRing {
         }
     }
 
-    /// Puts the gate before the first object that some members do not have.
+    /// Sets the gate before the first object that some members do not have.
     pub(crate) fn set_gate(&self) {
         self.claims.set_gate(self.held.borrow().first().copied().unwrap_or(u64::MAX));
     }
 
-    /// The claimer leaves the ring, whose view has ended.
+    /// Makes the claimer leave the ring, because its view has ended.
     pub(crate) fn leave(self) {
         if let Some(exclusive) = self.exclusive {
             self.claims.retire(&mut exclusive.borrow_mut());
@@ -84,7 +86,7 @@ impl App {
         App { left: plan.claims, plan, alone, ring: None, started, holding: None, early, parked }
     }
 
-    /// Whether it claims at `seat` in `subgroup`.
+    /// Returns true if the application claims at `seat` in `subgroup`.
     pub(crate) fn is_at(&self, seat: Seat, subgroup: SubgroupId) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.seat == seat && ring.subgroup == subgroup)
     }
@@ -104,17 +106,18 @@ pub(crate) struct Consumer {
     pub(crate) subgroup: SubgroupId,
     pub(crate) cursor: Cursor,
     pub(crate) handoff: Arc<Handoff>,
-    /// It has been woken, or still holds something.
+    /// True if it has been woken, or still holds a frame.
     pub(crate) scheduled: bool,
-    /// How far it was told to go when it last looked.
+    /// The frontier at its last look: it delivers up to here.
     pub(crate) frontier: u64,
-    /// It left something behind.
+    /// True if it left messages undelivered at its last look.
     pub(crate) more: bool,
-    /// The view has ended, and it knows.
+    /// True once the view has ended and it has learnt that.
     pub(crate) closed: bool,
-    /// It has delivered all that belongs to the view.
+    /// True once it has delivered all messages of the view.
     pub(crate) at_end: bool,
-    /// Another consumer, by stage and index, delivers the view before this one and is not at its end.
+    /// The consumer, by stage and index, that delivers the view before this one and is not at its
+    /// end.
     pub(crate) behind: Option<(usize, usize)>,
     pub(crate) lent: Vec<Lent>,
     pub(crate) messages: u64,
@@ -143,14 +146,14 @@ impl Consumer {
     }
 }
 
-/// Fills a payload with bytes that only this `content` makes.
+/// Fills a payload with bytes that are unique to `content`.
 pub(crate) fn fill(bytes: &mut [u8], content: u64) {
     for (i, chunk) in bytes.chunks_mut(8).enumerate() {
         chunk.copy_from_slice(&mix(content.wrapping_add(i as u64)).to_le_bytes()[..chunk.len()]);
     }
 }
 
-/// A digest of a payload.
+/// Returns a digest of a payload.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let chunks = bytes.chunks_exact(8);
     let mut last = [0; 8];

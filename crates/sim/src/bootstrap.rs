@@ -1,11 +1,13 @@
-//! Founding a group between hosts: the core's own [`Bootstrap`](spindle_core::control::Bootstrap)s as whole processes with disks, on a
-//! network that delays, loses and cuts, in virtual time.
+//! The bootstrap of a group between hosts: it runs the core's own
+//! [`Bootstrap`](spindle_core::control::Bootstrap)s in whole processes with disks, in virtual time,
+//! on a network that delays and loses messages and cuts links.
 //!
-//! A [`Scene`] says which hosts there are and what goes wrong; [`play`] plays it and checks it all along. [`Scene::from_seed`] draws one at
-//! random, and [`campaign`] plays many.
+//! A [`Scene`] lists the hosts and the faults. [`play`] plays a scene and checks it at every step.
+//! [`Scene::from_seed`] draws a scene at random, and [`campaign`] plays many.
 //!
-//! The group behind it is a model: it admits processes and evicts members while a majority of its view is up and connected. Its views
-//! change at one moment everywhere. Views have a simulator of their own.
+//! The group itself is a model: it admits processes and evicts members while a majority of its view
+//! is up and connected. Its views change at the same moment everywhere. Views have a simulator of
+//! their own.
 mod ledger;
 mod network;
 mod plan;
@@ -18,32 +20,34 @@ use crate::Violation;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What many seeds came to.
+/// The sums over many seeds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Seeds that ran.
     pub seeds: u64,
-    /// Groups that were founded.
+    /// Groups that were created.
     pub foundings: u64,
     /// Processes that a group admitted.
     pub joins: u64,
     /// Members that a group evicted.
     pub evictions: u64,
-    /// Processes that were started again, after a crash or an eviction.
+    /// Processes that were restarted, after a crash or an eviction.
     pub restarts: u64,
     /// Faults.
     pub faults: u64,
     /// Seeds at whose end all processes were in one group.
     pub united: u64,
-    /// Seeds in which a group was lost for good, which all that waited for it were told.
+    /// Seeds in which a group was lost for good, and every process that waited for it reported
+    /// that.
     pub lost: u64,
-    /// Groups that were founded by an operator's word after that.
+    /// Groups that an operator's command created after such a loss.
     pub words: u64,
-    /// Seeds in which there were two groups, because all seeds were restarted, and had no disk, while others lived. The two reported that.
+    /// Seeds in which two groups existed, because all seed hosts were restarted without a disk
+    /// while other members lived. The two groups reported that.
     pub forgotten: u64,
     /// Messages that arrived.
     pub messages: u64,
-    /// Events.
+    /// Events that were processed.
     pub events: u64,
     /// Virtual time of all seeds together, in ns.
     pub virtual_ns: u64,
@@ -51,12 +55,13 @@ pub struct Summary {
     pub failures: Vec<(u64, Violation)>,
 }
 
-/// Plays a scene to its end, or to the first violation. A panic is one too.
+/// Plays a scene to its end, or to the first violation. A panic counts as a violation.
 pub fn play(scene: &Scene) -> Outcome {
     tell(scene, None)
 }
 
-/// Plays a scene and tells what happened, and behind a violation the line that replays it.
+/// Plays a scene and writes a log of its events. After a violation the log ends with the command
+/// that replays the scene.
 pub fn explain(scene: &Scene) -> (Outcome, String) {
     let mut story = format!("{scene}");
     let outcome = tell(scene, Some(&mut story));
@@ -66,7 +71,7 @@ pub fn explain(scene: &Scene) -> (Outcome, String) {
     (outcome, story)
 }
 
-/// The command that tells the story of a seed.
+/// Returns the command that prints the event log of a seed.
 pub fn replay_line(seed: u64) -> String {
     format!("spindle sim --bootstrap --seed {seed}")
 }
@@ -76,7 +81,8 @@ fn tell(scene: &Scene, story: Option<&mut String>) -> Outcome {
     played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
 }
 
-/// Plays the scenes of all `seeds`. After each, `progress` is told the summary so far; it may stop by answering false.
+/// Plays the scenes of all `seeds`. After each scene it calls `progress` with the summary so far;
+/// the campaign stops if `progress` returns false.
 pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&Summary) -> bool) -> Summary {
     let mut summary = Summary::default();
     for seed in seeds {

@@ -1,14 +1,17 @@
-//! The block multicast in a model of a network: the core's own [`Session`](spindle_core::bulk::Session)s, on hosts with a
-//! NIC and a processor each, in virtual time.
+//! The block multicast in a model of a network: the core's own
+//! [`Session`](spindle_core::bulk::Session)s run in virtual time, on hosts with one NIC and one
+//! processor each.
 //!
-//! A [`Scene`] says what there is and what goes wrong; [`play`] plays it and checks every block and every upcall against a
-//! ledger. [`Scene::from_seed`] draws one at random, and [`campaign`] plays many. [`Bench`] builds scenes whose time means something:
-//! how long an object takes, by the costs of [`Network`].
+//! A [`Scene`] lists the hosts, the groups and the faults. [`play`] plays a scene and checks every
+//! block and every upcall against a ledger. [`Scene::from_seed`] draws a scene at random, and
+//! [`campaign`] plays many. [`Bench`] builds scenes whose virtual time is a result: the time to
+//! send an object, by the costs of [`Network`].
 //!
-//! The model is simple on purpose. A NIC sends one block at a time and receives one at a time, both at once, each for as long as its
-//! bytes take; a slow link holds up all that its sender has behind it. A processor does one thing at a time. Switches never drop
-//! anything, and hold nothing up but between racks, if those have a bandwidth of their own. Nothing is known of caches,
-//! buses or memory.
+//! The model is simple on purpose. A NIC sends one block at a time and receives one block at a
+//! time, and does both at once. Each block takes as long as its bytes need. A slow link delays
+//! everything that its sender has queued behind the block. A processor does one thing at a time.
+//! Switches never drop a block. They delay blocks only between racks, if the racks have a bandwidth
+//! of their own. The model has no caches, buses or memory.
 mod bench;
 mod ledger;
 mod network;
@@ -24,7 +27,7 @@ use crate::Violation;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What many seeds came to.
+/// The sums over many seeds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Seeds that ran.
@@ -33,15 +36,15 @@ pub struct Summary {
     pub objects: u64,
     /// Blocks that landed and were checked.
     pub blocks: u64,
-    /// Objects that receivers completed, each counted.
+    /// Objects that receivers completed, counted once per receiver.
     pub completions: u64,
-    /// Objects of which members were told that they failed, each counted.
+    /// Objects that were reported as failed, counted once per member.
     pub failures_told: u64,
     /// Hosts that died.
     pub deaths: u64,
-    /// Slow links, slow hosts and messages out of the ordinary delay.
+    /// Slow links, slow hosts, and messages with an extra delay.
     pub faults: u64,
-    /// Events.
+    /// Events that were processed.
     pub events: u64,
     /// Virtual time of all seeds together, in ns.
     pub virtual_ns: u64,
@@ -49,12 +52,13 @@ pub struct Summary {
     pub failures: Vec<(u64, Violation)>,
 }
 
-/// Plays a scene to its end, or to the first violation. A panic is one too.
+/// Plays a scene to its end, or to the first violation. A panic counts as a violation.
 pub fn play(scene: &Scene) -> Outcome {
     tell(scene, None)
 }
 
-/// Plays a scene and tells what happened, and behind a violation the line that replays it.
+/// Plays a scene and writes a log of its events. After a violation the log ends with the command
+/// that replays the scene.
 pub fn explain(scene: &Scene) -> (Outcome, String) {
     let mut story = format!("{scene}");
     let outcome = tell(scene, Some(&mut story));
@@ -64,7 +68,7 @@ pub fn explain(scene: &Scene) -> (Outcome, String) {
     (outcome, story)
 }
 
-/// The command that tells the story of a seed.
+/// Returns the command that prints the event log of a seed.
 pub fn replay_line(seed: u64) -> String {
     format!("spindle sim --bulk --seed {seed}")
 }
@@ -74,7 +78,8 @@ fn tell(scene: &Scene, story: Option<&mut String>) -> Outcome {
     played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
 }
 
-/// Plays the scenes of all `seeds`. After each, `progress` is told the summary so far; it may stop by answering false.
+/// Plays the scenes of all `seeds`. After each scene it calls `progress` with the summary so far;
+/// the campaign stops if `progress` returns false.
 pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&Summary) -> bool) -> Summary {
     let mut summary = Summary::default();
     for seed in seeds {

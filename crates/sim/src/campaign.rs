@@ -1,4 +1,4 @@
-//! Many seeds on a few threads.
+//! Runs many seeds on a few threads.
 use crate::checkers::Violation;
 use crate::counts::Counts;
 use crate::options::{Options, Setting};
@@ -10,14 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Seeds that ran.
     pub seeds: u64,
-    /// What happened in all of them together.
+    /// The sums of the counts of all seeds.
     pub counts: Counts,
-    /// Seeds at whose end no group was at work, because too few were with each other.
+    /// Seeds at whose end no group had a quorum of running members in contact.
     pub blocked: u64,
     /// The seeds that failed, ascending, each with its first violation.
     pub failures: Vec<(u64, Violation)>,
@@ -32,12 +32,13 @@ impl Summary {
     }
 }
 
-/// Runs a plan to its end, or to the first violation. A panic is one too.
+/// Runs a plan to its end, or to the first violation. A panic counts as a violation.
 pub fn run(plan: &Plan) -> Outcome {
     play(plan, None)
 }
 
-/// Runs a plan and tells its story: the plan, what happened, and behind a violation the line that replays it.
+/// Runs a plan and writes a log: the plan, its events, and after a violation the command that
+/// replays it.
 pub fn explain(plan: &Plan) -> (Outcome, String) {
     let mut trace = Trace::default();
     let outcome = play(plan, Some(&mut trace));
@@ -45,7 +46,7 @@ pub fn explain(plan: &Plan) -> (Outcome, String) {
     (outcome, format!("{plan}{text}"))
 }
 
-/// The command that tells the story of a seed of these groups again.
+/// Returns the command that prints the event log of a seed of this setting.
 pub fn replay_line(seed: u64, setting: Setting) -> String {
     let which = match setting {
         Setting::Mixed => "",
@@ -56,7 +57,7 @@ pub fn replay_line(seed: u64, setting: Setting) -> String {
 }
 
 fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {
-    // Nothing of the world is looked at after a panic but the trace, which is whole after every line.
+    // After a panic only the trace of the world is used; it is complete after every line.
     let played = catch_unwind(AssertUnwindSafe(|| World::new(plan, trace).run()));
     played.unwrap_or_else(|panic| Outcome {
         seed: plan.seed,
@@ -65,8 +66,8 @@ fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {
     })
 }
 
-/// Runs all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop the campaign by
-/// answering false.
+/// Runs all `seeds` on so many `threads`. After each seed it calls `progress` with the summary so
+/// far; the campaign stops if `progress` returns false.
 pub fn campaign(
     seeds: Range<u64>,
     threads: u32,
@@ -78,7 +79,8 @@ pub fn campaign(
     summary
 }
 
-/// Runs `play` with all `seeds` on so many `threads`, and adds up the outcomes. `progress` is told the sum after each, and may stop that.
+/// Runs `play` with all `seeds` on so many `threads`, and adds up the outcomes. It calls `progress`
+/// with the sum after each seed, and stops if `progress` returns false.
 pub(crate) fn many<S: Default + Send, O>(
     seeds: Range<u64>,
     threads: u32,

@@ -1,10 +1,10 @@
-//! What happens in runs, in numbers.
+//! The counts of a run.
 use std::ops::AddAssign;
 
-/// What happened in a run, or in many together.
+/// The events of a run, or of many runs together, in numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Messages delivered, and checked, at all members together.
+    /// Messages delivered and checked, at all members together.
     pub deliveries: u64,
     /// Messages committed.
     pub messages: u64,
@@ -12,41 +12,43 @@ pub struct Counts {
     pub nulls: u64,
     /// Polls of engines.
     pub polls: u64,
-    /// Posts, each counted once whatever the number of peers.
+    /// Posts, each counted once for any number of peers.
     pub posts: u64,
     /// Stores of engines into their rows.
     pub stores: u64,
-    /// Faults that happened: delays, merges, tears, pauses met, clock jumps, crashes, hangs, cuts, false suspicions.
+    /// Faults that happened: delays, merges, torn posts, pauses with an effect, clock jumps,
+    /// crashes, hangs, cuts, false suspicions.
     pub faults: u64,
-    /// Views installed by anybody, the first not counted.
+    /// Views installed by at least one member, without the first view.
     pub views: u64,
-    /// Views installed by members, each counted for each member.
+    /// Views installed by members, counted once per member.
     pub installs: u64,
     /// Processes that crashed.
     pub crashes: u64,
     /// Hangs begun.
     pub hangs: u64,
-    /// Members that were told to suspect one that lives.
+    /// Members that were made to suspect a live member.
     pub suspicions: u64,
     /// Links cut.
     pub cuts: u64,
-    /// Members that began a view without the memory of another, each counted.
+    /// Members that began a view without the memory of another, counted once per missing memory.
     pub absences: u64,
     /// Processes that asked to be admitted.
     pub joins: u64,
     /// Members that asked to leave.
     pub leaves: u64,
-    /// Members that learnt that the others go on without them.
+    /// Members that learnt that the others continue without them.
     pub evictions: u64,
     /// Messages sent again in a later view.
     pub resent: u64,
     /// Members that asked for a change of a subgroup.
     pub alterations: u64,
-    /// Rings of ended views whose messages waited for their subgroup to become available again, each counted for each view.
+    /// Rings of ended views whose messages waited for their subgroup to become available again,
+    /// counted once per view.
     pub waits: u64,
-    /// Things that may each have ended a view.
+    /// Occurrences that may each have ended a view.
     pub(crate) reasons: u64,
-    /// Events.
+    /// Events that were processed.
     pub events: u64,
     /// Virtual time that passed, in ns.
     pub virtual_ns: u64,

@@ -1,11 +1,11 @@
-//! What happens to the membership of a run: who crashes, hangs, comes and goes, and when. Drawn by the plan, or written down
-//! by a scenario that wants one situation.
+//! The membership faults of a run: crashes, hangs, cuts, joins and leaves, and their times. A plan
+//! draws them at random; a scenario writes them down for one situation.
 use std::fmt;
 
-/// Something that a member does on the way from one view to the next.
+/// A step of a member on the way from one view to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It says whom it suspects.
+    /// It announces the members that it suspects.
     Suspects,
     /// It has stopped announcing and receiving.
     Wedges,
@@ -13,7 +13,7 @@ pub enum Step {
     Adopts,
     /// It knows that a proposal is decided.
     Decides,
-    /// It has delivered everything that belongs to the view.
+    /// It has delivered all messages of the view.
     Ends,
     /// It installs the view.
     Installs,
@@ -24,7 +24,7 @@ pub enum Step {
 pub enum When {
     /// This virtual time, in ns.
     At(u64),
-    /// As soon as a process has taken a step in the view with this number, for the first time.
+    /// The first time that a process has taken a step in the view with this number.
     Step {
         /// The process.
         process: usize,
@@ -35,82 +35,83 @@ pub enum When {
     },
 }
 
-/// What happens. Processes are indices into [`Plan::members`](crate::Plan::members).
+/// A fault or a request. Processes are indices into [`Plan::members`](crate::Plan::members).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// A process dies, after so many more stores and posts, or at the end of the poll with which it would make them.
+    /// A process crashes after so many more stores and posts, or at the end of the poll in which it
+    /// would make them.
     Crash {
-        /// Who.
+        /// The process.
         process: usize,
         /// Stores and posts that still become visible.
         actions: u64,
     },
-    /// A process stands still, with all its threads.
+    /// A process hangs, with all its threads.
     Hang {
-        /// Who.
+        /// The process.
         process: usize,
-        /// For how long.
+        /// The length of the hang.
         ns: u64,
     },
-    /// A process is told that another has to go, which may be alive.
+    /// A process is made to suspect another one, which may be alive.
     Suspect {
-        /// Who is told.
+        /// The process that suspects.
         by: usize,
-        /// Who has to go.
+        /// The process that is suspected.
         whom: usize,
     },
     /// A process asks to be admitted, until it is.
     Join {
-        /// Who.
+        /// The process.
         process: usize,
     },
     /// A process asks to leave.
     Leave {
-        /// Who.
+        /// The process.
         process: usize,
     },
-    /// Nothing that one process posts arrives at another for a while. Then all of it does.
+    /// For a while nothing that one process posts arrives at another. Then all of it arrives.
     Cut {
-        /// Whose posts.
+        /// The posting process.
         from: usize,
-        /// Where.
+        /// The process at which the posts do not arrive.
         to: usize,
-        /// For how long; `u64::MAX` for ever.
+        /// The length of the cut; `u64::MAX` for ever.
         ns: u64,
     },
     /// A process asks for one of the plan's changes of subgroups.
     Change {
-        /// Who asks.
+        /// The process that asks.
         process: usize,
         /// The change, as an index into [`Plan::changes`](crate::Plan::changes).
         change: usize,
     },
-    /// A process installs a view in which another's memory never comes to it, because the other is late or dead: only with
-    /// [`Step::Installs`], and where memory is shared.
+    /// A process installs a view in which it never gets another's memory, because the other is late
+    /// or dead. Only with [`Step::Installs`], and only where memory is shared.
     Miss {
-        /// Who installs.
+        /// The process that installs.
         process: usize,
-        /// Whose memory does not come.
+        /// The process whose memory does not arrive.
         whom: usize,
     },
 }
 
-/// What happens, and when.
+/// A fault or a request, and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Happening {
-    /// When.
+    /// The time.
     pub when: When,
-    /// What.
+    /// The fault or request.
     pub what: What,
 }
 
 impl Happening {
-    /// Something at a time, in ns.
+    /// Returns a happening at a time, in ns.
     pub fn at(ns: u64, what: What) -> Happening {
         Happening { when: When::At(ns), what }
     }
 
-    /// Something when `process` takes `step` in the view with this number.
+    /// Returns a happening at the moment when `process` takes `step` in the view with this number.
     pub fn on(process: usize, view: u64, step: Step, what: What) -> Happening {
         Happening { when: When::Step { process, view, step }, what }
     }

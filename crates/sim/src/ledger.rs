@@ -1,11 +1,13 @@
-//! What really happened: every claim, commit, round and delivery, as the simulator saw them from outside.
+//! The record of what happened: every claim, commit, round and delivery, as the simulator saw them
+//! from outside.
 //!
-//! The checkers compare what engines do with this ledger. It shares no bookkeeping with the core: positions come from the
-//! claims, rounds from the frames' own words in memory, deliveries from the upcalls.
+//! The checkers compare the actions of engines with this ledger. It shares no bookkeeping with the
+//! core: positions come from the claims, rounds from the frames' own words in memory, deliveries
+//! from the upcalls.
 use spindle_core::ring::Kind;
 use spindle_core::{Order, Rank, Ring, SubgroupId, View};
 
-/// What became of a claim.
+/// The state of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It is being filled.
@@ -14,7 +16,7 @@ pub enum Fate {
     Message {
         /// Bytes of payload.
         len: u64,
-        /// Of the payload.
+        /// A digest of the payload.
         digest: u64,
     },
     /// It was given up.
@@ -28,69 +30,71 @@ pub struct Frame {
     pub at: u64,
     /// Bytes of the row that it takes.
     pub span: u64,
-    /// What became of it.
+    /// Its state.
     pub fate: Fate,
     /// Its round, once it is announced.
     pub round: Option<u64>,
-    /// Its sender's number for it, which it keeps if it is sent again in the next view.
+    /// Its number at its sender. It keeps the number if it is sent again in the next view.
     pub number: u64,
-    /// What it is, once it is committed.
+    /// Its kind, once it is committed.
     pub kind: Kind,
-    /// It is an object that some members do not have yet.
+    /// True if it is an object that some members do not have yet.
     pub held: bool,
 }
 
-/// All that one sender did in one subgroup.
+/// The frames of one sender in one subgroup.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Who.
+    /// The sender.
     pub sender: Rank,
-    /// Where.
+    /// The sender's ring.
     pub ring: Ring,
     /// Its claims, in order.
     pub frames: Vec<Frame>,
-    /// How many of them are announced, and so have a round.
+    /// How many of the frames are announced, and so have a round.
     pub announced: usize,
-    /// Where the ring stands behind those.
+    /// The position in the ring after the announced frames.
     pub position: u64,
-    /// By rank: the first number that a member has yet to deliver. It delivered those below in views before this one.
+    /// By rank: the first number that a member has yet to deliver. It delivered the lower ones in
+    /// earlier views.
     pub since: Vec<u64>,
-    /// By rank: how many of its frames a member has taken out of its batches (voids behind the last are not counted).
+    /// By rank: how many of the frames a member has taken out of its batches. Voids after the last
+    /// one are not counted.
     pub taken: Vec<usize>,
-    /// By rank: as `taken`, but only what the member is done with.
+    /// By rank: as `taken`, but only the frames that the member has finished with.
     pub done: Vec<usize>,
-    /// The first frame that some member is not done with.
+    /// The first frame that some member has not finished with.
     pub oldest: usize,
-    /// Rounds up to and with its newest frame.
+    /// The rounds up to and including that of the newest frame.
     pub spoken: u64,
     /// Messages committed.
     pub messages: u64,
 }
 
-/// All that happened in one subgroup.
+/// The record of one subgroup.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// Its order.
     pub order: Order,
     /// Its members.
     pub members: Vec<Rank>,
-    /// By sender rank.
+    /// The lanes, by sender rank.
     pub lanes: Vec<Lane>,
-    /// By rank, and by sender in a Fifo subgroup: how much a member says that it has delivered.
+    /// By rank, and by sender in a Fifo subgroup: the number of deliveries that a member reports.
     pub delivered: Vec<Vec<u64>>,
-    /// Messages that members have delivered, all together.
+    /// Messages that members have delivered, counted once per member.
     pub deliveries: u64,
 }
 
-/// What really happened.
+/// The record of one view.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// By subgroup.
+    /// The subgroups, by id.
     pub groups: Vec<Group>,
 }
 
 impl Ledger {
-    /// An empty ledger of `view`, whose senders' rings `ring` tells.
+    /// Returns an empty ledger of `view`; `ring` returns the ring of each sender.
     pub fn new(view: &View, ring: impl Fn(Rank, SubgroupId) -> Ring) -> Ledger {
         let members = view.members.len();
         let groups = (0..).map(SubgroupId).zip(&view.subgroups).map(|(id, spec)| {
@@ -119,37 +123,39 @@ impl Ledger {
         Ledger { groups: groups.collect() }
     }
 
-    /// A sender claimed `span` bytes at `at` of its row; answers the claim's index.
+    /// Records a claim of `span` bytes at offset `at` of the sender's row, and returns the claim's
+    /// index.
     pub fn claimed(&mut self, subgroup: SubgroupId, sender: usize, at: u64, span: u64, number: u64) -> usize {
         let frames = &mut self.groups[subgroup.index()].lanes[sender].frames;
         frames.push(Frame { at, span, fate: Fate::Claimed, round: None, number, kind: Kind::Message, held: false });
         frames.len() - 1
     }
 
-    /// The claim with this index was committed.
+    /// Records that the claim with this index was committed.
     pub fn committed(&mut self, subgroup: SubgroupId, sender: usize, index: usize, fate: Fate) {
         let lane = &mut self.groups[subgroup.index()].lanes[sender];
         lane.frames[index].fate = fate;
         lane.messages += u64::from(fate != Fate::Void);
     }
 
-    /// The claim with this index is being committed as an object, which some members do not have yet.
+    /// Records that the claim with this index is being committed as an object that some members do
+    /// not have yet.
     pub fn hold(&mut self, subgroup: SubgroupId, sender: usize, index: usize) {
         let frame = &mut self.groups[subgroup.index()].lanes[sender].frames[index];
         (frame.kind, frame.held) = (Kind::Object, true);
     }
 
-    /// All members have the object with this index.
+    /// Records that all members have the object with this index.
     pub fn release(&mut self, subgroup: SubgroupId, sender: usize, index: usize) {
         self.groups[subgroup.index()].lanes[sender].frames[index].held = false;
     }
 
-    /// The lane of `sender`, by sender rank.
+    /// Returns the lane of `sender`, a sender rank.
     pub fn lane(&self, subgroup: SubgroupId, sender: usize) -> &Lane {
         &self.groups[subgroup.index()].lanes[sender]
     }
 
-    /// Whether every message has been delivered by every member.
+    /// Returns true if every member has delivered every message.
     pub fn everything_is_delivered(&self) -> bool {
         let done = |group: &Group, lane: &Lane| {
             group.members.iter().all(|member| lane.next_message(*member) == lane.frames.len())
@@ -159,19 +165,19 @@ impl Ledger {
 }
 
 impl Group {
-    /// The sender rank of `member`.
+    /// Returns the sender rank of `member`.
     pub fn sender_rank(&self, member: Rank) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.sender == member)
     }
 
-    /// Whether `member` is done with the frame `index` of `lane`.
+    /// Returns true if `member` has finished with the frame `index` of `lane`.
     pub fn is_done(&self, member: Rank, lane: usize, index: usize) -> bool {
         let frame = &self.lanes[lane].frames[index];
         match (frame.fate, frame.round) {
             (Fate::Message { .. }, _) => {
                 index < self.lanes[lane].done[member.index()] || !self.lanes[lane].is_due(member, frame)
             }
-            // Nobody delivers a void: the member's word has to do.
+            // No member delivers a void, so the member's own counter decides.
             (Fate::Void, Some(round)) => match self.order {
                 Order::Total => round * self.lanes.len() as u64 + (lane as u64) < self.delivered[member.index()][0],
                 Order::Fifo => round < self.delivered[member.index()][lane],
@@ -182,13 +188,15 @@ impl Group {
 }
 
 impl Lane {
-    /// The index of the message that `member` has to deliver next: the first behind those it took that is due there.
+    /// Returns the index of the next message that `member` has to deliver: the first due one after
+    /// those it took.
     pub fn next_message(&self, member: Rank) -> usize {
         let taken = self.taken[member.index()];
         taken + self.frames[taken..].iter().take_while(|frame| !self.is_due(member, frame)).count()
     }
 
-    /// Whether `member` has to deliver `frame`: it is no void, and did not come to it in an earlier view.
+    /// Returns true if `member` has to deliver `frame`: the frame is no void, and the member did
+    /// not deliver it in an earlier view.
     pub fn is_due(&self, member: Rank, frame: &Frame) -> bool {
         frame.fate != Fate::Void && frame.number >= self.since[member.index()]
     }
@@ -218,7 +226,7 @@ pub(crate) mod tests {
         Ledger::new(&view, |_, _| Ring::new(256, 4, 48))
     }
 
-    /// A committed message of sender rank `sender`, with a round.
+    /// Adds a committed message of sender rank `sender`, with a round.
     pub(crate) fn message(ledger: &mut Ledger, sender: usize, digest: u64, round: u64) -> usize {
         let number = ledger.groups[0].lanes[sender].frames.len() as u64;
         let index = ledger.claimed(SubgroupId(0), sender, 256 + number * 64 % 256, 64, number);

@@ -1,14 +1,18 @@
-//! A deterministic simulator of a Spindle group: the real engines over simulated memory, in virtual time, from one seed.
+//! A deterministic simulator of a Spindle group: it runs the real engines over simulated memory, in
+//! virtual time, from one seed.
 //!
-//! [`Plan::from_seed`] draws a view, its applications and a set of faults; [`run`] plays it and checks the invariants in
-//! [`checkers`] at every step; [`campaign`] does so for many seeds, and [`explain`] tells the story of one. A seed means
-//! the same run on every machine and in every build: there is no clock, no thread, no map order in a run.
+//! [`Plan::from_seed`] draws a view, its applications and a set of faults. [`run`] plays the plan
+//! and checks the invariants in [`checkers`] at every step. [`campaign`] does so for many seeds,
+//! and [`explain`] prints the event log of one seed. A seed gives the same run on every machine and
+//! in every build: a run reads no clock, uses no thread, and depends on no map order.
 //!
-//! Read `world` for what happens, [`ledger`] for what is believed to have happened, `table` for how memory behaves.
-//! [`bootstrap`] has processes that found a group between hosts, or find it; [`processes`] has whole processes, with both.
+//! Read `world` for the events, [`ledger`] for the record of what happened, and `table` for the
+//! behaviour of memory. [`bootstrap`] simulates processes that create a group between hosts, or
+//! find it. [`processes`] simulates whole processes, with bootstrap and views.
 //!
-//! What it is not: a model of speed. Virtual times only shuffle the order of things. The exceptions are [`bulk`], the block
-//! multicast, and [`small`], small messages: each in a model of a network, whose times are its point.
+//! The simulator is no model of speed: virtual times only shuffle the order of events. The
+//! exceptions are [`bulk`], the block multicast, and [`small`], small messages. Each of the two
+//! measures times in a model of a network.
 #![forbid(unsafe_code)]
 
 mod apps;

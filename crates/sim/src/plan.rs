@@ -1,4 +1,5 @@
-//! What a seed stands for: a view, who sends what, and what goes wrong. Drawn before the run, printed before its trace.
+//! The plan of a seed: a view, the senders, and the faults. It is drawn before the run, and printed
+//! before its trace.
 use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
@@ -12,11 +13,11 @@ mod large;
 /// One thread of one member that sends in one subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppPlan {
-    /// Whose thread it is, as an index into [`Plan::members`].
+    /// The thread's member, as an index into [`Plan::members`].
     pub member: usize,
-    /// Where it sends.
+    /// The subgroup in which it sends.
     pub subgroup: SubgroupId,
-    /// How many claims it makes.
+    /// The number of claims that it makes.
     pub claims: u32,
     /// The longest pause between two claims, in ns.
     pub think_ns: u64,
@@ -24,16 +25,16 @@ pub struct AppPlan {
     pub hold_ns: u64,
 }
 
-/// One process, and what happens to it.
+/// One process, and its faults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberPlan {
     /// Its id, for as long as it lives.
     pub id: MemberId,
     /// The longest time between two of its polls, in ns.
     pub poll_ns: u64,
-    /// When it stands still: disjoint spans in ns, ascending.
+    /// Its pauses: disjoint spans in ns, ascending.
     pub pauses: Vec<(u64, u64)>,
-    /// When its clock jumps, and by how many ns.
+    /// The times at which its clock jumps, each with the jump in ns.
     pub clock_jumps: Vec<(u64, i64)>,
     /// The subgroups whose deliveries it hands to a consumer on another thread.
     pub hand_offs: Vec<SubgroupId>,
@@ -42,46 +43,47 @@ pub struct MemberPlan {
 /// A whole run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// The seed it was drawn from.
+    /// The seed from which it was drawn.
     pub seed: u64,
     /// The first view.
     pub view: View,
-    /// How stores reach the others.
+    /// How stores become visible to the other members.
     pub visibility: Visibility,
     /// The optimisations that are on, at all members.
     pub ablation: Ablation,
-    /// What may go wrong.
+    /// The faults that may occur.
     pub faults: Faults,
-    /// All processes: those of the first view, by rank, then those who join.
+    /// All processes: those of the first view, by rank, then the joiners.
     pub members: Vec<MemberPlan>,
-    /// Who comes, goes and fails, and when.
+    /// The joins, leaves and failures, with their times.
     pub happenings: Vec<Happening>,
     /// Changes of subgroups, for [`What::Change`].
     pub changes: Vec<Change>,
-    /// The silence after which a member is suspected, in ns; `None` if silence means nothing.
+    /// The silence after which a member is suspected, in ns; `None` if members are not suspected
+    /// for silence.
     pub suspect_after_ns: Option<u64>,
-    /// The threads that send.
+    /// The sending threads.
     pub apps: Vec<AppPlan>,
-    /// The longest time that a post takes, in ns, by the rank of the posting member and of the peer.
+    /// The longest time of a post in ns, by the rank of the posting member and of the peer.
     pub link_ns: Vec<Vec<u64>>,
-    /// The longest time that a consumer takes for a batch, in ns.
+    /// The longest time in which a consumer processes a batch, in ns.
     pub consumer_ns: u64,
-    /// Events after which the run is given up as restless.
+    /// The number of events after which the run is reported as never coming to rest.
     pub events_max: u64,
-    /// The groups from which it was drawn. With others its seed is another plan.
+    /// The setting from which it was drawn. In another setting the same seed gives another plan.
     pub setting: Setting,
 }
 
-/// Processes that join, at most.
+/// The maximum number of joiners.
 const JOINERS_MAX: usize = 8;
-/// Members of the first view, at most, where members come and go.
+/// The maximum number of members in the first view, if members join and leave.
 const SENIORS_MAX: u32 = 32;
 
 impl Plan {
-    /// The plan of `seed`.
+    /// Draws the plan of `seed`.
     ///
     /// # Panics
-    /// If `options` asks for no members, for more than 64, or for fewer at most than at least.
+    /// If `options` asks for no members, for more than 64, or for a maximum below the minimum.
     pub fn from_seed(seed: u64, options: &Options) -> Plan {
         if options.setting == Setting::Large {
             return Plan::large(seed, options);
@@ -91,10 +93,10 @@ impl Plan {
         let mut random = Random::new(seed, 0);
         let mut faults = options.faults.draw(&mut random);
         if faults.long_lag {
-            // A small group and one long stream, so that the seed stays affordable.
+            // A small group with one long stream keeps the seed affordable.
             (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
         }
-        // There has to be room for joiners below 64 members.
+        // Joiners must fit below 64 members.
         faults.membership = (faults.membership || options.setting == Setting::Views) && least <= SENIORS_MAX;
         if faults.membership {
             // Rings that many senders share and close at different times have seeds of their own.
@@ -104,12 +106,14 @@ impl Plan {
         let members = draw_members(&mut random, &faults, options);
         let mut ablation = draw_ablation(&mut random, &faults);
         ablation.epochs = !mix(seed ^ 0x0e_90c4).is_multiple_of(4);
-        // Without nulls everybody has to send the same number of rounds, which nobody does who comes or goes.
+        // Without nulls all senders must send the same number of rounds, which members that join or
+        // leave do not.
         ablation.null_sends |= faults.membership;
         let mut subgroups = draw_subgroups(&mut random, &faults, members);
         if !ablation.null_sends || (faults.membership && !ablation.receive_batch) {
-            // Every sender has to send as many rounds as the others, or its subgroup stops. And a large group that receives
-            // one place at a time would take very long over what is skipped.
+            // Every sender must send as many rounds as the others, or its subgroup stops. A large
+            // group that receives one sequence number at a time would take very long for the
+            // skipped rounds.
             faults.skips = false;
         }
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
@@ -137,7 +141,7 @@ impl Plan {
             if faults.shards {
                 alterations::draw_shards(&mut Random::new(seed, 8), &mut subgroups, members);
             }
-            // The first view follows from the rules as every later one does.
+            // The first view follows from the rules, as every later view does.
             View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups }.next(|_| true, first, &[])
         } else {
             View { id: ViewId(1), members: first.to_vec(), nonvoters: vec![], subgroups }
@@ -171,7 +175,8 @@ impl Plan {
         }
     }
 
-    /// When members show that they live: those of one host while others wait for them.
+    /// Returns when members signal that they live. Members of one host signal while others wait for
+    /// them.
     pub(crate) fn liveness(&self) -> Liveness {
         match self.visibility {
             Visibility::Shared => Liveness::OnDemand,
@@ -179,7 +184,7 @@ impl Plan {
         }
     }
 
-    /// Links that are cut, by processes: when, from whom, to whom.
+    /// Returns the links that are cut, by processes: the time, the sender and the receiver.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (When, usize, usize)> {
         self.happenings.iter().filter_map(|happening| match happening.what {
             What::Cut { from, to, .. } => Some((happening.when, from, to)),
@@ -187,8 +192,8 @@ impl Plan {
         })
     }
 
-    /// Whether nothing happens to a process itself, whatever does to its links: it is there all the time, and nobody is told
-    /// that it is not, nor it of anybody else.
+    /// Returns true if no fault affects the process itself, apart from faults of its links. It runs
+    /// all the time, is never falsely suspected, and is never made to suspect another process.
     pub(crate) fn leaves_alone(&self, process: usize) -> bool {
         let is_met = |happening: &Happening| match happening.what {
             What::Crash { process: one, .. } | What::Hang { process: one, .. } | What::Leave { process: one } => {
@@ -204,27 +209,27 @@ impl Plan {
     }
 }
 
-/// How the membership changes.
+/// The changes of the membership.
 #[derive(Debug, Default)]
 struct Changes {
     happenings: Vec<Happening>,
     joiners: usize,
     suspect_after_ns: Option<u64>,
-    /// When the last of them has begun, in ns.
+    /// The time at which the last change has begun, in ns.
     end_ns: u64,
 }
 
 impl Changes {
     fn draw(random: &mut Random, faults: &Faults, options: &Options, visibility: Visibility, members: u32) -> Changes {
-        // Over a network only silence tells that somebody is gone.
+        // Over a network only silence shows that a member has failed.
         let silence = visibility == Visibility::Posted || random.one_in(2);
         let suspect_after_ns = silence.then(|| random.pick(&[500_000, 1_000_000, 2_000_000]));
         let mut changes = Changes { suspect_after_ns, ..Changes::default() };
         let kinds = [faults.crashes, faults.hangs, faults.false_suspicions, faults.joins, faults.leaves, faults.cuts];
-        // Joins count twice, so that there is somebody left for the rest.
+        // Joins count twice, so that enough members are left for the other changes.
         let kinds: Vec<usize> = (0..6).chain([3]).filter(|kind| kinds[*kind]).collect();
         let count = if kinds.is_empty() { 0 } else { random.range(1, options.happenings.max(1)) };
-        // Often all at once, often one change of the view after the other.
+        // Often all changes come at once, often one change of the view after the other.
         let unit = suspect_after_ns.unwrap_or(100_000);
         let spread = random.pick(&[unit / 64, unit / 4, unit * 2, unit * 4]);
         for _ in 0..count {
@@ -232,7 +237,7 @@ impl Changes {
             changes.end_ns += if together { random.below(2) * random.below(2_000) } else { random.below(spread) };
             let kind = random.pick(&kinds);
             let what = changes.what(random, kind, visibility, members as usize);
-            // Half of the crashes and suspicions meet a member in the middle of an agreement.
+            // Half of the crashes and suspicions occur in the middle of an agreement.
             let step =
                 random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
             let on = When::Step { process: random.below(u64::from(members)) as usize, view: random.range(1, 4), step };
@@ -244,7 +249,7 @@ impl Changes {
                 _ => what,
             };
             changes.happenings.extend(what.map(|what| Happening { when, what }));
-            // Who is lost comes back under another id.
+            // A lost process returns under another id.
             if faults.joins && kind != 3 && random.one_in(2) {
                 let what = changes.what(random, 3, visibility, members as usize);
                 let at = changes.end_ns + random.below(unit * 2);
@@ -278,7 +283,8 @@ impl Changes {
         })
     }
 
-    /// Members that begin views without others' memory, in about half of the seeds; answers whether there are any.
+    /// Draws members that begin views without the memory of others, in about half of the seeds.
+    /// Returns true if any were drawn.
     fn draw_absent_rows(&mut self, random: &mut Random, members: usize) -> bool {
         let processes = members + self.joiners;
         for _ in 0..random.below(2) * random.range(1, 3) {
@@ -291,7 +297,8 @@ impl Changes {
                     (0..processes).map(|process| process == alone).collect()
                 }
             };
-            // One side lacks the other's, the other way round, or both; and not always all of it.
+            // One side lacks the memory of the other, or the reverse, or both; not always all of
+            // it.
             let (to, from, chance) = (random.below(3), random.below(3), random.range(1, 3));
             for process in 0..processes {
                 for whom in (0..processes).filter(|whom| *whom != process) {
@@ -306,7 +313,7 @@ impl Changes {
                     }
                 }
             }
-            // Many of them die on the way: in this view or as soon as the next has begun.
+            // Many of them crash on the way: in this view, or as soon as the next one has begun.
             let dying = match random.below(3) {
                 0 => side.clone(),
                 1 => side.iter().map(|is_in| !is_in).collect(),
@@ -323,8 +330,9 @@ impl Changes {
         self.happenings.iter().any(|happening| matches!(happening.what, What::Miss { .. }))
     }
 
-    /// Some members lose the others and hear them again, in about half of the seeds; answers whether there are any. Mostly for
-    /// about as long as silence may last, so that they come back in the middle of the agreement that goes on without them.
+    /// Draws members that lose contact with the others and regain it, in about half of the seeds.
+    /// Returns true if any were drawn. Mostly the contact is lost for about the suspicion time, so
+    /// that these members return in the middle of the agreement without them.
     fn draw_splits(&mut self, random: &mut Random, members: usize) -> bool {
         let processes = members + self.joiners;
         let silence = self.suspect_after_ns.expect("over a network silence has a meaning");
@@ -335,7 +343,8 @@ impl Changes {
                 true => (0..processes).map(|_| random.one_in(3)).collect(),
                 false => (0..processes).map(|process| process == alone).collect(),
             };
-            // One side is not heard by the other, or the other way round, or both; and links need not come back at once.
+            // One side does not hear the other, or the reverse, or both. Links need not be restored
+            // at the same time.
             let (out, back) = random.pick(&[(true, true), (true, false), (false, true)]);
             let (least, most) = random.pick(&[(90, 110), (95, 140), (30, 300)]);
             let percent = random.range(least, most);
@@ -361,7 +370,7 @@ impl Changes {
         count > 0
     }
 
-    /// Applications whose messages are spread over the time in which the membership changes.
+    /// Draws applications whose messages are spread over the time in which the membership changes.
     fn draw_apps(&self, random: &mut Random, view: &View, ids: &[MemberId], deliveries: u64) -> Vec<AppPlan> {
         let mut apps = vec![];
         let horizon = self.end_ns + self.suspect_after_ns.unwrap_or(100_000) * random.range(1, 3);
@@ -377,7 +386,7 @@ impl Changes {
                 let threads = if random.one_in(2) { 1 } else { random.range(2, 3).min(claims) };
                 for _ in 0..threads {
                     let claims = claims / threads;
-                    // Some are done long before the end, and some keep their rings full.
+                    // Some end long before the run does, and some keep their rings full.
                     let think_ns = (horizon * random.pick(&[0, 1, 2, 4]) / 2 / claims).max(200);
                     let hold_ns = random.pick(&[50, 500, 5_000, 100_000]);
                     apps.push(AppPlan { member, subgroup, claims: claims as u32, think_ns, hold_ns });
@@ -388,13 +397,13 @@ impl Changes {
     }
 }
 
-/// Ids in no relation to ranks.
+/// Draws ids that are unrelated to ranks.
 fn draw_ids(random: &mut Random, count: usize) -> Vec<MemberId> {
     let salt = random.word();
     (0..count as u64).map(|i| MemberId(crate::random::mix(salt.wrapping_add(i)) >> 40)).collect()
 }
 
-/// Who belongs to the subgroups of each view.
+/// Draws the rules by which each view assigns members to subgroups.
 fn draw_rules(random: &mut Random, ids: &[MemberId], subgroups: &mut [SubgroupSpec]) {
     for (i, spec) in subgroups.iter_mut().enumerate() {
         let rule = |random: &mut Random| match random.below(6) {
@@ -487,7 +496,8 @@ fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablat
     let mut apps = vec![];
     let busy = if faults.many_subgroups { random.range(1, 3) } else { view.subgroups.len() as u64 };
     for (id, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {
-        // Of many subgroups few are busy; half of the others have a word to say now and then.
+        // If there are many subgroups, few are busy; half of the others have a message now and
+        // then.
         let is_busy = u64::from(id.0) < busy;
         if !is_busy && random.one_in(2) {
             continue;
@@ -498,7 +508,7 @@ fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablat
         let each = (total / spec.senders.len().max(1) as u64).max(1);
         let pace = random.pick(&[200, 1_000, 5_000]);
         for &member in &spec.senders {
-            // Without nulls everybody has to send the same number of rounds.
+            // Without nulls all senders must send the same number of rounds.
             let claims = match random.below(4) {
                 _ if !ablation.null_sends || faults.long_lag => each,
                 0 => 0,

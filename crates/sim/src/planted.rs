@@ -1,20 +1,21 @@
-//! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
+//! The search for mutations: the number of seeds until the checkers notice each. Only in builds
+//! with `--cfg planted`.
 pub use crate::processes::Broken;
 use crate::{Faults, Options, Setting, Summary, Violation, bootstrap, bulk, campaign, processes};
 use spindle_core::planted::{Bug, activate};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// A planted bug that was found.
+/// A mutation that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The first of the seeds that shows it.
+    /// The first seed that shows it.
     pub seed: u64,
-    /// How it showed.
+    /// The violation by which it shows.
     pub violation: Violation,
 }
 
-/// Bugs of the block multicast, which has a model of its own.
+/// Mutations of the block multicast, which has a model of its own.
 pub const BULK: [Bug; 6] = [
     Bug::CreditIgnored,
     Bug::SendsUnheld,
@@ -24,7 +25,7 @@ pub const BULK: [Bug; 6] = [
     Bug::FailureForgotten,
 ];
 
-/// Bugs of founding between hosts, which has one, too.
+/// Mutations of the bootstrap between hosts, which also has a model of its own.
 pub const BOOTSTRAP: [Bug; 11] = [
     Bug::AnswersBeforeDisk,
     Bug::SilenceIsAnAnswer,
@@ -39,7 +40,8 @@ pub const BOOTSTRAP: [Bug; 11] = [
     Bug::OldAnswersCount,
 ];
 
-/// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
+/// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
+/// mutations show there, too.
 pub const CONTROL: [Bug; 26] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
@@ -69,7 +71,7 @@ pub const CONTROL: [Bug; 26] = [
     Bug::DeathOfAnother,
 ];
 
-/// Bugs of other layers that whole processes show, too.
+/// Mutations of other layers that whole processes show, too.
 pub const SHOWN: [Bug; 6] = [
     Bug::SuspicionKept,
     Bug::SilenceIsAnAnswer,
@@ -79,12 +81,12 @@ pub const SHOWN: [Bug; 6] = [
     Bug::LeftoversTooLong,
 ];
 
-/// Looks for a bug of the core, or for what drivers do wrong, with whole processes.
+/// Searches for a mutation of the core, or for a broken duty of a driver, with whole processes.
 pub fn hunt_in_processes(bug: Option<Bug>, broken: Broken, seeds: Range<u64>) -> Option<Found> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(bug);
-    // A panic is no check.
+    // A panic is not the finding of a checker.
     let is_checked = |(_, violation): &&(u64, Violation)| violation.number != 0;
     let goes_on = |summary: &processes::Summary| !summary.failures.iter().any(|failure| is_checked(&failure));
     let summary = processes::campaign_with(broken, seeds, 2, goes_on);
@@ -93,8 +95,9 @@ pub fn hunt_in_processes(bug: Option<Bug>, broken: Broken, seeds: Range<u64>) ->
     found.map(|(seed, violation)| Found { seed, violation })
 }
 
-/// Looks for `bug` with the `seeds`, in their order; `None` if none of them shows it. The answer is the same every
-/// time. Only one hunt runs at a time, as there is only one bug at a time in a process.
+/// Searches for `bug` with the `seeds`, in their order. Returns `None` if no seed shows it. The
+/// result is the same every time. Only one search runs at a time, as a process can have only one
+/// mutation at a time.
 pub fn hunt(bug: Bug, seeds: Range<u64>) -> Option<Found> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,11 +111,12 @@ pub fn hunt(bug: Bug, seeds: Range<u64>) -> Option<Found> {
         failures
     };
     activate(None);
-    // Every seed below the first to fail was begun before it and is in the summary.
+    // Every seed below the first failure was begun before it and is in the summary.
     failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
 }
 
-/// What the seeds are drawn from: a bug of the membership shows itself only where members come and go.
+/// Returns the options of a search. A mutation of the membership shows only where members join and
+/// leave.
 fn options(bug: Bug) -> Options {
     match (bug as u32) < (Bug::DeadRowsUnread as u32) {
         true => Options { faults: Faults { membership: false, ..Faults::ALL }, ..Options::default() },

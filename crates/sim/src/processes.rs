@@ -1,11 +1,13 @@
-//! Whole processes, from their start over founding, joining and views to their end, with the control plane and the engine of the core, on a
-//! simulated network.
+//! Whole processes from start to end, through bootstrap, joining and views. They run the control
+//! plane and the engine of the core, on a simulated network.
 //!
-//! A [`Scene`] says which hosts and places there are and what goes wrong; [`play`] plays it and checks it all along.
-//! [`Scene::from_seed`] draws one at random, and [`campaign`] plays many.
+//! A [`Scene`] lists the hosts, the places and the faults. [`play`] plays a scene and checks it at
+//! every step. [`Scene::from_seed`] draws a scene at random, and [`campaign`] plays many.
 //!
-//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`, `streams.rs`, and for large messages `large.rs`, `keeping.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
-//! kernel's word. It decides nothing about the group.
+//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`,
+//! `streams.rs`, and for large messages `large.rs`, `keeping.rs`). Control messages travel as
+//! bytes, rows through memory or over streams that break, and the kernel reports deaths. The
+//! simulator decides nothing about the group.
 mod blocks;
 mod counts;
 mod driver;
@@ -48,12 +50,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(planted))]
 use world::Broken;
 
-/// What many seeds came to.
+/// The sums over many seeds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Seeds that ran.
     pub seeds: u64,
-    /// The numbers of what happened.
+    /// The counts of events.
     pub counts: Counts,
     /// Faults.
     pub faults: u64,
@@ -76,12 +78,13 @@ impl Summary {
     }
 }
 
-/// Plays a scene to its end, or to the first violation. A panic is one too.
+/// Plays a scene to its end, or to the first violation. A panic counts as a violation.
 pub fn play(scene: &Scene) -> Outcome {
     tell(scene, Broken::Not, None)
 }
 
-/// Plays a scene and tells what happened, and behind a violation the line that replays it.
+/// Plays a scene and writes a log of its events. After a violation the log ends with the command
+/// that replays the scene.
 pub fn explain(scene: &Scene) -> (Outcome, String) {
     let mut story = format!("{scene}");
     let outcome = tell(scene, Broken::Not, Some(&mut story));
@@ -91,7 +94,7 @@ pub fn explain(scene: &Scene) -> (Outcome, String) {
     (outcome, story)
 }
 
-/// The command that tells the story of a seed.
+/// Returns the command that prints the event log of a seed.
 pub fn replay_line(seed: u64) -> String {
     format!("spindle sim --processes --seed {seed}")
 }
@@ -101,12 +104,13 @@ fn tell(scene: &Scene, broken: Broken, story: Option<&mut String>) -> Outcome {
     played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
 }
 
-/// Plays the scenes of all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop by answering false.
+/// Plays the scenes of all `seeds` on so many `threads`. After each scene it calls `progress` with
+/// the summary so far; the campaign stops if `progress` returns false.
 pub fn campaign(seeds: Range<u64>, threads: u32, progress: impl FnMut(&Summary) -> bool + Send) -> Summary {
     campaign_with(Broken::Not, seeds, threads, progress)
 }
 
-/// The same with drivers that break their duties in this way.
+/// Plays a campaign with drivers that break their duties in this way.
 pub(crate) fn campaign_with(
     broken: Broken,
     seeds: Range<u64>,

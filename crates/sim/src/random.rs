@@ -1,5 +1,6 @@
-//! The one source of chance. PCG64-MCG is portable and pinned by reference vectors in `rand_pcg`; the step from its words
-//! to ranges stands here, so that a seed means the same run with every version of every dependency.
+//! The only source of randomness. PCG64-MCG is portable and pinned by reference vectors in
+//! `rand_pcg`. The conversion from its words to ranges is done here, so that a seed gives the same
+//! run with every version of every dependency.
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
@@ -8,41 +9,41 @@ use rand_pcg::rand_core::Rng;
 pub(crate) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The generator of `seed`; `stream` tells apart those that one seed needs.
+    /// Returns the generator of `seed`. `stream` separates the generators that one seed needs.
     pub(crate) fn new(seed: u64, stream: u64) -> Random {
         Random(Pcg64Mcg::new(u128::from(mix(seed)) << 64 | u128::from(mix(seed ^ mix(stream.wrapping_add(1))))))
     }
 
-    /// Any word.
+    /// Returns a random word.
     pub(crate) fn word(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number from 0 and below `end`; 0 if `end` is 0.
+    /// Returns a number from 0 and below `end`; 0 if `end` is 0.
     #[inline]
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, both included.
     #[inline]
     pub(crate) fn range(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     #[inline]
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of `list`.
+    /// Returns a random element of `list`.
     pub(crate) fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 }
 
-/// A bijection of words that spreads every bit (the finalizer of splitmix64).
+/// Maps words to words, one to one, and spreads every bit (the finalizer of splitmix64).
 #[inline]
 pub(crate) fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);

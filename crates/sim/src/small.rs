@@ -1,15 +1,20 @@
-//! Small messages in a model of a network: the real [`Engine`](spindle_core::Engine)s, on hosts with a NIC and one processor each, in
-//! virtual time. It answers how a group scales, up to 64 members, on networks that are not here.
+//! Small messages in a model of a network: the real [`Engine`](spindle_core::Engine)s run in
+//! virtual time, on hosts with one NIC and one processor each. The model shows how a group scales,
+//! up to 64 members, on networks that the test machine does not have.
 //!
-//! A [`Bench`] says how many members there are, who sends, and what things cost ([`Costs`], of RDMA and of TCP); [`Bench::flood`] lets them send as
-//! fast as they can, [`Bench::one_in_flight`] one message after the other. There are no faults and no chance: that is the business of the
-//! [simulator](crate) proper. Of the invariants only the total order is watched, so that no figure comes from engines that have gone wrong.
+//! A [`Bench`] sets the number of members, the senders and the costs ([`Costs`], of RDMA and of
+//! TCP). [`Bench::flood`] lets the senders send as fast as they can, [`Bench::one_in_flight`] sends
+//! one message after the other. A bench has no faults and no random choices; the [simulator](crate)
+//! proper covers those. It checks only one invariant, the total order, so that no figure comes from
+//! engines that have failed.
 //!
-//! The model is simple on purpose. The thread that polls also builds the messages and takes the deliveries, and does one thing at a time: it takes in
-//! what has come, builds, polls, and hands to the NIC what is to be sent. What a peer's NIC can't take yet melts together
-//! ([ADR 0014](../../../docs/adr/0014-posts-melt-together.md)). A NIC sends one batch at a time and receives one at a time, each for as long as its bytes take. Nothing is
-//! known of caches, switches, or a scheduler. So the figures are for comparing: members with members, a schedule with another, a change with what was
-//! before. They are no promise.
+//! The model is simple on purpose. The polling thread also builds the messages and takes the
+//! deliveries, and does one thing at a time. It reads what has arrived, builds messages, polls, and
+//! hands to the NIC what is to be sent. Posts that a peer's NIC can't take yet are merged
+//! ([ADR 0014](../../../docs/adr/0014-posts-melt-together.md)). A NIC sends one batch at a time and
+//! receives one at a time, each for as long as its bytes take. The model has no caches, switches or
+//! scheduler. So the figures serve for comparison: of numbers of members, of schedules, or of a
+//! change with the state before it. They are no promise.
 mod bench;
 mod costs;
 mod memory;

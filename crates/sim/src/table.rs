@@ -1,8 +1,10 @@
-//! The simulated memory: each member's own row, its copies of the others', and what is on the way to them.
+//! The simulated memory: each member's own row, its copies of the other rows, and the data in
+//! flight to them.
 //!
-//! A [`SimTable`] keeps the contract of [`spindle_core::table`] and nothing more: whatever that contract leaves open is
-//! drawn by chance. What an engine does to its table is recorded ([`Action`]) and carried to the peers by the simulator
-//! after the poll; what arrives in the middle of a peer's poll is let in by its own loads.
+//! A [`SimTable`] keeps the contract of [`spindle_core::table`] and no more: everything that the
+//! contract leaves open is drawn at random. The table records the actions of an engine
+//! ([`Action`]), and the simulator carries them to the peers after the poll. Data that arrives in
+//! the middle of a peer's poll becomes visible through the loads of that peer.
 use crate::random::mix;
 use spindle_core::layout::LINE_BYTES;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
@@ -14,25 +16,26 @@ use std::rc::Rc;
 /// One member's copy of one row.
 #[derive(Debug)]
 pub(crate) struct RowCopy {
-    /// The control block, by word. Cells, because words arrive while an engine reads.
+    /// The control block, by word. It consists of cells, because words arrive while an engine
+    /// reads.
     control: Box<[Cell<u64>]>,
-    /// The words of it that may take any value: those of proposals.
+    /// The words of the control block that may take any value: those of proposals.
     free: [Range<u64>; 2],
     membership: u64,
-    /// The rings behind it.
+    /// The rings after the control block.
     rings: Box<[u8]>,
 }
 
 /// The extent of one row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
-    /// Bytes of the whole row.
+    /// The size of the whole row in bytes.
     pub(crate) size: u64,
-    /// Bytes of its control block.
+    /// The size of its control block in bytes.
     pub(crate) control: u64,
-    /// Bytes of its membership block.
+    /// The size of its membership block in bytes.
     pub(crate) membership: u64,
-    /// Words that may go back.
+    /// Words that may decrease.
     pub(crate) free: [Range<u64>; 2],
 }
 
@@ -78,51 +81,52 @@ impl RowCopy {
     }
 }
 
-/// Stores and posts of one poll, at most: far more than all rings of a plan hold frames.
+/// The maximum number of stores and posts of one poll: far more than the frames that all rings of a
+/// plan hold.
 const ACTIONS_MAX: usize = 1 << 17;
 
-/// How far a link may be behind what is due before it lands torn posts in one go, in ns.
+/// The delay of a link, in ns, beyond which it lands torn posts in one step.
 const BEHIND_NS: u64 = 20_000;
 
-/// How much later a post may arrive for those that it makes superfluous, in ns.
+/// The longest time by which a merge may delay the posts that it replaces, in ns.
 const MERGED_NS: u64 = 50_000;
 
-/// A bit for each of these members.
+/// Returns a bit mask of these members.
 pub(crate) fn bits(members: &[Rank]) -> u64 {
     members.iter().fold(0, |bits, member| bits | 1 << member.0)
 }
 
-/// What an engine did to its table in one poll, in order.
+/// An action of an engine on its table in one poll. The actions are recorded in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Store {
         at: u64,
         value: u64,
     },
-    /// `peers` by bits; `copied` is where the range's content begins in the table's scratch memory, if it was copied; a `quiet` one rings no
-    /// doorbell.
+    /// `peers` is a bit mask. `copied` is the start of the range's content in the table's scratch
+    /// memory, if it was copied. A `quiet` post rings no doorbell.
     Post {
         peers: u64,
         range: Range<u64>,
         copied: usize,
         quiet: bool,
     },
-    /// Doorbells of `peers`, by bits, for words of the membership block.
+    /// The doorbells of `peers` (a bit mask), for words of the membership block.
     Wake {
         peers: u64,
     },
 }
 
-/// Something on its way from one member to another.
+/// Data in flight from one member to another.
 #[derive(Clone, Debug)]
 struct Parcel {
     due: u64,
-    /// When the first was due of those that it made superfluous.
+    /// The earliest due time of the parcels that it replaced.
     since: u64,
-    /// Taken out by a later one.
+    /// True if a later parcel replaced it.
     dropped: bool,
     load: Load,
-    /// It lands in so many steps, and has done some of them.
+    /// The number of steps in which it lands, and the number of steps done.
     steps: u64,
     step: u64,
     salt: u64,
@@ -134,38 +138,40 @@ enum Load {
     Word { at: u64, value: u64 },
     /// Shared memory: a doorbell.
     Bell,
-    /// Shared memory: the mark that words of the membership block have moved.
+    /// Shared memory: the mark that words of the membership block have changed.
     Moved,
-    /// Control words; their values are the next in `Link::words`.
+    /// Control words; their values are the next ones in `Link::words`.
     Control(Range<u64>),
-    /// Ring bytes; they are the next in `Link::bytes`, or are read from the owner's row when they land.
+    /// Ring bytes. They are the next ones in `Link::bytes`, or are read from the owner's row when
+    /// they land.
     Data { range: Range<u64>, late: bool },
 }
 
-/// What is on the way from one member to another, in order.
+/// The data in flight from one member to another, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     queue: VecDeque<Parcel>,
     words: VecDeque<u64>,
     bytes: VecDeque<u8>,
-    /// When the newest parcel is due.
+    /// The due time of the newest parcel.
     pub(crate) due: u64,
-    /// Whether an event stands in the heap for it.
+    /// True if the heap contains an event for the link.
     pub(crate) scheduled: bool,
-    /// Nothing arrives.
+    /// True if nothing arrives.
     pub(crate) cut: bool,
-    /// Nothing has arrived and never will: the owner's memory did not come.
+    /// True if nothing has arrived and nothing ever will, because the owner's memory did not
+    /// arrive.
     pub(crate) absent: bool,
 }
 
 impl Link {
-    /// Whether nothing is on the way.
+    /// Returns true if nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }
 
-/// Something that happens on another thread in the middle of a poll.
+/// An action of another thread in the middle of a poll.
 pub(crate) type Interruption = Box<dyn FnOnce()>;
 
 /// One member's memory.
@@ -176,40 +182,42 @@ pub(crate) struct SimTable {
     pub(crate) actions: Vec<Action>,
     scratch_words: Vec<u64>,
     scratch_bytes: Vec<u8>,
-    /// Copy announced frames when they are posted.
+    /// True if announced frames are copied when they are posted.
     copy_data: bool,
-    /// Whether words may arrive while the engine polls, and the state of the chance that decides.
+    /// The state of the random decision whether words arrive while the engine polls; None if they
+    /// do not.
     mid_poll: Option<Cell<u64>>,
-    /// What happens in the middle of this poll, and at which access from now.
+    /// The action in the middle of this poll, and the number of accesses until it.
     interruption: RefCell<Option<Interruption>>,
     interrupted_in: Cell<u64>,
-    /// Stores and posts of this poll so far, for those who want to know what came before what.
+    /// Stores and posts of this poll so far; other parts of the simulator use the count to order
+    /// events.
     count: Rc<Cell<u64>>,
-    /// Words of membership blocks have moved.
+    /// True if words of membership blocks have changed.
     moved: Cell<bool>,
-    /// Something has arrived in the middle of a poll that the engine may have missed.
+    /// True if data has arrived in the middle of a poll that the engine may have missed.
     pub(crate) missed: Cell<bool>,
-    /// A word of `owner`'s row that went back: (owner, offset, before, now).
+    /// A word of `owner`'s row that decreased: (owner, offset, before, now).
     pub(crate) went_back: Cell<Option<(Rank, u64, u64, u64)>>,
 }
 
-/// How the parcels of one post travel.
+/// The timing of the parcels of one post.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Travel {
     pub(crate) due: u64,
     pub(crate) steps: u64,
     pub(crate) salt: u64,
     pub(crate) merge: bool,
-    /// When the first was due of those that it makes superfluous; `u64::MAX` for none.
+    /// The earliest due time of the posts that it replaces; `u64::MAX` for none.
     pub(crate) since: u64,
 }
 
-/// What landing brought about.
+/// The result of landing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Landed {
-    /// The peer has to be woken.
+    /// True if the peer has to be woken.
     pub(crate) woken: bool,
-    /// When to come again.
+    /// The due time of the next parcel.
     pub(crate) next: Option<u64>,
 }
 
@@ -247,13 +255,13 @@ impl SimTable {
         self.count.set(0);
     }
 
-    /// Lets something happen at the engine's `access`-th access to this table from now.
+    /// Schedules an action at the engine's `access`-th access to this table from now.
     pub(crate) fn interrupt_at(&mut self, access: u64, interruption: Interruption) {
         self.interruption = RefCell::new(Some(interruption));
         self.interrupted_in = Cell::new(access.max(1));
     }
 
-    /// The end of a poll: what was to happen in its middle has happened now.
+    /// Ends a poll. An action that was scheduled in the middle of it is executed now at the latest.
     pub(crate) fn end_poll(&self) {
         self.interrupted_in.set(0);
         if let Some(interruption) = self.interruption.take() {
@@ -285,7 +293,7 @@ impl SimTable {
         cell.set(value);
     }
 
-    /// Lets in what may arrive now, in the middle of a poll: words of control blocks, one after the other.
+    /// Lets due words of control blocks arrive in the middle of a poll, one after the other.
     fn arrive(&self, owner: Rank) {
         let Some(chance) = &self.mid_poll else { return };
         let word = mix(chance.get());
@@ -322,27 +330,28 @@ impl SimTable {
         }
     }
 
-    /// Sends one store on its way to me (shared memory).
+    /// Puts one store in flight to me (shared memory).
     pub(crate) fn expect_word(&self, owner: Rank, at: u64, value: u64, due: u64) {
         self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
-    /// Sends a doorbell on its way to me (shared memory).
+    /// Puts a doorbell in flight to me (shared memory).
     pub(crate) fn expect_bell(&self, owner: Rank, due: u64) {
         self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
-    /// Sends the mark that words of the membership block have moved on its way to me (shared memory).
+    /// Puts in flight to me the mark that words of the membership block have changed (shared
+    /// memory).
     pub(crate) fn expect_moved(&self, owner: Rank, due: u64) {
         self.expect(owner, Load::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
-    /// Whether a post of this range of my row moves words of its membership block.
+    /// Returns true if a post of this range of my row changes words of its membership block.
     pub(crate) fn is_of_membership(&self, range: &Range<u64>) -> bool {
         range.start < self.rows[self.me.index()].membership
     }
 
-    /// Sends a post of `from` on its way to me; true if it made another one superfluous.
+    /// Puts a post of `from` in flight to me. Returns true if the post replaced an earlier one.
     pub(crate) fn expect_post(&self, from: &SimTable, range: &Range<u64>, copied: usize, travel: Travel) -> bool {
         let control = from.rows[from.me.index()].control_bytes();
         let mut merged = false;
@@ -352,13 +361,14 @@ impl SimTable {
             let mut since = u64::MAX;
             let due = link.due.max(travel.due);
             if travel.merge {
-                // Back to the newest control post that stays: nothing may overtake that one.
+                // The search ends at the newest control post that can't be replaced, because no
+                // post may overtake it.
                 for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
                     let Load::Control(covered) = &earlier.load else { continue };
                     if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
                         break;
                     }
-                    // Or the peer might never hear anything of a row that changes all the time.
+                    // Without this limit the peer might never see a row that changes all the time.
                     if due > earlier.since + MERGED_NS {
                         break;
                     }
@@ -384,7 +394,7 @@ impl SimTable {
 
     fn expect(&self, owner: Rank, load: Load, travel: Travel) {
         let mut link = self.inbound[owner.index()].borrow_mut();
-        // One line, or one word, can't be torn.
+        // A single line or word can't be torn.
         let steps = match &load {
             Load::Word { .. } | Load::Bell | Load::Moved => 1,
             Load::Control(range) | Load::Data { range, .. } => {
@@ -398,12 +408,12 @@ impl SimTable {
         link.queue.push_back(Parcel { due, since, dropped: false, load, steps, step: 0, salt });
     }
 
-    /// How many parcels of `owner` are on the way to me.
+    /// Returns how many parcels of `owner` are in flight to me.
     pub(crate) fn on_the_way(&self, owner: Rank) -> usize {
         self.inbound[owner.index()].borrow().queue.len()
     }
 
-    /// Of what `owner` has on the way to me only so many parcels arrive.
+    /// Loses all parcels of `owner` in flight to me, except the first `kept`.
     pub(crate) fn lose(&self, owner: Rank, kept: usize) {
         let mut link = self.inbound[owner.index()].borrow_mut();
         link.queue.truncate(kept);
@@ -419,12 +429,12 @@ impl SimTable {
         link.bytes.truncate(bytes);
     }
 
-    /// When the next parcel from `owner` is due.
+    /// Returns the due time of the next parcel from `owner`.
     pub(crate) fn next_due(&self, owner: Rank) -> Option<u64> {
         self.inbound[owner.index()].borrow().queue.front().map(|parcel| parcel.due)
     }
 
-    /// Lands what is due of what `from` has sent to me; `gap` is the time between two steps of a torn post.
+    /// Lands the due parcels from `from`; `gap` is the time between two steps of a torn post.
     pub(crate) fn land(&mut self, from: &SimTable, now: u64, gap: u64) -> Landed {
         let owner = from.me;
         let mut landed = Landed::default();
@@ -437,7 +447,7 @@ impl SimTable {
             let (step, steps, salt) = (parcel.step, parcel.steps, parcel.salt);
             let mine = |at: u64| steps == 1 || mix(salt ^ (at / LINE_BYTES)) % steps == step;
             let last = step + 1 == steps;
-            // A link that has fallen behind makes haste, or it would never catch up.
+            // A late link lands faster, or it would never catch up.
             let gap = if now - parcel.due > BEHIND_NS { 0 } else { gap };
             match &parcel.load {
                 Load::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
@@ -535,7 +545,7 @@ impl Rows for SimTable {
     }
 }
 
-/// Frames of a table in which objects, too, stand in their frames.
+/// The frames of a table in which objects are stored in their frames, too.
 #[derive(Clone, Copy)]
 pub(crate) struct Inline<'a>(Lookup<'a, SimTable>);
 
@@ -556,7 +566,7 @@ impl<'a> Frames<'a> for Inline<'a> {
 impl Table for SimTable {
     fn store(&mut self, at: u64, value: u64) {
         self.access();
-        // INV-14: a loop without end would fill memory before anybody else noticed.
+        // INV-14: an endless loop would fill memory before any other check noticed it.
         assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
         self.actions.push(Action::Store { at, value });
         self.count.set(self.actions.len() as u64);
@@ -650,7 +660,7 @@ mod tests {
         assert!(post(&mut from, &to, 64..192, merge));
         to.land(&from, 10, 1);
         assert_eq!((to.load(Rank(0), 64), to.load(Rank(0), 256)), (2, 9));
-        // Not across a control post that stays.
+        // A post does not merge across a control post that stays.
         post(&mut from, &to, 64..128, WHOLE);
         post(&mut from, &to, 0..64, merge);
         assert!(!post(&mut from, &to, 64..128, merge));

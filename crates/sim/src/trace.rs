@@ -1,4 +1,5 @@
-//! The trace of one seed, for people: the beginning, the end, and a note about what was left out between them.
+//! The printed trace of one seed: the beginning, the end, and a note of how much was left out
+//! between them.
 use crate::checkers::Violation;
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -7,10 +8,10 @@ use std::fmt::{self, Write};
 const FIRST_LINES: usize = 400;
 /// Lines kept from the end.
 const LAST_LINES: usize = 200;
-/// Lines shown again behind a violation.
+/// Lines shown again after a violation.
 const BEFORE_VIOLATION: usize = 40;
 
-/// Lines with a virtual time each.
+/// The lines of a run, each with a virtual time.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     first: Vec<String>,
@@ -32,7 +33,8 @@ impl Trace {
         self.last.push_back(line);
     }
 
-    /// All of it; behind a violation, the lines before it and how to see them again.
+    /// Returns the whole trace. After a violation it ends with the lines before the violation and
+    /// the command that replays the seed.
     pub(crate) fn render(&self, replay: &str, violations: &[Violation]) -> String {
         let mut text = String::new();
         let mut line = |line: &dyn fmt::Display| writeln!(text, "{line}").expect("a string takes everything");

@@ -1,13 +1,17 @@
-//! The world: processes, applications and time. One heap of events, one seed, nothing else decides what happens next.
+//! The world: processes, applications and time. One heap of events and one seed decide everything
+//! that happens.
 //!
-//! What belongs to one view stands in its [`Stage`]; a [`Seat`] is a member on a stage. A run in which nobody comes or goes
-//! has one stage. A subgroup that no change of the view touches stays on its stage (`epochs`). The parts of this module follow a message: `senders` commit it, `polls` find it, `traffic` carries it,
-//! `deliveries` check it where it arrives, `consumers` take it on threads of their own. `happen` is what befalls processes,
-//! `views` their way from stage to stage, `rest` what must be true when nothing happens any more.
+//! The state of one view is in its [`Stage`]; a [`Seat`] is a member on a stage. A run without
+//! joins and leaves has one stage. A subgroup that no change of the view touches stays on its stage
+//! (`epochs`). The parts of this module follow a message: `senders` commit it, `polls` find it,
+//! `traffic` carries it, `deliveries` check it where it arrives, and `consumers` take it on threads
+//! of their own. `happen` contains the faults of processes, `views` their way from stage to stage,
+//! and `rest` the checks at the end, when no event is left.
 //!
-//! An engine is polled when something has happened to it (a post landed, an application committed, a consumer reported)
-//! and as long as it says that there is more to do; never otherwise, so that a forgotten wake-up shows.
-/// Adds a line to the trace, if there is one.
+//! An engine is polled when an event has reached it (a post landed, an application committed, a
+//! consumer reported) and as long as it reports more work. It is never polled otherwise, so that a
+//! forgotten wake-up shows.
+/// Adds a line to the trace, if the run has one.
 macro_rules! note {
     ($world:expr, $($text:tt)*) => {
         if let Some(trace) = &mut $world.trace {
@@ -47,18 +51,18 @@ use std::collections::{BTreeMap, BinaryHeap};
 use told::Told;
 use views::{Luggage, Moving};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// What was broken; a run ends at the first.
+    /// The violations; a run ends at the first one.
     pub violations: Vec<Violation>,
-    /// What happened, in numbers.
+    /// The counts of events.
     pub counts: Counts,
-    /// Whether no group was left at work at the end, because too few were with each other.
+    /// True if no working group was left at the end, because too few members were in contact.
     pub blocked: bool,
-    /// A hash of all that happened, in order.
+    /// A hash of all events, in order.
     pub trace_hash: u64,
 }
 
@@ -80,17 +84,19 @@ enum Event {
 }
 
 impl Event {
-    /// Whether it goes on for ever, or is brought about by one that is not: it does not keep a group from being at rest.
+    /// Returns true for events that recur for ever, and for events that only other events cause.
+    /// They do not keep a group from being at rest.
     fn is_background(self) -> bool {
         matches!(self, Event::Poll(_) | Event::Land { .. } | Event::Alarm(_) | Event::Ask(_))
     }
 }
 
-/// A run is at rest when nothing has happened for so many suspicion times, or for so many ns where silence means nothing.
+/// The idle time after which a run is at rest, in suspicion times, or in ns if members are not
+/// suspected for silence.
 const PATIENCE: u64 = 8;
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// How a process stands.
+/// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Life {
     /// It has not asked to join yet.
@@ -108,18 +114,18 @@ impl Life {
     }
 }
 
-/// When a process dies.
+/// The moment at which a process crashes.
 #[derive(Clone, Copy, Debug)]
 struct Doom {
     /// Stores and posts until then.
     actions: u64,
-    /// At the end of the next poll at the latest.
+    /// True if it crashes at the end of the next poll at the latest.
     last_poll: bool,
 }
 
-/// One process: a member for as long as it lives, on one stage after the other.
+/// One process. It is a member for as long as it lives, on one stage after the other.
 struct Process {
-    /// Where it is.
+    /// Its seat, if it is a member.
     seat: Option<Seat>,
     life: Life,
     /// Its clock's offset, in ns.
@@ -128,9 +134,10 @@ struct Process {
     hung_until: u64,
     doom: Option<Doom>,
     leaving: bool,
-    /// Rings of its seat in which its applications may claim, unless the only one holds it.
+    /// Rings of its seat in which its applications may claim, unless the only claimer holds the
+    /// ring.
     open: BTreeMap<SubgroupId, OpenRing>,
-    /// Rings of its seat in which they may not yet.
+    /// Rings of its seat in which its applications may not claim yet.
     moving: Vec<Moving>,
     /// Messages that wait for their subgroups to become available again.
     waiting: Vec<Luggage>,
@@ -143,7 +150,7 @@ pub(crate) struct Delivered {
     pub(crate) round: u64,
     pub(crate) len: u64,
     pub(crate) digest: u64,
-    /// Stores and posts of the poll before it.
+    /// Stores and posts of the poll before this delivery.
     pub(crate) after: u64,
 }
 
@@ -157,16 +164,16 @@ pub(crate) struct World<'a> {
     random: Random,
     processes: Vec<Process>,
     stages: Vec<Stage>,
-    /// By happening of the plan: it was set off by a step.
+    /// By happening of the plan: true if a step triggered it.
     happened: Vec<bool>,
-    /// Links that carry nothing, by processes, and until when.
+    /// Cut links, by processes, each with the end of the cut.
     cuts: BTreeMap<(usize, usize), u64>,
     /// Events in the heap that are not background.
     foreground: u64,
-    /// When anything but a heartbeat last happened.
+    /// The time of the last event other than a heartbeat.
     last_change: u64,
     apps: Vec<App>,
-    /// That were committed: the ring, the position there and the index in the ledger.
+    /// Objects that were committed: the ring, the position in it, and the index in the ledger.
     objects: Vec<(OpenRing, u64, usize)>,
     told: Told,
     history: History,
@@ -240,7 +247,7 @@ impl<'a> World<'a> {
         self.drain()?;
         let live = self.check_rest()?;
         let Some(stage) = live else { return Ok(()) };
-        // Faults are over, also those that wait for something more to happen.
+        // Ends all faults, also those that wait for another event.
         self.processes.iter_mut().for_each(|process| process.doom = None);
         if !self.plan.faults.early_close {
             if self.plan.suspect_after_ns.is_none() {
@@ -260,7 +267,7 @@ impl<'a> World<'a> {
             engine.set_liveness(self.plan.liveness());
             self.install(rank.index(), engine, None, vec![])?;
         }
-        // The first view is where a run begins, not something that happens in it.
+        // The first view is the start of the run, so it is not counted.
         (self.outcome.counts.views, self.outcome.counts.installs) = (0, 0);
         for process in 0..self.processes.len() {
             for (i, (at, _)) in self.plan.members[process].clock_jumps.iter().enumerate() {
@@ -287,12 +294,13 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Longer than it takes to suspect a member, to take turns as leaders, or to ask again to be let in.
+    /// Returns a time that is longer than members need to suspect a member, to take turns as
+    /// leaders, or to ask again for admission.
     fn patience_ns(&self) -> u64 {
         400_000 + self.plan.suspect_after_ns.map_or(PATIENCE_NS, |suspect_after| PATIENCE * suspect_after)
     }
 
-    /// Lets things happen until nothing is left to happen but what goes on for ever.
+    /// Processes events until only those are left that recur for ever.
     fn drain(&mut self) -> Checked {
         let calm_ns = self.patience_ns();
         while let Some(Reverse((at, _, event))) = self.heap.pop() {
@@ -388,7 +396,7 @@ impl<'a> World<'a> {
         self.processes[process].life == Life::Member
     }
 
-    /// Until when a process stands still, if it does.
+    /// Returns the time until which a process is paused, if it is.
     fn paused(&self, process: usize) -> Option<u64> {
         let Process { life, hung_until, .. } = self.processes[process];
         if !life.is_alive() {
@@ -399,7 +407,7 @@ impl<'a> World<'a> {
         planned.max((hung_until > self.now).then_some(hung_until))
     }
 
-    /// Something has happened at `seat`: its engine is polled soon.
+    /// Schedules a poll of the engine at `seat`, because an event has reached it.
     fn wake(&mut self, seat: Seat) {
         let process = self.process_of(seat);
         let Some(member) = &mut self.stages[seat.stage].members[seat.rank.index()] else { return };

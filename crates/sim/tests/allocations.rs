@@ -1,11 +1,12 @@
-//! INV-14, bounded: in steady state neither polls nor claims, commits, deliveries and hand-offs allocate.
+//! INV-14, bounded: in steady state, polls, claims, commits, deliveries and hand-offs do not
+//! allocate.
 use spindle_core::ring::Kind;
 use spindle_core::*;
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// The system's allocator, which counts what the current thread asks of it.
+/// The system's allocator, with a count of the current thread's allocations.
 struct Counting;
 
 thread_local! {
@@ -35,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One member's sight of rows that all share: a store is a post.
+/// One member's view of rows that all members share: a store is a post.
 struct Seat<'a> {
     me: Rank,
     rows: &'a mut [Vec<u8>],
@@ -68,7 +69,8 @@ impl Table for Seat<'_> {
     fn post(&mut self, _: &[Rank], _: Range<u64>) {}
 }
 
-/// Rounds of sending and polling, in which every subgroup's members all send; answers how much was delivered.
+/// Runs rounds of sending and polling, in which all members of every subgroup send. Returns the
+/// number of deliveries.
 fn rounds(
     engines: &mut [Engine],
     consumers: &mut [(Cursor, std::sync::Arc<cursor::Handoff>)],
@@ -82,7 +84,7 @@ fn rounds(
             let mut seat = Seat { me, rows };
             for subgroup in (0..3).map(SubgroupId) {
                 let claims = engine.claims(subgroup).expect("all send");
-                // Not all send all the time, so that nulls are needed.
+                // Not all members send all the time, so nulls are needed.
                 if (step + i as u64).is_multiple_of(3) {
                     while let Ok(claim) = claims.claim(step % 60) {
                         let kind = if step % 7 == 0 { Kind::Void } else { Kind::Message };

@@ -1,4 +1,4 @@
-//! Founding between hosts: many seeds, without a violation, and enough happens in them.
+//! Bootstrap between hosts: many seeds pass without a violation, and enough events occur in them.
 use spindle_sim::bootstrap::{Scene, Summary, campaign, play};
 
 fn seeds() -> u64 {

@@ -1,4 +1,5 @@
-//! The block multicast in the model of a network: random scenes with faults, and the figures of large groups.
+//! The block multicast in the model of a network: random scenes with faults, and the figures of
+//! large groups.
 use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Racks};
 use spindle_sim::bulk::{Bench, Death, GroupPlan, Network, Scene, Uplinks, campaign, explain, play, replay_line};
@@ -31,7 +32,8 @@ fn a_seed_plays_the_same_way_told_or_not() {
     }
 }
 
-/// Debug and release builds, and every machine, must come to these. Whoever changes how the model or the core behaves pins the new ones.
+/// The hashes are the same in debug and release builds, and on every machine. A change of the
+/// model's or the core's behaviour has to pin new ones.
 #[test]
 fn pinned_seeds_keep_their_hashes() {
     let hashes = [0, 1, 2, 3].map(|seed| play(&Scene::from_seed(seed)).trace_hash);
@@ -42,7 +44,7 @@ fn pinned_seeds_keep_their_hashes() {
     );
 }
 
-/// Eight members and one object of 12 blocks, and `death`.
+/// Eight members, one object of 12 blocks, and `death`.
 fn eight(death: Option<Death>) -> Scene {
     let group = GroupPlan {
         hosts: (0..8).collect(),
@@ -58,8 +60,8 @@ fn eight(death: Option<Death>) -> Scene {
     Scene { seed: 1, network: Network::rdma(8), groups: vec![group], death, late_one_in: 0, events_max: 100_000 }
 }
 
-/// The root, a relay, and who receives last: each dies after every event of the transfer. One survivor is told by its network, the
-/// others by it.
+/// The root, a relay, or the last receiver dies after each event of the transfer. The network
+/// informs one survivor, which informs the others.
 #[test]
 fn whoever_dies_whenever_every_survivor_completes_or_fails_once() {
     let events = play(&eight(None)).events;
@@ -75,13 +77,14 @@ fn whoever_dies_whenever_every_survivor_completes_or_fails_once() {
         }
     }
     println!("{events} events; (completed, failed) {ends:?}");
-    // Nobody has heard of the object yet, some complete it while others fail, and all that live complete it.
+    // In some runs no member knows the object yet; in some, members complete it while others fail;
+    // in some, all live members complete it.
     let mixed = ends.iter().filter(|(complete, failed)| *complete > 0 && *failed > 0).count();
     assert!(mixed > 0 && ends.contains(&(0, 7)) && ends.iter().any(|(_, failed)| *failed == 0), "{ends:?}");
 }
 
 const OBJECT: u64 = 256 << 20;
-/// In builds that are slow, few groups stand for all.
+/// In slow builds, few groups are tested.
 const GROUPS: &[u32] = &[2, 3, 4, 7, 8, 13, 16, 33, 64];
 
 fn groups() -> Vec<u32> {
@@ -109,8 +112,9 @@ fn what_512_receivers_get_is_more_than_half_of_what_one_gets() {
     assert!(one / many >= 0.5, "{}", one / many);
 }
 
-/// A link of the hypercube costs what the paper says. A link between twins carries a block in every other step, not in one
-/// of log2 n, and costs more than that goal in groups of 12 and more: `docs/protocol/bulk.md` has the figures.
+/// A link of the hypercube costs as much as the paper says. A link between twins carries a block in
+/// every other step, not in one of log2 n. In groups of 12 and more it costs more than that goal:
+/// `docs/protocol/bulk.md` has the figures.
 #[test]
 fn a_link_at_half_speed_costs_a_fraction() {
     for members in [2_u32, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64] {
@@ -143,7 +147,7 @@ fn small_objects_in_small_groups_go_faster_directly() {
     assert!(run(64, u64::MAX) > run(64, 0));
 }
 
-/// Roots that send at once share the network, whose hosts then all have something to send.
+/// Roots that send at the same time share the network, in which every host then has data to send.
 #[test]
 fn groups_with_different_roots_run_concurrently() {
     let run = |roots| Bench { roots, ..bench(8) }.run().unwrap().ns;

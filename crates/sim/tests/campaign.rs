@@ -1,4 +1,4 @@
-//! What CI runs: seeds without a violation, and enough happening in them to mean something.
+//! The campaign of CI: seeds pass without a violation, and enough events occur in them.
 use spindle_sim::{Faults, Options, Plan, Setting, Visibility, campaign, explain, replay_line, run};
 
 /// 2,000 seeds in release builds; fewer where they are slow.
@@ -42,7 +42,7 @@ fn no_seed_breaks_an_invariant_while_members_come_and_go() {
         summary.counts.leaves,
     ];
     assert!(each.iter().all(|count| *count >= seeds / 4), "{summary:?}");
-    // Rare in few seeds: only where memory is shared and views follow each other.
+    // This is rare in few seeds: it occurs only if memory is shared and views follow each other.
     assert!(summary.counts.absences > 0, "{summary:?}");
     assert!(summary.counts.resent >= 10 * seeds && summary.counts.evictions >= seeds / 4, "{summary:?}");
 }
@@ -91,7 +91,7 @@ fn a_restless_run_is_reported_and_a_campaign_can_be_stopped() {
     assert_eq!(outcome.violations[0].number, 15);
     let (_, text) = explain(&Plan::from_seed(0, &options));
     assert!(text.ends_with("replay: spindle sim --seed 0\n"));
-    // With `--views` a seed is another history.
+    // With `--views` a seed gives another run.
     let options = Options { setting: Setting::Views, ..options };
     let (_, text) = explain(&Plan::from_seed(0, &options));
     assert!(text.ends_with("replay: spindle sim --views --seed 0\n"));

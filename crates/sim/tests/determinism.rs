@@ -1,4 +1,4 @@
-//! INV-17, determinism: a seed is the same run every time, and in every build.
+//! INV-17, determinism: a seed gives the same run every time, and in every build.
 use spindle_sim::checkers::determinism::same;
 use spindle_sim::{Options, Plan, explain, run};
 
@@ -13,8 +13,8 @@ fn a_seed_runs_twice_the_same_way_traced_or_not() {
     }
 }
 
-/// Debug and release builds, and every machine, must come to these. Whoever changes the core's or the simulator's
-/// behaviour changes them too, and pins the new ones.
+/// The hashes are the same in debug and release builds, and on every machine. A change of the
+/// core's or the simulator's behaviour changes them, and has to pin the new ones.
 #[test]
 fn pinned_seeds_keep_their_hashes() {
     let hashes: Vec<u64> = (0..6).map(|seed| run(&Plan::from_seed(seed, &Options::default())).trace_hash).collect();

@@ -1,7 +1,10 @@
-//! Every planted bug is found: `RUSTFLAGS='--cfg planted' cargo test --release -p spindle-sim --test planted`.
+//! Every mutation is found:
+//! `RUSTFLAGS='--cfg planted' cargo test --release -p spindle-sim --test planted`.
 //!
-//! `planted.seeds` has the first seed that shows each bug. That seed is played first. If it shows the bug, no seed before it has to be
-//! played: the first one that shows it is no later. If not, the seeds from 0 are. `cargo xtask planted --bless` plays them all, and writes the file.
+//! `planted.seeds` contains the first seed that shows each mutation. The test plays that seed
+//! first. If the seed shows the mutation, no earlier seed has to be played: the first one that
+//! shows it is no later. If not, the test plays the seeds from 0. `cargo xtask planted --bless`
+//! plays them all, and writes the file.
 #![cfg(planted)]
 use spindle_core::planted::Bug;
 use spindle_sim::planted::{Broken, CONTROL, Found, SHOWN, hunt, hunt_in_processes};
@@ -11,8 +14,9 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// They need several things to happen in one order within a few microseconds, which chance hardly ever brings about. The search
-/// through all orders finds them: `crates/core/tests/scope/planted.rs`.
+/// Mutations that show only if several events occur in one order within a few microseconds. Random
+/// seeds hardly ever produce that order. The search through all orders finds these mutations:
+/// `crates/core/tests/scope/planted.rs`.
 const SEARCHED: [Bug; 12] = [
     Bug::DeadValuesUnread,
     Bug::DeadWithHigherPromiseCounts,
@@ -28,8 +32,10 @@ const SEARCHED: [Bug; 12] = [
     Bug::RecoveryNotAdopted,
 ];
 
-/// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
-/// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs`, `crates/core/tests/engine.rs` and `crates/sim/src/processes/tests.rs` do.
+/// Mutations that no seed shows: either too few seeds of whole processes do, or none does because
+/// processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
+/// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs`,
+/// `crates/core/tests/engine.rs` and `crates/sim/src/processes/tests.rs` find them.
 const TESTED: [Bug; 15] = [
     Bug::FarJoinersVote,
     Bug::BeginsHastily,
@@ -48,10 +54,11 @@ const TESTED: [Bug; 15] = [
     Bug::PlacesGuessed,
 ];
 
-/// Fewer than one seed of 10,000 of whole processes shows it: the group has to go on without a process between its admission and its first view.
+/// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a
+/// process between the process's admission and its first view.
 const RARE: [Broken; 1] = [Broken::InstallsUnread];
 
-/// How many seeds a bug of a layer may take.
+/// The number of seeds that may be needed for a mutation of a layer.
 struct Limits {
     median_max: u64,
     worst_max: u64,
@@ -60,7 +67,7 @@ struct Limits {
 const CORE: Limits = Limits { median_max: 200, worst_max: 2_000 };
 const PROCESSES: Limits = Limits { median_max: 300, worst_max: 10_000 };
 
-/// A bug, or a driver that is broken.
+/// A mutation, or a broken duty of a driver.
 struct Hunt {
     name: String,
     bug: Option<Bug>,
@@ -77,7 +84,7 @@ impl Hunt {
     }
 }
 
-/// Those of the core that seeds of one layer alone show.
+/// Returns the mutations of the core that seeds of one layer show.
 fn of_the_core() -> Vec<Hunt> {
     let is_hunted = |bug: &&Bug| ![&SEARCHED[..], &TESTED, &CONTROL].iter().any(|others| others.contains(bug));
     let hunted = Bug::ALL.iter().filter(is_hunted);
@@ -85,7 +92,7 @@ fn of_the_core() -> Vec<Hunt> {
     hunted.map(hunt).collect()
 }
 
-/// Those of the control plane, and of drivers, that whole processes show.
+/// Returns the mutations of the control plane and of drivers, which whole processes show.
 fn of_processes() -> Vec<Hunt> {
     let drivers = Broken::ALL.iter().filter(|broken| !RARE.contains(broken));
     let drivers = drivers.map(|broken| (format!("driver.{broken:?}"), None, *broken));
@@ -94,13 +101,13 @@ fn of_processes() -> Vec<Hunt> {
     drivers.chain(bugs).map(|(name, bug, broken)| Hunt { name, bug, broken, in_processes: true }).collect()
 }
 
-/// There is one active bug in a process.
+/// Serialises the tests, because a process has one active mutation.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first seed that showed each bug when that was written down.
+/// Returns the recorded first seed of each mutation.
 fn first_seeds() -> BTreeMap<&'static str, u64> {
     let lines = include_str!("planted.seeds").lines().filter(|line| !line.starts_with('#'));
     let entry = |line: &'static str| {
@@ -142,7 +149,8 @@ fn every_planted_bug_is_found() {
     find_all(&of_the_core(), &CORE);
 }
 
-/// Whole processes show what is wrong with the control plane, or with the driver that carries its orders out.
+/// Whole processes show mutations of the control plane, and of the driver that carries its orders
+/// out.
 #[test]
 fn bugs_of_the_control_plane_are_found() {
     let _alone = alone();

@@ -1,14 +1,15 @@
-//! Situations that a protocol of views must survive, by name: those that are known to have broken others, and those that the
-//! design of ours leans on. Each is a small plan that forces the situation, played with many seeds, since the seed still draws
-//! every delay. The checkers say whether it went well; what a test asserts is that the situation came about.
+//! Situations that a view protocol must survive, by name: some are known to have broken other
+//! protocols, and the design of this one depends on others. Each is a small plan that forces the
+//! situation. It is played with many seeds, since the seed still draws every delay. The checkers
+//! decide whether the run was correct; a test asserts that the situation occurred.
 use spindle_core::*;
 use spindle_sim::*;
 
 const SUSPECT_AFTER_NS: u64 = 500_000;
 const BOTH: [Visibility; 2] = [Visibility::Posted, Visibility::Shared];
 
-/// A group of so many members, and so many processes that may join, all of which send all the time in a subgroup with a total
-/// order and in a Fifo subgroup.
+/// Returns a group of `members` members and `joiners` processes that may join. All of them send all
+/// the time, in a subgroup with a total order and in a Fifo subgroup.
 fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> Plan {
     let subgroup = |name: &str, order| SubgroupSpec {
         name: name.into(),
@@ -22,7 +23,7 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         leftover_bytes_max: 0,
         epoch: None,
     };
-    // Whoever takes ids for ranks, or believes that they ascend, is wrong.
+    // These ids expose code that uses ids as ranks, or assumes that they ascend.
     let ids: Vec<MemberId> = (0..(members + joiners) as u64).map(|i| MemberId(1000 - i * 37 % 101)).collect();
     let subgroups = vec![subgroup("total", Order::Total), subgroup("fifo", Order::Fifo)];
     let view =
@@ -66,13 +67,14 @@ fn crash(process: usize) -> What {
     What::Crash { process, actions: 0 }
 }
 
-/// Nothing from any of `one` to any of `other`, for ever.
+/// Cuts every link from a process of `one` to a process of `other`, for ever.
 fn cut_off(one: &[usize], other: &[usize]) -> Vec<Happening> {
     let pairs = one.iter().flat_map(|from| other.iter().map(move |to| (*from, *to)));
     pairs.map(|(from, to)| Happening::at(50_000, What::Cut { from, to, ns: u64::MAX })).collect()
 }
 
-/// Whatever it had written by then, the next leader finds enough to go on, and with the same decision if there was one.
+/// For everything that the leader may have written, the next leader finds enough to continue, and
+/// makes the same decision if there was one.
 #[test]
 fn the_leader_dies_at_each_point_of_the_agreement() {
     for visibility in BOTH {
@@ -87,7 +89,8 @@ fn the_leader_dies_at_each_point_of_the_agreement() {
     }
 }
 
-/// The two that are left of four are no majority; on one machine they go on all the same, because the dead are known to be dead.
+/// The two that are left of four are no majority. On one machine they continue all the same,
+/// because the dead are proven dead.
 #[test]
 fn two_die_at_once() {
     for seed in 0..20 {
@@ -114,7 +117,7 @@ fn the_leader_dies_while_the_next_view_is_built() {
     }
 }
 
-/// It is a member of a view that it never installs.
+/// The joiner is a member of a view that it never installs.
 #[test]
 fn a_joiner_dies_before_it_installs() {
     for seed in 0..20 {
@@ -127,7 +130,8 @@ fn a_joiner_dies_before_it_installs() {
     }
 }
 
-/// Messages of a subgroup without order are delivered on receipt: some beyond the trim, which come again and are passed over.
+/// Messages of a subgroup without order are delivered on receipt. Some are beyond the trim; they
+/// are sent again and skipped.
 #[test]
 fn fifo_messages_cross_a_view_change() {
     let mut resent = 0;
@@ -142,12 +146,12 @@ fn fifo_messages_cross_a_view_change() {
     assert!(resent > 100, "{resent}");
 }
 
-/// The leader is the member that has been there longest, which has the highest id here.
+/// The leader is the oldest member, which has the highest id here.
 #[test]
 fn ids_are_in_no_relation_to_ranks() {
     let mut plan = group(1, 3, 1, Visibility::Shared);
     plan.happenings = vec![Happening::at(5_000, What::Join { process: 3 })];
-    // A story that is told in full.
+    // This trace is printed in full.
     plan.apps.iter_mut().for_each(|app| app.claims = 2);
     let ids: Vec<u64> = plan.members.iter().map(|member| member.id.0).collect();
     assert!(!ids.is_sorted() && ids[..3].iter().all(|id| *id <= ids[0]), "{ids:?}");
@@ -157,7 +161,7 @@ fn ids_are_in_no_relation_to_ranks() {
     assert!(story.contains(&follows), "{story}");
 }
 
-/// Whatever is new after the proposal goes into another, or into the view after the next.
+/// A change after the proposal goes into another proposal, or into the view after the next.
 #[test]
 fn a_view_change_during_a_view_change() {
     for seed in 0..20 {
@@ -175,7 +179,7 @@ fn a_view_change_during_a_view_change() {
     }
 }
 
-/// It comes back to a group that has gone on, learns so, and delivers nothing more.
+/// The member returns to a group that has continued, learns that, and delivers nothing more.
 #[test]
 fn a_suspected_member_was_only_slow() {
     for seed in 0..20 {
@@ -187,7 +191,7 @@ fn a_suspected_member_was_only_slow() {
     }
 }
 
-/// Nobody is suspected for a pause that is shorter than the others wait.
+/// No member is suspected for a pause that is shorter than the suspicion time.
 #[test]
 fn short_pauses_change_nothing() {
     for seed in 0..20 {
@@ -199,7 +203,8 @@ fn short_pauses_change_nothing() {
     }
 }
 
-/// The trims count rounds; those of nulls come and go with the view, and nobody waits for them in the next.
+/// The trims count rounds. Rounds of nulls end with the view, and no member waits for them in the
+/// next one.
 #[test]
 fn nulls_are_in_flight_at_the_wedge() {
     for seed in 0..40 {
@@ -213,7 +218,7 @@ fn nulls_are_in_flight_at_the_wedge() {
     }
 }
 
-/// No part of a group that falls into three is a majority: all of them stop, and none goes on alone.
+/// If a group splits into three parts without a majority, all of them stop, and none continues.
 #[test]
 fn a_partition_into_two_two_and_one_stops_everybody() {
     for seed in 0..10 {
@@ -225,7 +230,7 @@ fn a_partition_into_two_two_and_one_stops_everybody() {
     }
 }
 
-/// The larger part goes on, the smaller stops.
+/// The larger part continues, the smaller one stops.
 #[test]
 fn of_a_partition_into_three_and_two_the_three_go_on() {
     for seed in 0..10 {
@@ -235,7 +240,7 @@ fn of_a_partition_into_three_and_two_the_three_go_on() {
     }
 }
 
-/// The one that nobody hears is suspected by those it hears, and learns so from them.
+/// A member that the others do not hear is suspected by them, and learns so from their rows.
 #[test]
 fn silence_in_one_direction_evicts_one_member() {
     for seed in 0..10 {
@@ -244,7 +249,8 @@ fn silence_in_one_direction_evicts_one_member() {
     }
 }
 
-/// All links from `side` to the others of a group of `members` are cut at once if `out`, and those back if `back`, for `ns`.
+/// Cuts all links from `side` to the others of a group of `members` at once if `out`, and those
+/// back if `back`, for `ns`.
 fn split(members: usize, side: &[usize], (out, back): (bool, bool), ns: u64) -> Vec<Happening> {
     let others: Vec<usize> = (0..members).filter(|other| !side.contains(other)).collect();
     let pairs = side.iter().flat_map(|one| others.iter().map(move |other| (*one, *other)));
@@ -253,8 +259,9 @@ fn split(members: usize, side: &[usize], (out, back): (bool, bool), ns: u64) -> 
     cuts.filter(|(is_cut, _)| *is_cut).map(|(_, happening)| happening).collect()
 }
 
-/// A minority loses the others for about as long as silence may last, in one direction or both, and comes back at any moment of
-/// what they do about it. It has suspected them all by then, which must not end them; at most it goes itself.
+/// A minority loses contact with the others for about the suspicion time, in one direction or both,
+/// and returns at any moment of their reaction. It has suspected them all by then, which must not
+/// end them; at most the minority itself is evicted.
 #[test]
 fn who_comes_back_from_a_split_takes_nobody_along() {
     let sides: [(usize, &[usize]); 6] = [(7, &[0]), (7, &[3]), (7, &[0, 1]), (5, &[1, 4]), (3, &[0]), (3, &[2])];
@@ -263,7 +270,7 @@ fn who_comes_back_from_a_split_takes_nobody_along() {
         for ways in [(true, true), (false, true), (true, false)] {
             for percent in 90..140 {
                 let cuts = split(members, side, ways, SUSPECT_AFTER_NS * percent / 100);
-                // Delays as long as several beats would make it suspect one after the other.
+                // Delays as long as several heartbeats would make it suspect one after the other.
                 let faults = Faults { membership: true, ..Faults::NONE };
                 let outcome = play(Plan { faults, ..group(percent, members, 0, Visibility::Posted) }, &cuts);
                 let gone = outcome.counts.evictions;
@@ -277,7 +284,7 @@ fn who_comes_back_from_a_split_takes_nobody_along() {
     assert!(evicted > 200 && stayed > 50, "{evicted} {stayed}");
 }
 
-/// Two halves lose each other, and one of them goes on: the one of the lowest rank.
+/// Two halves lose contact, and one of them continues: the one with the lowest rank.
 #[test]
 fn of_two_halves_that_hear_each_other_again_one_goes_on() {
     for percent in 100..140 {
@@ -289,7 +296,7 @@ fn of_two_halves_that_hear_each_other_again_one_goes_on() {
     }
 }
 
-/// Nobody hears anybody, and then everybody everybody. Somebody is left.
+/// First no member hears any other, and then all hear each other. The group must survive.
 #[test]
 fn a_group_that_was_shattered_is_not_lost() {
     for members in [2, 3, 5, 6] {
@@ -302,7 +309,8 @@ fn a_group_that_was_shattered_is_not_lost() {
     }
 }
 
-/// {A, B, C} with C dead and A and B paused past the time of suspicion and resumed together: they must not become two groups.
+/// A, B and C form a group. C is dead; A and B are paused past the suspicion time and resumed
+/// together. They must not become two groups.
 #[test]
 fn two_that_suspect_each_other_do_not_both_go_on() {
     for seed in 0..40 {
@@ -319,7 +327,7 @@ fn two_that_suspect_each_other_do_not_both_go_on() {
     }
 }
 
-/// A and B decide without C, then die. C reads their rows, finds itself excluded, and stops.
+/// A and B decide without C, then die. C reads their rows, finds that it was evicted, and stops.
 #[test]
 fn the_last_one_reads_that_it_was_excluded() {
     for seed in 0..20 {
@@ -333,7 +341,7 @@ fn the_last_one_reads_that_it_was_excluded() {
     }
 }
 
-/// A process that crashed comes back as another member, with an id of its own.
+/// A process that crashed returns as another member, with an id of its own.
 #[test]
 fn a_crashed_member_comes_back_under_a_new_id() {
     for seed in 0..20 {
@@ -346,7 +354,7 @@ fn a_crashed_member_comes_back_under_a_new_id() {
     }
 }
 
-/// Many who ask at once are let in together.
+/// Many processes that ask at once are admitted together.
 #[test]
 fn joins_are_batched() {
     for visibility in BOTH {
@@ -356,7 +364,8 @@ fn joins_are_batched() {
     }
 }
 
-/// A planned leave loses nothing of those who stay, and the one who leaves acknowledges the view that is without it.
+/// A planned leave loses no message of the members that stay, and the leaver acknowledges the view
+/// without it.
 #[test]
 fn members_leave_until_one_is_left() {
     for seed in 0..10 {
@@ -385,13 +394,15 @@ fn a_leader_is_suspected_when_it_decides() {
     }
 }
 
-/// `process` installs the second view, in which the memory of `whom` does not come to it.
+/// Returns the happening that `process` installs the second view, in which the memory of `whom`
+/// does not arrive at it.
 fn miss(process: usize, whom: usize) -> Happening {
     Happening::on(process, 2, Step::Installs, What::Miss { process, whom })
 }
 
-/// Three continue without one that saw nothing of them, and die. Their rows are not final to it: what they did is unknown, so it stays
-/// blocked, and does not take the zeros that it has for all that they wrote.
+/// Three members continue without one that saw none of their stores, and die. Their rows are not
+/// final to it, so it does not know what they did. It stays blocked, and does not use the zeros
+/// that it has in place of their stores.
 #[test]
 fn rows_that_never_came_are_not_final() {
     for seed in 0..20 {
@@ -404,7 +415,7 @@ fn rows_that_never_came_are_not_final() {
     }
 }
 
-/// The same of two.
+/// The same situation with two members.
 #[test]
 fn one_that_never_saw_the_other_is_blocked_by_its_death() {
     for seed in 0..20 {
@@ -416,7 +427,8 @@ fn one_that_never_saw_the_other_is_blocked_by_its_death() {
     }
 }
 
-/// Whose memory is late at one member goes, for good: it hears so from all.
+/// A member whose memory is late at one other member is evicted for good; all others report that to
+/// it.
 #[test]
 fn one_that_is_late_at_one_member_is_evicted() {
     for seed in 0..20 {
@@ -429,7 +441,8 @@ fn one_that_is_late_at_one_member_is_evicted() {
     }
 }
 
-/// Whatever rows of a view of three do not come, and whoever dies how far on its way out of it.
+/// Any rows of a view of three are missing, and any members die at any step of the way out of the
+/// view.
 #[test]
 fn every_way_in_which_three_miss_each_other() {
     let pairs: Vec<(usize, usize)> = (0..3).flat_map(|to| (0..3).map(move |from| (to, from))).collect();
@@ -454,7 +467,8 @@ fn every_way_in_which_three_miss_each_other() {
     assert!(went_on > 500 && stopped > 100, "{went_on} {stopped}");
 }
 
-/// The group of [`group`] with one shard per order, which needs all three members of the first view.
+/// Returns the group of [`group`] with one shard per order. Each shard needs all three members of
+/// the first view.
 fn shards(seed: u64, visibility: Visibility) -> Plan {
     let plan = group(seed, 3, 1, visibility);
     let mut view = plan.view.clone();
@@ -464,8 +478,8 @@ fn shards(seed: u64, visibility: Visibility) -> Plan {
     Plan { view, ..plan }
 }
 
-/// Messages that were delivered on receipt, before their shard lost a member, come again when another member has taken its
-/// place: a view or more later, and are passed over at all members and at their sender.
+/// Messages were delivered on receipt before their shard lost a member. They are sent again after
+/// another member has taken its place, a view or more later. All members and the sender skip them.
 #[test]
 fn a_shard_is_unavailable_and_comes_back() {
     let (mut waits, mut resent) = (0, 0);
@@ -483,7 +497,7 @@ fn a_shard_is_unavailable_and_comes_back() {
     assert!(waits > 100 && resent > 100, "{waits} {resent}");
 }
 
-/// Messages that were accepted when they were short enough are sent again, whatever the new limit is.
+/// Messages that were short enough when they were accepted are sent again under any new limit.
 #[test]
 fn messages_outlive_a_smaller_limit() {
     let mut resent = 0;
@@ -495,7 +509,7 @@ fn messages_outlive_a_smaller_limit() {
                 let spec = plan.view.subgroups[spec].clone();
                 Change::Alter(SubgroupSpec { members, senders, window: 2, message_bytes_max, ..spec })
             };
-            // The second pair comes when the first has just been installed.
+            // The second pair of changes arrives when the first has just been installed.
             let changes = vec![alter(0, 8), alter(1, 8), alter(0, 0), alter(1, 16)];
             let ask = |change| What::Change { process: 0, change };
             let happenings = [

@@ -1,15 +1,15 @@
-//! The groups that exist, as a model: who is in which view, and who is admitted and evicted.
+//! A model of the groups that exist: their views, admissions and evictions.
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The silence after which a member is evicted.
 const SUSPECT_NS: u64 = 1_000_000_000;
 
-/// A group that has begun. Processes are known by their nonces.
+/// A group that has begun. It identifies processes by their nonces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     /// The newest view.
     pub(super) view: BTreeSet<u32>,
-    /// Members that others miss, since when.
+    /// Members that the other members do not hear, and since when, in ns.
     missing: BTreeMap<u32, u64>,
 }
 
@@ -18,7 +18,8 @@ impl Group {
         Group { view, missing: BTreeMap::new() }
     }
 
-    /// The largest set of members that are at work and hear each other, if it is a majority of the view. (A greedy one.)
+    /// Returns the largest set of members that run and hear each other, if it is a majority of the
+    /// view. The search is greedy.
     pub(super) fn operative(
         &self,
         is_at_work: impl Fn(u32) -> bool,
@@ -38,7 +39,7 @@ impl Group {
         largest.filter(|set| 2 * set.len() > self.view.len())
     }
 
-    /// Evicts members that were missed for too long by those at work. The answer: whom.
+    /// Evicts the members that the operative ones have missed for too long, and returns them.
     pub(super) fn evict(&mut self, operative: Option<&BTreeSet<u32>>, now: u64) -> Vec<u32> {
         let Some(operative) = operative else {
             self.missing.clear();

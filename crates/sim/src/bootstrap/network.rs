@@ -1,28 +1,28 @@
-//! Which way messages take between hosts.
+//! The delays, losses and cuts of messages between hosts.
 use super::plan::Scene;
 use crate::random::Random;
 use std::collections::BTreeMap;
 
-/// What becomes of a message.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// It arrives then, unless the connection breaks before.
+    /// The message arrives at this time, unless the connection breaks before.
     Arrives(u64),
-    /// It is lost.
+    /// The message is lost.
     Lost,
 }
 
-/// All links, each of one direction. Messages of a link arrive in order.
+/// All links, each of one direction. Messages on a link arrive in order.
 #[derive(Debug)]
 pub(super) struct Links {
     delays: Vec<Vec<u64>>,
     jitter_ns: u64,
     loss_one_in: u64,
-    /// Until when links are cut.
+    /// The time until which each link is cut.
     cut_until: Vec<Vec<u64>>,
-    /// When the last message of a link arrives.
+    /// The arrival time of the last message of each link.
     last: BTreeMap<(u32, u32), u64>,
-    /// The connections of a link, counted.
+    /// The number of connections that each link has had.
     connections: BTreeMap<(u32, u32), u64>,
 }
 
@@ -44,7 +44,7 @@ impl Links {
         }
     }
 
-    /// From now on nothing is lost.
+    /// Ends all cuts and all losses.
     pub(super) fn heal(&mut self) {
         self.cut_until.iter_mut().flatten().for_each(|cut| *cut = 0);
         self.loss_one_in = 0;
@@ -54,12 +54,12 @@ impl Links {
         self.cut_until[from as usize][to as usize] <= now
     }
 
-    /// Whether both hear each other.
+    /// Returns true if the two hosts hear each other.
     pub(super) fn joins(&self, a: u32, b: u32, now: u64) -> bool {
         a == b || self.passes(a, b, now) && self.passes(b, a, now)
     }
 
-    /// What is on the way between two hosts is lost.
+    /// Breaks the connection between two hosts. Messages in flight are lost.
     pub(super) fn reset(&mut self, a: u32, b: u32) {
         for pair in [(a, b), (b, a)] {
             *self.connections.entry(pair).or_default() += 1;

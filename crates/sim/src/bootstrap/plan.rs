@@ -1,86 +1,86 @@
-//! What a scene consists of, and how one is drawn from a seed.
+//! The content of a scene, and how one is drawn from a seed.
 use crate::random::Random;
 use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
 
-/// Something that goes wrong, and when, in ns. Hosts are numbered from 0; the first ones are the seeds.
+/// A fault. Times are in ns. Hosts are numbered from 0; the first ones are the seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The process of a host dies, and another one is started there.
+    /// The process of a host crashes, and another one is started there.
     Crash {
-        /// Which.
+        /// The host.
         host: u32,
-        /// For how long no process is there.
+        /// How long the host has no process.
         down_ns: u64,
-        /// Its disk is lost.
+        /// True if its disk is lost.
         wipe: bool,
-        /// The new process has another address.
+        /// True if the new process has another address.
         moves: bool,
     },
-    /// The process of a host stands still.
+    /// The process of a host is paused.
     Pause {
-        /// Which.
+        /// The host.
         host: u32,
-        /// For how long.
+        /// The length of the pause.
         ns: u64,
     },
-    /// Nothing passes from these hosts to those.
+    /// No message passes from the hosts in `from` to the hosts in `to`.
     Cut {
-        /// Bits of the hosts that send.
+        /// A bit mask of the sending hosts.
         from: u64,
-        /// Bits of the hosts that would receive.
+        /// A bit mask of the receiving hosts.
         to: u64,
-        /// For how long.
+        /// The length of the cut.
         ns: u64,
     },
-    /// The connection between two hosts breaks, with what is on the way.
+    /// The connection between two hosts breaks, and messages in flight are lost.
     Reset {
-        /// One.
+        /// One host.
         a: u32,
-        /// The other.
+        /// The other host.
         b: u32,
     },
 }
 
-/// All that a run depends on.
+/// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
-    /// What chance is drawn from.
+    /// The seed of the random choices during the run.
     pub seed: u64,
-    /// How many hosts there are, with a process each.
+    /// The number of hosts, with a process each.
     pub hosts: u32,
-    /// How many of them are seeds.
+    /// How many of the hosts are seeds.
     pub seeds: u32,
-    /// Bits of the seeds with a data directory that was initialised for founding.
+    /// A bit mask of the seeds with a data directory that was initialised for the bootstrap.
     pub durable: u64,
-    /// How many members found the group.
+    /// The number of members that create the group.
     pub members: u32,
-    /// When the hosts' processes start, in ns.
+    /// The start time of each host's process, in ns.
     pub starts: Vec<u64>,
-    /// The delay from each host to each other, in ns.
+    /// The delay from each host to each other host, in ns.
     pub delays: Vec<Vec<u64>>,
-    /// What comes on top of it at most.
+    /// The largest random addition to a delay.
     pub jitter_ns: u64,
-    /// A connection breaks with a message in so many; 0: none does.
+    /// One message in so many breaks its connection; 0: none does.
     pub loss_one_in: u64,
-    /// A write to a disk takes up to so long.
+    /// The longest time that a write to a disk takes.
     pub write_ns: u64,
-    /// Evicted members join again, in the same process.
+    /// True if evicted members join again, in the same process.
     pub rejoins: bool,
-    /// A process that is started again has the same id.
+    /// True if a restarted process has the same id.
     pub keeps_ids: bool,
-    /// What goes wrong, ascending.
+    /// The faults, by ascending time.
     pub faults: Vec<(u64, Fault)>,
-    /// When all of it is over.
+    /// The time at which all faults are over.
     pub calm_ns: u64,
-    /// Names are looked up again this often.
+    /// The interval at which names are looked up again.
     pub look_up_ns: u64,
 }
 
 impl Scene {
-    /// The scene of a seed.
+    /// Draws the scene of a seed.
     pub fn from_seed(seed: u64) -> Scene {
         let mut random = Random::new(seed, 13);
         let random = &mut random;
@@ -146,20 +146,20 @@ fn fault(random: &mut Random, kind: u64, (hosts, seeds): (u32, u32), wipes: &mut
     let ns = random.range(10 * MS, ns);
     let down_ns = random.range(MS, ns);
     let (mut wipe, moves) = (random.one_in(4) && host < seeds, random.one_in(4));
-    // More lost disks than this may lose what was voted on.
+    // If more disks were lost, a vote might be lost.
     if wipe && *wipes == 0 {
         wipe = false;
     }
     *wipes -= u32::from(wipe);
     match kind {
         0 => add(0, Fault::Crash { host, down_ns, wipe, moves }),
-        // Some seeds together.
+        // Crashes several seeds at once.
         1 => (0..seeds).filter(|_| random.one_in(2)).collect::<Vec<_>>().into_iter().for_each(|host| {
             add(random.below(20 * MS), Fault::Crash { host, down_ns, wipe: false, moves });
         }),
         2 => add(0, Fault::Pause { host, ns }),
         3 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
-        // Neither hears the other, and both hear the rest.
+        // Cuts the link between two hosts in both directions; both still hear the others.
         4 => {
             add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns });
             add(0, Fault::Cut { from: 1 << other, to: 1 << host, ns });

@@ -1,4 +1,4 @@
-//! A run: processes, their disks, what is on the way, and what goes wrong, in the order of virtual time.
+//! A run: processes, disks, messages in flight and faults, in the order of virtual time.
 use super::ledger::Group;
 use super::network::{Links, Way};
 use super::plan::{Fault, MS, S, Scene};
@@ -17,49 +17,51 @@ use std::fmt::Write;
 const LIVENESS: Invariant = Invariant(15, "liveness");
 const BOUNDED: Invariant = Invariant(14, "bounded");
 
-/// How often the group acts and the checkers look.
+/// The interval at which the group acts and the checkers look.
 const TICK_NS: u64 = 200 * MS;
-/// Everything has come to rest so long after the last fault, or after an operator's word.
+/// The time in which everything must come to rest after the last fault, or after an operator's
+/// command.
 const CALM_FOR_NS: u64 = 120 * S;
-/// A process that nobody restarts by hand is started again after so long.
+/// The delay after which a process that has ended is restarted automatically.
 const RESTART_NS: u64 = 500 * MS;
-/// Messages are counted for so long.
+/// The window in which messages are counted.
 const WINDOW_NS: u64 = 10 * S;
-/// More events than this are a run that does not end.
+/// The maximum number of events. A run with more is reported as endless.
 const EVENTS_MAX: u64 = 5_000_000;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// The first violation.
     pub violations: Vec<Violation>,
-    /// Groups that were founded.
+    /// Groups that were created.
     pub foundings: u64,
     /// Processes that a group admitted.
     pub joins: u64,
     /// Members that a group evicted.
     pub evictions: u64,
-    /// Processes that were started again.
+    /// Processes that were restarted.
     pub restarts: u64,
     /// Reports of two groups.
     pub conflicts: u64,
-    /// All processes were in one group at the end.
+    /// True if all processes were in one group at the end.
     pub united: bool,
-    /// A group was lost for good.
+    /// True if a group was lost for good.
     pub lost: bool,
-    /// There were two groups, because all seeds were restarted, and had no disk, while others lived.
+    /// True if two groups existed, because all seeds were restarted without a disk while other
+    /// members lived.
     pub forgotten: bool,
     /// Messages that arrived.
     pub messages: u64,
-    /// Events.
+    /// Events that were processed.
     pub events: u64,
-    /// When it ended, in ns.
+    /// The virtual time at the end, in ns.
     pub virtual_ns: u64,
-    /// The same for the same run.
+    /// A hash of the run: equal runs have equal hashes.
     pub trace_hash: u64,
 }
 
-/// What happens. Events of a process name its nonce.
+/// An event. Events of a process contain its nonce.
 #[derive(Clone, Debug)]
 enum Event {
     Start { host: u32 },
@@ -85,13 +87,13 @@ enum Whom {
 struct Host {
     running: Option<Running>,
     disk: Record,
-    /// Writes that are under way, oldest first.
+    /// Writes in progress, oldest first.
     writes: VecDeque<Record>,
     is_durable: bool,
     paused_until: u64,
     resumed: Option<u64>,
     deferred: VecDeque<Event>,
-    /// At which address its processes are.
+    /// The address of its processes.
     address: u64,
 }
 
@@ -103,10 +105,10 @@ struct Running {
     wakes: u64,
     /// The addresses of the seeds, as far as known.
     book: Vec<u64>,
-    /// The processes that are connected as seeds.
+    /// The processes to which it is connected, by seed.
     connected: Vec<Option<u32>>,
     told: Option<Waiting>,
-    /// What has arrived from the process at a seed: since when, and the last times.
+    /// By seed: since when its connection state is unchanged, and the times of its last answers.
     heard: Vec<(u64, VecDeque<u64>)>,
     sent: (u64, u64),
 }
@@ -122,13 +124,14 @@ pub(super) struct World<'s> {
     bodies: Vec<Option<Event>>,
     links: Links,
     hosts: Vec<Host>,
-    /// Where a process is or was.
+    /// The host on which a process runs or ran.
     places: BTreeMap<u32, u32>,
     groups: BTreeMap<u128, Group>,
     incarnations: OneIncarnation,
     is_calm: bool,
     has_word: bool,
-    /// A second group was founded because no seed had a disk and none remembered the first one.
+    /// True if a second group was created because no seed had a disk and none remembered the first
+    /// group.
     has_forgotten: bool,
     ends_at: u64,
     outcome: Outcome,
@@ -216,7 +219,7 @@ impl<'s> World<'s> {
         self.hosts[host as usize].running.as_mut().filter(|running| running.process.nonce == process)
     }
 
-    /// The host on which an event happens, if it does not while that stands still.
+    /// Returns the host of an event that a paused host defers; None if a pause does not defer it.
     fn host_of(event: &Event) -> Option<u32> {
         match event {
             Event::Wake { host, .. }
@@ -298,7 +301,7 @@ impl<'s> World<'s> {
         self.hosts[..self.scene.seeds as usize].iter().map(|host| host.address).collect()
     }
 
-    /// Starts a process, which remembers that it was in a group if it is told so.
+    /// Starts a process. If `belongs` is given, the process remembers that it was in that group.
     fn start(&mut self, host: u32, belongs: Option<Incarnation>) -> Result<(), Violation> {
         let nonce = self.places.len() as u32 + 1;
         let id = if self.scene.keeps_ids { 100 + host } else { 1000 * (host + 1) + nonce };
@@ -334,14 +337,14 @@ impl<'s> World<'s> {
         state.running = None;
         state.deferred.clear();
         state.paused_until = 0;
-        // What was being written is there or not, in order.
+        // A random number of the oldest writes in progress has reached the disk.
         let landed = self.random.below(state.writes.len() as u64 + 1) as usize;
         if let Some(record) = state.writes.drain(..).take(landed).next_back() {
             state.disk = record;
         }
     }
 
-    /// Carries out what the process of a host wants done, and plans its next step.
+    /// Carries out the requests of a host's process, and schedules its next step.
     fn settle(&mut self, host: u32) -> Result<(), Violation> {
         loop {
             let Some(running) = &mut self.hosts[host as usize].running else { return Ok(()) };
@@ -351,7 +354,7 @@ impl<'s> World<'s> {
                 Output::Send { to, message } => self.transmit(host, process, to, message)?,
                 Output::Persist(record) => {
                     let at = self.now + self.random.below(self.scene.write_ns + 1);
-                    // Writes end in their order: the last of those that are under way is the latest.
+                    // Writes end in order, so the last one in progress is the newest.
                     self.hosts[host as usize].writes.push_back(*record);
                     self.push(at, Event::Written { host, process: process.nonce });
                 }
@@ -451,7 +454,7 @@ impl<'s> World<'s> {
         let is_answer = matches!(message, Message::Here { .. } | Message::Exists { .. });
         let running = self.running(to, process.nonce).expect("it is there");
         if let Some((_, times)) = running.heard.get_mut(from as usize) {
-            // Not each of many that come at once.
+            // If many answers arrive together, only one is recorded.
             if is_answer && times.back().is_none_or(|last| *last + 200 * MS <= now) {
                 times.push_back(now);
                 times.drain(..times.len().saturating_sub(4));
@@ -461,7 +464,7 @@ impl<'s> World<'s> {
         self.settle(to)
     }
 
-    /// The groups that the seeds remember, whether they run or not.
+    /// Returns the groups that the seeds remember, in running processes or on disk.
     fn remembered(&self) -> BTreeSet<u128> {
         let of = |record: &Record| {
             let voted = record.accepted.iter().map(|(_, founding)| founding.incarnation.0);
@@ -521,7 +524,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Faults are over.
+    /// Ends all faults.
     fn calm(&mut self) {
         self.note(|| "calm".into());
         self.is_calm = true;
@@ -560,7 +563,7 @@ impl<'s> World<'s> {
         let seeds = self.scene.seeds as usize;
         for host in &self.hosts {
             let Some(running) = host.running.as_ref().filter(|_| host.paused_until <= self.now) else { continue };
-            // After a pause it gets the time to take in what was there.
+            // After a pause a process gets time to read what has arrived.
             let has_paused = host.resumed.is_some_and(|resumed| resumed + told::TRUE_FOR_NS > self.now);
             if running.boot.member_of().is_some() || has_paused {
                 continue;
@@ -587,7 +590,8 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// A group admits those who ask, evicts those who are missed, and tells that to those that it reaches.
+    /// Lets a group admit the processes that ask, evict the members that it misses, and inform the
+    /// processes that it reaches.
     fn act(&mut self, incarnation: u128) -> Result<(), Violation> {
         let operative = self.operative(incarnation);
         let now = self.now;
@@ -623,7 +627,7 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// A process learns that it was evicted.
+    /// Handles the eviction of a process: it stops, and joins again or is restarted.
     fn leave(&mut self, host: u32, of: Incarnation) -> Result<(), Violation> {
         self.note(|| format!("h{host}: was evicted"));
         self.stop(host);
@@ -637,11 +641,13 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Faults are over: whether all are in one group, or can't be.
+    /// Checks, once the faults are over, that all processes are in one group, or that this is
+    /// impossible.
     fn rest(&mut self) -> Result<(), Violation> {
         let living: Vec<u128> =
             self.groups.keys().copied().filter(|incarnation| self.operative(*incarnation).is_some()).collect();
-        // Members of a group that can't go on while another does wait for an operator, who is told of both.
+        // Members of a group without a quorum wait for an operator while another group lives. The
+        // operator sees reports of both.
         let is_stranded = |running: &Running| {
             let of = running.boot.member_of().map(|of| of.0);
             of.is_some_and(|of| !living.contains(&of) && !living.is_empty())
@@ -661,7 +667,7 @@ impl<'s> World<'s> {
             return Ok(());
         }
         if self.has_forgotten && self.outcome.conflicts > 0 {
-            // That is not promised, but that it is reported.
+            // Two groups are permitted in this case; only the report of them is promised.
             (self.outcome.united, self.outcome.forgotten) = (true, true);
             return Ok(());
         }
@@ -693,7 +699,7 @@ impl<'s> World<'s> {
         self.say_the_word()
     }
 
-    /// Whether a group that a process remembers has no majority left that could go on.
+    /// Returns true if a group that a process remembers has no majority left that could continue.
     fn is_lost(&self) -> bool {
         let records = self.hosts.iter().filter_map(|host| host.running.as_ref()).map(|running| running.boot.record());
         let mut views: BTreeMap<u128, BTreeSet<u32>> = BTreeMap::new();
@@ -722,7 +728,7 @@ impl<'s> World<'s> {
         running.is_some_and(|running| running.process.nonce == process)
     }
 
-    /// An operator ends what is left, and has a group founded anew.
+    /// Plays an operator that stops the remaining members and creates a new group.
     fn say_the_word(&mut self) -> Result<(), Violation> {
         self.note(|| "an operator wants a new group".into());
         self.has_word = true;

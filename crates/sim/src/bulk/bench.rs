@@ -1,4 +1,4 @@
-//! How long objects take by the model.
+//! The time that objects take in the model.
 use super::network::{Network, SlowLink};
 use super::plan::{GroupPlan, Scene};
 use crate::Violation;
@@ -6,42 +6,45 @@ use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, BLOCK_BYTES, Schedule, blocks};
 use std::collections::BTreeSet;
 
-/// One or more groups that each send one object at the same moment, among the same hosts.
+/// One or more groups among the same hosts. Each sends one object, all at the same moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bench {
-    /// Hosts and costs. Every host is a member of every group.
+    /// The hosts and the costs. Every host is a member of every group.
     pub network: Network,
-    /// How blocks spread.
+    /// The algorithm by which blocks spread.
     pub algorithm: Algorithm,
-    /// Bytes of each object.
+    /// The size of each object in bytes.
     pub bytes: u64,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: u64,
-    /// How many blocks receivers are ready for.
+    /// The number of blocks for which receivers are ready.
     pub ahead: u32,
-    /// How many blocks a member has on the way.
+    /// The maximum number of blocks that a member has in flight.
     pub posts_max: u32,
-    /// Shorter objects go directly.
+    /// The size in bytes below which an object goes directly.
     pub direct_below: u64,
-    /// How many groups, each with another root: that of group `g` is host `g`, and the ranks follow in the order of hosts.
+    /// The number of groups. The root of group `g` is host `g`, and the ranks follow in the order
+    /// of hosts.
     pub roots: u32,
 }
 
-/// What a bench came to.
+/// The result of a bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// From when the roots began until the last receiver was complete, in ns.
+    /// The time from the start of the roots to the completion of the last receiver, in ns.
     pub ns: u64,
-    /// What the fewest steps would take, at the time of a block each, with no latency and no work of processors, in ns.
+    /// The time of the fewest possible steps in ns, if a step takes the time of one block, with no
+    /// latency and no processor time.
     pub optimum_ns: u64,
-    /// Blocks sent.
+    /// Blocks that were sent.
     pub blocks: u64,
-    /// Posts of counters alone.
+    /// Posts that carried counters only.
     pub counters: u64,
 }
 
 impl Bench {
-    /// One group on all hosts of `network` and one object, with the core's usual settings, but nothing goes directly.
+    /// One group on all hosts of `network` and one object, with the core's default settings, except
+    /// that no object goes directly.
     pub fn new(network: Network, bytes: u64) -> Bench {
         Bench {
             network,
@@ -55,7 +58,7 @@ impl Bench {
         }
     }
 
-    /// Lets the roots send.
+    /// Runs the bench: every root sends its object.
     ///
     /// # Errors
     /// If an invariant breaks, which would be a bug.
@@ -73,7 +76,7 @@ impl Bench {
             ahead: self.ahead,
             posts_max: self.posts_max,
             direct_below: self.direct_below,
-            // What members say when they begin is past by then.
+            // The first posts of the members have ended by then.
             objects: vec![(self.bytes, BEGIN_NS)],
             room_ns: 0,
         };
@@ -98,18 +101,19 @@ impl Bench {
     }
 }
 
-/// What a slow link costs, as a fraction of the bandwidth: the worst of the links that were tried.
+/// The cost of one slow link, as a fraction of the bandwidth: the worst of the links that were
+/// tried.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SlowLinkCost {
-    /// Of links between vertices of the hypercube.
+    /// The cost of a link between vertices of the hypercube.
     pub outside: f64,
-    /// Of links between twins, in groups whose size is no power of two.
+    /// The cost of a link between twins, in groups whose size is no power of two.
     pub twins: Option<f64>,
 }
 
 impl Bench {
-    /// What one link at so many thousandths of its speed costs a binomial pipeline. Up to `tries` links of each kind are tried, spread
-    /// evenly over those in use.
+    /// Returns the cost to a binomial pipeline of one link with `permille` thousandths of its
+    /// speed. It tries up to `tries` links of each kind, spread evenly over the links in use.
     ///
     /// # Errors
     /// If an invariant breaks, which would be a bug.
@@ -119,7 +123,7 @@ impl Bench {
     pub fn slow_link(&self, permille: u64, tries: usize) -> Result<SlowLinkCost, Violation> {
         let hosts = self.network.hosts;
         let schedule = Schedule::new(Algorithm::BinomialPipeline, hosts);
-        // Every pair that ever talks does so within a few periods of log2(hosts) steps.
+        // Every pair that ever exchanges blocks does so within a few periods of log2(hosts) steps.
         let hops = (0..100).flat_map(|step| (0..hosts).map(move |x| (x, step)));
         let used: BTreeSet<(u32, u32)> =
             hops.filter_map(|(x, step)| schedule.send(100, Rank(x), step).map(|hop| (hop.from.0, hop.to.0))).collect();
@@ -142,7 +146,7 @@ impl Bench {
 }
 
 impl Timing {
-    /// How much longer than the optimum it took, as a fraction of that.
+    /// Returns the time beyond the optimum, as a fraction of the optimum.
     pub fn over_optimum(&self) -> f64 {
         self.ns as f64 / self.optimum_ns as f64 - 1.0
     }

@@ -1,5 +1,6 @@
-//! What really happened in one bulk group, and what must not have. The ledger hears of blocks, counters and upcalls from
-//! outside; it never looks into a session, and shares no bookkeeping with the core.
+//! The record of what happened in one bulk group, and the checks of it. The ledger observes blocks,
+//! counters and upcalls from outside. It never looks into a session, and shares no bookkeeping with
+//! the core.
 //!
 //! The invariants are those of the project's list, for blocks in place of messages.
 use crate::checkers::{Invariant, Violation};
@@ -13,7 +14,7 @@ const MONOTONE: Invariant = Invariant(11, "monotone rows, single writer");
 const FRAME_SAFETY: Invariant = Invariant(12, "frame safety");
 const LIVENESS: Invariant = Invariant(15, "liveness");
 
-/// What came of an object at one member.
+/// The state of an object at one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Open,
@@ -34,7 +35,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// How many blocks are here. All of them are at the root, where none lands.
+    /// Returns how many blocks the member holds. The root holds all of them, and none lands there.
     fn holds(&self) -> u64 {
         if self.landed == 0 && self.held[0] { self.held.len() as u64 } else { self.landed }
     }
@@ -47,17 +48,17 @@ struct Object {
     everywhere: bool,
 }
 
-/// What happened in one group.
+/// The record of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     block_bytes: u64,
     slots: u64,
     objects: Vec<Object>,
-    /// By rank and slot: the counters that it posted last.
+    /// By rank and slot: the counters that the member posted last.
     posted: Vec<Vec<Columns>>,
-    /// By rank: whether it closed.
+    /// By rank: true if the member closed.
     closed: Vec<bool>,
-    /// By rank: whether it died.
+    /// By rank: true if the member died.
     dead: Vec<bool>,
 }
 
@@ -79,7 +80,7 @@ impl Ledger {
         self.objects[object as usize].bytes.div_ceil(self.block_bytes).max(1)
     }
 
-    /// The root sends an object.
+    /// Records that the root sends an object.
     pub(super) fn begin(&mut self, object: u64, bytes: u64) -> Result<(), Violation> {
         if object != self.objects.len() as u64 {
             return SEQUENCE.broken(format!("object {object} begins after {}", self.objects.len()));
@@ -98,7 +99,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `from` posts a block of an object.
+    /// Records that `from` posts a block of an object.
     pub(super) fn posts(&mut self, from: u32, object: u64, at: u64, bytes: u64) -> Result<(), Violation> {
         if object >= self.objects.len() as u64 {
             return NO_INVENTION.broken(format!("r{from} posts a block of object {object}, which nobody sent"));
@@ -120,7 +121,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `rank` posts its counters of a slot.
+    /// Records that `rank` posts its counters of a slot.
     pub(super) fn counts(&mut self, rank: u32, slot: u32, now: Columns) -> Result<(), Violation> {
         let before = std::mem::replace(&mut self.posted[rank as usize][slot as usize], now);
         let fell =
@@ -137,7 +138,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A block that `from` posted stands in the memory of `to`.
+    /// Records that a block of `from` lands in the memory of `to`.
     pub(super) fn lands(&mut self, to: u32, object: u64, at: u64, is_first: bool) -> Result<(), Violation> {
         let block = (at / self.block_bytes) as usize;
         let slot = object % self.slots;
@@ -165,12 +166,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A block that `rank` posted is gone.
+    /// Records that a block that `rank` posted has been sent.
     pub(super) fn gone(&mut self, rank: u32, object: u64) {
         self.objects[object as usize].copies[rank as usize].on_the_way -= 1;
     }
 
-    /// `rank`'s application is told a length.
+    /// Records that the application of `rank` learns the length of an object.
     pub(super) fn size(&mut self, rank: u32, object: u64, bytes: u64) -> Result<(), Violation> {
         let length = self.objects.get(object as usize).map(|object| object.bytes);
         if length != Some(bytes) {
@@ -184,12 +185,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// `rank`'s application has made room.
+    /// Records that the application of `rank` has provided memory for an object.
     pub(super) fn room(&mut self, rank: u32, object: u64) {
         self.objects[object as usize].copies[rank as usize].room = true;
     }
 
-    /// `rank`'s application is told that an object is complete, or at least will not fail any more if the group is `closing`.
+    /// Records that the application of `rank` learns that an object is complete. If the group is
+    /// `closing`, it learns only that the object can no longer fail.
     pub(super) fn complete(&mut self, rank: u32, object: u64, closing: bool) -> Result<(), Violation> {
         self.is_open(rank, object)?;
         if (0..object).any(|object| self.objects[object as usize].copies[rank as usize].fate != Fate::Complete) {
@@ -213,7 +215,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The root's application is told that everybody has it.
+    /// Records that the root's application learns that every member has the object.
     pub(super) fn everywhere(&mut self, object: u64) -> Result<(), Violation> {
         let lacking =
             self.objects[object as usize].copies.iter().position(|copy| copy.holds() < copy.held.len() as u64);
@@ -224,7 +226,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `rank`'s application is told that an object failed.
+    /// Records that the application of `rank` learns that an object failed.
     pub(super) fn failed(&mut self, rank: u32, object: u64) -> Result<(), Violation> {
         self.is_open(rank, object)?;
         if !self.dead.contains(&true) {
@@ -234,7 +236,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// `rank` closed the group and names `dead`.
+    /// Records that `rank` closed the group and names `dead`.
     pub(super) fn close(&mut self, rank: u32, dead: u32) -> Result<(), Violation> {
         if !self.dead[dead as usize] {
             return VALIDITY.broken(format!("r{rank} closes the group for the death of r{dead}, which lives"));
@@ -245,17 +247,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether `rank` closed.
+    /// Returns true if `rank` closed.
     pub(super) fn is_closed(&self, rank: u32) -> bool {
         self.closed[rank as usize]
     }
 
-    /// `rank` died.
+    /// Records that `rank` died.
     pub(super) fn died(&mut self, rank: u32) {
         self.dead[rank as usize] = true;
     }
 
-    /// Nothing moves any more; the root had `sent` objects to send.
+    /// Checks the end state, when no event is left; the root had `sent` objects to send.
     pub(super) fn rest(&self, sent: usize) -> Result<(), Violation> {
         let survivors = || (0..self.dead.len() as u32).filter(|rank| !self.dead[*rank as usize]);
         if !self.dead.contains(&true) {
@@ -303,7 +305,8 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// Three members, two slots, blocks of 10; one object of 25 bytes is sent, and r1 is ready for all of it.
+    /// Three members, two slots, blocks of 10 bytes. One object of 25 bytes is sent, and r1 is
+    /// ready for all of it.
     fn example() -> Ledger {
         let mut ledger = Ledger::new(3, 2, 10);
         ledger.begin(0, 25).unwrap();

@@ -1,52 +1,52 @@
-//! What things cost, and when wires and NICs are free.
+//! The costs of sending, and the times at which wires and NICs are free.
 
 /// A link that is slower than the others, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlowLink {
-    /// The host that sends.
+    /// The sending host.
     pub from: u32,
-    /// The host that receives.
+    /// The receiving host.
     pub to: u32,
-    /// Its speed, in thousandths of what the others have.
+    /// Its speed, in thousandths of the speed of the other links.
     pub permille: u64,
 }
 
-/// Racks whose members share a link to the others.
+/// Racks whose members share an uplink to the other racks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uplinks {
-    /// By host: its rack.
+    /// The rack of each host.
     pub rack_of: Vec<u32>,
-    /// Bytes per µs out of a rack, and as many into it.
+    /// The bytes per µs out of a rack; the same number applies into it.
     pub bytes_per_us: u64,
 }
 
 /// Costs. The defaults are those of the RDMA network in the papers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
-    /// Hosts.
+    /// The number of hosts.
     pub hosts: u32,
-    /// Bytes per µs that a NIC sends, and as many that it receives.
+    /// The bytes per µs that a NIC sends; the same number applies to receiving.
     pub bytes_per_us: u64,
-    /// From a NIC to another, beyond the time of the bytes, in ns.
+    /// The latency from a NIC to another, without the time of the bytes, in ns.
     pub latency_ns: u64,
-    /// Up to so much more, at random, in ns.
+    /// The largest random addition to the latency, in ns.
     pub jitter_ns: u64,
-    /// What one post costs its processor, in ns.
+    /// The processor time of one post, in ns.
     pub post_ns: u64,
-    /// What looking at one thing that came costs, in ns.
+    /// The processor time to look at one input, in ns.
     pub input_ns: u64,
     /// Slow links.
     pub slow_links: Vec<SlowLink>,
-    /// Hosts, and how many thousandths of the usual time their processor takes.
+    /// Slow hosts, each with the time that its processor takes, in thousandths of the usual time.
     pub slow_hosts: Vec<(u32, u64)>,
-    /// Racks, if they matter.
+    /// The racks, if they have a bandwidth of their own.
     pub uplinks: Option<Uplinks>,
-    /// Whether counters that are still on the way are left out for later ones.
+    /// True if newer counters replace older ones that are still unsent.
     pub merges: bool,
 }
 
 impl Network {
-    /// So many hosts with links of 12.5 GB/s, 1.7 µs of latency, and 1 µs for a post.
+    /// A network of `hosts` hosts with links of 12.5 GB/s, 1.7 µs of latency, and 1 µs for a post.
     pub fn rdma(hosts: u32) -> Network {
         Network {
             hosts,
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// How long so many bytes take at full speed, in ns.
+    /// Returns the time that `bytes` bytes take at full speed, in ns.
     pub fn bytes_ns(&self, bytes: u64) -> u64 {
         (bytes * 1_000).div_ceil(self.bytes_per_us)
     }
@@ -72,14 +72,14 @@ impl Network {
         self.bytes_ns(bytes) * 1_000 / slow.map_or(1_000, |link| link.permille)
     }
 
-    /// How long `host` takes for what takes others `ns`.
+    /// Returns the time that `host` needs for work that takes other hosts `ns`.
     pub(super) fn on(&self, host: u32, ns: u64) -> u64 {
         let slow = self.slow_hosts.iter().find(|(slow, _)| *slow == host);
         ns * slow.map_or(1_000, |(_, permille)| *permille) / 1_000
     }
 }
 
-/// When what is free again.
+/// The times at which NICs and uplinks are free again.
 #[derive(Clone, Debug)]
 pub(super) struct Wires {
     sending: Vec<u64>,
@@ -95,16 +95,17 @@ impl Wires {
         Wires { sending: hosts.clone(), receiving: hosts, up: racks.clone(), down: racks }
     }
 
-    /// A block is posted at `at`. When its last byte leaves.
+    /// Returns when the last byte of a block leaves, if the block is posted at `at`.
     pub(super) fn leave(&mut self, network: &Network, from: u32, to: u32, bytes: u64, at: u64) -> u64 {
         let free = &mut self.sending[from as usize];
         *free = at.max(*free) + network.link_ns(from, to, bytes);
         *free
     }
 
-    /// The last byte of a block would be there at `at` if nothing else came. When it is.
+    /// Returns when the last byte of a block arrives, if it would arrive at `at` without other
+    /// traffic.
     pub(super) fn arrive(&mut self, network: &Network, from: u32, to: u32, bytes: u64, mut at: u64) -> u64 {
-        // All pass on what comes at once, so a free one costs no time.
+        // All of them forward bytes as they arrive, so a free one costs no time.
         let mut pass = |free: &mut u64, ns: u64| {
             at = at.max(*free + ns);
             *free = at;

@@ -1,63 +1,65 @@
-//! What a scene consists of, and how one is drawn from a seed.
+//! The content of a scene, and how one is drawn from a seed.
 use super::network::{Network, SlowLink, Uplinks};
 use crate::random::Random;
 use spindle_core::bulk::{Algorithm, Racks, blocks};
 use std::fmt;
 
-/// A bulk group, what its root sends, and how its applications behave.
+/// A bulk group, the objects that its root sends, and the behaviour of its applications.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupPlan {
-    /// Its members' hosts, by rank. The root's is the first.
+    /// The hosts of its members, by rank. The root's host is the first.
     pub hosts: Vec<u32>,
-    /// How blocks spread.
+    /// The algorithm by which blocks spread.
     pub algorithm: Algorithm,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: u64,
-    /// Objects at the same time.
+    /// The number of objects at the same time.
     pub slots: u32,
-    /// Blocks that a receiver is ready for.
+    /// The number of blocks for which a receiver is ready.
     pub ahead: u32,
-    /// Blocks on the way from one member.
+    /// The number of blocks in flight from one member.
     pub posts_max: u32,
-    /// Objects that are shorter go directly.
+    /// The size in bytes below which an object goes directly.
     pub direct_below: u64,
-    /// The objects: how long, and when the root has them, in ns.
+    /// The objects: the length of each, and the time at which the root has it, in ns.
     pub objects: Vec<(u64, u64)>,
-    /// Applications take up to so long to make room, in ns.
+    /// The longest time that an application takes to provide memory, in ns.
     pub room_ns: u64,
 }
 
-/// A host dies.
+/// The death of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Death {
-    /// Which.
+    /// The host.
     pub host: u32,
-    /// After so many events of the scene.
+    /// The number of events of the scene after which it dies.
     pub event: u64,
-    /// The hosts that learn it from their network, and after how many ns. The others have to be told.
+    /// The hosts that learn of the death from their network, each with the delay in ns. The other
+    /// hosts must learn of it from these.
     pub noticed: Vec<(u32, u64)>,
 }
 
-/// All that a run depends on.
+/// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
-    /// What chance is drawn from.
+    /// The seed of the random choices during the run.
     pub seed: u64,
-    /// Costs.
+    /// The costs.
     pub network: Network,
     /// The groups.
     pub groups: Vec<GroupPlan>,
-    /// Who dies.
+    /// The host that dies, if one does.
     pub death: Option<Death>,
-    /// A message in so many is late by up to a ms; 0: none is.
+    /// One message in so many is up to one ms late; 0: none is.
     pub late_one_in: u64,
-    /// More events than this are a run that does not end.
+    /// The maximum number of events. A run with more is reported as endless.
     pub events_max: u64,
 }
 
 impl Scene {
-    /// The scene of a seed: one or two groups of up to 33 members, up to six objects each, any schedule, and with some chance a death,
-    /// slow hosts, slow links, late messages, and applications that take their time.
+    /// Draws the scene of a seed: one or two groups of up to 33 members, up to six objects each,
+    /// with any schedule. With some probability it also has a death, slow hosts, slow links, late
+    /// messages, and slow applications.
     pub fn from_seed(seed: u64) -> Scene {
         let mut random = Random::new(seed, 7);
         let random = &mut random;
@@ -94,7 +96,7 @@ impl Scene {
         Scene { seed, network, groups, death, late_one_in, events_max: 400 * events }
     }
 
-    /// How many things are out of the ordinary from the start.
+    /// Returns the number of faults that exist from the start.
     pub(super) fn faults(&self) -> u64 {
         let network = &self.network;
         (network.slow_links.len() + network.slow_hosts.len()) as u64 + u64::from(network.uplinks.is_some())
@@ -135,7 +137,7 @@ fn group(random: &mut Random, hosts: u32, rack_of: &[u32]) -> GroupPlan {
     }
 }
 
-/// Somebody dies within so many events, and at least one other is told by the network.
+/// Draws a death within `events` events. The network informs at least one other host of it.
 fn death(random: &mut Random, hosts: u32, events: u64) -> Death {
     let host = random.below(hosts.into()) as u32;
     let others: Vec<u32> = (0..hosts).filter(|other| *other != host).collect();

@@ -13,50 +13,51 @@ use std::fmt::Write;
 const LIVENESS: Invariant = Invariant(15, "liveness");
 const FAULTLESS: Invariant = Invariant(11, "monotone rows, single writer");
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// The first thing that was wrong.
+    /// The first violation.
     pub violations: Vec<Violation>,
     /// Objects that roots began to send.
     pub objects: u64,
     /// Blocks that landed.
     pub blocks: u64,
-    /// Posts of counters alone.
+    /// Posts that carried counters only.
     pub counters: u64,
-    /// Objects that members other than the root completed, each counted.
+    /// Objects that members other than the root completed, counted once per member.
     pub completions: u64,
-    /// Objects that failed at members, each counted.
+    /// Objects that failed, counted once per member.
     pub failures_told: u64,
     /// Hosts that died.
     pub deaths: u64,
     /// Messages that were late.
     pub late: u64,
-    /// Events.
+    /// Events that were processed.
     pub events: u64,
-    /// How much virtual time passed, in ns.
+    /// The virtual time that passed, in ns.
     pub virtual_ns: u64,
-    /// By group and object: when the root began it, and when the last receiver had it, in ns.
+    /// By group and object: the times at which the root began it, and at which the last receiver
+    /// had it, in ns.
     pub times: Vec<Vec<(u64, u64)>>,
-    /// Of everything that happened, in its order.
+    /// A hash of all events, in their order.
     pub trace_hash: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
-    /// A host looks at what came.
+    /// A host processes its inputs.
     Wake { host: u32 },
-    /// The last byte of a block is at its receiver's rack.
+    /// The last byte of a block has reached its receiver's rack.
     Tail { message: usize },
-    /// It stands in its receiver's memory.
+    /// The block is in its receiver's memory.
     Landed { message: usize },
-    /// Its sender is told that it is gone.
+    /// The sender learns that its block has been sent.
     Gone { message: usize },
-    /// An application has made room.
+    /// An application has provided memory.
     Room { group: usize, rank: u32, object: u64 },
     /// A root may have something to send.
     Start { group: usize },
-    /// A host is told that another is dead.
+    /// A host learns that another host is dead.
     Noticed { host: u32 },
 }
 
@@ -102,7 +103,8 @@ pub(super) struct World<'a> {
     hosts: Vec<Host>,
     groups: Vec<Group>,
     messages: Vec<Message>,
-    /// By sending and receiving host: what has not landed, or has to wait for something before it that has not.
+    /// By sending and receiving host: messages that have not landed, or that wait for an earlier
+    /// one.
     pairs: BTreeMap<(u32, u32), VecDeque<usize>>,
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     pushed: u64,
@@ -227,7 +229,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The root sends what it has.
+    /// Lets a root send the objects that it has.
     fn start(&mut self, group: usize) -> Result<(), Violation> {
         let root = self.host(group, Rank(0));
         let plan = &self.scene.groups[group];
@@ -254,7 +256,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A host takes everything that has come, and does what follows.
+    /// Lets a host process all its inputs, and carries out the resulting actions.
     fn wake(&mut self, host: u32) -> Result<(), Violation> {
         let mut at = self.now;
         self.hosts[host as usize].is_awake = false;
@@ -275,7 +277,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Does what a session wants done, from `at` on, which moves.
+    /// Carries out the output of a session from the time `at` on, and advances `at`.
     fn act(&mut self, group: usize, rank: Rank, out: &[Output], at: &mut u64) -> Result<(), Violation> {
         let host = self.host(group, rank);
         let post_ns = self.scene.network.on(host, self.scene.network.post_ns);
@@ -335,7 +337,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A message is posted at `at`.
+    /// Posts a message at the time `at`.
     fn transmit(&mut self, message: Message, at: u64) {
         let network: &Network = &self.scene.network;
         let [from, to] = [message.from, message.to].map(|rank| self.host(message.group, rank));
@@ -359,19 +361,20 @@ impl<'a> World<'a> {
             Content::Block { bytes, .. } => {
                 let left = self.wires.leave(network, from, to, bytes, at);
                 self.push(left + latency, Event::Tail { message: id });
-                // The acknowledgement comes back.
+                // The acknowledgement returns to the sender.
                 self.push(left + 2 * latency, Event::Gone { message: id });
             }
             Content::Columns | Content::Closed { .. } => self.push(at + latency, Event::Landed { message: id }),
         }
     }
 
-    /// A message is there. It becomes visible when all before it from the same host have.
+    /// Handles the arrival of a message. It becomes visible after all earlier ones from the same
+    /// host.
     fn land(&mut self, message: usize) -> Result<(), Violation> {
         let Message { group, from, to, .. } = self.messages[message];
         let pair = [from, to].map(|rank| self.host(group, rank));
         self.messages[message].landed = true;
-        // Nothing arrives from the dead, and nothing can arrive at them.
+        // No message arrives from a dead host or at one.
         let is_lost = pair.iter().any(|host| self.hosts[*host as usize].is_dead);
         let pair = (pair[0], pair[1]);
         while let Some(first) = self.pairs.get(&pair).and_then(VecDeque::front).copied()
@@ -392,7 +395,8 @@ impl<'a> World<'a> {
             Content::Columns => Input::Columns { from, slot, columns },
             Content::Block { object, at, is_first, .. } => {
                 let ledger = &mut self.groups[group].ledger;
-                // The region of who has closed belongs to nobody any more.
+                // The region of a member that has closed is no longer in use, so blocks that land
+                // there are ignored.
                 if !ledger.is_closed(to.0) {
                     ledger.lands(to.0, object.0, at, is_first)?;
                     self.outcome.blocks += 1;

@@ -1,15 +1,17 @@
-//! 4, atomicity: members that go from one view to the next together delivered the same messages in the old one: in a
-//! subgroup with a total order those below the trims and no others, in a Fifo subgroup at least those.
+//! Invariant 4, atomicity: members that go together from one view to the next delivered the same
+//! messages in the old one. In a subgroup with a total order they delivered the messages below the
+//! trims and no others, in a Fifo subgroup at least the messages below the trims.
 use super::{Invariant, Violation};
 use crate::ledger::Group;
 use spindle_core::{Order, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(4, "atomicity");
 
-/// `member` has ended the view, whose decision trims the senders of this subgroup at these rounds.
+/// Checks the deliveries of `member`, which has ended the view. The decision trims the senders of
+/// this subgroup at the rounds `trims`.
 ///
 /// # Errors
-/// If it lacks a message below them, or has delivered one beyond them.
+/// If the member lacks a message below the trims, or has delivered one beyond them.
 pub fn ended(group: &Group, subgroup: SubgroupId, member: Rank, trims: &[u64]) -> Result<(), Violation> {
     if !group.members.contains(&member) {
         return Ok(());

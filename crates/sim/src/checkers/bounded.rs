@@ -1,16 +1,17 @@
-//! 14, bounded: claims stay inside their ring, and a poll does no more stores and posts than its subgroups and frames
-//! call for. That polls do not allocate is checked where an allocator can count: `tests/allocations.rs`.
+//! Invariant 14, bounded: claims stay inside their ring, and a poll does no more stores and posts
+//! than its subgroups and frames require. `tests/allocations.rs` checks that polls do not allocate,
+//! because only a test can count with an allocator of its own.
 use super::{Invariant, Violation};
 use crate::ledger::Lane;
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(14, "bounded");
 
-/// The sender of `lane` is given `span` bytes at `at` of its row. To be called after frame safety was checked, which moves
-/// `oldest`.
+/// Checks a claim of `span` bytes at offset `at` of the row, by the sender of `lane`. Call it after
+/// the check of frame safety, which moves `oldest`.
 ///
 /// # Errors
-/// If that is outside its ring, or more is in use than the ring holds.
+/// If the claim is outside its ring, or more is in use than the ring holds.
 pub fn claimed(lane: &Lane, subgroup: SubgroupId, at: u64, span: u64) -> Result<(), Violation> {
     let ring = lane.ring;
     let (start, end) = (ring.at, ring.at + ring.size());
@@ -32,10 +33,11 @@ pub fn claimed(lane: &Lane, subgroup: SubgroupId, at: u64, span: u64) -> Result<
     Ok(())
 }
 
-/// `member` made so many posts in one poll.
+/// Checks the number of posts of `member` in one poll.
 ///
 /// # Errors
-/// If that is more than six per subgroup (data twice, frames, nulls, receipt, delivery) and two at the end.
+/// If it is more than six per subgroup (data twice, frames, nulls, receipt, delivery) and two at
+/// the end.
 pub fn posted(member: Rank, subgroups: u64, posts: u64) -> Result<(), Violation> {
     let most = 6 * subgroups + 2;
     if posts <= most {

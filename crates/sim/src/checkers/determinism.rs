@@ -1,9 +1,9 @@
-//! 17, determinism: one seed, one trace hash, run twice or built otherwise.
+//! Invariant 17, determinism: one seed has one trace hash, in a second run and in another build.
 use super::{Invariant, Violation};
 
 const INVARIANT: Invariant = Invariant(17, "determinism");
 
-/// A hash of all that happens in a run, in order.
+/// A hash of all events of a run, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceHash(u64);
 
@@ -14,19 +14,19 @@ impl Default for TraceHash {
 }
 
 impl TraceHash {
-    /// Something happened.
+    /// Adds an event to the hash.
     #[inline]
     pub fn add(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
-    /// The hash of what happened so far.
+    /// Returns the hash of the events so far.
     pub fn value(self) -> u64 {
         self.0
     }
 }
 
-/// Two runs of one seed.
+/// Compares the hashes of two runs of one seed.
 ///
 /// # Errors
 /// If they differ.

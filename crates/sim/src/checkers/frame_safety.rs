@@ -1,15 +1,17 @@
-//! 12, frame safety: no byte of a ring is given to a new claim before every member is done with what stood there, what a
-//! member says it has delivered it has, and what a consumer holds does not change.
+//! Invariant 12, frame safety: no byte of a ring is given to a new claim before every member has
+//! finished with the frame in that place. A member has delivered all that it reports as delivered.
+//! A frame does not change while a consumer holds it.
 use super::{Invariant, Violation};
 use crate::ledger::Group;
 use spindle_core::{Order, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(12, "frame safety");
 
-/// The sender `lane` is given `span` bytes at `at` of its row. To be called before the claim is entered in the ledger.
+/// Checks a claim of `span` bytes at offset `at` of the row by the sender `lane`. Call it before
+/// the claim is entered in the ledger.
 ///
 /// # Errors
-/// If somebody is not done with a frame that stands there.
+/// If a member has not finished with a frame in that place.
 pub fn claimed(group: &mut Group, subgroup: SubgroupId, lane: usize, at: u64, span: u64) -> Result<(), Violation> {
     let mut oldest = group.lanes[lane].oldest;
     let frames = group.lanes[lane].frames.len();
@@ -31,10 +33,11 @@ pub fn claimed(group: &mut Group, subgroup: SubgroupId, lane: usize, at: u64, sp
     Ok(())
 }
 
-/// `member` says that it has delivered `count` places of the order, or, in a Fifo subgroup, rounds of `lane`.
+/// Checks the report of `member` that it has delivered `count` sequence numbers of the order, or,
+/// in a Fifo subgroup, rounds of `lane`.
 ///
 /// # Errors
-/// If a message among them has not been delivered there.
+/// If the member has not delivered a message among them.
 pub fn says_delivered(
     group: &mut Group,
     subgroup: SubgroupId,
@@ -49,7 +52,7 @@ pub fn says_delivered(
             continue;
         }
         let done = sent.done[member.index()];
-        // The first message that the member is not done with.
+        // The first message that the member has not finished with.
         let Some(frame) = sent.frames[done..].iter().find(|frame| sent.is_due(member, frame)) else { continue };
         let Some(round) = frame.round else { continue };
         let place = if group.order == Order::Total { round * lanes + i as u64 } else { round };
@@ -63,10 +66,11 @@ pub fn says_delivered(
     Ok(())
 }
 
-/// A consumer gives back a frame whose payload had the digest `lent` when it got it.
+/// Checks a frame that a consumer returns. Its payload had the digest `lent` when the consumer got
+/// it, and has the digest `now`.
 ///
 /// # Errors
-/// If it has another one now.
+/// If the digests differ.
 pub fn given_back(member: Rank, sender: Rank, subgroup: SubgroupId, lent: u64, now: u64) -> Result<(), Violation> {
     if lent == now {
         return Ok(());

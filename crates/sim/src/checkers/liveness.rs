@@ -1,8 +1,9 @@
-//! 15, liveness: once faults are over and applications silent, the group comes to rest with every message delivered by
-//! every member, and with every word at the peers that its owner stored; and once claims are closed, every engine finishes.
+//! Invariant 15, liveness: once faults are over and applications silent, the group comes to rest.
+//! Then every member has delivered every message, and every peer has every word that its owner
+//! stored. Once claims are closed, every engine finishes.
 //!
-//! Engines are polled only when something has happened to them, so a wake-up that is forgotten is a group at rest with
-//! work undone.
+//! The simulator polls an engine only when an event has reached it. So a forgotten wake-up shows as
+//! a group at rest with work undone.
 use super::{Invariant, Violation};
 use crate::ledger::{Fate, Group};
 use spindle_core::{MemberId, Rank, State, SubgroupId};
@@ -10,10 +11,10 @@ use std::fmt::Display;
 
 const INVARIANT: Invariant = Invariant(15, "liveness");
 
-/// The group is at rest.
+/// Checks a subgroup while the group is at rest.
 ///
 /// # Errors
-/// If a message of this subgroup has not been delivered by some member.
+/// If some member has not delivered a message of this subgroup.
 pub fn at_rest(id: SubgroupId, group: &Group) -> Result<(), Violation> {
     for lane in &group.lanes {
         for member in &group.members {
@@ -32,10 +33,11 @@ pub fn at_rest(id: SubgroupId, group: &Group) -> Result<(), Violation> {
     Ok(())
 }
 
-/// At rest, `holder`'s copy of the word at `at` of `owner`'s row is `copy`, and the owner's is `newest`.
+/// Checks a copied word while the group is at rest. `holder`'s copy of the word at offset `at` of
+/// `owner`'s row is `copy`, and the owner's own is `newest`.
 ///
 /// # Errors
-/// If they differ: a post was forgotten.
+/// If they differ, because a post was forgotten.
 pub fn copied(holder: Rank, owner: Rank, at: u64, copy: u64, newest: u64) -> Result<(), Violation> {
     if copy == newest {
         return Ok(());
@@ -45,7 +47,7 @@ pub fn copied(holder: Rank, owner: Rank, at: u64, copy: u64, newest: u64) -> Res
     ))
 }
 
-/// All claims are closed and nothing moves any more.
+/// Checks that `member` has finished. All claims are closed and no event is left.
 ///
 /// # Errors
 /// If `member` has not finished.
@@ -56,7 +58,8 @@ pub fn ended(member: Rank, state: &State) -> Result<(), Violation> {
     }
 }
 
-/// Nothing moves any more, faults are over, and a member can't go on although a quorum lives.
+/// Reports a member that can't continue although a quorum lives, faults are over and no event is
+/// left.
 ///
 /// # Errors
 /// Always.
@@ -64,7 +67,7 @@ pub fn stuck<T>(member: impl Display, why: String) -> Result<T, Violation> {
     INVARIANT.broken(format!("nothing moves any more, but {member} {why}"))
 }
 
-/// A group is at work and at rest, and this one still asks to be let in.
+/// Reports a joiner that still asks to be admitted while a working group is at rest.
 ///
 /// # Errors
 /// Always.
@@ -72,7 +75,7 @@ pub fn never_admitted<T>(joiner: MemberId) -> Result<T, Violation> {
     INVARIANT.broken(format!("a group is at work, and member {joiner} asks in vain to be admitted"))
 }
 
-/// A group is at work and at rest, and this one still asks to be let go.
+/// Reports a leaver that still asks to leave while a working group is at rest.
 ///
 /// # Errors
 /// Always.
@@ -80,8 +83,9 @@ pub fn never_let_go<T>(leaver: MemberId) -> Result<T, Violation> {
     INVARIANT.broken(format!("a group is at work, and member {leaver} asks in vain to be let go"))
 }
 
-/// Nothing moves any more, and nobody is at work, though so many of the last view's `members` live, were never disturbed, and always
-/// heard each other: more than half.
+/// Reports a group without a quorum, although more than half of the last view's members live, were
+/// never disturbed, and always heard each other. `members` is the size of that view. No event is
+/// left.
 ///
 /// # Errors
 /// Always.
@@ -89,7 +93,7 @@ pub fn lost<T>(members: usize) -> Result<T, Violation> {
     INVARIANT.broken(format!("nobody is at work, though more than half of {members} members were never apart"))
 }
 
-/// This member was evicted, though nothing was done to it or to any link of its.
+/// Reports the eviction of a member although no fault affected it or any of its links.
 ///
 /// # Errors
 /// Always.
@@ -97,7 +101,7 @@ pub fn evicted_for_nothing<T>(member: MemberId) -> Result<T, Violation> {
     INVARIANT.broken(format!("member {member} was evicted, though it and all its links were at work all the time"))
 }
 
-/// The run had more events than any plan needs, with messages undelivered.
+/// Reports a run that had more events than any plan needs, and still has undelivered messages.
 ///
 /// # Errors
 /// Always.

@@ -1,7 +1,8 @@
 //! The invariants, one file each, under the numbers and names of the project's list.
 //!
-//! A checker is told what happens, while it happens, and answers a [`Violation`] when that must not be. It never looks
-//! into an engine: only at the [`Ledger`](crate::ledger::Ledger), at memory, and at what engines say to the outside.
+//! The simulator reports each event to a checker when it occurs, and the checker returns a
+//! [`Violation`] if the event is not permitted. A checker never looks into an engine. It looks only
+//! at the [`Ledger`](crate::ledger::Ledger), at memory, and at the output of engines.
 pub mod atomicity;
 pub mod bounded;
 pub mod determinism;
@@ -30,9 +31,9 @@ pub struct Violation {
     pub number: u8,
     /// The invariant's name.
     pub name: &'static str,
-    /// When, in virtual ns. Set by the simulator.
+    /// The virtual time in ns. Set by the simulator.
     pub at: u64,
-    /// What was seen and what should have been.
+    /// The observed and the expected state.
     pub what: String,
 }
 
@@ -46,7 +47,8 @@ impl Invariant {
 }
 
 impl Violation {
-    /// An assertion of the core or of the simulator itself did not hold. It has number 0, as no invariant of the list.
+    /// Returns the violation for a failed assertion of the core or of the simulator itself. It has
+    /// number 0, which is no invariant of the list.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Violation {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

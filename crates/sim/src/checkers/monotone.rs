@@ -1,5 +1,6 @@
-//! 11, monotone rows and single writer: no word of a control block goes back, in its owner's row or in any copy, and an
-//! engine writes nothing but the control block of its own row and the rounds of its own committed frames.
+//! Invariant 11, monotone rows and single writer: no word of a control block decreases, in its
+//! owner's row or in any copy. An engine writes only the control block of its own row and the
+//! rounds of its own committed frames.
 use super::{Invariant, Violation};
 use crate::ledger::{Fate, Lane};
 use spindle_core::Rank;
@@ -13,15 +14,16 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// For rows with so many bytes of control block each.
+    /// Returns a checker of rows with so many bytes of control block each.
     pub fn new(control_bytes: &[u64]) -> Monotone {
         Monotone { words: control_bytes.iter().map(|bytes| vec![0; *bytes as usize / 8]).collect() }
     }
 
-    /// `writer` stores a control word of `owner`'s row. Answers its value before.
+    /// Records that `writer` stores a control word of `owner`'s row, and returns the word's
+    /// previous value.
     ///
     /// # Errors
-    /// If it goes back, or the row is another's.
+    /// If the word decreases, or the row belongs to another member.
     pub fn stored(&mut self, writer: Rank, owner: Rank, at: u64, value: u64) -> Result<u64, Violation> {
         if writer != owner {
             return INVARIANT.broken(format!("m{writer} writes {value} at {at} of the row of m{owner}"));
@@ -33,29 +35,29 @@ impl Monotone {
         Ok(std::mem::replace(word, value))
     }
 
-    /// An owner stores a word of a proposal, which may take any value.
+    /// Records that an owner stores a word of a proposal, which may take any value.
     pub fn replaced(&mut self, owner: Rank, at: u64, value: u64) {
         self.words[owner.index()][at as usize / 8] = value;
     }
 
-    /// What the owner stored last.
+    /// Returns the value that the owner stored last.
     pub fn newest(&self, owner: Rank, at: u64) -> u64 {
         self.words[owner.index()][at as usize / 8]
     }
 }
 
-/// A word went back in a copy.
+/// Reports a word that decreased in a copy.
 ///
 /// # Errors
-/// Always: a copy that goes back is a violation.
+/// Always.
 pub fn went_back(holder: Rank, owner: Rank, at: u64, before: u64, now: u64) -> Result<(), Violation> {
     INVARIANT.broken(format!("the word at {at} of m{owner}'s row went back from {before} to {now} in m{holder}'s copy"))
 }
 
-/// The engine of `lane`'s sender writes at `at`, which is in its ring.
+/// Checks a write of the engine of `lane`'s sender at offset `at`, which is in its ring.
 ///
 /// # Errors
-/// If that isn't the round word of a committed frame that is not announced.
+/// If `at` isn't the round word of a committed frame that is not announced.
 pub fn stamped(lane: &Lane, at: u64) -> Result<(), Violation> {
     let mut waiting = lane.frames[lane.announced..].iter().filter(|frame| frame.fate != Fate::Claimed);
     if waiting.any(|frame| frame.at + 8 == at) {
@@ -64,11 +66,13 @@ pub fn stamped(lane: &Lane, at: u64) -> Result<(), Violation> {
     INVARIANT.broken(format!("the engine of m{} writes at {at}, where no frame waits for its round", lane.sender))
 }
 
-/// The engine of `lane`'s sender announces its ring up to `position`: the frames below it have the rounds that stand in
-/// them, which `word` reads, from now on. Answers how many they are.
+/// Records that the engine of `lane`'s sender announces its ring up to `position`. From now on the
+/// frames below `position` have the rounds that are stored in them, which `word` reads. Returns the
+/// number of these frames.
 ///
 /// # Errors
-/// If there are no committed frames up to exactly there, or an object among them that some members do not have.
+/// If the committed frames do not end exactly at `position`, or one of them is an object that some
+/// members do not have.
 pub fn announced(lane: &mut Lane, position: u64, word: impl Fn(u64) -> u64) -> Result<usize, Violation> {
     let before = lane.announced;
     while lane.position < position {

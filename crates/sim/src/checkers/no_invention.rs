@@ -1,11 +1,11 @@
-//! 2, no invention: a delivered message was committed by its sender, byte for byte.
+//! Invariant 2, no invention: a delivered message was committed by its sender, byte for byte.
 use super::{Invariant, Violation};
 use crate::ledger::{Fate, Ledger};
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(2, "no invention");
 
-/// `member` delivers a message of the sender with this sender rank.
+/// Checks a delivery by `member` of a message of the sender with this sender rank.
 ///
 /// # Errors
 /// If the sender never committed these bytes.
@@ -19,7 +19,8 @@ pub fn delivered(
 ) -> Result<(), Violation> {
     let lane = ledger.lane(subgroup, sender);
     let sent = Fate::Message { len, digest };
-    // Nearly always it is the next one; only a violation of this or the next invariant searches.
+    // Nearly always it is the next message. The search is needed only if this or the next invariant
+    // is violated.
     let next = lane.frames.get(lane.next_message(member)).is_some_and(|frame| frame.fate == sent);
     if next || lane.frames.iter().any(|frame| frame.fate == sent) {
         return Ok(());
@@ -27,10 +28,11 @@ pub fn delivered(
     INVARIANT.broken(format!("m{member} delivers {len} bytes of m{} in s{subgroup} that it never sent", lane.sender))
 }
 
-/// The member `sender` sends its message `number` again in a new view, where it was `old`, as `new`.
+/// Checks that the member `sender` sends its message `number` in a new view as in the old one;
+/// `old` and `new` are its fates there.
 ///
 /// # Errors
-/// If it is not the same.
+/// If they differ.
 pub fn sent_again(sender: Rank, subgroup: SubgroupId, number: u64, old: Fate, new: Fate) -> Result<(), Violation> {
     if old == new {
         return Ok(());

@@ -1,14 +1,15 @@
-//! 16, no false storms: pauses that are shorter than the others wait, slow members, slow links and jumping clocks change no
-//! view. And no member blames another: none in a seed sends garbage.
+//! Invariant 16, no false storms: pauses shorter than the suspicion time, slow members, slow links
+//! and jumping clocks cause no view change. No member reports a fault of another, because no member
+//! in a seed sends garbage.
 use super::{Invariant, Violation};
 use spindle_core::{Defect, Fault, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(16, "no false storms");
 
-/// What `member` has blamed others for by the end of a poll.
+/// Checks the faults of others that `member` has reported by the end of a poll.
 ///
 /// # Errors
-/// If there is anything.
+/// If there is one.
 pub fn polled(member: Rank, faults: &[Fault]) -> Result<(), Violation> {
     match faults.first() {
         Some(fault) => INVARIANT.broken(format!("m{member} blames another, though all are correct: {fault}")),
@@ -16,7 +17,8 @@ pub fn polled(member: Rank, faults: &[Fault]) -> Result<(), Violation> {
     }
 }
 
-/// A run had so many views after its first, and so many things happened that may end one.
+/// Checks the number of views after the first one against the number of occurrences that may each
+/// end a view.
 ///
 /// # Errors
 /// If there are more views than reasons.
@@ -27,7 +29,7 @@ pub fn views(views: u64, reasons: u64) -> Result<(), Violation> {
     INVARIANT.broken(format!("{views} views followed the first, for {reasons} reasons"))
 }
 
-/// A consumer of `member` on a thread of its own was stopped by a frame.
+/// Reports a frame that stopped a consumer of `member` on a thread of its own.
 ///
 /// # Errors
 /// Always.

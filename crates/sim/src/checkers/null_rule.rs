@@ -1,5 +1,6 @@
-//! 13, the null rule: every round that a sender announces is a frame of its own, one it declared to skip, or a null that
-//! some other sender's message waits for; and when applications are silent and everything is delivered, so is the group.
+//! Invariant 13, the null rule: every round that a sender announces is a frame of its own, a
+//! declared skip, or a null for which some other sender's message waits. When applications are
+//! silent and everything is delivered, the group is silent too.
 use super::{Invariant, Violation};
 use crate::ledger::Group;
 use spindle_core::{Rank, SubgroupId};
@@ -9,13 +10,13 @@ const INVARIANT: Invariant = Invariant(13, "null rule");
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     rounds: u64,
-    /// Frames that were given a round since `rounds` last moved.
+    /// Frames that got a round since `rounds` last increased.
     frames: u64,
     /// Rounds that the application skips and the engine has not announced.
     skipped: u64,
 }
 
-/// The rounds of every sender, accounted for.
+/// An account of the rounds of every sender.
 #[derive(Clone, Debug)]
 pub struct NullRule {
     accounts: Vec<Vec<Account>>,
@@ -23,25 +24,26 @@ pub struct NullRule {
 }
 
 impl NullRule {
-    /// For subgroups with so many senders each.
+    /// Returns a checker of subgroups with so many senders each.
     pub fn new(senders: impl Iterator<Item = usize>) -> NullRule {
         NullRule { accounts: senders.map(|count| vec![Account::default(); count]).collect(), nulls: 0 }
     }
 
-    /// Nulls so far.
+    /// Returns the number of nulls so far.
     pub fn nulls(&self) -> u64 {
         self.nulls
     }
 
-    /// An application declares that it skips rounds.
+    /// Records that an application declares that it skips rounds.
     pub fn skipped(&mut self, subgroup: SubgroupId, sender: usize, rounds: u64) {
         self.accounts[subgroup.index()][sender].skipped += rounds;
     }
 
-    /// The engine writes `round` into its next frame.
+    /// Records that the engine writes `round` into its next frame.
     ///
     /// # Errors
-    /// If the rounds before it are not those that were announced, skipped or given to frames.
+    /// If the rounds before it are not exactly those that were announced, skipped or given to
+    /// frames.
     pub fn stamped(&mut self, subgroup: SubgroupId, sender: usize, round: u64) -> Result<(), Violation> {
         let account = &mut self.accounts[subgroup.index()][sender];
         let expected = account.rounds + account.skipped + account.frames;
@@ -54,10 +56,12 @@ impl NullRule {
         Ok(())
     }
 
-    /// The engine of `sender` announces `rounds`. To be called after the frames before it are stamped.
+    /// Checks an announcement of `rounds` by the engine of `sender`. Call it after the frames
+    /// before it are stamped.
     ///
     /// # Errors
-    /// If it announces less than it must or more nulls than anybody waits for.
+    /// If the engine announces too few rounds, or more nulls than another sender's messages wait
+    /// for.
     pub fn announced(
         &mut self,
         group: &Group,
@@ -76,7 +80,8 @@ impl NullRule {
             return Ok(());
         }
         self.nulls += rounds - explained;
-        // A message in round k of a sender behind me waits for my round k too, one before me only for those below k.
+        // A message in round k waits for round k of each sender of lower rank, and for the rounds
+        // below k of each sender of higher rank.
         let waited = |(i, lane): (usize, &crate::ledger::Lane)| match i {
             _ if i == sender || lane.spoken == 0 => 0,
             _ => lane.spoken - 1 + u64::from(sender < i),
@@ -91,10 +96,10 @@ impl NullRule {
     }
 }
 
-/// The group was at rest with everything delivered; a poll of `member` then found work or posted.
+/// Checks a poll of `member` after the group was at rest with everything delivered.
 ///
 /// # Errors
-/// If it did either.
+/// If the poll found work or posted.
 pub fn at_rest(member: Rank, worked: bool, posts: u64) -> Result<(), Violation> {
     if !worked && posts == 0 {
         return Ok(());
@@ -102,7 +107,7 @@ pub fn at_rest(member: Rank, worked: bool, posts: u64) -> Result<(), Violation> 
     INVARIANT.broken(format!("the group is at rest, but a poll of m{member} made {posts} posts (worked: {worked})"))
 }
 
-/// The group has delivered everything and yet does not come to rest.
+/// Reports a group that has delivered everything and yet does not come to rest.
 ///
 /// # Errors
 /// Always.

@@ -1,11 +1,12 @@
-//! Invariant 18: never two groups of one name that both live, whatever restarts, delays and partitions there are.
+//! Invariant 18, one incarnation: two groups of one name never both live, whatever restarts, delays
+//! and partitions occur.
 use super::{Invariant, Violation};
 use spindle_core::control::{Ballot, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ONE_INCARNATION: Invariant = Invariant(18, "one incarnation");
 
-/// The groups that were founded, and who has acknowledged that.
+/// The groups that were created, and the processes that acknowledged each.
 #[derive(Clone, Debug, Default)]
 pub struct OneIncarnation {
     begun: BTreeSet<u128>,
@@ -14,21 +15,23 @@ pub struct OneIncarnation {
 }
 
 impl OneIncarnation {
-    /// A process has acknowledged that it will be in the first view of this group.
+    /// Records that a process has acknowledged that it will be in the first view of this group.
     pub fn pledges(&mut self, process: u64, incarnation: u128) {
         self.pledged.entry(incarnation).or_default().insert(process);
     }
 
-    /// How many groups have begun.
+    /// Returns how many groups have begun.
     pub fn count(&self) -> u64 {
         self.begun.len() as u64
     }
 
-    /// A process begins the first view of this group, of these processes. `remembered` are the groups that a process which is one of the
-    /// seeds remembers, or lives in; `by_word` is whether an operator wanted a new group.
+    /// Records that a process begins the first view of this group, with these processes.
+    /// `remembered` contains the groups that a seed's process remembers or belongs to. `by_word` is
+    /// true if an operator requested a new group.
     ///
     /// # Errors
-    /// There is another group, or the view has a process that does not know of it. The founder's own acknowledgement is not seen.
+    /// If another group exists, or the view has a process that does not know of this group. The
+    /// founder's own acknowledgement is not seen.
     pub fn begins(
         &mut self,
         incarnation: u128,
@@ -54,10 +57,11 @@ impl OneIncarnation {
     }
 }
 
-/// A seed with a disk sends this, when that holds its promise and its vote as given.
+/// Checks a message that a seed with a disk sends while the disk contains this promise and this
+/// vote.
 ///
 /// # Errors
-/// The message speaks of what is not on the disk.
+/// If the message contains a promise or a vote that is not on the disk.
 pub fn told(message: &Message, promised: Ballot, voted: Option<Ballot>) -> Result<(), Violation> {
     let is_there = match message {
         Message::Promise { ballot, .. } => *ballot <= promised,

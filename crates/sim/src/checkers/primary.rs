@@ -1,6 +1,7 @@
-//! 6, primary component: what ends a view was accepted by a quorum of its voters: more of them than those that may know of something
-//! else. The others may not, if they are proven dead with final rows that promise nothing higher. Two such quorums meet in a row that the
-//! later leader reads, so a view never has two successors.
+//! Invariant 6, primary component: the decision that ends a view was accepted by a quorum of its
+//! voters. More voters accepted it than may know of another decision. A voter that did not accept
+//! can't know of another one if it is proven dead and its final row promises no higher ballot. Two
+//! such quorums meet in a row that the later leader reads, so a view never has two successors.
 use super::{Invariant, Violation};
 use spindle_core::{Rank, View};
 
@@ -11,27 +12,27 @@ const INVARIANT: Invariant = Invariant(6, "primary component");
 pub struct Primary {
     /// One bit for each voter.
     voters: u64,
-    /// By rank: the highest ballot that it has promised or accepted.
+    /// By rank: the highest ballot that the voter has promised or accepted.
     promised: Vec<u64>,
-    /// (ballot, the members that accepted it, by bits)
+    /// Each ballot with a bit mask of the members that accepted it.
     accepted: Vec<(u64, u64)>,
     decided: Vec<u64>,
 }
 
 impl Primary {
-    /// For a view of at most 64 members.
+    /// Returns the checker of a view of at most 64 members.
     pub fn new(view: &View) -> Primary {
         let voters = view.ranks().filter(|rank| view.is_voter(*rank)).fold(0, |voters, rank| voters | 1 << rank.0);
         Primary { voters, promised: vec![0; view.members.len()], accepted: vec![], decided: vec![] }
     }
 
-    /// `member` stores `ballot` as the highest one that it has promised.
+    /// Records that `member` stores `ballot` as the highest one that it has promised.
     pub fn promised(&mut self, member: Rank, ballot: u64) {
         let promised = &mut self.promised[member.index()];
         *promised = (*promised).max(ballot);
     }
 
-    /// `member` stores `ballot` as the one that it has accepted.
+    /// Records that `member` stores `ballot` as the one that it has accepted.
     ///
     /// # Errors
     /// If it has promised a higher one.
@@ -48,11 +49,12 @@ impl Primary {
         Ok(())
     }
 
-    /// `member` says that `ballot` is decided, when the members of which `is_final` holds are dead for certain, with rows that it can read to
-    /// the end. Above a decided ballot the same value is decided again.
+    /// Checks the report of `member` that `ballot` is decided. `is_final` is true for members that
+    /// are proven dead and whose rows `member` can read to the end. Above a decided ballot the same
+    /// value is decided again.
     ///
     /// # Errors
-    /// If no quorum has accepted it.
+    /// If no quorum has accepted the ballot.
     pub fn decided(&mut self, member: Rank, ballot: u64, is_final: impl Fn(Rank) -> bool) -> Result<(), Violation> {
         if self.decided.iter().any(|decided| *decided <= ballot) {
             return Ok(());

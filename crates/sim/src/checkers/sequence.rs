@@ -1,5 +1,6 @@
-//! 3, no duplicate, no gap, first in first out: what a member delivers from a sender moves by exactly one message at a
-//! time, in the order of the sender's claims, and in the round that the sender gave it.
+//! Invariant 3, no duplicate, no gap, first in first out: a member delivers exactly one message of
+//! a sender at a time, in the order of the sender's claims, and in the round that the sender gave
+//! it.
 use super::{Invariant, Violation};
 use crate::history::Sent;
 use crate::ledger::{Fate, Ledger};
@@ -7,10 +8,11 @@ use spindle_core::{MemberId, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
 
-/// `member` takes a message of the sender with this sender rank out of a batch. Answers its index among the claims.
+/// Records that `member` takes a message of the sender with this sender rank out of a batch, and
+/// returns the message's index among the claims.
 ///
 /// # Errors
-/// If it isn't the sender's next one.
+/// If it isn't the sender's next message.
 pub fn delivered(
     ledger: &mut Ledger,
     subgroup: SubgroupId,
@@ -41,11 +43,12 @@ pub fn delivered(
     Ok(next)
 }
 
-/// Over all views: `receiver` delivers the message with this number of all that `sender` ever claimed, `sent`. `before` is the
-/// number behind its last one; `None` if it joined later than the sender and this is the first.
+/// Checks, over all views, that `receiver` delivers the message with this number from `sent`, the
+/// claims that `sender` ever made. `before` is the number after its previous delivery; `None` if it
+/// joined later than the sender and this is the first.
 ///
 /// # Errors
-/// If it is not the next one, voids passed over.
+/// If it is not the next message; voids are skipped.
 pub fn across_views(
     receiver: MemberId,
     sender: MemberId,

@@ -1,4 +1,5 @@
-//! 9, stability truth: when any member delivers a message of a totally ordered subgroup, every member really holds it.
+//! Invariant 9, stability truth: when any member delivers a message of a totally ordered subgroup,
+//! every member has the message.
 use super::{Invariant, Violation};
 use crate::ledger::Frame;
 use spindle_core::ring::{HEADER_BYTES, Header};
@@ -6,10 +7,11 @@ use spindle_core::{Rank, Ring, Rows, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(9, "stability truth");
 
-/// Somebody delivers `frame` of `sender` for the first time: `holder`'s copy in `rows` must have these `bytes` of payload.
+/// Checks the first delivery of `frame` of `sender`: `holder`'s copy in `rows` must have these
+/// `bytes` of payload.
 ///
 /// # Errors
-/// If it has others.
+/// If it has other bytes.
 pub fn held<R: Rows>(
     rows: &R,
     holder: Rank,

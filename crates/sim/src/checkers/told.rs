@@ -1,30 +1,31 @@
-//! Invariant 21: each process that waits is told what it waits for, and what it is told is true.
+//! Invariant 21: each waiting process reports what it waits for, and its reports are true.
 use super::{Invariant, Violation};
 
 const TOLD: Invariant = Invariant(21, "nobody waits in the dark");
 
-/// A process has been told something within this time.
+/// The time within which a process must report what it waits for.
 pub const TOLD_WITHIN_NS: u64 = 2_000_000_000;
-/// What it was told of a seed is no older than this.
+/// The maximum age of the report on a seed.
 pub const TRUE_FOR_NS: u64 = 6_000_000_000;
 
-/// What a process was told of a seed, and what has happened between the two, in ns.
+/// A process's report on a seed, and the messages between the two. Times are in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
-    /// It was told that the seed has answered.
+    /// True if the report says that the seed has answered.
     pub told_answers: bool,
-    /// When something from the seed arrived last, if anything did; and how often within the last second and a half.
+    /// The time of the last message from the seed, if one arrived.
     pub last: Option<u64>,
-    /// So often within the last second and a half.
+    /// The number of messages within the last 1.5 s.
     pub recent: u32,
-    /// Since when there is a connection to it, or has been none.
+    /// Since when the connection to the seed exists, or is absent.
     pub since: u64,
 }
 
-/// Judges what a process knows that waits since `since`, and was told something `told_at` last.
+/// Checks the reports of a process that waits since `since`. `is_told` is true if the process has
+/// reported what it waits for.
 ///
 /// # Errors
-/// It was told nothing, or what is not so.
+/// If the process has reported nothing in time, or a report is false.
 pub fn judge(now: u64, since: u64, is_told: bool, seeds: &[Heard]) -> Result<(), Violation> {
     if !is_told && now > since + TOLD_WITHIN_NS {
         return TOLD.broken("a process was not told what it waits for".into());

@@ -1,10 +1,11 @@
-//! 1, total order: in a subgroup with a total order there is one list, and every member's n-th delivery is its n-th entry.
+//! Invariant 1, total order: a subgroup with a total order has one list, and every member's n-th
+//! delivery is its n-th entry.
 use super::{Invariant, Violation};
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(1, "total order");
 
-/// The one list of every subgroup and how far each member is in it.
+/// The one list of every subgroup, and the progress of each member in it.
 #[derive(Clone, Debug)]
 pub struct TotalOrder {
     lists: Vec<Vec<(Rank, u64, u64)>>,
@@ -12,15 +13,16 @@ pub struct TotalOrder {
 }
 
 impl TotalOrder {
-    /// For so many subgroups and members.
+    /// Returns a checker of so many subgroups and members.
     pub fn new(subgroups: usize, members: usize) -> TotalOrder {
         TotalOrder { lists: vec![vec![]; subgroups], next: vec![vec![0; members]; subgroups] }
     }
 
-    /// `member` delivers a message of `sender`. Answers whether it is the first to do so.
+    /// Records that `member` delivers a message of `sender`. Returns true if it is the first member
+    /// to do so.
     ///
     /// # Errors
-    /// If another member delivered another message in this place.
+    /// If another member delivered another message at this position.
     pub fn delivered(
         &mut self,
         subgroup: SubgroupId,
@@ -49,7 +51,7 @@ impl TotalOrder {
         }
     }
 
-    /// How many messages `member` has delivered, and how many any member has.
+    /// Returns how many messages `member` has delivered, and how many any member has.
     pub fn counts(&self, subgroup: SubgroupId, member: Rank) -> (usize, usize) {
         (self.next[subgroup.index()][member.index()], self.lists[subgroup.index()].len())
     }

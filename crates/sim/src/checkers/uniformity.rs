@@ -1,26 +1,28 @@
-//! 8, uniformity: whatever any member delivered in a subgroup with a total order, also one that crashed or was evicted
-//! later, all members that go on delivered too.
+//! Invariant 8, uniformity: if any member delivered a message in a subgroup with a total order, all
+//! members that continue delivered it too. This holds also if the first member crashed or was
+//! evicted later.
 use super::{Invariant, Violation};
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(8, "uniformity");
 
-/// By subgroup of one view: how many messages the members that ended it delivered.
+/// The number of messages that the members that ended one view delivered, by subgroup.
 #[derive(Clone, Debug)]
 pub struct Uniformity {
     ends: Vec<Option<usize>>,
 }
 
 impl Uniformity {
-    /// For so many subgroups.
+    /// Returns a checker of so many subgroups.
     pub fn new(subgroups: usize) -> Uniformity {
         Uniformity { ends: vec![None; subgroups] }
     }
 
-    /// `member` has ended the view with `count` deliveries; the one list of the subgroup has `list` messages.
+    /// Records that `member` has ended the view with `count` deliveries; the one list of the
+    /// subgroup has `list` messages.
     ///
     /// # Errors
-    /// If somebody delivered more, or another member ended with another count.
+    /// If a member delivered more, or another member ended with another count.
     pub fn ended(&mut self, subgroup: SubgroupId, member: Rank, count: usize, list: usize) -> Result<(), Violation> {
         let end = *self.ends[subgroup.index()].get_or_insert(count);
         if end != count {
@@ -36,10 +38,10 @@ impl Uniformity {
         Ok(())
     }
 
-    /// `member` makes its delivery number `place`, from 0.
+    /// Checks the delivery number `place` of `member`, counted from 0.
     ///
     /// # Errors
-    /// If the view has ended without it.
+    /// If other members have ended the view without it.
     pub fn delivered(&self, subgroup: SubgroupId, member: Rank, place: usize) -> Result<(), Violation> {
         match self.ends[subgroup.index()] {
             Some(end) if place >= end => INVARIANT.broken(format!(

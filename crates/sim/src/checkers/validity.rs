@@ -1,5 +1,6 @@
-//! 7, validity: once faults are over, every message that a surviving member's group accepted in a subgroup in which the member
-//! still sends has been delivered, by somebody at least, and by every member that was there for the ones before it.
+//! Invariant 7, validity: once faults are over, every accepted message of a surviving member has
+//! been delivered, if the member still sends in the message's subgroup. At least one member
+//! delivered it, and every member that was in the group for the messages before it.
 use super::{Invariant, Violation};
 use crate::history::Sent;
 use crate::ledger::Fate;
@@ -7,10 +8,10 @@ use spindle_core::{MemberId, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(7, "validity");
 
-/// All that the survivor `sender` ever claimed in `subgroup`.
+/// Checks `sent`, all claims that the survivor `sender` ever made in `subgroup`.
 ///
 /// # Errors
-/// If one of its messages was delivered by nobody.
+/// If no member delivered one of its messages.
 pub fn delivered(sender: MemberId, subgroup: SubgroupId, sent: &[Sent]) -> Result<(), Violation> {
     let lost = sent.iter().position(|sent| matches!(sent.fate, Fate::Message { .. }) && !sent.delivered);
     match lost {
@@ -21,10 +22,11 @@ pub fn delivered(sender: MemberId, subgroup: SubgroupId, sent: &[Sent]) -> Resul
     }
 }
 
-/// As far as the survivor `receiver` is in them: its next one would have the number `next`.
+/// Checks that the survivor `receiver` has delivered all of `sent`; its next delivery would have
+/// the number `next`.
 ///
 /// # Errors
-/// If it lacks one.
+/// If it lacks a message.
 pub fn reached(
     receiver: MemberId,
     sender: MemberId,

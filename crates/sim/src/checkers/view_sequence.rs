@@ -1,11 +1,11 @@
-//! 5, one view sequence: the installed views are one chain. There is one decision for each view that ends, and a member goes
-//! from each view to its successor, or joins with its first.
+//! Invariant 5, one view sequence: the installed views form one chain. Each view that ends has one
+//! decision. A member goes from each view to its successor, or joins in the successor.
 use super::{Invariant, Violation};
 use spindle_core::{MemberId, View, ViewId};
 
 const INVARIANT: Invariant = Invariant(5, "one view sequence");
 
-/// All views so far, and what the ended ones were trimmed at.
+/// All views so far, and the trims of the ended ones.
 #[derive(Clone, Debug)]
 pub struct ViewSequence {
     views: Vec<View>,
@@ -13,15 +13,16 @@ pub struct ViewSequence {
 }
 
 impl ViewSequence {
-    /// The chain that begins with `first`.
+    /// Returns the chain that begins with `first`.
     pub fn new(first: &View) -> ViewSequence {
         ViewSequence { views: vec![first.clone()], trims: vec![] }
     }
 
-    /// `member` knows that the view `old` ends with these trims and that `next` follows it.
+    /// Records the decision that `member` knows: the view `old` ends with these trims, and `next`
+    /// follows it.
     ///
     /// # Errors
-    /// If another member knows otherwise.
+    /// If another member knows another decision.
     pub fn decided(
         &mut self,
         member: MemberId,
@@ -56,10 +57,10 @@ impl ViewSequence {
         Ok(())
     }
 
-    /// `member` installs `view`, coming from the view `from` if it was in one.
+    /// Checks that `member` installs `view`, coming from the view `from` if it was in one.
     ///
     /// # Errors
-    /// If that is not the next one, not the one that was decided, or not its own.
+    /// If `view` is not the next one, not the decided one, or does not contain the member.
     pub fn installed(&self, member: MemberId, view: &View, from: Option<ViewId>) -> Result<(), Violation> {
         let known = self.views.iter().find(|known| known.id == view.id);
         if known != Some(view) {

@@ -1,21 +1,21 @@
-//! Subgroups that change while messages are on their way: shards that lose members and get others, windows and message
-//! sizes that grow and shrink.
+//! Subgroups that change while messages are in flight: shards that lose members and get others, and
+//! windows and message sizes that grow and shrink.
 use super::{Changes, JOINERS_MAX};
 use crate::happenings::{Happening, What};
 use crate::random::Random;
 use spindle_core::ring::frame_bytes;
 use spindle_core::{Change, Rule, SubgroupSpec, View};
 
-/// Bytes of a ring, about, as in the first view.
+/// The approximate size of a ring in bytes, as in the first view.
 const RING_BYTES: u64 = 8192;
 
-/// Makes some of the subgroups shards that the members share among them.
+/// Turns some of the subgroups into shards that divide the members among them.
 pub(super) fn draw_shards(random: &mut Random, subgroups: &mut [SubgroupSpec], members: u32) {
     let count = subgroups.len() as u64;
-    // One subgroup of everybody stays, if there are several.
+    // If there are several subgroups, one of all members stays.
     let first = usize::from(count > 1);
     let shards = random.range(1, (count - first as u64).clamp(1, 2)) as usize;
-    // Most of them have just as many members as they need.
+    // Most shards have exactly as many members as they need.
     let each = (members / shards as u32).max(1);
     for spec in &mut subgroups[first..first + shards] {
         let least = random.range(1, u64::from(each).max(1)) as u32;
@@ -27,7 +27,7 @@ pub(super) fn draw_shards(random: &mut Random, subgroups: &mut [SubgroupSpec], m
     }
 }
 
-/// One line about a change.
+/// Describes a change in one line.
 pub(super) fn describe(change: &Change) -> String {
     match change {
         Change::Alter(spec) => {
@@ -38,7 +38,7 @@ pub(super) fn describe(change: &Change) -> String {
 }
 
 impl Changes {
-    /// Members that leave or crash, and others that take their places a while later.
+    /// Draws members that leave or crash, and others that replace them a while later.
     pub(super) fn draw_turnover(&mut self, random: &mut Random, members: usize) {
         let unit = self.suspect_after_ns.unwrap_or(100_000);
         let mut at = random.below(100_000);
@@ -60,7 +60,7 @@ impl Changes {
         self.end_ns = self.end_ns.max(at);
     }
 
-    /// Windows and message sizes that are altered, for subgroups that keep their rules.
+    /// Draws changes of windows and message sizes, for subgroups that keep their rules.
     pub(super) fn draw_alterations(&mut self, random: &mut Random, view: &View) -> Vec<Change> {
         let mut changes = vec![];
         let processes = view.members.len() + self.joiners;
@@ -77,7 +77,8 @@ impl Changes {
             let what = What::Change { process: random.below(processes as u64) as usize, change: changes.len() };
             changes.push(Change::Alter(altered));
             self.happenings.push(Happening::at(at, what));
-            // Often the next comes before what was left over has been sent again.
+            // Often the next change comes before the remaining messages of the last one have been
+            // sent again.
             at += random.pick(&[1_000, 20_000, horizon / 2]);
         }
         changes

@@ -5,23 +5,25 @@ use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::Random;
 use spindle_core::{Ablation, Change, MemberId, Order, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 
-/// Processes, and how many of them are members of the first view.
+/// The number of processes, and how many of them are members of the first view.
 const PROCESSES: usize = 64;
 const SENIORS: usize = 60;
-/// Subgroups of the first view.
+/// The number of subgroups of the first view.
 const SUBGROUPS: u64 = 200;
-/// Members of a subgroup that is neither everyone's nor that of the oldest members.
+/// The number of members of a subgroup that is neither that of all members nor that of the oldest
+/// ones.
 const MEMBERS: (u64, u64) = (2, 4);
-/// Changes of the view, or of the subgroups, that are asked for beside the joins.
+/// The number of requested changes of the view or of the subgroups, in addition to the joins.
 const CHANGES: u64 = 12;
-/// A silence that is suspected, in ns. Members poll seldom, so it is long.
+/// The silence after which a member is suspected, in ns. Members poll seldom, so it is long.
 const SUSPECT_AFTER_NS: u64 = 40_000_000;
-/// In this time all that happens begins, in ns.
+/// The time within which all faults and requests begin, in ns.
 const HORIZON_NS: u64 = 4_000_000;
 
 impl Plan {
-    /// 60 members with 200 subgroups, most of which have two to four members. Four processes join, members leave and crash, and subgroups are altered, while some of
-    /// them send.
+    /// Draws a group of 60 members with 200 subgroups, most of which have two to four members. Four
+    /// processes join, members leave and crash, and subgroups are altered, while some of the
+    /// subgroups are in use.
     pub(super) fn large(seed: u64, options: &Options) -> Plan {
         let mut random = Random::new(seed, 40);
         let random = &mut random;
@@ -31,7 +33,8 @@ impl Plan {
         let view = nobody.next(|_| true, &ids[..SENIORS], &[]);
         let (happenings, changes) = draw_changes(random, &view);
         let apps = draw_apps(random, &view, &ids);
-        // Each store is seen by each of 63 others at a time of its own in the other kind of memory, which takes ten times as many events.
+        // In shared memory each of 63 peers sees each store at a time of its own, which takes ten
+        // times as many events.
         let visibility = options.visibility.unwrap_or(Visibility::Posted);
         let member = |id: &MemberId| {
             let (pauses, clock_jumps, hand_offs) = Default::default();
@@ -105,7 +108,7 @@ fn draw_changes(random: &mut Random, view: &View) -> (Vec<Happening>, Vec<Change
     (happenings, changes)
 }
 
-/// One subgroup in four is used, besides that of all.
+/// Draws the senders: one subgroup in four is used, in addition to that of all members.
 fn draw_apps(random: &mut Random, view: &View, ids: &[MemberId]) -> Vec<AppPlan> {
     let mut apps = vec![];
     for (subgroup, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {

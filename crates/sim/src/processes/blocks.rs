@@ -1,7 +1,9 @@
-//! One member's part in a bulk group: the core's session between the heads of hosts, and what a head lends to the others of its host
+//! One member's part in a bulk group: the core's session between the host leaders, and the objects
+//! that a host leader lends to the other members of its host
 //! ([ADR 0027](../../../../docs/adr/0027-one-member-of-each-host-takes-part-in-blocks.md)).
 //!
-//! [`Running`] takes in what its connections bring, and returns what to send and which objects are complete.
+//! [`Running`] takes the input of its connections, and returns the packets to send and the
+//! completed objects.
 use super::objects::{Content, Stream};
 use super::plan::Large;
 use crate::Violation;
@@ -13,40 +15,40 @@ use std::collections::{BTreeMap, VecDeque};
 
 const FAULTLESS: Invariant = Invariant(11, "monotone rows, single writer");
 
-/// Blocks that a member has posted and that are not gone.
+/// The maximum number of blocks that a member has posted and that have not been sent.
 const POSTS_MAX: u32 = 2;
 
 /// A packet for large messages.
 #[derive(Clone, Debug)]
 pub(super) enum Parcel {
-    /// A block, and the sender's counters behind it.
+    /// A block, followed by the sender's counters.
     Block { slot: Slot, at: u64, columns: Columns, bytes: Content },
     /// Counters of a slot.
     Columns { slot: Slot, columns: Columns },
-    /// A head lends an object.
+    /// An object that a host leader lends.
     Lent(Content),
-    /// One more object that was lent is where its readers find it.
+    /// A report that one more lent object is available to its readers.
     Has,
     /// The group is closed, because this member is dead.
     Closed(Rank),
-    /// An object for a process that follows; `None`: it is not kept any more.
+    /// An object for an observer or a learner; `None` if it is no longer kept.
     Object(Option<Content>),
 }
 
 /// An action of a member in a bulk group.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Sends over a connection.
+    /// Sends a packet over a connection.
     Send(usize, Parcel),
-    /// An object of this number is here.
+    /// The object with this number has arrived.
     Here(u64, Content),
-    /// An object of this number is at all members. At the root only.
+    /// The object with this number has arrived at all members. Occurs only at the root.
     Everywhere(u64),
-    /// A member, by its place in the group, is lost to it.
+    /// A member, by its position in the group, has failed.
     Lost(Rank),
 }
 
-/// The heads' part of a group.
+/// The part of a host leader in a group.
 #[derive(Debug)]
 struct Relay {
     session: Session,
@@ -54,19 +56,20 @@ struct Relay {
     streams: BTreeMap<Rank, Stream>,
     /// By slot.
     cargo: Vec<Cargo>,
-    /// Counters for the root that wait, because the others of this host lack the slot's object.
+    /// Counters for the root. They wait until the other members of this host have the slot's
+    /// object.
     due: Vec<(Slot, Columns)>,
 }
 
-/// The memory behind a slot.
+/// The memory of a slot.
 #[derive(Debug, Default)]
 struct Cargo {
     bytes: Vec<u8>,
-    /// The object is complete here, and not at all others of this host.
+    /// True if the object is complete here, and some other member of this host lacks it.
     is_withheld: bool,
 }
 
-/// A member of this host to which its head lends.
+/// A member of this host to which its host leader lends.
 #[derive(Debug)]
 struct Mate {
     stream: Stream,
@@ -78,30 +81,32 @@ struct Mate {
 pub(super) struct Running {
     subgroup: SubgroupId,
     root: Rank,
-    /// By place, their ranks in the view.
+    /// The ranks of the members in the view, by position in the group.
     members: Vec<Rank>,
     hosts: Hosts,
-    /// This member's place.
+    /// This member's position in the group.
     me: Rank,
     relay: Option<Relay>,
     mates: BTreeMap<Rank, Mate>,
-    /// From the head of this host.
+    /// The stream from the leader of this host.
     borrowed: Option<Stream>,
-    /// Objects that are complete here and not at all others of this host.
+    /// Objects that are complete here and that some other member of this host lacks.
     lent: VecDeque<Content>,
-    /// Objects that are here.
+    /// The number of objects that have arrived here.
     here: u64,
-    /// Objects that are complete at all other heads, and at all members. At the root only.
+    /// The numbers of objects that are complete at all other host leaders, and at all members. Only
+    /// at the root.
     far: u64,
     everywhere: u64,
     sent: u64,
     is_closed: bool,
-    /// It does not say that it has an object before the others of its host do.
+    /// True if it reports an object only after the other members of its host have it.
     pub(super) withholds: bool,
 }
 
 impl Running {
-    /// This member's part as a head, with the streams to the other heads by their places, and to the others of its host.
+    /// Returns the part of this member as a host leader. It has streams to the other host leaders,
+    /// by position, and to the other members of its host.
     pub(super) fn head<'r>(
         group: &ObjectGroup<'_>,
         streams: Vec<(Rank, Stream)>,
@@ -134,7 +139,7 @@ impl Running {
         Ok(running)
     }
 
-    /// This member's part as one to which the head of its host lends.
+    /// Returns the part of this member as one to which the leader of its host lends.
     pub(super) fn borrower(group: &ObjectGroup<'_>, stream: Stream) -> Running {
         Running { borrowed: Some(stream), ..Running::new(group) }
     }
@@ -164,12 +169,12 @@ impl Running {
         self.subgroup
     }
 
-    /// The member that sends, by its rank in the view.
+    /// Returns the sending member, by its rank in the view.
     pub(super) fn root(&self) -> Rank {
         self.root
     }
 
-    /// A member's rank in the view.
+    /// Returns a member's rank in the view.
     pub(super) fn rank(&self, place: Rank) -> Rank {
         self.members[place.index()]
     }
@@ -178,7 +183,7 @@ impl Running {
         self.hosts.root() == self.me
     }
 
-    /// The connections, with the places of the members at their other ends.
+    /// Returns the connections, with the positions of the members at their other ends.
     pub(super) fn peers(&self) -> Vec<(Rank, usize)> {
         let heads = self.relay.iter().flat_map(|relay| &relay.streams);
         let heads = heads.map(|(position, stream)| (self.hosts.heads()[position.index()], **stream));
@@ -187,7 +192,7 @@ impl Running {
         heads.chain(mates).chain(head).collect()
     }
 
-    /// The root sends an object.
+    /// Sends an object. Only the root calls this.
     pub(super) fn send(&mut self, object: Content, effects: &mut Vec<Effect>) -> Result<(), Violation> {
         if self.is_closed {
             return Ok(());
@@ -210,7 +215,7 @@ impl Running {
         effects.extend(self.mates.values().map(|mate| Effect::Send(*mate.stream, Parcel::Lent(object.clone()))));
     }
 
-    /// Something has come from the member in this place.
+    /// Handles a packet from the member at this position.
     pub(super) fn hear(&mut self, from: Rank, parcel: Parcel, effects: &mut Vec<Effect>) -> Result<(), Violation> {
         if self.is_closed {
             return Ok(());
@@ -242,7 +247,7 @@ impl Running {
             Parcel::Lent(object) => {
                 effects.push(Effect::Here(self.here, object));
                 self.here += 1;
-                // Behind that: the head counts on it.
+                // This must follow the effect above, because the host leader relies on the order.
                 effects.extend(self.borrowed.iter().map(|stream| Effect::Send(**stream, Parcel::Has)));
                 Ok(())
             }
@@ -258,7 +263,7 @@ impl Running {
         }
     }
 
-    /// The connection to the member in this place has ended.
+    /// Handles the end of the connection to the member at this position.
     pub(super) fn lose(&mut self, place: Rank, effects: &mut Vec<Effect>) -> Result<(), Violation> {
         if let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.head(place) == place) {
             relay.streams.remove(&self.hosts.position(place));
@@ -268,7 +273,7 @@ impl Running {
         self.close(place, effects)
     }
 
-    /// Closes the group and tells all others.
+    /// Closes the group and informs all other members.
     fn close(&mut self, dead: Rank, effects: &mut Vec<Effect>) -> Result<(), Violation> {
         if self.is_closed {
             return Ok(());
@@ -290,7 +295,7 @@ impl Running {
         self.carry_out(outputs, effects)
     }
 
-    /// Does what the session wants.
+    /// Carries out the output of the session.
     fn carry_out(&mut self, outputs: Vec<Output>, effects: &mut Vec<Effect>) -> Result<(), Violation> {
         let mut inputs = vec![];
         for output in outputs {
@@ -324,7 +329,7 @@ impl Running {
         inputs.into_iter().try_for_each(|input| self.tell(input, effects))
     }
 
-    /// An object is complete here.
+    /// Handles the completion of an object here.
     fn complete(&mut self, object: Object, effects: &mut Vec<Effect>) {
         let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.root() != self.me) else { return };
         let cargo = &mut relay.cargo[slot_of(object.0)];
@@ -334,7 +339,7 @@ impl Running {
         self.settle(effects);
     }
 
-    /// Tells what all of this host have, or all members.
+    /// Reports the objects that all members of this host have, or that all members have.
     fn settle(&mut self, effects: &mut Vec<Effect>) {
         let near = self.mates.values().map(|mate| mate.had).min().unwrap_or(u64::MAX);
         if self.is_root() {
@@ -372,7 +377,7 @@ mod tests {
     use spindle_core::{SubgroupSpec, View, ViewId};
     use std::time::Duration;
 
-    /// Four members on these hosts, of which the first sends.
+    /// Four members on these hosts, of which the first one sends.
     fn view() -> View {
         let members = [1, 2, 3, 4].map(MemberId).to_vec();
         let ranks: Vec<Rank> = (0..4).map(Rank).collect();
@@ -380,10 +385,10 @@ mod tests {
         View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] }
     }
 
-    /// Members, what is on the way between them, and what each has been told.
+    /// Members, the packets in flight between them, and the effects at each.
     struct Case {
         members: Vec<Running>,
-        /// Receiver, sender, what.
+        /// Receiver, sender, packet.
         on_the_way: VecDeque<(usize, usize, Parcel)>,
         here: Vec<Vec<Content>>,
         everywhere: u64,
@@ -391,7 +396,7 @@ mod tests {
     }
 
     impl Case {
-        /// Connection 10 a + b leads from place a to place b.
+        /// Connection 10 a + b leads from position a to position b.
         fn new(hosts: [u128; 4], withholds: bool) -> Case {
             let (view, mut objects) = (view(), Objects::new(Duration::from_secs(1)));
             let large = Large { one_in: 1, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 0 };
@@ -449,7 +454,7 @@ mod tests {
             self.take(0, effects);
         }
 
-        /// Delivers all, but what goes to the member `silent`.
+        /// Delivers all packets, except those to the member `silent`.
         fn rest(&mut self, silent: Option<usize>) {
             while let Some((to, from, parcel)) = self.on_the_way.pop_front() {
                 if silent != Some(to) {

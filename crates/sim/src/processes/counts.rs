@@ -1,20 +1,20 @@
-//! What happened in a run, or in many, in numbers.
+//! The counts of a run, or of many runs.
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The numbers of what happened.
+        /// The events of a run, or of many runs, in numbers.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counts {
-            /// All of them, by name.
+            /// Returns all counts with their names.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
-            /// Adds those of another run.
+            /// Adds the counts of another run.
             pub(super) fn add(&mut self, other: &Counts) {
                 $(self.$name += other.$name;)*
             }
@@ -23,15 +23,15 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Groups that were founded.
+    /// Groups that were created.
     foundings,
     /// Processes that began their first view in a group that existed.
     joins,
-    /// Members that were left out of a view though they lived and had not asked for it.
+    /// Members that were evicted from a view although they lived and had not asked to leave.
     evictions,
-    /// Groups that went on after an operator had given up the members that were lost.
+    /// Groups that continued after an operator had given up the lost members.
     recoveries,
-    /// Orders to give up members that lived, which were carried out.
+    /// Operator commands that gave up live members.
     mistakes,
     /// Members that left.
     leaves,
@@ -39,31 +39,31 @@ counts! {
     refusals,
     /// Processes that were killed.
     kills,
-    /// Processes that were started again.
+    /// Processes that were restarted.
     restarts,
     /// Times at which links were cut.
     partitions,
-    /// Times at which links were mended.
+    /// Times at which links were restored.
     heals,
     /// Times at which a process had no room for descriptors.
     full,
     /// Look-ups of the seeds' name.
     look_ups,
-    /// Seeds that were started again with another address.
+    /// Seeds that were restarted with another address.
     moved,
     /// Connections that broke.
     breaks,
     /// Streams that continued in the next view.
     continued,
-    /// Views beside the first ones.
+    /// Views, without the first ones.
     views,
     /// Messages that were delivered and checked, at all members together.
     deliveries,
-    /// The part of them in Fifo subgroups.
+    /// Deliveries in Fifo subgroups.
     fifo,
-    /// The part of them in epochs that had begun before the view that was the newest there.
+    /// Deliveries in epochs that had begun before the member's newest view.
     older,
-    /// Large messages that were put into rings, the first time.
+    /// Large messages that were put into rings for the first time.
     large_sent,
     /// Large messages that were delivered and checked, at all members together.
     large,
@@ -73,35 +73,35 @@ counts! {
     blocks,
     /// Times that an object was lent on a host.
     lent,
-    /// Bulk groups that a member was lost to, at all members together.
+    /// Bulk groups that lost a member, counted once per member.
     groups_closed,
-    /// Large messages that processes that follow got of members.
+    /// Large messages that observers and learners fetched from members.
     fetched,
-    /// Large messages that they missed.
+    /// Large messages that observers and learners missed.
     objects_missed,
-    /// Subgroups that got too few members.
+    /// Subgroups that had too few members.
     unavailable,
-    /// Subgroups that got enough again.
+    /// Subgroups that had enough members again.
     available_again,
     /// Changes of subgroups that members asked for.
     wishes,
-    /// Changes of subgroups that came about.
+    /// Changes of subgroups that took effect.
     changes,
     /// Processes that joined with the state.
     learned,
-    /// States that came to their ends.
+    /// State transfers that were completed.
     transfers,
-    /// States that broke off, with their sources or connections.
+    /// State transfers that failed with their source or connection.
     transfers_lost,
-    /// Attempts to learn behind whose state the group had passed over a view.
+    /// State transfers after which the learner had missed a view of the group.
     passed_over,
-    /// Attempts to learn whose messages were overwritten before they were read.
+    /// State transfers whose messages were overwritten before the learner read them.
     lapped,
-    /// Messages that observers were told, and checked.
+    /// Messages that observers received, and that were checked.
     observed,
-    /// Times that observers were told to have missed something.
+    /// Reports to observers that they missed messages.
     gaps,
-    /// Events.
+    /// Events that were processed.
     events,
     /// Virtual time, in ns.
     virtual_ns,

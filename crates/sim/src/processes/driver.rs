@@ -1,4 +1,5 @@
-//! The duties of a driver: a process takes in what has come, lets the control plane act, and carries out what that orders.
+//! The duties of a driver: a process takes its inputs, lets the control plane act, and carries out
+//! the resulting orders.
 use super::host::Standing;
 use super::keeping::Answer;
 use super::network::Load;
@@ -12,21 +13,21 @@ use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
 use std::rc::Rc;
 
-/// A letter to a process of this host arrives within this time.
+/// The time within which a control message to a process of this host arrives.
 const MAIL_NS: (u64, u64) = (3_000, 60_000);
 /// The pauses between two attempts to reach a process without an address.
 const UNREACHED_NS: (u64, u64) = (MS, 100 * MS);
-/// Letters to one process that are kept while it has no address.
+/// The number of control messages to one process that are stored while it has no address.
 const UNREACHED_LETTERS_MAX: usize = 64;
 const DEATH: Invariant = Invariant(25, "a death is the end of a process");
 
-/// Orders of one process in a second.
+/// The maximum number of orders of one process in a second.
 const ORDERS_MAX: u64 = 60_000;
-/// Letters that wait at one process.
+/// The maximum number of control messages that wait at one process.
 const LETTERS_MAX: usize = 20_000;
 
 impl World<'_> {
-    /// A process does what there is to do.
+    /// Runs one step of a process.
     pub(super) fn step(&mut self, number: usize) -> Checked {
         let Some(mut process) = self.processes[number].take() else { return Ok(()) };
         let done = if !process.is_alive {
@@ -58,7 +59,7 @@ impl World<'_> {
         let mail = self.flush(process);
         self.carry_out(process)?;
         let boot = process.boot.as_ref().map_or(u64::MAX, |boot| (now + boot.patience(now)).0.max(self.now + 1));
-        // What has come of this step itself.
+        // This step itself may have caused more input.
         let again = if process.roster.has_news() || !process.heard.is_empty() { self.now + 1_000 } else { u64::MAX };
         self.check_deaths(process)?;
         process.busy_until = self.now + std::mem::take(&mut process.busy_ns);
@@ -66,14 +67,15 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What has happened, in the order in which a driver takes it in.
+    /// Returns the events since the last step, in the order in which a driver processes them.
     fn take_news(&mut self, process: &mut Process) -> Result<Vec<News>, crate::Violation> {
         let now = Time(self.now);
         if std::mem::take(&mut process.is_displaced) && self.broken != Broken::RestoreForgotten {
             self.restore(process);
         }
-        // Before the deaths: what the dead have sent is here.
-        // A letter with memory waits until there is room for its descriptors, and all that follow it.
+        // Control messages come before the deaths, because messages of a dead process have arrived.
+        // A message with memory waits until the process has room for the descriptors, and all later
+        // ones wait behind it.
         let has_room = process.full_until <= self.now;
         while let Some(near) = process.mailbox.pop_front_if(|near| has_room || near.row.is_none()) {
             self.read(process, &near);
@@ -101,7 +103,7 @@ impl World<'_> {
                     process.watched.remove(&id);
                     process.roster.watched_ended(id);
                 }
-                // Another process with this id is watched by now.
+                // The process watches another process with this id by now.
                 Death::Told(_) => {}
             }
         }
@@ -127,7 +129,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Reads a letter of this host.
+    /// Reads a control message of this host.
     fn read(&mut self, process: &mut Process, near: &Near) {
         let letter = Letter::decode(&near.letter).expect("a letter of this version");
         match (letter, near.row) {
@@ -204,7 +206,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets the founding continue, and sends what it wants sent.
+    /// Lets the bootstrap continue, and sends its messages.
     pub(super) fn step_boot(&mut self, process: &mut Process) -> Checked {
         let Some(mut boot) = process.boot.take() else { return Ok(()) };
         let now = Time(self.now);
@@ -238,7 +240,7 @@ impl World<'_> {
         self.carry_out(process)
     }
 
-    /// Carries out what the roster orders.
+    /// Carries out the orders of the roster.
     pub(super) fn carry_out(&mut self, process: &mut Process) -> Checked {
         while let Some(order) = process.roster.next_order() {
             let second = self.now / S;
@@ -322,7 +324,7 @@ impl World<'_> {
         self.broken == Broken::LooksHereOnly && !is_first
     }
 
-    /// The kernel tells when the process of `owner` ends, which may have ended.
+    /// Watches the process of `owner`, which may have ended. The kernel reports its end.
     fn watch(&mut self, process: &mut Process, id: MemberId, owner: usize) {
         process.watched.insert(id, owner);
         if !self.hosts[process.host].living.contains(&owner) {
@@ -331,7 +333,7 @@ impl World<'_> {
         }
     }
 
-    /// The address of a process is made again, if it has vanished.
+    /// Creates the address of a process again, if it has vanished.
     fn restore(&mut self, process: &Process) {
         let id = process.me.id;
         if !self.hosts[process.host].bound.contains_key(&id) {
@@ -340,7 +342,7 @@ impl World<'_> {
         }
     }
 
-    /// The process that is reached as `id` on this host.
+    /// Returns the process that is reached as `id` on this host.
     pub(super) fn mailbox_of(&self, process: &Process, id: MemberId) -> Option<usize> {
         let host = &self.hosts[process.host];
         let held = process.held.get(&id).copied().filter(|held| host.living.contains(held));
@@ -366,7 +368,8 @@ impl World<'_> {
         }
     }
 
-    /// Sends the letters to processes of this host whose addresses are there. Returns when to come again.
+    /// Sends the control messages to processes of this host that have an address. Returns the time
+    /// of the next attempt.
     fn flush(&mut self, process: &mut Process) -> u64 {
         let mut unreached = vec![];
         let letters = std::mem::take(&mut process.outbox);
@@ -428,7 +431,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Others go by the row of a member that has died as by one that is written no more.
+    /// Checks that no member counts a live one as dead, because members treat the row of a dead
+    /// member as final.
     fn check_deaths(&self, process: &Process) -> Checked {
         let Phase::Member(member) = &process.phase else { return Ok(()) };
         let (of, view) = (process.roster.incarnation(), member.view());
@@ -449,7 +453,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Looks for the group on this host alone, under its lock.
+    /// Looks for the group on this host alone, under the host's lock.
     pub(super) fn stand(&mut self, process: &mut Process) -> Standing {
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
         let (id, number) = (process.me.id, process.number);

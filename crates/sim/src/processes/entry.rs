@@ -1,4 +1,4 @@
-//! A process before it is in a group: its start, what it looks for, and how it goes away again.
+//! A process before it is in a group: its start, its search for the group, and its end.
 use super::host::Standing;
 use super::learning::App;
 use super::objects::Objects;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl World<'_> {
-    /// Starts a process in a place, with this id if it is given.
+    /// Starts a process in a place, with this id if one is given.
     pub(super) fn start(&mut self, place: usize, id: Option<MemberId>) -> Checked {
         if self.places[place].process.is_some() || self.places[place].is_over {
             return Ok(());
@@ -33,7 +33,8 @@ impl World<'_> {
             None => self.hosts[host].unused(),
         };
         if !self.hosts[host].bind(id, number) {
-            // Another process has the id. It may be one that got it since from its host.
+            // Another process has the id. The host may have given the id to that process in the
+            // meantime.
             if !self.scene.is_afar {
                 self.places[place].last_id = None;
             }
@@ -46,7 +47,7 @@ impl World<'_> {
         self.hosts[host].living.insert(number);
         let port = match (is_seed, is_unreachable) {
             (true, _) => 7411,
-            // A process that advertises a wrong address does so again when it is restarted.
+            // A process that advertises a wrong address does so again after a restart.
             (false, true) => 7412,
             (false, false) => 8000 + number,
         };
@@ -163,7 +164,7 @@ impl World<'_> {
         Seeds::new(seeds.map(address).collect(), None, me)
     }
 
-    /// The address of a seed that starts, for which the seeds' name stands soon.
+    /// Returns the address of a seed that starts. The seeds' name soon resolves to it.
     fn begin_seed(&mut self, place: usize, name: Name) -> Address {
         let before = self.process_places.iter().filter(|of| **of == place).count();
         let host = self.scene.places[place].host;
@@ -175,7 +176,7 @@ impl World<'_> {
         address
     }
 
-    /// A process asks what the seeds' name stands for.
+    /// Starts a look-up of the seeds' name.
     pub(super) fn look_up(&mut self, process: usize, asked: Address) {
         let Some(name) = self.scene.name else { return };
         self.outcome.counts.look_ups += 1;
@@ -183,7 +184,7 @@ impl World<'_> {
         self.push(at, Event::LookedUp { process, name: asked });
     }
 
-    /// It is answered, now and then with an error.
+    /// Answers a look-up, now and then with an error.
     pub(super) fn answer_look_up(&mut self, number: usize, name: Address) {
         let fails = !self.is_calm && self.random.one_in(10);
         let found: Vec<Address> = self.named.iter().cloned().collect();
@@ -210,7 +211,7 @@ impl World<'_> {
         Bootstrapping::new(setup, DIGEST, false, Time(self.now))
     }
 
-    /// A process looks for its group.
+    /// Runs a step of a process that looks for its group.
     pub(super) fn seek(&mut self, process: &mut Process, news: Vec<News>) -> Next {
         let now = Time(self.now);
         let Phase::Seeks(seek) = &mut process.phase else { return Ok(u64::MAX) };
@@ -273,7 +274,7 @@ impl World<'_> {
             }
             Some(Found::View { .. } | Found::Founders { .. }) | None => {}
         }
-        // What it asks next, and whether a founder's mind has changed.
+        // The process may ask another one next, or a founder may have changed its decision.
         Ok(self.now + if self.broken == Broken::AsksAlways { MS / 100 } else { 10 * MS })
     }
 
@@ -297,7 +298,7 @@ impl World<'_> {
         self.go_away(process)
     }
 
-    /// A process that is no member ends, and tells so those that may wait for it.
+    /// Ends a process that is no member, and informs the processes that may wait for it.
     pub(super) fn go_away(&mut self, process: &mut Process) -> Next {
         process.roster.farewell();
         process.phase = Phase::Out;

@@ -1,23 +1,24 @@
-//! A host: its directory, in which processes have addresses, the lock of the group there, and its kernel.
+//! A host: its directory with the addresses of processes, its lock of the group, and its kernel.
 //!
-//! What is in the directory may vanish. The lock, the marks of members and what is known of processes outlive it.
+//! Entries of the directory may vanish. The lock, the marks of members and the knowledge of
+//! processes outlive them.
 use spindle_core::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Host {
-    /// The addresses that are in the directory, with their processes.
+    /// The addresses in the directory, with their processes.
     pub(super) bound: BTreeMap<MemberId, usize>,
-    /// The members that live, with their processes and the group that each is a member of.
+    /// The live members, each with its process and its group.
     marks: BTreeMap<MemberId, (usize, u128)>,
-    /// The group that was founded or entered last.
+    /// The group that was created or entered last.
     incarnation: Option<u128>,
     highest_given: u64,
-    /// The processes that live here.
+    /// The live processes of the host.
     pub(super) living: BTreeSet<usize>,
 }
 
-/// What a process is to its group that has looked for it under the lock.
+/// The role of a process that has looked for its group under the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Founder,
@@ -25,7 +26,7 @@ pub(super) enum Standing {
 }
 
 impl Host {
-    /// Makes the address of a process, unless another process that lives has it.
+    /// Creates the address of a process, unless another live process has it.
     pub(super) fn bind(&mut self, id: MemberId, process: usize) -> bool {
         if self.bound.get(&id).is_some_and(|other| *other != process && self.living.contains(other)) {
             return false;
@@ -34,7 +35,7 @@ impl Host {
         true
     }
 
-    /// An id that no process has or had here.
+    /// Returns an id that no process has or had here.
     pub(super) fn unused(&mut self) -> MemberId {
         let taken = |id: &u64| self.bound.contains_key(&MemberId(*id)) || self.marks.contains_key(&MemberId(*id));
         let from = if self.marks.is_empty() { 1 } else { self.highest_given + 1 };
@@ -43,17 +44,17 @@ impl Host {
         MemberId(id)
     }
 
-    /// The lowest id that no process has here.
+    /// Returns the lowest id that no process has here.
     pub(super) fn lowest(&mut self) -> MemberId {
         (1..).map(MemberId).find(|id| !self.bound.contains_key(id)).expect("there are many")
     }
 
-    /// The members that live.
+    /// Returns the live members.
     pub(super) fn members(&self) -> Vec<MemberId> {
         self.marks.keys().copied().collect()
     }
 
-    /// Founds the group unless a member lives.
+    /// Creates the group unless a member lives.
     pub(super) fn found(&mut self, id: MemberId, process: usize, incarnation: u128) -> Standing {
         if !self.marks.is_empty() {
             return Standing::Joiner(self.members());
@@ -63,7 +64,8 @@ impl Host {
         Standing::Founder
     }
 
-    /// Makes a process a member of the group that was founded here last. False: another was founded since.
+    /// Makes a process a member of the group that was created here last. Returns false if another
+    /// group was created since.
     pub(super) fn enter(&mut self, id: MemberId, process: usize, incarnation: u128) -> bool {
         let is_it = self.incarnation == Some(incarnation);
         if is_it {
@@ -72,7 +74,8 @@ impl Host {
         is_it
     }
 
-    /// The same for a group that spans hosts, of which nothing may be known here.
+    /// Makes a process a member of a group that spans hosts. This host may know nothing of that
+    /// group.
     pub(super) fn enter_afar(&mut self, id: MemberId, process: usize, incarnation: u128) -> bool {
         let is_free = self.marks.iter().all(|(other, (_, of))| *of == incarnation || *other == id);
         if is_free {
@@ -82,14 +85,14 @@ impl Host {
         is_free
     }
 
-    /// A process has ended.
+    /// Records the end of a process.
     pub(super) fn end(&mut self, process: usize) {
         self.living.remove(&process);
         self.marks.retain(|_, (other, _)| *other != process);
         self.bound.retain(|_, other| *other != process);
     }
 
-    /// All addresses are removed.
+    /// Removes all addresses.
     pub(super) fn vanish(&mut self) {
         self.bound.clear();
     }

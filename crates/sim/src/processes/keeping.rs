@@ -1,4 +1,5 @@
-//! Objects for processes that follow: members keep and send them, and processes that follow wait for them
+//! Objects for observers and learners: members keep and send them, and observers and learners wait
+//! for them
 //! ([ADR 0025](../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
 use super::blocks::Parcel;
 use super::large::ring_of;
@@ -18,19 +19,20 @@ use std::collections::VecDeque;
 
 const MISSED: Invariant = Invariant(24, "no object is missed without a cause");
 
-/// The pause between two objects for one process; seldom a member takes longer than that one waits.
+/// The pause between two objects for one process. Seldom a member pauses for longer than the
+/// process waits.
 const PAUSE_NS: u64 = 2 * MS;
 const LONG_PAUSE_NS: u64 = 6 * S;
-/// So long after the pause of one that was slow, an object may have been missed for it.
+/// The time after a long pause in which a process may miss an object because of it.
 const SLOW_ANSWER_NS: u64 = 2 * S;
-/// A process that does not read to the end is not waited for any longer.
+/// The time after which a member no longer waits for a process that does not read all its objects.
 const UNREAD_NS: u64 = 20 * S;
-/// Messages that are read at once behind an object that is to come.
+/// The maximum number of messages that are read at once after an object that has yet to arrive.
 const READ_ON_MAX: usize = 64;
-/// Objects that a member keeps.
+/// The maximum number of objects that a member keeps.
 const KEPT_MAX: usize = 128;
 
-/// A process that is sent objects.
+/// A process that receives objects.
 #[derive(Debug)]
 pub(super) struct Served {
     connection: usize,
@@ -40,7 +42,7 @@ pub(super) struct Served {
     since: u64,
 }
 
-/// Objects that come: from this member, as the answer to this question, over this connection.
+/// Incoming objects: from this member, as the answer to this question, over this connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) from: MemberId,
@@ -48,14 +50,14 @@ pub(super) struct Answer {
     pub(super) connection: usize,
 }
 
-/// The messages that a process that follows has read and can't be told yet.
+/// The messages that an observer or learner has read and can't yield yet.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     fetching: Fetching,
     coming: Option<Coming>,
 }
 
-/// The way over which objects come, with their lengths.
+/// The connection over which objects arrive, with their lengths.
 #[derive(Debug)]
 struct Coming {
     question: u64,
@@ -68,12 +70,12 @@ impl Ahead {
         self.fetching.is_empty()
     }
 
-    /// Nothing comes from this process any more.
+    /// Records that nothing more arrives from this process.
     pub(super) fn lost(&mut self, id: MemberId) {
         self.fetching.lost(id);
     }
 
-    /// Another view is followed.
+    /// Begins to follow another view.
     pub(super) fn begin(&mut self) {
         self.fetching.begin();
     }
@@ -83,7 +85,7 @@ impl Ahead {
         self.fetching.want(lapped, name, longest);
     }
 
-    /// The way is given up when its question is over.
+    /// Gives up the connection if its question is over, and returns it.
     fn over(&mut self) -> Option<usize> {
         let question = self.fetching.question();
         self.coming.take_if(|coming| question != Some(coming.question)).map(|coming| coming.connection)
@@ -91,7 +93,8 @@ impl Ahead {
 }
 
 impl World<'_> {
-    /// A member sends what it keeps to the processes that have asked. Returns when to come again.
+    /// Sends the objects that a member keeps to the processes that have asked. Returns the time of
+    /// the next step.
     pub(super) fn serve_objects(&mut self, process: &mut Process) -> u64 {
         let now = self.now;
         while let Some(order) =
@@ -149,7 +152,7 @@ impl World<'_> {
         process.objects.served.push(Served { connection, view, wanted: objects.into(), due, since: self.now });
     }
 
-    /// The connection stands over which a process is sent objects.
+    /// Uses an established connection over which a process receives objects.
     pub(super) fn serve_pledged(
         &mut self,
         process: &mut Process,
@@ -167,7 +170,7 @@ impl World<'_> {
         }
     }
 
-    /// A process that is to be sent objects can't be reached.
+    /// Handles a process to which objects were to be sent and that can't be reached.
     pub(super) fn follower_not_dialled(&self, process: &mut Process, address: &Address, of: Purpose) {
         let Purpose::Objects { view, reply } = of else { return };
         let Process { objects, roster, .. } = process;
@@ -175,7 +178,7 @@ impl World<'_> {
         objects.pledged.retain(|order| (order.view, order.reply) != (view, reply) || !is_it(order.from));
     }
 
-    /// An object that a member has, or keeps.
+    /// Returns an object that a member has, or keeps.
     fn find_object(&self, process: &Process, view: ViewId, wanted: &Wanted) -> Option<Content> {
         let on_shelf = || {
             let Phase::Member(member) = &process.phase else { return None };
@@ -185,7 +188,7 @@ impl World<'_> {
         process.objects.kept.find(view, wanted).cloned().or_else(on_shelf)
     }
 
-    /// A connection to another process of this host.
+    /// Returns a connection to another process of this host.
     pub(super) fn connect_here(&mut self, process: &Process, other: usize) -> usize {
         let mine = (process.card.clone(), process.nonce);
         let theirs = self.processes[other].as_deref().map(|other| (other.card.clone(), other.nonce));
@@ -201,7 +204,8 @@ impl World<'_> {
         }
     }
 
-    /// The next message for a process that follows, of those that are deliverable. Behind an object that is to come, messages are read and wait for it.
+    /// Returns the next deliverable message for an observer or learner. Messages after an object
+    /// that has yet to arrive are read, and wait for the object.
     pub(super) fn next_or_ahead(
         &mut self,
         process: &mut Process,
@@ -222,7 +226,7 @@ impl World<'_> {
                 _ if !ahead.fetching.has_room() => break,
                 Ok(Some(seen)) => ahead.fetching.put(seen, observer.payload()),
                 Err(lapped) if lapped.is_object => ahead.want(&lapped, observer.payload(), longest),
-                // If it was lapped, it says so again when that is what comes next.
+                // An observer that was lapped reports that again when the gap is next.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -237,7 +241,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes in the objects that have come, and asks for those that are missing.
+    /// Takes the objects that have arrived, and asks for the missing ones.
     fn fetch(&mut self, process: &mut Process, ahead: &mut Ahead, view: &View) {
         let now = Time(self.now);
         for Answer { from, reply, connection } in std::mem::take(&mut process.objects.answers) {
@@ -277,20 +281,21 @@ impl World<'_> {
         }
     }
 
-    /// The way over which objects come is given up if its question is over.
+    /// Gives up the connections for objects whose questions are over.
     pub(super) fn give_up_ways(&mut self, number: usize, following: &mut Following) {
         if let Some(connection) = following.ahead.over() {
             self.close_side(connection, number);
         }
     }
 
-    /// A process that follows has missed an object: some member of the subgroup has ended or was in trouble.
+    /// Checks that a missed object has a cause: some member of the subgroup has ended or had a
+    /// fault.
     pub(super) fn check_missed(&mut self, process: &Process, view: &View, subgroup: SubgroupId) -> Checked {
         self.outcome.counts.objects_missed += 1;
         let within = self.cause_ns();
         let troubles = self.troubled.iter().copied().chain([self.suspended, self.ended, process.paused_until]);
         let last = troubles.max().unwrap_or(0);
-        // A process waits for a slow answer while members keep the newest objects only.
+        // A process waits for a slow answer while members keep only the newest objects.
         if last + within >= self.now || self.serves_late_until + SLOW_ANSWER_NS >= self.now {
             return Ok(());
         }

@@ -1,5 +1,7 @@
-//! The driver of large messages at a member: bulk groups of the view, blocks on their ways, and objects whose messages are delivered
-//! ([ADR 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)). The core decides; this opens connections and moves bytes.
+//! The driver of large messages at a member: bulk groups of the view, blocks in flight, and objects
+//! whose messages are delivered
+//! ([ADR 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
+//! The core decides; this module opens connections and moves bytes.
 use super::blocks::{Effect, Parcel, Running};
 use super::network::Load;
 use super::objects::{Content, Dialling, Link, Objects};
@@ -16,19 +18,19 @@ use std::collections::BTreeMap;
 
 const HELD: Invariant = Invariant(9, "stability truth");
 
-/// A head that no stream reaches is dialled again after so long.
+/// The time after which an unreachable host leader is dialled again.
 const DIAL_AGAIN_NS: u64 = 100 * MS;
 
-/// The ring of a sender in a subgroup of a member's view.
+/// Returns the ring of a sender in a subgroup of a member's view.
 pub(super) fn ring_of(member: &Member, sender: Rank, subgroup: SubgroupId) -> Option<Ring> {
     let layout = member.engine().layout();
-    // A process that follows may ask for an object of a view with more subgroups.
+    // An observer or learner may ask for an object of a view with more subgroups.
     let is_there = sender.index() < layout.rows().len() && subgroup.index() < member.view().subgroups.len();
     if is_there { layout.row(sender).place(subgroup)?.ring } else { None }
 }
 
 impl World<'_> {
-    /// A view has begun: the rings in which this process sends are those of it.
+    /// Begins a view: from now on this process sends in the rings of that view.
     pub(super) fn begin_large(&mut self, process: &mut Process, view: &View) {
         let Process { phase: Phase::Member(member), objects, .. } = process else { return };
         objects.links.begin(view.id);
@@ -41,7 +43,8 @@ impl World<'_> {
         }
     }
 
-    /// The view has ended: its groups are left, and what was on the shelf is kept for processes that are not that far.
+    /// Ends a view: leaves its groups, and keeps the objects of the object table for processes that
+    /// still need them.
     pub(super) fn end_large(&mut self, process: &mut Process, view: &View) {
         self.settle_objects(process, true);
         let Process { phase: Phase::Member(member), objects, .. } = process else { return };
@@ -60,7 +63,8 @@ impl World<'_> {
         self.close_dropped(process);
     }
 
-    /// The view has ended: the objects of the frames that are sent `again` get their contents, and all others of the subgroup are delivered.
+    /// Ends a view: the frames that are sent `again` get the contents of their objects, and all
+    /// other objects of the subgroup are delivered.
     pub(super) fn end_objects(&mut self, process: &mut Process, name: &str, again: &mut [Unsent]) {
         if self.scene.large.is_none() {
             return;
@@ -77,7 +81,8 @@ impl World<'_> {
         outgoing.pass(delivered.collect::<Vec<_>>());
     }
 
-    /// Puts an object's name into the ring of a subgroup, and the object on the shelf. Returns false if there is no room now.
+    /// Puts an object's name into the ring of a subgroup, and the object into the object table.
+    /// Returns false if there is no room now.
     pub(super) fn commit_object(
         &mut self,
         objects: &mut Objects,
@@ -122,7 +127,7 @@ impl World<'_> {
         true
     }
 
-    /// Opens bulk groups, and moves blocks. Returns when to come again.
+    /// Opens bulk groups, and moves blocks. Returns the time of the next step.
     pub(super) fn move_objects(&mut self, process: &mut Process) -> Result<u64, Violation> {
         if self.scene.large.is_none() {
             return Ok(u64::MAX);
@@ -209,7 +214,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Makes the stream to another head, unless that is being done.
+    /// Dials another host leader, unless an attempt is in progress.
     fn dial_head(&mut self, process: &mut Process, head: MemberId, view: ViewId, number: u64) {
         let Some(address) = process.roster.book().and_then(|book| book.far(head)).cloned() else { return };
         let key = (view, number, head);
@@ -221,13 +226,13 @@ impl World<'_> {
         }
     }
 
-    /// Hands the others of this host the connections over which this head lends.
+    /// Gives the other members of this host the connections over which this host leader lends.
     fn lend_here(&mut self, process: &mut Process, group: &ObjectGroup<'_>) -> Vec<(Rank, super::objects::Stream)> {
         let (me, mut mates) = (group.my_place(), vec![]);
         let places: Vec<Rank> = group.hosts().on_the_host_of(me).filter(|place| *place != me).collect();
         for place in places {
             let id = group.id(group.members()[place.index()]);
-            // A member without an address is suspected soon.
+            // The others soon suspect a member without an address.
             let Some(other) = self.mailbox_of(process, id) else { continue };
             let connection = self.connect_here(process, other);
             let (incarnation, view, from) = (process.roster.incarnation(), group.view(), process.me.id);
@@ -239,7 +244,8 @@ impl World<'_> {
         mates
     }
 
-    /// Keeps a way in a bulk group that another member has made, or that this process has dialled.
+    /// Stores a connection of a bulk group that another member has made, or that this process has
+    /// dialled.
     pub(super) fn keep_link(
         &mut self,
         process: &mut Process,
@@ -253,7 +259,7 @@ impl World<'_> {
         self.close_dropped(process);
     }
 
-    /// An attempt to make a stream in a bulk group has failed.
+    /// Handles a failed connection attempt in a bulk group.
     pub(super) fn head_not_dialled(
         &self,
         process: &mut Process,
@@ -266,14 +272,14 @@ impl World<'_> {
         failed.for_each(|(_, dialling)| dialling.failed_at = Some(self.now));
     }
 
-    /// Closes the connections that nothing needs any more.
+    /// Closes the connections that are no longer needed.
     pub(super) fn close_dropped(&mut self, process: &mut Process) {
         for connection in process.objects.dropped() {
             self.close_side(connection, process.number);
         }
     }
 
-    /// Takes in what has come in the groups that have begun.
+    /// Processes the input of the groups that have begun.
     fn run_groups(&mut self, process: &mut Process) -> Checked {
         let numbers: Vec<u64> = process.objects.running.keys().copied().collect();
         for number in numbers {
@@ -295,7 +301,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes in the packets for a process over a connection for objects. Returns them, and whether the connection stands.
+    /// Takes the packets for a process over a connection for objects. Returns them, and whether the
+    /// connection is open.
     pub(super) fn take_parcels(&mut self, number: usize, connection: usize) -> (Vec<Parcel>, bool) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(connection) else { return (vec![], false) };
@@ -312,7 +319,7 @@ impl World<'_> {
         (parcels, is_open)
     }
 
-    /// Gives a group of this member's own what it can take.
+    /// Submits objects to a group of this member's own, as far as the group accepts them.
     fn submit(&mut self, process: &mut Process, number: u64) -> Checked {
         loop {
             let Some(name) = own_subgroup(process, number) else { return Ok(()) };
@@ -327,7 +334,7 @@ impl World<'_> {
         }
     }
 
-    /// Carries out what has become of a group.
+    /// Carries out the effects of a group.
     fn take_effect(&mut self, process: &mut Process, number: u64, effects: Vec<Effect>) -> Checked {
         for effect in effects {
             match effect {
@@ -365,7 +372,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Each member of the subgroup that is in the view has the object of this number (INV-HELD).
+    /// Checks that each member of the subgroup that is in the view has the object with this number
+    /// (INV-HELD).
     fn check_held(&self, process: &Process, name: &str, object: u64) -> Checked {
         let Some(table) = &process.table else { return Ok(()) };
         let (view, root) = (&table.view, table.places.me);
@@ -406,7 +414,8 @@ impl World<'_> {
         }
     }
 
-    /// Looks after the objects of messages that are delivered: those of others here, this member's own everywhere.
+    /// Releases the objects of delivered messages: those of other members once delivered here, and
+    /// this member's own once delivered everywhere.
     pub(super) fn settle_objects(&mut self, process: &mut Process, is_over: bool) {
         let keeps = self.broken != Broken::KeepsTooShort;
         let Process { phase: Phase::Member(member), objects, table: Some(table), .. } = process else { return };
@@ -435,14 +444,15 @@ impl World<'_> {
     }
 }
 
-/// The subgroup of a group of this process's own.
+/// Returns the subgroup of a group of this process's own.
 fn own_subgroup(process: &Process, number: u64) -> Option<String> {
     let running = process.objects.running.get(&number)?;
     let table: &Table = process.table.as_ref()?;
     (running.root() == table.places.me).then(|| table.view.subgroups[running.subgroup().index()].name.clone())
 }
 
-/// The names of objects in what is to be sent again, or was: those are needed still.
+/// Forgets the names of ended objects, except in subgroups with an object that is to be sent again
+/// under its name.
 pub(super) fn forget_sent(process: &mut Process) {
     let Process { objects, unsent, .. } = process;
     let waits: BTreeMap<&String, bool> =

@@ -1,6 +1,8 @@
-//! Processes that join with the state of the group's application, and the members that send it.
+//! State transfer: processes that join with the state of the group's application, and the members
+//! that send it.
 //!
-//! The state of an application is what it has delivered since the group was founded: per subgroup, how many messages, and a digest of them in their order.
+//! The state of an application consists of its deliveries since the group was created: per
+//! subgroup, the number of messages, and a digest of them in their order.
 use super::ledger::Ledger;
 use super::network::Load;
 use super::plan::{MS, S};
@@ -20,15 +22,15 @@ use std::sync::Arc;
 
 const STATE: Invariant = Invariant(22, "state at the first view");
 
-/// A state takes so long at its source.
+/// The longest time that a state takes at its source.
 const SEND_NS: u64 = 300 * MS;
-/// A state of which nothing comes for so long has broken off.
+/// The time without data after which a state transfer has failed.
 const PATIENCE_NS: u64 = 5 * S;
 
-/// By the subgroup's name: how many messages were delivered, and their digest.
+/// By the subgroup's name: the number of delivered messages, and their digest.
 type Delivered = BTreeMap<String, (u64, u64)>;
 
-/// What an application has delivered.
+/// The deliveries of an application.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct App {
     delivered: Delivered,
@@ -45,7 +47,8 @@ impl App {
         *digest = mix(*digest ^ (u64::from(message.0) << 32 | u64::from(message.1)));
     }
 
-    /// The states of the subgroups of everyone, with a total order, that are `touched` by the end of the view, if `id` is in it.
+    /// Returns the states of the `touched` subgroups that contain all members and have a total
+    /// order, if `id` is in the view. A subgroup is touched if the end of the view ends its epoch.
     fn of(&self, view: &View, touched: &[bool], id: MemberId, founded: &[SubgroupSpec]) -> Delivered {
         let specs = view.rank_of(id).into_iter().flat_map(|rank| view.subgroups_of(rank));
         let common = specs.filter(|(id, spec)| touched[id.index()] && is_common(founded, &spec.name));
@@ -54,14 +57,16 @@ impl App {
     }
 }
 
-/// The states of all members at the ends of views, as the first that has ended each had it.
+/// The states of all members at the ends of views, each as the first member had it that ended the
+/// view.
 #[derive(Debug, Default)]
 pub(super) struct States {
     ends: BTreeMap<(u128, u64), (usize, Delivered)>,
 }
 
 impl States {
-    /// A process has delivered all of a view: it has the state that all have who did, but those that were given up.
+    /// Records the state of a process that has delivered all of a view. All processes that did so
+    /// have the same state, except those that were given up.
     fn ends(&mut self, key: (u128, u64), process: usize, state: Delivered, ledger: &Ledger) -> Checked {
         if ledger.is_given_up(process) {
             return Ok(());
@@ -79,7 +84,7 @@ impl States {
     }
 }
 
-/// A state as it was between two deliveries.
+/// A state between two deliveries.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     places: Vec<Option<u64>>,
@@ -101,7 +106,7 @@ pub(super) struct Pledged {
     snapshot: Rc<Snapshot>,
 }
 
-/// A state that comes.
+/// An incoming state.
 #[derive(Debug)]
 struct Coming {
     connection: usize,
@@ -112,28 +117,28 @@ struct Coming {
     has_body: bool,
 }
 
-/// What is applied in order.
+/// An item that the application applies in order.
 #[derive(Debug)]
 enum Item {
     Message(SubgroupId, Rank, u64, (u32, u32)),
     Changed(Arc<View>),
 }
 
-/// A process that learns.
+/// A learner.
 #[derive(Debug)]
 pub(super) struct Learning {
     learn: Learn,
     following: Following,
-    /// What may found a group, once this process is in one.
+    /// The bootstrap state, for use once this process is in a group.
     boot: Option<Bootstrapping>,
     coming: Option<Coming>,
-    /// The view in which the state was taken that is being restored.
+    /// The view in which the state that is being restored was taken.
     taken: Option<Arc<View>>,
     restored: Option<Restored>,
     queue: VecDeque<Item>,
 }
 
-/// What has come of a step.
+/// The result of a step.
 enum Step {
     Waits(u64),
     Failed(LearnError),
@@ -141,7 +146,7 @@ enum Step {
 }
 
 impl World<'_> {
-    /// There is a group, whose state comes first.
+    /// Begins a state transfer, because a group exists.
     pub(super) fn begin_learning(&mut self, process: &mut Process) {
         let now = Time(self.now);
         let failed = self.places[process.place].failed_source.take();
@@ -157,7 +162,7 @@ impl World<'_> {
         }));
     }
 
-    /// A learner does what there is to do.
+    /// Runs a step of a learner.
     pub(super) fn learn(&mut self, process: &mut Process, news: Vec<News>) -> Next {
         let Phase::Learns(mut learning) = std::mem::replace(&mut process.phase, Phase::Out) else {
             return Ok(u64::MAX);
@@ -184,7 +189,7 @@ impl World<'_> {
             }
             Some(Step::Failed(why)) => {
                 self.note(|| format!("process {} learns no more: {why:?}", process.number));
-                // It may have been admitted.
+                // The group may have admitted it.
                 self.excused.insert(process.me.id, self.now);
                 match why {
                     LearnError::Refused(why) => return self.refused(process, why),
@@ -199,7 +204,7 @@ impl World<'_> {
             }
             _ => {}
         }
-        // It was no member.
+        // The process was no member.
         process.roster.set_incarnation(0);
         self.go_away(process)
     }
@@ -286,7 +291,7 @@ impl World<'_> {
             self.apply_learned(process, learning);
             if learning.restored.is_some() {
                 let key = (learning.following.follow.incarnation(), old.id.0);
-                // A view that is followed touches all subgroups when it ends.
+                // The end of a view that a learner follows touches all subgroups.
                 let touched = vec![true; next.subgroups.len()];
                 let state = process.app.of(&next, &touched, process.me.id, &self.scene.subgroups);
                 if !self.scene.errs {
@@ -306,7 +311,7 @@ impl World<'_> {
         Ok(Step::Waits(self.now + self.random.range(PAUSE_NS.0, longest)))
     }
 
-    /// Applies what has come behind the state.
+    /// Applies the messages that have arrived after the state.
     fn apply_learned(&mut self, process: &mut Process, learning: &mut Learning) {
         let Some(restored) = &mut learning.restored else { return };
         for item in learning.queue.drain(..) {
@@ -320,7 +325,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes the state over that comes. An error if it broke off.
+    /// Restores the incoming state. Returns an error if the transfer failed.
     fn look_for_the_state(&mut self, process: &mut Process, learning: &mut Learning) -> Option<LearnError> {
         let (now, number) = (Time(self.now), process.number);
         for (view, source, connection) in std::mem::take(&mut process.incoming) {
@@ -373,7 +378,7 @@ impl World<'_> {
         None
     }
 
-    /// Takes in what has come of a state. Returns whether its connection stands.
+    /// Receives the data of a state. Returns true if its connection is open.
     fn receive_state(&mut self, number: usize, coming: &mut Coming) -> bool {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(coming.connection) else { return false };
@@ -390,13 +395,13 @@ impl World<'_> {
         is_open
     }
 
-    /// A member gives its application's state to a process that wants it.
+    /// Sends the state of a member's application to a learner that has asked for it.
     pub(super) fn give_state(&mut self, process: &mut Process) -> Checked {
         let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else { return Ok(()) };
         if !member.has_state_requests() {
             return Ok(());
         }
-        // Some applications can't tell what they have taken.
+        // Some applications can't report which messages they have taken.
         let is_known = self.scene.members < 2 || !self.random.one_in(8);
         let to = member.next_state(is_known, &mut process.roster);
         let (view, from) = (table.view.id, process.me.id);
@@ -424,7 +429,7 @@ impl World<'_> {
         self.carry_out(process)
     }
 
-    /// The connection stands over which this process sends a state to `to`.
+    /// Uses an established connection over which this process sends a state to `to`.
     pub(super) fn send_pledged(&mut self, process: &mut Process, to: MemberId, view: ViewId, connection: usize) {
         let found = process.pledged.iter().position(|pledged| pledged.to == to && pledged.view == view);
         match found.map(|at| process.pledged.swap_remove(at)) {
@@ -439,7 +444,7 @@ impl World<'_> {
         process.sending.push(Sending { connection, due });
     }
 
-    /// Sends the rest of the states that are under way. Returns when to come again.
+    /// Sends the rest of the states in transfer. Returns the time of the next step.
     pub(super) fn send_states(&mut self, process: &mut Process) -> u64 {
         let now = self.now;
         let due = process.sending.extract_if(.., |sending| sending.due <= now).collect::<Vec<_>>();
@@ -449,7 +454,8 @@ impl World<'_> {
         process.sending.iter().map(|sending| sending.due).min().unwrap_or(u64::MAX)
     }
 
-    /// A member has ended a view, with the state of all that have.
+    /// Checks the state of a member that has ended a view against the other members that have ended
+    /// it.
     pub(super) fn check_state(
         &mut self,
         process: &Process,

@@ -1,4 +1,4 @@
-//! What is believed to have happened, and what must not.
+//! The record of the groups, views and messages of a run, and its checks.
 use super::shards::check_shards;
 use super::wishes::settles;
 use crate::checkers::{Invariant, Violation};
@@ -13,42 +13,46 @@ const GAPS: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
 const ALL: Invariant = Invariant(4, "atomicity");
 const SAME_END: Invariant = Invariant(8, "uniformity");
 
-/// A message: the process that has sent it, and its number there.
+/// A message: the sending process, and the message's number there.
 pub(super) type Sent = (u32, u32);
 
 /// A view of a group.
 pub(super) type Key = (u128, u64);
 
-/// A process, a subgroup of a view, and a sender there.
+/// A process, a subgroup of a view, and a sender in it.
 type Lane = (usize, u32, u32);
 
 #[derive(Debug)]
 struct Viewed {
     view: View,
-    /// By member, the process that has begun it.
+    /// By member, the process that has begun the view.
     processes: BTreeMap<MemberId, u32>,
-    /// By subgroup with a total order, the messages that were delivered in it, in order.
+    /// By subgroup with a total order: the delivered messages, in order.
     orders: Vec<Vec<Sent>>,
-    /// By process and subgroup, how many of them it has delivered.
+    /// By process and subgroup: how many of these messages the process has delivered.
     delivered: BTreeMap<usize, Vec<usize>>,
-    /// By subgroup and sender, the messages in its ring, in order, with voids between them.
+    /// By subgroup and sender: the messages in its ring, in order, with voids between them.
     rings: BTreeMap<(u32, u32), Vec<Option<u32>>>,
-    /// How far a process is in these rings, and the last number of each sender that it has delivered here.
+    /// The position of a process in these rings, and the last number of each sender that it has
+    /// delivered here.
     taken: BTreeMap<Lane, (usize, u32)>,
-    /// By subgroup, how the view has ended in it.
+    /// By subgroup: the end of the view in it.
     ended: Vec<End>,
 }
 
-/// How a view ends in a subgroup: processes, and how many messages they have delivered or were told by then.
+/// The end of a view in a subgroup: processes, and how many messages they had delivered or observed
+/// by then.
 #[derive(Clone, Default, Debug)]
 struct End {
     /// The first member that has ended it.
     member: Option<(usize, usize)>,
-    /// Observers that have before any member had. If no member does, because none continues, no trim is decided, and observers may have seen more or less.
+    /// Observers that ended the view before any member. If no member ends it, because none
+    /// continues, no trim is decided, and observers may have seen more or less.
     observers: Vec<(usize, usize)>,
 }
 
-/// The last message that a process has delivered of a sender in a subgroup: its number, and the view.
+/// The last message of a sender in a subgroup that a process has delivered: its number, and the
+/// view.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     number: u32,
@@ -59,29 +63,31 @@ struct Last {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     views: BTreeMap<Key, Viewed>,
-    /// When the groups delivered first and last, at which processes.
+    /// The times of the first and the last delivery of each group, over all processes.
     groups: BTreeMap<u128, Lived>,
-    /// How many messages a process has sent.
+    /// The number of messages that each process has sent.
     sent: BTreeMap<u32, u32>,
-    /// By sender and subgroup, the numbers of its messages, but of those that it has given up.
+    /// By sender and subgroup: the numbers of its messages, without those that it has given up.
     numbers: BTreeMap<(u32, String), BTreeSet<u32>>,
     /// By process, sender and subgroup.
     last: BTreeMap<(usize, u32, String), Last>,
-    /// Processes that have learned. They are passed over what the group had received when they began to listen.
+    /// Learners. They may lack messages that the group had received before they began to listen.
     learned: BTreeSet<usize>,
-    /// By process and subgroup, the first of the views in a row in which it is a member there.
+    /// By process and subgroup: the first of the consecutive views in which the process is a member
+    /// of the subgroup.
     since: BTreeMap<(usize, String), u64>,
-    /// Processes that were given up, and those that joined them since. What they do among themselves is lost to the others: the operator who gave them up
-    /// has answered for it.
+    /// Processes that were given up, and those that joined them since. Their activity among
+    /// themselves is lost to the others; the operator who gave them up is responsible for that.
     given_up: BTreeSet<usize>,
-    /// By group, the view that the last recovery has ended, and the first of its era.
+    /// By group: the view that the last recovery has ended, and the first view of its era.
     divided: BTreeMap<u128, (u64, u64)>,
-    /// The seeds of the first group were lost with what they knew, so another may be founded.
+    /// True if the seeds of the first group lost their memory of it, so another group may be
+    /// created.
     pub(super) may_be_two: bool,
     pub(super) deliveries: u64,
-    /// The part of them in Fifo subgroups.
+    /// Deliveries in Fifo subgroups.
     pub(super) fifo: u64,
-    /// Subgroups that became unavailable, and that became available again.
+    /// Subgroups that became unavailable, and those that became available again.
     pub(super) unavailable: u64,
     pub(super) available_again: u64,
     /// Subgroups that were created, altered and dropped.
@@ -95,27 +101,27 @@ struct Lived {
 }
 
 impl Ledger {
-    /// Whether a group has begun.
+    /// Returns true if a group has begun.
     pub(super) fn knows(&self, of: u128) -> bool {
         self.groups.contains_key(&of)
     }
 
-    /// How many groups were founded.
+    /// Returns how many groups were created.
     pub(super) fn foundings(&self) -> u64 {
         self.groups.len() as u64
     }
 
-    /// How many views were begun beside the first ones.
+    /// Returns how many views were begun, without the first ones.
     pub(super) fn views_changed(&self) -> u64 {
         self.views.len() as u64 - self.groups.len().min(self.views.len()) as u64
     }
 
-    /// A process begins a view, as this member.
+    /// Records that a process begins a view, as this member.
     pub(super) fn begins(&mut self, of: u128, view: &View, process: usize, id: MemberId) -> Result<bool, Violation> {
         self.groups.entry(of).or_insert(Lived { first: u64::MAX, last: 0 });
         let is_new = self.sees(of, view)?;
         if let Some((old, next)) = self.divided.get(&of).copied() {
-            // It begins the view that a recovery has ended, without it, already.
+            // True if the process still begins the view that a recovery has ended without it.
             let goes_on = |viewed: &Viewed| viewed.view.members.contains(&id);
             let is_lost = view.id.0 == old && !self.views.get(&(of, next)).is_none_or(goes_on);
             if is_lost || (old < view.id.0 && view.id.0 < next) {
@@ -127,7 +133,8 @@ impl Ledger {
             let spec = view.subgroup(name).map(|id| &view.subgroups[id.index()]);
             spec.zip(rank).is_some_and(|(spec, rank)| spec.members.contains(&rank))
         };
-        // A member that enters a subgroup again is new there, and so is one that has learned and is not in it at first.
+        // A member that enters a subgroup again is new in it. So is a learner that is not in the
+        // subgroup at first.
         self.since.retain(|(known, name), _| *known != process || is_in(name));
         self.last.retain(|(known, _, name), _| *known != process || is_in(name));
         for (_, spec) in rank.into_iter().flat_map(|rank| view.subgroups_of(rank)) {
@@ -138,7 +145,7 @@ impl Ledger {
         Ok(is_new)
     }
 
-    /// A process knows a view, or its decision. Returns whether it is new.
+    /// Records that a process knows a view, or its decision. Returns true if the view is new.
     pub(super) fn sees(&mut self, of: u128, view: &View) -> Result<bool, Violation> {
         let key = (of, view.id.0);
         if let Some(Viewed { view: known, .. }) = self.views.get(&key) {
@@ -179,12 +186,13 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Whether a process was given up, or has joined such since.
+    /// Returns true if a process was given up, or has joined a process that was given up.
     pub(super) fn is_given_up(&self, process: usize) -> bool {
         self.given_up.contains(&process)
     }
 
-    /// The view `key` has ended with a recovery, whose `next` view is without some of its members.
+    /// Records that the view `key` has ended with a recovery, whose `next` view lacks some of its
+    /// members.
     fn divide(&mut self, key: Key, next: &View) {
         self.divided.insert(key.0, (key.1, next.id.0));
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
@@ -211,31 +219,31 @@ impl Ledger {
         self.given_up.extend(joined.filter(|process| !left.contains(process)));
     }
 
-    /// The view that led to this one. A recovery may have begun an era behind it; then no member of this one has learned what others have decided
-    /// meanwhile.
+    /// Returns the view that led to this one. A recovery may have begun an era after it; in that
+    /// case no member of this view knows the decisions that others have made in the meantime.
     fn before(&self, of: u128, id: ViewId) -> Option<&Viewed> {
         let before = self.views.range((of, 0)..(of, id.0)).filter(|((_, before), _)| id.follows(ViewId(*before)));
         before.max_by_key(|((_, before), _)| ViewId(*before).era()).map(|(_, viewed)| viewed)
     }
 
-    /// Whether a later view than this one was decided, without this member.
+    /// Returns true if a later view than this one was decided, without this member.
     pub(super) fn is_left_out(&self, of: u128, view: u64, id: MemberId) -> bool {
         self.views.range((of, view + 1)..=(of, u64::MAX)).any(|(_, viewed)| !viewed.view.members.contains(&id))
     }
 
-    /// Whether a later view than this one was decided.
+    /// Returns true if a later view than this one was decided.
     pub(super) fn has_later(&self, of: u128, view: u64) -> bool {
         self.views.range((of, view + 1)..=(of, u64::MAX)).next().is_some()
     }
 
-    /// Whether a view behind this one has settled a change.
+    /// Returns true if a view after this one has settled a change.
     pub(super) fn has_settled(&self, of: u128, view: ViewId, change: &Change) -> bool {
         let Some(viewed) = self.views.get(&(of, view.0)) else { return false };
         let mut later = self.views.range((of, view.0 + 1)..=(of, u64::MAX));
         later.any(|(_, later)| settles(&viewed.view, &later.view, change))
     }
 
-    /// An application sends in a subgroup. Returns the message's number.
+    /// Records that an application sends in a subgroup. Returns the message's number.
     pub(super) fn sends(&mut self, process: u32, subgroup: &str) -> u32 {
         let count = self.sent.entry(process).or_default();
         *count += 1;
@@ -243,14 +251,15 @@ impl Ledger {
         *count
     }
 
-    /// A process will not send a message: it is no sender there any more, or goes.
+    /// Records that a process will not send a message, because it is no longer a sender in the
+    /// subgroup, or leaves.
     pub(super) fn gives_up(&mut self, process: u32, subgroup: &str, number: u32) {
         if let Some(numbers) = self.numbers.get_mut(&(process, subgroup.into())) {
             numbers.remove(&number);
         }
     }
 
-    /// A process puts a message, or a void, into its ring.
+    /// Records that a process puts a message, or a void, into its ring.
     pub(super) fn commits(&mut self, key: Key, process: u32, subgroup: u32, number: Option<u32>) {
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
         viewed.rings.entry((subgroup, process)).or_default().push(number);
@@ -260,7 +269,7 @@ impl Ledger {
         number != 0 && self.sent.get(&sender).is_some_and(|sent| *sent >= number)
     }
 
-    /// A process delivers a message.
+    /// Records that a process delivers a message.
     pub(super) fn delivers(
         &mut self,
         key: Key,
@@ -302,8 +311,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A message follows the last that the process has delivered of this sender: in the sender's ring of this view, and among all that it has sent
-    /// in the subgroup.
+    /// Checks that a message follows the last one of this sender that the process has delivered: in
+    /// the sender's ring of this view, and among all messages that it has sent in the subgroup.
     fn follows(&mut self, key: Key, process: usize, subgroup: u32, (sender, number): Sent) -> Result<(), Violation> {
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
         let name = viewed.view.subgroups[subgroup as usize].name.clone();
@@ -339,7 +348,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A group is at work.
+    /// Records that a group delivers.
     fn lives(&mut self, of: u128, now: u64) -> Result<(), Violation> {
         let lived = self.groups.entry(of).or_insert(Lived { first: u64::MAX, last: 0 });
         lived.first = lived.first.min(now);
@@ -355,7 +364,8 @@ impl Ledger {
         }
     }
 
-    /// A process has delivered all that belongs to the epoch of a subgroup that began with this view. `trims` say how many rounds belong to it, by sender.
+    /// Records that a process has delivered all messages of a subgroup's epoch that began with this
+    /// view. `trims` contains the number of rounds of the epoch, by sender.
     pub(super) fn ends(&mut self, key: Key, process: usize, id: SubgroupId, trims: &[u64]) -> Result<(), Violation> {
         if self.given_up.contains(&process) {
             return Ok(());
@@ -398,7 +408,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A process that learns hears a message of a Fifo subgroup: it will not be delivered again there.
+    /// Records that a learner reads a message of a Fifo subgroup: the message will not be delivered
+    /// again there.
     pub(super) fn learns(&mut self, key: Key, process: usize, subgroup: u32, (sender, number): Sent) {
         self.learned.insert(process);
         let spec = &self.views[&key].view.subgroups[subgroup as usize];
@@ -407,14 +418,15 @@ impl Ledger {
         }
     }
 
-    /// A process that learns has passed over a view.
+    /// Records that a learner has missed a view.
     pub(super) fn forgets(&mut self, process: usize) {
         self.learned.insert(process);
         self.last.retain(|(known, ..), _| *known != process);
     }
 
-    /// An observer is told a message of a subgroup with a total order that follows `at` messages of the order, or more, if it `may_skip` some. Returns
-    /// behind how many it is then, if that is known.
+    /// Records that an observer receives a message of a subgroup with a total order. The message
+    /// follows `at` messages of the order, or more, if the observer `may_skip` some. Returns the
+    /// observer's new position in the order, if it is known.
     pub(super) fn observes(
         &mut self,
         key: Key,
@@ -443,7 +455,8 @@ impl Ledger {
         }
     }
 
-    /// An observer is told a message of a Fifo subgroup that follows the `last` of this sender, if none was missed between them.
+    /// Checks that an observer receives a message of a Fifo subgroup that follows the `last` one of
+    /// this sender, if none was missed between them.
     pub(super) fn observes_fifo(
         &self,
         key: Key,
@@ -470,7 +483,8 @@ impl Ledger {
         }
     }
 
-    /// An observer was told all of a view, so many messages by subgroup with a total order.
+    /// Records that an observer has received all of a view: so many messages by subgroup with a
+    /// total order.
     pub(super) fn observed(&mut self, key: Key, process: usize, counts: Vec<usize>) -> Result<(), Violation> {
         let Viewed { view, ended, .. } = self.views.get_mut(&key).expect("a view that is known");
         for ((spec, ended), count) in view.subgroups.iter().zip(ended).zip(counts) {
@@ -484,13 +498,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// The last message of a sender that a process has delivered in a view.
+    /// Returns the last message of a sender that a process has delivered in a view.
     pub(super) fn newest(&self, key: Key, lane: Lane) -> u32 {
         self.views.get(&key).and_then(|viewed| viewed.taken.get(&lane)).map_or(0, |(_, newest)| *newest)
     }
 }
 
-/// All that have delivered a whole view have delivered as many messages of a subgroup.
+/// Checks that all processes that have delivered a whole view have delivered the same number of
+/// messages of a subgroup.
 fn same_end(
     (other, known): (usize, usize),
     view: u64,
@@ -512,7 +527,8 @@ mod tests {
 
     const KEY: Key = (7, 1);
 
-    /// Processes 0 to 2 are members of a view with a Fifo subgroup, and process 0 has sent four messages and a void there.
+    /// Processes 0 to 2 are members of a view with a Fifo subgroup, in which process 0 has sent
+    /// four messages and a void.
     fn ledger() -> Ledger {
         let mut ledger = Ledger::default();
         let fifo = SubgroupSpec { order: Order::Fifo, ..total("f") };
@@ -531,7 +547,8 @@ mod tests {
         ledger
     }
 
-    /// The number of the invariant that a process breaks that delivers these messages, and ends the view with this trim of the first sender.
+    /// Returns the number of the invariant that a process breaks if it delivers these messages, and
+    /// ends the view with this trim of the first sender.
     fn breaks(numbers: &[u32], trim: u64) -> Option<u8> {
         let mut ledger = ledger();
         let mut delivers = numbers.iter().map(|number| ledger.delivers(KEY, 1, 0, (0, *number), 5));
@@ -553,7 +570,8 @@ mod tests {
         assert_eq!(breaks(&[1, 5], 0), Some(2), "it was not sent");
     }
 
-    /// In the next view, which they all begin, process 0 sends the messages from this one on again.
+    /// In the next view, which all processes begin, process 0 sends the messages from this one on
+    /// again.
     fn delivers_again(from: u32, given_up: &[u32]) -> Result<(), Violation> {
         let mut ledger = ledger();
         ledger.delivers(KEY, 1, 0, (0, 1), 5)?;

@@ -1,4 +1,4 @@
-//! A step of a member: it hears, its applications send, and its engine is polled.
+//! A step of a member: it takes its inputs, its applications send, and its engine is polled.
 use super::large::forget_sent;
 use super::ledger::Sent;
 use super::objects::OBJECT_BYTES_MIN;
@@ -33,7 +33,7 @@ impl<'a> Upcalls<Board<'a>> for Taken<'_> {
 }
 
 impl World<'_> {
-    /// A member does what there is to do.
+    /// Runs a step of a member.
     pub(super) fn take_part(&mut self, process: &mut Process, news: Vec<News>) -> Next {
         let now = Time(self.now);
         self.check_mailbox(process)?;
@@ -136,7 +136,7 @@ impl World<'_> {
         let progress = loop {
             let shelf = Some(&process.objects.shelf);
             let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
-            // After any poll it may sleep.
+            // The engine may sleep after any poll.
             member.engine_mut().before_sleep();
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
             let progress = member.engine_mut().poll(now, &mut board, &mut upcalls);
@@ -159,7 +159,7 @@ impl World<'_> {
         if self.broken == Broken::MessageSkipped && self.random.one_in(50) {
             delivered.pop();
         }
-        // Before what is delivered of the view's end.
+        // The decision must be recorded before the deliveries at the end of the view.
         if let Some(decision) = member.engine().decision() {
             let next = decision.next.clone();
             if self.ledger.sees(key.0, &next)? {
@@ -204,7 +204,8 @@ impl World<'_> {
         }
     }
 
-    /// Polls the engines of views that have ended, in which subgroups go on. Returns when to come again.
+    /// Polls the engines of ended views in which subgroups continue. Returns the time of the next
+    /// poll.
     pub(super) fn poll_older(&mut self, process: &mut Process) -> Next {
         let now = Time(self.now);
         let mut wake_at = u64::MAX;
@@ -233,13 +234,14 @@ impl World<'_> {
         Ok(wake_at)
     }
 
-    /// How long the application of a place's process takes for each message, if it takes long.
+    /// Returns how long the application of a place's process takes for each message, if it is slow.
     fn takes_ns(&self, place: usize) -> Option<u64> {
         let slow = self.scene.slow.filter(|slow| slow.place as usize == place && self.now < self.scene.calm_ns);
         slow.map(|slow| slow.each_ns)
     }
 
-    /// Messages were delivered in epochs that began with this view. Subgroups have the numbers of the newest view.
+    /// Records deliveries in epochs that began with this view. Subgroups have the numbers of the
+    /// newest view.
     fn deliver(&mut self, process: &mut Process, of: u128, view: &Arc<View>, delivered: Vec<(u32, Sent)>) -> Checked {
         let newest = Arc::clone(&process.table.as_ref().expect("a member").view);
         for (subgroup, message) in delivered {
@@ -252,18 +254,19 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A view was decided. A member that is left out has asked for it, or something has gone wrong with it.
+    /// Records the decision of a view. A member that is evicted must have asked to leave, or have
+    /// had a fault.
     fn decided(&mut self, of: u128, old: &View, next: &View) -> Checked {
         let gone: Vec<MemberId> = old.members.iter().copied().filter(|id| !next.members.contains(id)).collect();
         for id in gone {
             self.check_eviction(of, id)?;
-            // The next process with this id has no excuse.
+            // The excuse does not apply to the next process with this id.
             self.excused.remove(&id);
         }
         Ok(())
     }
 
-    /// The applications of a process send.
+    /// Lets the applications of a process send.
     pub(super) fn send(&mut self, process: &mut Process) -> Checked {
         if process.sends_at <= self.now && !process.is_leaving {
             process.sends_at = self.now + self.random.range(self.scene.send_every_ns / 2, 2 * self.scene.send_every_ns);
@@ -306,7 +309,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// An application has a message for one of its subgroups, or gives one up half-way.
+    /// Lets an application send a message in one of its subgroups, or abandon one in the middle.
     fn add_message(&mut self, process: &mut Process) {
         let Some(table) = &process.table else { unreachable!("a member") };
         let (view, me, number) = (Arc::clone(&table.view), table.places.me, process.number as u32);
@@ -342,18 +345,22 @@ impl World<'_> {
         }
     }
 
-    /// The length of an application's next message, if a ring is too small for it. It is always if it `is_probe`, which shows that a subgroup is at work.
+    /// Draws the length of an application's next message, if the message is too large for a ring. A
+    /// message that `is_probe` always is; a probe shows that a subgroup works.
     fn draw_large(&mut self, is_probe: bool) -> Option<usize> {
         let large = self.scene.large.as_ref()?;
         let is_large = self.random.one_in(large.one_in) || is_probe;
         is_large.then(|| self.random.range(OBJECT_BYTES_MIN as u64, large.longest) as usize)
     }
 
-    /// A view has begun. Messages that wait for a subgroup with too few members are kept; those for one in which the member sends no more are given up.
+    /// Adapts the unsent messages to a view that has begun. Messages that wait for a subgroup with
+    /// too few members are kept. Messages for a subgroup in which the member no longer sends are
+    /// given up.
     pub(super) fn settle(&mut self, process: &mut Process, view: &View) {
         let me = view.rank_of(process.me.id).expect("it is in the view");
         let forgets = self.broken == Broken::KeptForgotten;
-        // Messages of the view before prove nothing about this one, and those that wait are of this one.
+        // Messages of the previous view prove nothing about this one, but waiting messages belong
+        // to this one.
         process.probes.retain(|name, _| process.unsent.get(name).is_some_and(|unsent| !unsent.is_empty()));
         process.unsent.retain(|name, unsent| {
             let spec = view.subgroup(name).map(|id| &view.subgroups[id.index()]);
@@ -369,7 +376,8 @@ impl World<'_> {
         });
     }
 
-    /// A member is about to go: what waits for subgroups with too few members is given up.
+    /// Gives up the messages that wait for subgroups with too few members, because the member is
+    /// about to leave.
     fn give_up_waiting(&mut self, process: &mut Process) {
         let Some(table) = &process.table else { unreachable!("a member") };
         let view = &table.view;
@@ -386,7 +394,8 @@ impl World<'_> {
     }
 }
 
-/// The application has got so many messages, and takes so long for each. Tells the engine, and returns how long it takes for all.
+/// Records that the application has received so many messages, each of which takes it `each_ns`.
+/// Informs the engine, and returns the time for all of them.
 fn took(engine: &mut Engine, each_ns: Option<u64>, messages: usize) -> u64 {
     let Some(each_ns) = each_ns else { return 0 };
     let ns = messages as u64 * each_ns;

@@ -1,4 +1,4 @@
-//! The endpoint of a process: attempts to connect, and letters to other hosts.
+//! The endpoint of a process: connection attempts, and control messages to other hosts.
 use super::network::{Connection, Load};
 use super::plan::MS;
 use super::process::{Heard, Post, PostState, Process};
@@ -7,17 +7,18 @@ use spindle_core::control::{Address, Card, DialError, Purpose};
 use spindle_core::{MemberId, ViewId};
 use std::collections::VecDeque;
 
-/// An attempt has so long to connect, and so long again to hear who is there.
+/// The time in which a connection attempt must connect, and again the time for the answer of the
+/// peer.
 const CONNECT_NS: u64 = 2_000 * MS;
-/// A silent address is tried again after so long.
+/// The time after which a silent address is tried again.
 const AGAIN_NS: u64 = 250 * MS;
 const BACK_OFF_MIN_NS: u64 = 20 * MS;
 const BACK_OFF_MAX_NS: u64 = 1_000 * MS;
-/// Letters wait so long for a connection.
+/// The time that control messages wait for a connection.
 const LETTERS_NS: u64 = 5_000 * MS;
-/// The silence after which a connection for letters counts as broken.
+/// The silence after which a connection for control messages counts as broken.
 const MAIL_SILENCE_NS: u64 = 10_000 * MS;
-/// Letters that wait for one address, at most.
+/// The maximum number of control messages that wait for one address.
 const LETTERS_MAX: usize = 1024;
 
 impl World<'_> {
@@ -36,7 +37,7 @@ impl World<'_> {
         self.process_places[process]
     }
 
-    /// Tries to connect.
+    /// Makes a connection attempt.
     pub(super) fn attempt(&mut self, number: usize) {
         let Some(attempt) = self.attempts.get(&number).cloned() else { return };
         let from = self.host_of(attempt.process);
@@ -63,7 +64,7 @@ impl World<'_> {
         };
         let paused_until = self.paused_until(target).max(self.full_until(target));
         if paused_until > self.now + CONNECT_NS {
-            // Its system accepts, and nothing answers.
+            // The operating system accepts, but the process does not answer.
             return self.push(self.now + trip + CONNECT_NS, Event::Failed { number, refused: false });
         }
         let answers = paused_until.max(self.now + trip + trip / 2);
@@ -78,7 +79,7 @@ impl World<'_> {
         self.processes[process].as_deref().map_or(0, |process| process.paused_until)
     }
 
-    /// The process at the address hears who dials.
+    /// Lets the process at the address learn which process dials.
     pub(super) fn accept(&mut self, number: usize) {
         let Some(attempt) = self.attempts.get(&number).cloned() else { return };
         let from = self.host_of(attempt.process);
@@ -124,7 +125,8 @@ impl World<'_> {
         self.push(now + back, Event::Concluded { number, connection });
     }
 
-    /// A process that dials again for letters has given up its connection before.
+    /// Closes the previous connection of a process that dials again for control messages, because
+    /// the process has given that connection up.
     fn renew_inlet(&mut self, at: usize, from: usize, connection: usize) {
         let now = self.now;
         let Some(process) = self.living(at) else { return };
@@ -139,7 +141,7 @@ impl World<'_> {
         }
     }
 
-    /// The answer arrives at the process that has dialled.
+    /// Handles the answer at the dialling process.
     pub(super) fn conclude(&mut self, number: usize, connection: usize) {
         let Some(attempt) = self.attempts.get(&number).cloned() else { return };
         let from = self.host_of(attempt.process);
@@ -156,7 +158,7 @@ impl World<'_> {
             return self.give_up(&attempt, why);
         }
         if !self.links.joins(from, to) {
-            // The other side believes that there is a connection.
+            // The other side takes the connection for open.
             self.break_half(connection);
             return self.push(self.now + CONNECT_NS, Event::Failed { number, refused: false });
         }
@@ -178,7 +180,7 @@ impl World<'_> {
         self.wake(attempt.process, now);
     }
 
-    /// The dialling side of a connection never came about.
+    /// Breaks a connection whose dialling side was never established.
     fn break_half(&mut self, number: usize) {
         let now = self.now;
         if let Some(connection) = self.connections.get_mut(number) {
@@ -199,7 +201,7 @@ impl World<'_> {
         self.give_up(&attempt, why);
     }
 
-    /// An attempt came to nothing.
+    /// Handles a failed connection attempt.
     fn give_up(&mut self, attempt: &Attempt, why: DialError) {
         let now = self.now;
         let Some(process) = self.living(attempt.process) else { return };
@@ -220,7 +222,7 @@ impl World<'_> {
         self.wake(attempt.process, now);
     }
 
-    /// Sends a letter to an address, by a process that steps.
+    /// Sends a control message to an address, for a process in its step.
     pub(super) fn post(&mut self, process: &mut Process, address: Address, whom: Option<MemberId>, load: Load) {
         let is_new = !process.posts.contains_key(&address);
         let now = self.now;
@@ -241,7 +243,7 @@ impl World<'_> {
         }
     }
 
-    /// Moves letters of a process that steps. Returns when to come again.
+    /// Moves control messages of a process in its step. Returns the time of the next step.
     pub(super) fn move_posts(&mut self, process: &mut Process) -> u64 {
         let mut wake_at = u64::MAX;
         let addresses: Vec<Address> = process.posts.keys().cloned().collect();
@@ -263,7 +265,7 @@ impl World<'_> {
 
     fn move_letters(&mut self, process: &mut Process, address: &Address, number: usize) {
         let now = self.now;
-        // A connection that both sides have closed is gone.
+        // A connection that both sides have closed no longer exists.
         let is_open = self.connections.get_mut(number).is_some_and(|connection| {
             let is_over = connection.ends[1].out.front().is_some_and(|packet| packet.due <= now);
             connection.ends[0].is_open && !is_over
@@ -295,7 +297,7 @@ impl World<'_> {
         }
     }
 
-    /// Watches a process of another host, by one that steps.
+    /// Watches a process of another host, for a process in its step.
     pub(super) fn watch_far(
         &mut self,
         process: &Process,
@@ -317,7 +319,8 @@ impl World<'_> {
         self.lives.retain(|life| !life.other(process.number).is_some_and(is_it));
     }
 
-    /// The letters that have arrived for a process that steps, with their senders. Closed connections are let go of.
+    /// Returns the control messages that have arrived for a process in its step, with their
+    /// senders. It also drops closed connections.
     pub(super) fn take_letters(&mut self, process: &mut Process) -> Vec<(Load, Card, u128)> {
         let mut taken = vec![];
         let now = self.now;

@@ -1,4 +1,5 @@
-//! The network between hosts: delays, cuts, and connections, which carry packets in order and lose all of them when they break.
+//! The network between hosts: delays, cuts, and connections. A connection carries packets in order,
+//! and loses all of them when it breaks.
 use super::blocks::Parcel;
 use super::learning::Snapshot;
 use super::plan::Scene;
@@ -9,9 +10,10 @@ use spindle_core::control::Card;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// A packet that is not under way, because the link is cut.
+/// The due time of a packet that is not in flight, because its link is cut.
 const HELD: u64 = u64::MAX;
-/// The system sends a lost packet again after this time and a round trip, if no later packet shows the loss.
+/// The time after which, plus a round trip, the operating system sends a lost packet again, if no
+/// later packet shows the loss.
 const REPEATED_NS: u64 = 200_000_000;
 
 /// All links, each of one direction.
@@ -20,9 +22,9 @@ pub(super) struct Links {
     delays: Vec<Vec<u64>>,
     jitter_ns: u64,
     lost_percent: u64,
-    /// How many faults cut a link now.
+    /// The number of faults that cut each link now.
     cuts: Vec<Vec<u32>>,
-    /// Since when it is cut, or was last.
+    /// The time at which each link was last cut.
     cut_at: Vec<Vec<u64>>,
 }
 
@@ -38,7 +40,8 @@ impl Links {
         }
     }
 
-    /// Cuts, or mends, the links from these hosts to those. Returns the pairs that changed.
+    /// Cuts, or restores, the links from the hosts in `from` to those in `to`. Returns the pairs
+    /// that changed.
     pub(super) fn set(&mut self, from: u64, to: u64, is_cut: bool, now: u64) -> Vec<(usize, usize)> {
         let mut changed = vec![];
         for a in 0..self.cuts.len() {
@@ -64,7 +67,7 @@ impl Links {
         self.cuts[from][to] == 0
     }
 
-    /// Whether both hear each other.
+    /// Returns true if the two hosts hear each other.
     pub(super) fn joins(&self, a: usize, b: usize) -> bool {
         self.passes(a, b) && self.passes(b, a)
     }
@@ -85,7 +88,7 @@ impl Links {
         delay
     }
 
-    /// No packet is lost any more.
+    /// Ends all packet losses.
     pub(super) fn lose_none(&mut self) {
         self.lost_percent = 0;
     }
@@ -94,30 +97,32 @@ impl Links {
         self.delay(random, a, b) + self.delay(random, b, a)
     }
 
-    /// How long a link was cut that passes again: the system repeats lost packets with growing pauses.
+    /// Returns how long a restored link was cut: the operating system repeats lost packets with
+    /// growing pauses.
     pub(super) fn was_cut_for(&self, from: usize, to: usize, now: u64) -> u64 {
         now - self.cut_at[from][to]
     }
 }
 
-/// What a connection carries.
+/// The content of a packet.
 #[derive(Clone, Debug)]
 pub(super) enum Load {
-    /// A letter, as bytes, and its enclosure.
+    /// A control message, as bytes, and its attachment.
     Letter(Rc<[u8]>, Rc<[u8]>),
     /// Posts of one poll.
     Posts(Vec<Posted>),
-    /// A whole row: the first of a stream.
+    /// A whole row: the first packet of a stream.
     Row(Posted),
-    /// Nothing follows: the sender's view is over.
+    /// The end of the stream: the sender's view is over.
     Fin,
-    /// The packets that follow are of this view, the next.
+    /// The following packets belong to this view, the next one.
     Turn(ViewId),
-    /// How much of the order a state contains, and the state, which is complete once its body has come.
+    /// The number of messages that a state contains, and the state. It is complete once its body
+    /// has arrived.
     StateHead(Rc<Snapshot>),
     /// The rest of a state.
     StateBody,
-    /// A block of an object, or what is said about one.
+    /// A block of an object, or a message about one.
     Bulk(Parcel),
     /// The connection has ended at the other side.
     Reset,
@@ -135,16 +140,17 @@ pub(super) struct End {
     pub(super) process: usize,
     pub(super) host: usize,
     pub(super) is_open: bool,
-    /// On its way to the other side.
+    /// Packets in flight to the other side.
     pub(super) out: VecDeque<Packet>,
     due: u64,
     /// Since when packets of this side are not acknowledged.
     pub(super) stuck: Option<u64>,
-    /// The other side has said that nothing follows.
+    /// True if the other side has ended its stream.
     pub(super) has_fin: bool,
-    /// This side has sent its turn to the next view.
+    /// True if this side has sent its turn to the next view.
     pub(super) has_turned: bool,
-    /// The other side has turned to this view. Its packets are kept until this side continues there.
+    /// The view to which the other side has turned. Its packets are stored until this side
+    /// continues in that view.
     pub(super) turned: Option<ViewId>,
 }
 
@@ -166,13 +172,13 @@ impl End {
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// The one that has dialled, and the other.
+    /// The dialling side, and the other side.
     pub(super) ends: [End; 2],
     /// The cards and numbers of both processes.
     pub(super) cards: [(Card, u128); 2],
-    /// The silence after which it counts as broken.
+    /// The silence after which the connection counts as broken.
     pub(super) silence_ns: u64,
-    /// Nothing passes any more, though a side may not know that.
+    /// True if no packet passes any more; a side may not know that.
     pub(super) is_black: bool,
 }
 
@@ -181,7 +187,7 @@ impl Connection {
         Connection { ends: ends.map(|(process, host)| End::new(process, host)), cards, silence_ns, is_black: false }
     }
 
-    /// Which end is `process`.
+    /// Returns the index of the end at `process`.
     pub(super) fn end_of(&self, process: usize) -> usize {
         usize::from(self.ends[0].process != process)
     }
@@ -198,16 +204,16 @@ pub(super) struct Connections {
     made: usize,
 }
 
-/// What sending came to.
+/// The result of sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sent {
-    /// It arrives then.
+    /// The packet arrives at this time.
     Due(u64),
-    /// It waits for the link; the silence is to be looked at then.
+    /// The packet waits for the link; the silence is checked at this time.
     Stuck(u64),
-    /// It waits as those before it.
+    /// The packet waits behind earlier ones.
     Held,
-    /// There is no connection.
+    /// The connection is closed.
     Closed,
 }
 
@@ -226,12 +232,12 @@ impl Connections {
         self.all.get_mut(&number)
     }
 
-    /// Forgets connections that neither side has.
+    /// Drops connections that neither side has open.
     pub(super) fn forget_closed(&mut self) {
         self.all.retain(|_, connection| connection.ends.iter().any(|end| end.is_open));
     }
 
-    /// The sides that a process has.
+    /// Returns the sides of connections that a process has open.
     pub(super) fn open_of(&self, process: usize) -> Vec<(usize, usize)> {
         let sides = |(number, connection): (&usize, &Connection)| {
             let (number, ends) = (*number, [0, 1]);
@@ -274,7 +280,8 @@ impl Connections {
         if is_held { Sent::Held } else { Sent::Due(due) }
     }
 
-    /// A link passes again: what waited for it is under way. Returns the sides whose packets these are, and when the first arrives.
+    /// Releases the packets that wait for a restored link. Returns the sides that sent them, each
+    /// with the arrival time of the first packet.
     pub(super) fn release(
         &mut self,
         (from, to): (usize, usize),

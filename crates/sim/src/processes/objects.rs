@@ -1,4 +1,5 @@
-//! Messages that no ring holds: their contents, the names of them that rings hold, and what a process has of them.
+//! Messages that are too large for a ring: their contents, their names in rings, and the copies
+//! that a process has.
 use super::blocks::Running;
 use super::keeping::{Answer, Served};
 use super::ledger::Sent;
@@ -13,20 +14,23 @@ use std::time::Duration;
 /// The content of an object.
 pub(super) type Content = Rc<[u8]>;
 
-/// The shortest object: longer than any message that a ring holds, which tells one from the other.
+/// The length of the shortest object. It is longer than any message that a ring holds, so the
+/// length separates objects from messages.
 pub(super) const OBJECT_BYTES_MIN: usize = ObjectName::BYTES as usize;
 
-/// The content of a message that is sent as an object: all of its bytes depend on which message it is and on its length.
+/// Returns the content of a message that is sent as an object. Every byte depends on the message
+/// and on its length.
 pub(super) fn content((sender, number): Sent, len: usize) -> Content {
     let word = u64::from(sender) << 32 | u64::from(number);
     let rest = (1..).flat_map(|at| mix(word ^ mix(at << 32 | len as u64)).to_le_bytes());
     word.to_le_bytes().into_iter().chain(rest).take(len.max(OBJECT_BYTES_MIN)).collect()
 }
 
-/// The objects of a view. A ring is known by its owner and where it begins.
+/// The object table of a view. A ring is identified by its owner and its start.
 pub(super) type Shelf = control::Shelf<(Rank, u64), Content>;
 
-/// A connection that belongs to a bulk group. When the last copy of this is dropped, the process closes its side.
+/// A connection that belongs to a bulk group. When the last copy of the handle is dropped, the
+/// process closes its side.
 #[derive(Clone, Debug)]
 pub(super) struct Stream(Rc<usize>);
 
@@ -38,18 +42,18 @@ impl Deref for Stream {
     }
 }
 
-/// The way to another member of a bulk group, made by that member.
+/// A connection to another member of a bulk group, made by that member.
 #[derive(Debug)]
 pub(super) struct Link {
     /// The group's number.
     pub(super) number: u64,
     pub(super) from: MemberId,
-    /// The head of this host lends objects over it.
+    /// True if the leader of this host lends objects over it.
     pub(super) lends: bool,
     pub(super) stream: Stream,
 }
 
-/// An attempt to make a stream in a bulk group.
+/// A connection attempt for a stream in a bulk group.
 #[derive(Debug)]
 pub(super) struct Dialling {
     pub(super) address: control::Address,
@@ -59,24 +63,25 @@ pub(super) struct Dialling {
 /// The large messages of a process.
 #[derive(Debug)]
 pub(super) struct Objects {
-    /// By subgroup, what is sent.
+    /// By subgroup: the objects to send.
     pub(super) outgoing: BTreeMap<String, Outgoing<Content>>,
-    /// By subgroup of the view, up to where in this process's ring all is delivered everywhere.
+    /// By subgroup of the view: the position in this process's ring below which all messages are
+    /// delivered everywhere.
     pub(super) settled: BTreeMap<SubgroupId, u64>,
     pub(super) shelf: Shelf,
     pub(super) links: GroupLinks<Link>,
     pub(super) groups: ObjectGroups<Stream>,
-    /// By number, the groups of the view that have begun.
+    /// The groups of the view that have begun, by number.
     pub(super) running: BTreeMap<u64, Running>,
     pub(super) dialling: BTreeMap<(ViewId, u64, MemberId), Dialling>,
     pub(super) kept: Kept<Content>,
-    /// How many it keeps.
+    /// The number of objects that it keeps.
     pub(super) kept_count: usize,
     pub(super) serving: control::Serving,
     pub(super) served: Vec<Served>,
-    /// Orders of processes on other hosts whose connections have yet to stand.
+    /// Orders for processes on other hosts whose connections are not yet established.
     pub(super) pledged: Vec<ObjectOrder>,
-    /// Ways over which objects come that this process has asked for.
+    /// The connections with objects for which this process has asked.
     pub(super) answers: Vec<Answer>,
     handles: Vec<(Weak<usize>, usize)>,
 }
@@ -101,14 +106,14 @@ impl Objects {
         }
     }
 
-    /// The handle of a connection.
+    /// Returns the handle of a connection.
     pub(super) fn stream(&mut self, connection: usize) -> Stream {
         let handle = Rc::new(connection);
         self.handles.push((Rc::downgrade(&handle), connection));
         Stream(handle)
     }
 
-    /// The connections whose handles are gone.
+    /// Returns the connections whose handles were dropped.
     pub(super) fn dropped(&mut self) -> Vec<usize> {
         let gone = self.handles.extract_if(.., |(handle, _)| handle.strong_count() == 0);
         gone.map(|(_, connection)| connection).collect()
@@ -121,7 +126,7 @@ impl Objects {
         self.outgoing.get_mut(name).expect("it is there")
     }
 
-    /// Keeps objects that are not needed here any more, if a process follows.
+    /// Keeps objects that are no longer needed here, if an observer or learner exists.
     pub(super) fn keep(
         &mut self,
         view: ViewId,
@@ -135,7 +140,7 @@ impl Objects {
         }
     }
 
-    /// Notes whether a process follows.
+    /// Records whether an observer or learner exists.
     pub(super) fn set_followed(&mut self, is_followed: bool) {
         self.kept_count -= self.kept.set_on(is_followed).len();
     }

@@ -1,4 +1,4 @@
-//! What a scene consists of, and how one is drawn from a seed.
+//! The content of a scene, and how one is drawn from a seed.
 use super::subgroups;
 use super::wishes::{self, Wish};
 use crate::random::Random;
@@ -8,190 +8,196 @@ use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
-/// The longest delay of a link behind which processes follow a group with large messages.
+/// The longest delay of a link to an observer or learner of a group with large messages.
 const SLOWEST_FOLLOWED_NS: u64 = 200 * MS;
-/// Rings hold so many messages where an application is slow.
+/// The number of messages in a ring if an application is slow.
 const SLOW_WINDOW: u64 = 64;
-/// A pause from which a process does not come back.
+/// The length of a pause from which a process never returns.
 pub(super) const FOREVER_NS: u64 = 1_000_000 * S;
 
-/// Something that goes wrong, or is asked for. Hosts and places are numbered from 0.
+/// A fault or a request. Hosts and places are numbered from 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Nothing passes from these hosts to those.
+    /// No packet passes from the hosts in `from` to the hosts in `to`.
     Cut {
-        /// Bits of the hosts that send.
+        /// A bit mask of the sending hosts.
         from: u64,
-        /// Bits of the hosts that would receive.
+        /// A bit mask of the receiving hosts.
         to: u64,
-        /// For how long.
+        /// The length of the cut.
         ns: u64,
     },
-    /// All connections between two hosts break, with what is on the way.
+    /// All connections between two hosts break, and packets in flight are lost.
     Break {
-        /// One.
+        /// One host.
         a: u32,
-        /// The other.
+        /// The other host.
         b: u32,
-        /// Only one side is told.
+        /// True if only one side learns of the break.
         half: bool,
     },
-    /// A process stands still.
+    /// A process is paused.
     Pause {
         /// Its place.
         place: u32,
-        /// For how long.
+        /// The length of the pause.
         ns: u64,
     },
-    /// A process is killed. Another one starts in its place.
+    /// A process is killed. Another process starts in its place.
     Kill {
         /// Its place.
         place: u32,
-        /// After so long; `None`: none does.
+        /// The time until another process starts; `None`: none does.
         down_ns: Option<u64>,
-        /// The new process has another id.
+        /// True if the new process has another id.
         renamed: bool,
     },
-    /// A process asks to leave. Another one starts in its place later.
+    /// A process asks to leave. Another process starts in its place later.
     Leave {
         /// Its place.
         place: u32,
-        /// After so long; `None`: none does.
+        /// The time until another process starts; `None`: none does.
         down_ns: Option<u64>,
     },
     /// An operator asks a member to evict another.
     Evict {
         /// The place of the member that is asked.
         by: u32,
-        /// The place of the other.
+        /// The place of the member to evict.
         whom: u32,
     },
-    /// A member wishes for a change of the subgroups.
+    /// A member proposes a change of the subgroups.
     Wish {
         /// Its place.
         place: u32,
         /// The change.
         wish: Wish,
     },
-    /// A process has no room for another descriptor: it neither connects nor accepts, and takes no memory of others.
+    /// A process has no room for another descriptor: it neither connects nor accepts, and takes no
+    /// memory of other processes.
     Full {
         /// Its place.
         place: u32,
-        /// For how long.
+        /// The length of this state.
         ns: u64,
     },
     /// The addresses of all processes of a host vanish from its directory.
     Vanish {
-        /// Which.
+        /// The host.
         host: u32,
     },
 }
 
-/// Where processes run, one after the other.
+/// A place in which processes run, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The host.
     pub host: u32,
-    /// When the first process starts, in ns.
+    /// The time at which the first process starts, in ns.
     pub start_ns: u64,
-    /// Whether its address is that of a seed.
+    /// True if its address is that of a seed.
     pub is_seed: bool,
-    /// Votes are written to disk.
+    /// True if votes are written to disk.
     pub is_durable: bool,
-    /// No process of another host can connect to its address.
+    /// True if no process of another host can connect to its address.
     pub is_unreachable: bool,
-    /// Its processes only observe.
+    /// True if its processes are observers.
     pub is_observer: bool,
 }
 
-/// A name that stands for all seeds.
+/// A name that resolves to all seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name {
-    /// How long an answer takes at most.
+    /// The longest time of a look-up.
     pub look_up_ns: u64,
-    /// How long it takes until answers know that a seed has started, or ended.
+    /// The delay until answers reflect that a seed has started, or ended.
     pub late_ns: u64,
-    /// A seed that is started again has another address.
+    /// True if a restarted seed has another address.
     pub moves: bool,
 }
 
-/// Applications send messages, too, that no ring holds.
+/// Large messages, which are too large for a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Large {
-    /// One message in so many is one.
+    /// One message in so many is large.
     pub one_in: u64,
-    /// Bytes of the longest.
+    /// The size of the longest one in bytes.
     pub longest: u64,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: u64,
-    /// For how many blocks a receiver is ready.
+    /// The number of blocks for which a receiver is ready.
     pub ahead: u32,
-    /// Objects of one block and fewer bytes go from the sender to all hosts.
+    /// Objects of one block that are shorter than this go from the sender to all hosts.
     pub direct_below: u64,
-    /// In how many racks the hosts are; 0: they name none.
+    /// The number of racks of the hosts; 0: the hosts name none.
     pub racks: u32,
 }
 
-/// The application of a process takes long for each message until all is calm, and its process does nothing else meanwhile.
+/// A slow application: it takes long for each message until all faults are over. Its process does
+/// nothing else meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slow {
     /// The place of the process.
     pub place: u32,
-    /// How long.
+    /// The time for each message.
     pub each_ns: u64,
 }
 
-/// All that a run depends on.
+/// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
     /// The seed.
     pub seed: u64,
-    /// How many hosts there are.
+    /// The number of hosts.
     pub hosts: u32,
-    /// The group may span hosts: processes have addresses, and seeds found it. If not, the lock of the one host decides.
+    /// True if the group may span hosts: processes have addresses, and seeds create the group. If
+    /// false, the lock of the only host decides.
     pub is_afar: bool,
     /// The places, the seeds first.
     pub places: Vec<Place>,
-    /// The name by which processes know the seeds; `None`: by their addresses.
+    /// The name by which processes know the seeds; `None`: they know the addresses.
     pub name: Option<Name>,
-    /// How many members found the group.
+    /// The number of members that create the group.
     pub members: u32,
-    /// The delay from each host to each other, in ns.
+    /// The delay from each host to each other host, in ns.
     pub delays: Vec<Vec<u64>>,
-    /// What comes on top of it at most.
+    /// The largest random addition to a delay.
     pub jitter_ns: u64,
-    /// A connection breaks with a packet in so many; 0: none does.
+    /// One packet in so many breaks its connection; 0: none does.
     pub loss_one_in: u64,
-    /// So many of 100 packets between hosts are lost until all is calm, and sent again by the system, which pauses ever longer. Packets behind them wait.
+    /// The percentage of packets between hosts that are lost until all faults are over. The
+    /// operating system sends them again, after ever longer pauses. Later packets wait behind them.
     pub lost_percent: u64,
-    /// The silence that is suspected.
+    /// The silence after which a member is suspected.
     pub suspect_after_ns: u64,
     /// The pause between two messages of an application.
     pub send_every_ns: u64,
-    /// A process that was evicted, or has lost its group, is started again after so long.
+    /// The time after which a process that was evicted, or has lost its group, is restarted.
     pub restart_ns: u64,
-    /// What goes wrong and when, ascending.
+    /// The faults with their times, ascending.
     pub faults: Vec<(u64, Fault)>,
-    /// When all of it is over.
+    /// The time at which all faults are over.
     pub calm_ns: u64,
-    /// Applications have a state, which joiners take over.
+    /// True if applications have a state, which joiners receive by state transfer.
     pub learns: bool,
-    /// The subgroups with which the group is founded: their rules, orders and sizes.
+    /// The subgroups with which the group is created: their rules, orders and sizes.
     pub subgroups: Vec<SubgroupSpec>,
-    /// An operator notices that a group has lost its quorum after so long, and gives up the members that have ended; `None`: none does.
+    /// The time after which an operator notices that a group has lost its quorum, and gives up the
+    /// members that have ended; `None`: there is no operator.
     pub recovers_ns: Option<u64>,
-    /// The operator errs: it gives up whom a member that is blocked does not hear, alive or not.
+    /// True if the operator errs: it gives up the members that a blocked member does not hear,
+    /// alive or not.
     pub errs: bool,
-    /// Large messages; `None`: there are none.
+    /// The large messages; `None`: there are none.
     pub large: Option<Large>,
-    /// Whether subgroups go on that a change of the view does not touch.
+    /// True if subgroups continue that a change of the view does not touch.
     pub epochs: bool,
-    /// An application that takes long for each message; `None`: none does.
+    /// The slow application; `None`: there is none.
     pub slow: Option<Slow>,
 }
 
 impl Scene {
-    /// The scene of a seed.
+    /// Draws the scene of a seed.
     pub fn from_seed(seed: u64) -> Scene {
         let mut random = Random::new(seed, 21);
         let random = &mut random;
@@ -210,7 +216,8 @@ impl Scene {
             is_observer: false,
         };
         let mut places: Vec<Place> = (0..count).map(&mut place).collect();
-        // Members beside it would reach it, and whoever does not is left out as well as it may be.
+        // Members beside it would reach it, and members that do not reach it would be evicted as
+        // well as it.
         let last = hosts - 1;
         let is_alone = places.iter().filter(|place| place.host == last).count() == 1;
         let place = places.iter_mut().find(|place| place.host == last && !place.is_seed);
@@ -237,7 +244,8 @@ impl Scene {
         let calm_ns = random.range(4, 25) * S;
         let amount = if random.one_in(8) { 0 } else { random.range(1, 14) };
         let mut kinds: Vec<u64> = (0..11).filter(|_| random.one_in(2)).collect();
-        // Else most groups between hosts lose their quorum for good, and nothing more can be expected of them.
+        // Otherwise most groups between hosts lose their quorum for good, which leaves nothing to
+        // check.
         let keeps_quorum = !random.one_in(4);
         if keeps_quorum {
             kinds.retain(|kind| *kind != KILLS_MANY && (count > 2 || !ENDS.contains(kind)));
@@ -300,13 +308,15 @@ impl Scene {
         faults.sort_by_key(|(at, _)| *at);
         let mut operator = Random::new(seed, 24);
         let recovers_ns = operator.one_in(2).then(|| operator.range(100 * MS, 20 * S));
-        // Observers follow whomever they find.
+        // Observers follow any group that they find.
         let errs = recovers_ns.is_some() && operator.one_in(3) && !places.iter().any(|place| place.is_observer);
         if learns && worst > send_every_ns {
-            // Else the frames that a process would learn are written over before they can be there, at each attempt.
+            // Otherwise the frames that a learner reads are overwritten before they can arrive, at
+            // each attempt.
             subgroups.iter_mut().for_each(|spec| spec.window += 2 * worst / send_every_ns);
         }
-        // Behind slower links an object takes a process that follows longer than a view lasts: it dials, is dialled, and asks again after 2 s.
+        // Over slower links an observer or learner needs more time for an object than a view lasts:
+        // it dials, is dialled, and asks again after 2 s.
         let is_followed = learns || places.iter().any(|place| place.is_observer);
         let large = Large::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
         if large.is_some() {
@@ -314,7 +324,7 @@ impl Scene {
                 |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
             subgroups.iter_mut().for_each(hold_names);
             if learns {
-                // Messages behind an object are announced together, when the object is everywhere.
+                // Messages after an object are announced together, once the object is everywhere.
                 subgroups.iter_mut().for_each(|spec| spec.window += 2 + 4 * worst / send_every_ns);
             }
             faults.iter_mut().for_each(|(_, fault)| match fault {
@@ -326,10 +336,11 @@ impl Scene {
             });
         }
         let mut slowness = Random::new(seed, 30);
-        // Processes that follow would not keep up with as many large messages.
+        // Observers and learners could not process as many large messages in time.
         let slow = (slowness.one_in(12) && large.is_none()).then(|| Slow {
             place: slowness.below(count.into()) as u32,
-            // Full rings take it not much longer than others wait for its promise when the view changes again.
+            // Full rings take the process not much longer than the others wait for its promise when
+            // the view changes again.
             each_ns: 2 * suspect_after_ns / (u64::from(count) * SLOW_WINDOW * subgroups.len() as u64),
         });
         let mut send_every_ns = send_every_ns;
@@ -363,19 +374,19 @@ impl Scene {
         }
     }
 
-    /// The rack that a host's processes name.
+    /// Returns the rack that a host's processes name.
     pub(super) fn rack(&self, host: usize) -> Option<String> {
         let racks = self.large.map_or(0, |large| large.racks as usize);
         (racks > 0).then(|| format!("rack-{}", host % racks))
     }
 
-    /// The longest cut.
+    /// Returns the length of the longest cut.
     pub(super) fn longest_cut_ns(&self) -> u64 {
         let cuts = self.faults.iter().map(|(_, fault)| if let Fault::Cut { ns, .. } = fault { *ns } else { 0 });
         cuts.max().unwrap_or(0)
     }
 
-    /// The longest delay of a link.
+    /// Returns the longest delay of a link.
     pub(super) fn worst_delay_ns(&self) -> u64 {
         let others = |host: usize| move |(other, delay): (usize, &u64)| if host == other { 0 } else { *delay };
         let delays = self.delays.iter().enumerate().flat_map(|(host, row)| row.iter().enumerate().map(others(host)));
@@ -384,7 +395,7 @@ impl Scene {
 }
 
 impl Large {
-    /// Draws them for a seed: a third of the scenes has some.
+    /// Draws the large messages of a seed; a third of the scenes has some.
     fn drawn(seed: u64) -> Option<Large> {
         let mut random = Random::new(seed, 27);
         if !random.one_in(3) {
@@ -402,7 +413,7 @@ impl Large {
     }
 }
 
-/// The kinds of faults that end processes, and the one that ends many at once.
+/// The kinds of faults that end processes, and the kind that ends many at once.
 const ENDS: [u64; 4] = [0, 1, KILLS_MANY, 4];
 const KILLS_MANY: u64 = 2;
 
@@ -432,7 +443,7 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
         5 => {
             let whom = (place + 1 + random.below(u64::from(places - 1)) as u32) % places;
             let from = random.below(all + 1);
-            // Before a cut, in it, or when it has healed.
+            // The time is before a cut, during it, or after it.
             let after = random.below(2 * ns);
             if from != 0 && from != all && random.one_in(2) {
                 add(0, Fault::Cut { from, to: all & !from, ns });
@@ -446,7 +457,7 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
         _ if hosts < 2 => {}
         7 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
         8 => {
-            // A part of the hosts, or all links.
+            // Either a part of the hosts is cut off, or all links are cut.
             let side = if random.one_in(4) { all } else { random.below(all + 1) };
             let (there, ns) = if side == all { (all, random.range(S, 60 * S)) } else { (all & !side, ns) };
             add(0, Fault::Cut { from: side, to: there, ns });

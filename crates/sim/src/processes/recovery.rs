@@ -1,18 +1,19 @@
-//! An operator of groups that have lost their quorum. It knows which processes have ended, and gives up no other.
+//! An operator of groups that have lost their quorum. It knows which processes have ended, and
+//! gives up no other process.
 use super::plan::MS;
 use super::process::{Near, Phase, Process};
 use super::world::{Event, OPERATOR, World};
 use spindle_core::MemberId;
 use spindle_core::control::{Letter, Request};
 
-/// How often the operator asks.
+/// The interval of the operator's requests.
 const ASK_NS: u64 = 500 * MS;
 /// The number of a request to give up members that may live.
 pub(super) const MISTAKE: u64 = 2;
 
 impl World<'_> {
-    /// Looks whether a group has lost its quorum, and asks a member to go on without those that have ended when it is time. Whether there is such a group,
-    /// and an operator.
+    /// Checks whether a group has lost its quorum. When it is time, it asks a member to continue
+    /// without the ended members. Returns true if such a group and an operator exist.
     pub(super) fn recover(&mut self) -> bool {
         let Some(after) = self.scene.recovers_ns else { return false };
         if self.scene.errs && !self.is_mistaken && self.now >= after.max(self.asks_at) {
@@ -39,7 +40,8 @@ impl World<'_> {
         let votes =
             |process: &&Process| newest.rank_of(process.me.id).is_some_and(|rank| !newest.nonvoters.contains(&rank));
         if !members.iter().any(votes) {
-            // No member is left that could go on, or all are about to begin that view. After a mistake one with an id in it may be in a group of its own.
+            // Either no member is left that could continue, or all are about to begin that view.
+            // After a mistake a member with an id in it may be in a group of its own.
             let is_behind = |process: &&Process| {
                 let Phase::Member(member) = &process.phase else { return false };
                 let decided = member.engine().decision().map(|decision| decision.next.id);
@@ -67,7 +69,7 @@ impl World<'_> {
         self.push(self.now, Event::Mail { process: number, near });
     }
 
-    /// Asks a member that is blocked to give up whom it does not hear.
+    /// Asks a blocked member to give up the members that it does not hear.
     fn err(&mut self) {
         let living = self.processes.iter().flatten().filter(|process| process.is_alive);
         let blocked: Vec<usize> = living

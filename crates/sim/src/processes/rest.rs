@@ -1,4 +1,5 @@
-//! The checks that look at a run from outside: whether all comes to rest, and whether evictions have causes.
+//! The checks of a run from outside: whether everything comes to rest, and whether evictions have
+//! causes.
 use super::plan::{MS, S};
 use super::process::{Phase, Process, Table};
 use super::subgroups::UNSENT_MAX;
@@ -10,56 +11,61 @@ const LIVENESS: Invariant = Invariant(15, "liveness");
 const TOLD: Invariant = Invariant(21, "nobody waits in the dark");
 const CAUSE: Invariant = Invariant(23, "no eviction without a cause");
 
-/// A process that waits is told something within this time.
+/// The time within which a waiting process must report what it waits for.
 const TOLD_NS: u64 = 3 * S;
-/// A group that has lost its quorum is looked at for so long after all is calm.
+/// The time after the last fault at which a group that has lost its quorum is checked.
 const LOST_NS: u64 = 5 * S;
-/// Views within ten seconds.
+/// The maximum number of views within ten seconds.
 const VIEWS_MAX: usize = 400;
-/// Delays between hosts that pass per message when little may be on the way at once, and messages are large.
+/// The number of delays between hosts per message, if little may be in flight at once and messages
+/// are large.
 const MESSAGE_DELAYS: u64 = 3;
-/// Rounds of ballots in one view.
+/// The maximum number of rounds of ballots in one view.
 const ROUNDS_MAX: u32 = 200;
 
-/// How a run stands.
+/// The state of a run.
 enum Rest {
-    /// All processes that can be are in one view, and deliver.
+    /// All processes that can be members are in one view, and deliver.
     United,
-    /// The group has lost its quorum, or no process can found it.
+    /// The group has lost its quorum, or no process can create it.
     Lost,
-    /// There are two groups, as there may be.
+    /// Two groups exist, which is permitted.
     Two,
-    /// Not yet, for this reason.
+    /// The run has not come to rest, for this reason.
     Not(String),
 }
 
 impl Process {
-    /// Whether it has begun a view, or is about to.
+    /// Returns true if it has begun a view, or is about to.
     fn is_in_group(&self) -> bool {
         matches!(self.phase, Phase::Member(_) | Phase::Installs(_))
     }
 }
 
 impl World<'_> {
-    /// The time within which all comes to rest when nothing goes wrong any more: suspicions may have been doubled up to sixteen times, founders
-    /// that failed pause longer and longer, leaders the more so the longer they were cut off, and a process that was evicted starts again. It is less
-    /// than the time after which a process gives its first view up, unless suspicions or cuts are long.
+    /// Returns the time within which everything comes to rest after the last fault. Suspicion times
+    /// may have been doubled up to sixteen times. Founders that failed pause longer and longer.
+    /// Leaders pause longer the longer they were cut off. An evicted process is restarted. The time
+    /// is less than that after which a process gives its first view up, unless suspicion times or
+    /// cuts are long.
     fn patience_ns(&self) -> u64 {
         12 * self.scene.suspect_after_ns + 12 * self.scene.worst_delay_ns() + self.scene.longest_cut_ns() + 25 * S
     }
 
-    /// A member is left out of a view. It must have asked for it, or something must have gone wrong with it, not long ago.
+    /// Checks the eviction of a member. It must have asked to leave, or must have had a fault not
+    /// long ago.
     pub(super) fn check_eviction(&mut self, of: u128, id: MemberId) -> Checked {
-        // Two groups may have members with the same ids, if none remembered the first one.
+        // Two groups may have members with the same ids, if no process remembered the first group.
         let is_its = |process: &&Process| [0, of].contains(&process.roster.incarnation());
         let lives = |process: &&Process| process.me.id == id && process.is_alive && is_its(process);
         let found = self.processes.iter().flatten().map(|process| &**process).find(lives);
         let Some(process) = found.filter(|_| !self.excused.contains_key(&id)) else { return Ok(()) };
-        // A member that stood still may have lost its streams, and have been suspected by this one.
+        // A paused member may have lost its streams, and this member may have been suspected by the
+        // paused one.
         let here = self.troubled[process.host].max(self.suspended);
         let within = self.cause_ns();
         let (number, is_unreachable) = (process.number, self.unreachable.contains(&process.address));
-        // The process that was to tell it of the view may have ended.
+        // The process that was to inform it of the view may have ended.
         let has_begun = !matches!(process.phase, Phase::Seeks(_) | Phase::Installs(_));
         let is_new = !has_begun && self.now < self.ended + within;
         let is_calm = here == 0 || here + within < self.now;
@@ -73,8 +79,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A process ends for its group. Only a decision ends a member that does not want to leave: a view without it, or a later one than the first
-    /// that a process waits for.
+    /// Checks the end of a process for its group. Only a decision ends a member that does not want
+    /// to leave: a view without it, or a view later than the first one for which a process waits.
     pub(super) fn check_end(&self, process: &Process) -> Checked {
         let (of, id) = (process.roster.incarnation(), process.me.id);
         let (view, is_decided) = match &process.phase {
@@ -91,12 +97,12 @@ impl World<'_> {
         }
     }
 
-    /// What goes wrong has an effect within this time.
+    /// Returns the time within which a fault has an effect.
     pub(super) fn cause_ns(&self) -> u64 {
         20 * self.scene.suspect_after_ns + 20 * self.scene.worst_delay_ns() + 5 * S
     }
 
-    /// Looks at everything.
+    /// Runs all checks.
     pub(super) fn tick(&mut self) -> Checked {
         self.check_bounds()?;
         self.check_told()?;
@@ -139,8 +145,9 @@ impl World<'_> {
                     self.refusal
                 ));
             }
-            // Processes that no member reaches change views ever more rarely, after which members have to hear each other again: the messages that
-            // show it stand behind all that wait.
+            // Processes that no member reaches change views ever more rarely. After each change
+            // members have to hear each other again, and the messages that show it wait behind all
+            // others.
             Rest::Not(_) if !self.recent_views.is_empty() && self.now < self.scene.calm_ns + 2 * self.patience_ns() => {
             }
             Rest::Not(why) if self.now >= self.scene.calm_ns.max(self.recovered_at) + self.patience_ns() => {
@@ -171,10 +178,10 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Each process that waits is told what it waits for.
+    /// Checks that each waiting process reports what it waits for.
     fn check_told(&self) -> Checked {
         for process in self.processes.iter().flatten().filter(|process| process.is_alive) {
-            // A member that stands still answers nothing.
+            // A paused member answers nothing.
             let troubled = self.processes.iter().flatten().map(|process| process.troubled).max().unwrap_or(0);
             let since = process.started.max(troubled).max(self.troubled[process.host]);
             let waits = matches!(process.phase, Phase::Seeks(_)) && !process.is_told;
@@ -185,7 +192,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A process that does not know that the group can't go on, though it is a member, or asks one.
+    /// Returns a process that does not know that the group can't continue, although it is a member,
+    /// or asks one.
     fn unaware(&self) -> Option<String> {
         let living = || {
             let processes = self.processes.iter().flatten().map(|process| &**process);
@@ -212,7 +220,7 @@ impl World<'_> {
             .map(|process| format!("process {} waits, and was not told of it", process.number))
     }
 
-    /// A process that has ended, for which a member still keeps what observers need.
+    /// Returns a process that has ended, for which a member still keeps data for observers.
     fn kept_for(&self) -> Option<String> {
         let living = || self.processes.iter().flatten().filter(|process| process.is_alive);
         living().find_map(|process| {
@@ -247,8 +255,8 @@ impl World<'_> {
                 return Rest::Not(format!("process {}, member {}, {why}", process.number, process.me.id));
             }
         }
-        // One that hangs is waited for by no member.
-        // Absent: an observer that has followed a group whose members have died may miss that another one was founded.
+        // No member waits for a hung observer. A case that is not checked: if the members of a
+        // group have died, its observer may miss that another group was created.
         let is_expected = |process: &&&Process| process.paused_until <= self.now && self.ledger.foundings() == 1;
         for process in observers.iter().filter(is_expected) {
             let finds = self.finds_group(process, of, &living);
@@ -262,18 +270,19 @@ impl World<'_> {
         Rest::United
     }
 
-    /// Whether members of several groups live.
+    /// Returns true if members of several groups live.
     fn are_two(&self, living: &[&Process]) -> bool {
         let mut groups =
             living.iter().filter(|process| process.is_in_group()).map(|process| process.roster.incarnation());
         groups.next().is_some_and(|first| groups.any(|other| other != first))
     }
 
-    /// Whether a process is to be a member in the end.
+    /// Returns true if a process has to be a member at the end.
     fn is_expected(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
         let is_given_up = |other: &Process| self.ledger.is_given_up(other.number);
         let comes = match process.is_in_group() {
-            // By mistake: it is in no view of the others, who look for it where the seeds are.
+            // The process was given up by mistake: it is in no view of the others, and they look
+            // for it at the seeds.
             true if is_given_up(process) => {
                 let others: Vec<&Process> = living.iter().copied().filter(|other| !is_given_up(other)).collect();
                 self.finds_group(process, of, &others)
@@ -284,13 +293,15 @@ impl World<'_> {
         comes && !self.unreachable.contains(&process.address)
     }
 
-    /// Whether processes of a place may be too slow for ever to take over the state. A ring holds few messages, of which a sender may send one each half of
-    /// the time that is drawn: behind a link that takes longer than that, they are overwritten before they can be read.
+    /// Returns true if processes of a place may never be fast enough to complete a state transfer.
+    /// A ring holds few messages, and a sender may send one in each half of the drawn pause. If a
+    /// link takes longer than that, the messages are overwritten before they can be read.
     fn cannot_learn(&self, place: usize) -> bool {
         self.places[place].is_lapped && self.scene.worst_delay_ns() >= 3 * self.scene.send_every_ns / 2
     }
 
-    /// Whether a process has where to ask for the group: a member on its host, or at the address of a seed.
+    /// Returns true if a process can ask for the group: a member runs on its host, or at the
+    /// address of a seed.
     fn finds_group(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
         living.iter().any(|other| {
             let is_there = other.host == process.host || self.scene.places[other.place].is_seed;
@@ -298,7 +309,7 @@ impl World<'_> {
         })
     }
 
-    /// The newest view that a member knows.
+    /// Returns the newest view that a member knows.
     pub(super) fn newest_view(&self, living: &[&Process]) -> Option<(u128, View)> {
         let known = living.iter().filter_map(|process| match &process.phase {
             Phase::Member(member) => {
@@ -312,7 +323,8 @@ impl World<'_> {
         known.max_by_key(|(_, view)| view.id)
     }
 
-    /// Whether the members that live, and those whose deaths they can prove, are enough to change the view.
+    /// Returns true if the live members, and those whose deaths they can prove, are enough to
+    /// change the view.
     pub(super) fn has_quorum(&self, living: &[&Process], of: u128, view: &View) -> bool {
         let is_in = |id: &MemberId| {
             living.iter().any(|process| {
@@ -335,14 +347,16 @@ impl World<'_> {
 
     fn rest_without_group(&self, living: &[&Process]) -> Rest {
         let waiting = living.iter().filter(|process| !self.unreachable.contains(&process.address)).count() as u32;
-        // A group may exist that has lost all of its members, or there are too few processes.
+        // A group may exist that has lost all of its members, or the number of processes is too
+        // small.
         if self.scene.is_afar || waiting < self.scene.members {
             return Rest::Lost;
         }
         Rest::Not(format!("{waiting} processes found no group"))
     }
 
-    /// The subgroup in which a member has delivered nothing that another has sent since all is calm, if there is one.
+    /// Returns a subgroup in which a member has delivered no message that another has sent since
+    /// all faults are over, if one exists.
     fn unheard<'t>(&self, process: &Process, table: &'t Table, other: &Process) -> Option<&'t str> {
         let rank = table.view.rank_of(other.me.id)?;
         let is_unheard = |(id, spec): &(SubgroupId, &SubgroupSpec)| {
@@ -354,7 +368,7 @@ impl World<'_> {
         table.view.subgroups_of(table.places.me).find(is_unheard).map(|(_, spec)| spec.name.as_str())
     }
 
-    /// What a process lacks to be at work with all others.
+    /// Returns what a process lacks to work with all others.
     fn misses(&self, process: &Process, of: u128, living: &[&Process]) -> Option<String> {
         let Phase::Member(member) = &process.phase else { return Some("is no member".into()) };
         if process.roster.incarnation() != of {

@@ -1,6 +1,7 @@
 //! The rows of all processes in all views, and a process's table over them.
 //!
-//! A row is stored once, and processes of its owner's host read that. Each process of another host has a copy, which streams fill.
+//! A row is stored once, and processes of its owner's host read it there. Each process of another
+//! host has a copy, which streams fill.
 use super::objects::Shelf;
 use crate::table::bits;
 use spindle_core::control::ObjectName;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The words of a control block, which can be read after its view is over.
+/// The words of a control block. They can be read after the view is over.
 pub(super) type Words = Arc<[AtomicU64]>;
 
 /// A row, or a copy of one.
@@ -19,9 +20,9 @@ pub(super) type Words = Arc<[AtomicU64]>;
 pub(super) struct Row {
     control: Words,
     rings: Box<[u8]>,
-    /// How many posts have been applied here.
+    /// The number of posts that have been applied here.
     applied: u64,
-    /// Whether peers of its host have marked that words of their membership blocks have moved.
+    /// True if peers of its host have marked that words of their membership blocks have changed.
     marked: bool,
 }
 
@@ -56,7 +57,7 @@ impl Row {
         self.rings[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What a post of this range carries.
+    /// Returns the content of a post of this range.
     fn copy(&self, range: &Range<u64>) -> Posted {
         let control = self.control_bytes();
         let words = range.start.min(control)..range.end.min(control);
@@ -72,7 +73,7 @@ impl Row {
     }
 
     fn apply(&mut self, posted: &Posted) {
-        // Frames come before the words that announce them.
+        // Frames are written before the words that announce them.
         if !posted.bytes.is_empty() {
             self.fill(posted.bytes_at, &posted.bytes);
         }
@@ -129,7 +130,7 @@ impl Store {
         Arc::clone(&self.rows[number].control)
     }
 
-    /// All of a row.
+    /// Returns the content of a whole row.
     pub(super) fn snapshot(&self, number: usize) -> Posted {
         let row = &self.rows[number];
         row.copy(&(0..row.bytes_of_all()))
@@ -143,26 +144,26 @@ impl Store {
 /// A post of a poll.
 #[derive(Clone, Debug)]
 pub(super) struct Post {
-    /// By bits.
+    /// A bit mask of the peers.
     pub(super) peers: u64,
     /// `None` if no peer is on another host.
     pub(super) content: Option<Posted>,
-    /// No peer is to be woken for it.
+    /// True if the post wakes no peer.
     pub(super) quiet: bool,
 }
 
-/// A process's table in one view. A member whose row has not come has a row of zeros.
+/// A process's table in one view. A member whose row has not arrived has a row of zeros.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) me: Rank,
     pub(super) rows: Vec<Option<usize>>,
-    /// Members that have a stream, or had one, by bits.
+    /// A bit mask of the members that have a stream, or had one.
     pub(super) far: u64,
-    /// Members that lack posts of earlier polls, by bits, as far as that matters.
+    /// A bit mask of the members that lack posts of earlier polls, as far as that matters.
     pub(super) unheard: u64,
-    /// Bytes of my membership block.
+    /// The size of my membership block in bytes.
     pub(super) membership: u64,
-    /// The number of posts of other hosts when the engine asked last whether something has moved.
+    /// The number of posts of other hosts when the engine last asked whether words have changed.
     pub(super) seen: Cell<u64>,
 }
 
@@ -171,7 +172,7 @@ pub(super) struct Board<'a> {
     pub(super) store: &'a mut Store,
     pub(super) places: &'a Places,
     pub(super) posts: &'a mut Vec<Post>,
-    /// The objects of the view, where messages are delivered.
+    /// The object table of the view, from which messages are delivered.
     pub(super) shelf: Option<&'a Shelf>,
 }
 
@@ -200,7 +201,7 @@ impl Rows for Board<'_> {
     }
 }
 
-/// Frames of a ring, whose objects are on a shelf.
+/// The frames of a ring, whose objects are in an object table.
 #[derive(Clone, Copy)]
 pub(super) struct Shelved<'b> {
     frames: Lookup<'b, Board<'b>>,
@@ -229,13 +230,13 @@ impl Board<'_> {
         self.places.rows[self.places.me.index()].expect("a member has its own row")
     }
 
-    /// How much has come from other hosts.
+    /// Returns a count of the data that has arrived from other hosts.
     fn come(&self) -> u64 {
         let far = (0..).zip(&self.places.rows).filter(|(rank, _)| self.places.far >> rank & 1 == 1);
         far.map(|(_, row)| row.map_or(0, |row| 1 + self.store.row(row).applied)).sum()
     }
 
-    /// Tells peers of my host that words of my membership block have moved.
+    /// Marks at peers of my host that words of my membership block have changed.
     fn mark(&mut self, peers: &[Rank]) {
         for peer in peers.iter().filter(|peer| **peer != self.places.me && self.places.far >> peer.0 & 1 == 0) {
             if let Some(row) = self.places.rows[peer.index()] {
@@ -292,7 +293,7 @@ impl Table for Board<'_> {
     fn trace(&self, member: Rank) -> Trace {
         match self.places.rows[member.index()] {
             Some(_) if self.places.far >> member.0 & 1 == 0 => Trace::Stored,
-            // A row that has not come may come over either way.
+            // A missing row may arrive through memory or over a stream.
             _ => Trace::Arrived(self.come()),
         }
     }

@@ -1,10 +1,11 @@
-//! The rule of shards, as far as a view and the one before it show it.
+//! The rule of shards, as far as a view and the previous one show it.
 use super::ledger::VIEWS;
 use crate::Violation;
 use spindle_core::{Rank, Rule, View};
 use std::collections::BTreeSet;
 
-/// A member stays in its shard, is in one of a set at most, and sends in none that has too few members.
+/// Checks that a member stays in its shard, is in at most one shard of a set, and sends in none
+/// that has too few members.
 pub(super) fn check_shards(before: &View, view: &View) -> Result<(), Violation> {
     let mut placed = BTreeSet::new();
     for spec in &view.subgroups {

@@ -1,4 +1,5 @@
-//! The memory of a process's views: rows of this host, streams that fill copies of others, and the streams of views that are over.
+//! The memory of a process's views: rows of this host, streams that fill copies of other rows, and
+//! the streams of views that are over.
 use super::network::Load;
 use super::plan::S;
 use super::process::{Over, Phase, Process, Table, Way};
@@ -9,13 +10,14 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Streams of a view that is over are kept so long.
+/// The time for which streams of an ended view are kept.
 pub(super) const RETIRED_NS: u64 = 2 * S;
-/// A near peer is woken within this time.
+/// The time within which a peer on the same host is woken.
 const BELL_NS: (u64, u64) = (500, 20_000);
 
 impl World<'_> {
-    /// Makes the table of a view, with the rows that have come. Returns whose they are.
+    /// Makes the table of a view, with the rows that have arrived. Returns the members whose rows
+    /// these are.
     pub(super) fn take_rows(&mut self, process: &mut Process, view: &Arc<View>, layout: &Layout) -> BTreeSet<MemberId> {
         let me = view.rank_of(process.me.id).expect("it is in the view");
         let count = view.members.len();
@@ -43,14 +45,15 @@ impl World<'_> {
         here
     }
 
-    /// Attaches a way to a member. What had arrived over an old stream is applied, and nothing after that.
+    /// Attaches the access to a member's row. Data that arrived over an old stream is applied, and
+    /// nothing after that.
     fn attach(&mut self, number: usize, table: &mut Table, rank: Rank, way: Way) {
         match way {
             Way::Near(row, owner) => {
                 table.places.rows[rank.index()] = Some(row);
                 table.near[rank.index()] = Some(owner);
                 self.store.row_mut(row).mark();
-                // It may sleep, and was not rung for what was posted before.
+                // The owner may sleep, and earlier posts did not ring its doorbell.
                 let at = self.now + self.random.range(BELL_NS.0, BELL_NS.1);
                 self.wake(owner, at);
             }
@@ -79,7 +82,7 @@ impl World<'_> {
         }
     }
 
-    /// Applies what has arrived over a stream. Returns whether it stands.
+    /// Applies the data that has arrived over a stream. Returns true if the stream is open.
     fn drain(&mut self, table: &Table, rank: Rank, number: usize, process: usize) -> bool {
         let now = self.now;
         let row = table.places.rows[rank.index()].expect("a stream fills it");
@@ -112,7 +115,8 @@ impl World<'_> {
         true
     }
 
-    /// Applies what has arrived over all streams. Returns the members whose streams have ended, with the views.
+    /// Applies the data that has arrived over all streams. Returns the members whose streams have
+    /// ended, with the views.
     pub(super) fn progress(&mut self, process: &mut Process) -> Vec<(ViewId, Rank, MemberId)> {
         let number = process.number;
         let mut downs = vec![];
@@ -188,14 +192,14 @@ impl World<'_> {
         }
     }
 
-    /// The streams of views that are over are kept until both sides have said that nothing follows, or for a while.
+    /// Closes the streams of ended views once both sides have ended them, or after a while.
     pub(super) fn look_after_retired(&mut self, process: &mut Process) {
         let number = process.number;
         let mut closed = vec![];
         for table in process.over.iter_mut().map(|over| &mut over.table).chain(&mut process.older) {
             for rank in 0..table.streams.len() {
                 let found = table.streams[rank].and_then(|stream| Some((stream, self.connections.get(stream)?)));
-                // Its peer needs nothing more of this view.
+                // The peer needs nothing more of this view.
                 if let Some((stream, found)) = found
                     && found.ends[found.end_of(number)].turned.is_some()
                 {
@@ -234,7 +238,8 @@ impl World<'_> {
         }
     }
 
-    /// The members whose hosts lack something that the process of this number has posted in a view, by bits.
+    /// Returns a bit mask of the members whose hosts lack a post of the process of this number in a
+    /// view.
     pub(super) fn lacking(&self, number: usize, table: &Table) -> u64 {
         let lacks = |rank: &usize| {
             let connection = table.streams[*rank].and_then(|stream| self.connections.get(stream));
@@ -247,7 +252,7 @@ impl World<'_> {
             .fold(0, |bits, rank| bits | 1 << rank)
     }
 
-    /// Sends what a poll of the process of this number has posted.
+    /// Sends the posts of a poll of the process of this number.
     pub(super) fn send_posts(&mut self, number: usize, table: &Table, posts: Vec<Post>) {
         let mut bells = 0u64;
         let mut far: BTreeMap<usize, Vec<_>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The subgroups of a group, and what a member has to send in them.
+//! The subgroups of a group, and the messages that a member has to send in them.
 use super::ledger::Sent;
 use super::objects::{OBJECT_BYTES_MIN, content};
 use super::process::Process;
@@ -7,24 +7,24 @@ use spindle_core::ring::Kind;
 use spindle_core::{MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::collections::VecDeque;
 
-/// The shortest message: it names its sender and its number there.
+/// The length of the shortest message: it contains its sender and its number there.
 pub(super) const SHORT_BYTES: usize = 8;
-/// The longest message.
+/// The length of the longest message.
 pub(super) const LONG_BYTES: u64 = 16;
-/// So many messages of an application wait in a subgroup at most.
+/// The maximum number of messages of an application that wait in a subgroup.
 pub(super) const UNSENT_MAX: usize = 20;
 
-/// A subgroup of everyone, with a total order.
+/// Returns a subgroup of all members, with a total order.
 pub(super) fn total(name: &str) -> SubgroupSpec {
     SubgroupSpec { window: 3, message_bytes_max: LONG_BYTES, ..SubgroupSpec::of_everyone(name) }
 }
 
-/// Two subgroups of everyone, with a total order.
+/// Returns two subgroups of all members, with a total order.
 pub(super) fn plain() -> Vec<SubgroupSpec> {
     vec![total("a"), total("b")]
 }
 
-/// The subgroups of a seed's group. In a third of the scenes they are [plain].
+/// Draws the subgroups of a seed's group. In a third of the scenes they are [plain].
 pub(super) fn drawn(seed: u64) -> Vec<SubgroupSpec> {
     let mut random = Random::new(seed, 24);
     let fifo = |name| SubgroupSpec { order: Order::Fifo, ..total(name) };
@@ -49,7 +49,8 @@ pub(super) fn drawn(seed: u64) -> Vec<SubgroupSpec> {
     }
 }
 
-/// The view that begins a group with these subgroups, as the library makes it of its configuration.
+/// Returns the view that begins a group with these subgroups, as the library makes it of its
+/// configuration.
 pub(super) fn first_view(specs: &[SubgroupSpec], ids: Vec<MemberId>) -> View {
     let all: Vec<Rank> = (0..ids.len() as u32).map(Rank).collect();
     let fill = |spec: &SubgroupSpec| {
@@ -64,32 +65,33 @@ pub(super) fn first_view(specs: &[SubgroupSpec], ids: Vec<MemberId>) -> View {
     view
 }
 
-/// Whether all members have delivered the same there, whatever view they joined with: it is of everyone in all views, and has a total order.
+/// Returns true if all members have delivered the same messages there, in whatever view they
+/// joined: the subgroup contains all members in all views, and has a total order.
 pub(super) fn is_common(founded: &[SubgroupSpec], name: &str) -> bool {
     let is_it = |spec: &SubgroupSpec| spec.order == Order::Total && spec.member_rule == Rule::Everyone;
     founded.iter().any(|spec| spec.name == name && is_it(spec))
 }
 
-/// A message that is to be sent, or sent again, or the space of one that was given up.
+/// A message to send, or to send again, or the space of a message that was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unsent {
     pub(super) kind: Kind,
     pub(super) bytes: Vec<u8>,
-    /// It was accepted in an earlier view.
+    /// True if it was accepted in an earlier view.
     pub(super) again: bool,
-    /// The name of an object that has one.
+    /// The name of its object, if it has one.
     pub(super) own: Option<u64>,
 }
 
 impl Unsent {
-    /// A message of so many bytes, but no less than it needs.
+    /// Returns a message of `len` bytes, or of the bytes that it needs at least.
     pub(super) fn message(sent: Sent, len: usize) -> Unsent {
         let mut bytes = (u64::from(sent.0) << 32 | u64::from(sent.1)).to_le_bytes().to_vec();
         bytes.resize(len.max(SHORT_BYTES), sent.1 as u8);
         Unsent { kind: Kind::Message, bytes, again: false, own: None }
     }
 
-    /// A message of so many bytes, which is sent as an object.
+    /// Returns a message of `len` bytes, which is sent as an object.
     pub(super) fn object(sent: Sent, len: usize) -> Unsent {
         Unsent { kind: Kind::Object, bytes: content(sent, len).to_vec(), again: false, own: None }
     }
@@ -98,13 +100,14 @@ impl Unsent {
         Unsent { kind: Kind::Void, bytes: vec![0; len], again: false, own: None }
     }
 
-    /// The message's number.
+    /// Returns the message's number.
     pub(super) fn number(&self) -> Option<u32> {
         (self.kind != Kind::Void).then(|| decode(&self.bytes).1)
     }
 }
 
-/// The message of these bytes; one that was never sent if they are not as its sender wrote them.
+/// Returns the message of these bytes. If they are not as the sender wrote them, it is a message
+/// that was never sent.
 pub(super) fn decode(bytes: &[u8]) -> Sent {
     let word = bytes.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
     let (sender, number) = ((word >> 32) as u32, word as u32);
@@ -119,7 +122,7 @@ pub(super) fn decode(bytes: &[u8]) -> Sent {
 }
 
 impl Process {
-    /// The messages that are to be sent in a subgroup.
+    /// Returns the messages to send in a subgroup.
     pub(super) fn unsent_in(&mut self, name: &str) -> &mut VecDeque<Unsent> {
         if !self.unsent.contains_key(name) {
             self.unsent.insert(name.into(), VecDeque::new());
@@ -127,7 +130,7 @@ impl Process {
         self.unsent.get_mut(name).expect("it is there")
     }
 
-    /// Whether something is to be sent.
+    /// Returns true if there are messages to send.
     pub(super) fn has_unsent(&self) -> bool {
         self.unsent.values().any(|unsent| !unsent.is_empty())
     }

@@ -2,7 +2,7 @@
 use super::plan::{MS, S};
 use super::*;
 
-/// The first seed below `most` at which a broken driver is noticed by the check of this name.
+/// Returns the first seed below `most` at which the check of this name notices a broken driver.
 fn noticed(broken: Broken, name: &str, most: u64) -> Option<u64> {
     let is_noticed = |seed: &u64| {
         let outcome = tell(&Scene::from_seed(*seed), broken, None);
@@ -21,12 +21,14 @@ fn some_seeds_break_nothing() {
     );
 }
 
-/// A process of that host, which asks the seeds; those of hosts 0 to 2 are the seeds.
+/// Returns the place of a process of that host, which asks the seeds. The processes of hosts 0 to 2
+/// are the seeds.
 fn place(host: u32, start_ns: u64) -> Place {
     Place { host, start_ns, is_seed: host < 3, is_durable: false, is_unreachable: false, is_observer: false }
 }
 
-/// Three members found a group, links have that delay, and nothing goes wrong.
+/// Returns a scene in which three members create a group, links have that delay, and no fault
+/// occurs.
 fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
     let hosts = places.iter().map(|place| place.host + 1).max().unwrap_or(0);
     Scene {
@@ -55,7 +57,8 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
     }
 }
 
-/// A process of a fourth host asks members of three, which can't reach it. It is started again whenever it has been left out.
+/// A process of a fourth host asks members of three hosts that can't reach it. It is restarted
+/// after each eviction.
 fn changes_of_views(seconds: u64, unreachable: bool) -> u64 {
     let mut places: Vec<_> = (0..4).map(|host| place(host, u64::from(host / 3) * 5 * S)).collect();
     places[3].is_unreachable = unreachable;
@@ -69,11 +72,11 @@ fn a_process_that_no_member_reaches_changes_views_ever_more_rarely() {
     let changes = [20, 40, 80, 160].map(|seconds| changes_of_views(seconds, true));
     let pairs = changes.iter().zip(&changes[1..]);
     assert!(pairs.clone().all(|(fewer, more)| fewer <= more && *more <= fewer + 4), "{changes:?}");
-    // It is let in, and votes.
+    // The process is admitted, and votes.
     assert_eq!(changes_of_views(20, false), 2);
 }
 
-/// If it voted before it has begun a view, the group would wait for its vote for ever.
+/// If the process voted before it has begun a view, the group would wait for its vote for ever.
 #[test]
 fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
     let mut places = vec![place(0, 0), Place { is_seed: false, ..place(1, S) }];
@@ -82,7 +85,7 @@ fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
     assert!(outcome.violations.is_empty() && outcome.counts.views >= 2, "{outcome:?}");
 }
 
-/// One seed of 10,000 shows the bug, or none.
+/// At most one seed of 10,000 shows the mutation.
 #[cfg(planted)]
 #[test]
 #[ignore = "wants a process of its own: cargo xtask planted"]
@@ -94,8 +97,8 @@ fn planted_bugs_of_admission_fail_their_test() {
     assert!(held.is_err(), "the test passes, whatever the bug");
 }
 
-/// Track record: the end of the connection that tells of a death was a suspicion at once, though it breaks with all other connections if a network resets
-/// them.
+/// Regression: the end of the connection that reports a death raised a suspicion at once, although
+/// that connection breaks with all others if a network resets them.
 #[test]
 fn connections_that_break_and_can_be_made_again_change_no_view() {
     for delay in [50_000, 5 * MS, 100 * MS] {
@@ -119,7 +122,8 @@ fn connections_that_break_and_can_be_made_again_change_no_view() {
     }
 }
 
-/// An application takes long for each message, and its ring holds more of them than the others would wait for when a view ends. A process joins meanwhile, and is killed.
+/// An application takes long for each message. Its ring holds so many messages that the others
+/// would not wait for all of them when a view ends. A process joins meanwhile, and is killed.
 #[test]
 fn a_slow_application_costs_its_process_no_place_when_the_view_changes() {
     for (is_afar, hosts) in [(false, 1), (true, 1), (true, 3)] {
@@ -146,7 +150,8 @@ fn a_slow_application_costs_its_process_no_place_when_the_view_changes() {
     }
 }
 
-/// Track record: the members that had gone on without it were of other processes by then, at addresses that it did not know.
+/// Regression: the members that had continued without it were other processes by then, at addresses
+/// that it did not know.
 #[test]
 fn a_member_that_was_cut_off_is_told_of_a_view_by_members_that_it_does_not_know() {
     let places = vec![place(0, 0), place(1, 0), Place { is_seed: false, ..place(0, 0) }];
@@ -159,8 +164,9 @@ fn a_member_that_was_cut_off_is_told_of_a_view_by_members_that_it_does_not_know(
     assert!(outcome.united, "{outcome:?}");
 }
 
-/// All members stand still at once and go on one after the other, each later than the silence that is suspected: on one host, and on one host each. The
-/// group continues as soon as there is a majority, which evicts the members that are still paused, and no other.
+/// All members are paused at once and resume one after the other, each later than the suspicion
+/// time. They run on one host, or on one host each. The group continues as soon as a majority
+/// exists. It evicts the members that are still paused, and no other.
 #[test]
 fn members_that_go_on_one_after_the_other_keep_a_majority() {
     for (members, hosts) in [(3, 1), (3, 3), (5, 1), (5, 5)] {
@@ -181,8 +187,9 @@ fn members_that_go_on_one_after_the_other_keep_a_majority() {
     }
 }
 
-/// One of two founders on two hosts wants to leave before its first view has begun there. The other one is no majority and continues all the same, by
-/// the word of the process that has left: it can have begun none of the group's views.
+/// One of two founders on two hosts wants to leave before its first view has begun there. The other
+/// founder is no majority and continues all the same, because the leaver reports that it has begun
+/// none of the group's views.
 #[test]
 fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
     for at in (0..200).map(|at| at * MS / 2) {
@@ -194,7 +201,8 @@ fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
     }
 }
 
-/// Three of five members on hosts of their own end for good. The other two continue if an operator gives those up, and let a process in.
+/// Three of five members on hosts of their own end for good. The other two continue if an operator
+/// gives the three up, and admit a process.
 #[test]
 fn a_group_that_has_lost_its_majority_continues_on_an_order() {
     let kills = [0, 3, 4].map(|place| (3 * S, Fault::Kill { place, down_ns: None, renamed: false }));
@@ -208,8 +216,8 @@ fn a_group_that_has_lost_its_majority_continues_on_an_order() {
     assert_eq!((outcome.counts.recoveries, outcome.counts.joins, outcome.counts.evictions), (1, 1, 0));
 }
 
-/// Two of five members are cut off from the other three, which go on, and an operator tells the two that those are lost. When the cut heals all are in
-/// the group of the two.
+/// Two of five members are cut off from the other three, which continue. An operator makes the two
+/// give the three up. When the cut heals, all join the group of the two.
 #[test]
 fn members_that_were_given_up_by_mistake_come_back() {
     let cuts = [(0b11, 0b11100), (0b11100, 0b11)].map(|(from, to)| (3 * S, Fault::Cut { from, to, ns: 20 * S }));
@@ -227,7 +235,8 @@ fn members_that_were_given_up_by_mistake_come_back() {
     assert_eq!((outcome.counts.mistakes, outcome.counts.foundings), (1, 1));
 }
 
-/// Processes of 61 hosts join a group of three at once, and vote in a view behind the one that lets them in.
+/// Processes of 61 hosts join a group of three at once, and vote in a view after the one that
+/// admits them.
 #[test]
 fn processes_of_64_hosts_join_in_few_views() {
     let founders = (0..3).map(|host| place(host, 0));
@@ -238,7 +247,8 @@ fn processes_of_64_hosts_join_in_few_views() {
     assert_eq!((outcome.counts.joins, outcome.counts.views), (61, 2));
 }
 
-/// Each second message is an object. Two members on each of three hosts, on racks of their own, of which one is killed while objects are on the way.
+/// Each second message is an object. Three hosts, on racks of their own, have two members each. One
+/// member is killed while objects are in flight.
 #[test]
 fn large_messages_are_sent_again_to_the_members_that_are_left() {
     let large = Large { one_in: 2, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 2 };
@@ -257,7 +267,8 @@ fn large_messages_are_sent_again_to_the_members_that_are_left() {
     assert!(outcome.counts.large_again > 0 && outcome.counts.groups_closed > 0, "{outcome:?}");
 }
 
-/// A process joins with the state, and two observe, on hosts of their own. One of the three members leaves at last, so that others are asked.
+/// A process joins with the state, and two observe, on hosts of their own. One of the three members
+/// leaves at last, so that the others are asked.
 #[test]
 fn processes_that_follow_fetch_large_messages_and_miss_none() {
     let large = Large { one_in: 2, longest: 640, block_bytes: 64, ahead: 2, direct_below: 65, racks: 0 };

@@ -1,4 +1,5 @@
-//! A process's views, from the first to its end: when they begin, how they end, and what is sent again.
+//! A process's views, from the first to its end: how they begin and end, and which messages are
+//! sent again.
 use super::network::Load;
 use super::plan::{MS, S};
 use super::process::{Made, Over, Phase, Process, Table};
@@ -16,9 +17,9 @@ use std::time::Duration;
 
 /// The digest of the configuration.
 pub(super) const DIGEST: u64 = 0x5eed;
-/// A member that ends stays so long at most, until its last words have left.
+/// The longest time that an ending member stays, until its final row has been sent.
 pub(super) const FAREWELL_NS: u64 = 200 * MS;
-/// A process gives its first view up after so long, as the library does.
+/// The time after which a process gives its first view up, as the library does.
 const GATHER_NS: u64 = 60 * S;
 
 pub(super) type Next = Result<u64, Violation>;
@@ -28,7 +29,7 @@ impl World<'_> {
         Terms { digest: DIGEST, suspect_after: Some(Duration::from_nanos(self.scene.suspect_after_ns)) }
     }
 
-    /// The first view of a process.
+    /// Begins the first view of a process.
     pub(super) fn begin_first(&mut self, process: &mut Process, view: View, known: &[(SubgroupId, Rank, u64)]) -> Next {
         let now = Time(self.now);
         let me = view.rank_of(process.me.id).expect("it is in the view");
@@ -56,12 +57,13 @@ impl World<'_> {
         process.made = Some(Made { view, row, since: self.now });
     }
 
-    /// The first view of a process begins, when no member has to be waited for any more.
+    /// Installs the first view of a process, when it has to wait for no other member.
     pub(super) fn install_first(&mut self, process: &mut Process, news: Vec<News>) -> Next {
         let now = Time(self.now);
         let made = process.made.as_ref().expect("its row is made");
         if self.now > made.since + GATHER_NS {
-            // It may wait for a member whose end it can't know. The others have gone on without it.
+            // It may wait for a member whose end it can't know. The others have continued without
+            // it.
             self.note(|| format!("process {} gives its first view up", process.number));
             return self.go_away(process);
         }
@@ -98,7 +100,7 @@ impl World<'_> {
         Ok(self.now + 1_000)
     }
 
-    /// Between two views.
+    /// Installs the next view, after the end of the one before.
     pub(super) fn install_next(&mut self, process: &mut Process) -> Next {
         let now = Time(self.now);
         self.continue_streams(process);
@@ -147,7 +149,7 @@ impl World<'_> {
         Ok(self.now + 500)
     }
 
-    /// A view has begun.
+    /// Handles the begin of a view.
     fn has_begun(&mut self, process: &mut Process, view: &Arc<View>) -> Checked {
         let of = process.roster.incarnation();
         let mut seen = (**view).clone();
@@ -178,9 +180,10 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A second group may be founded if no seed remembers the first: none has a disk that does, and none has lived since.
+    /// Permits a second group if no seed remembers the first one: no seed has a disk that contains
+    /// it, and none has lived since.
     fn look_for_another_group(&mut self, process: &Process, of: u128, view: &View) {
-        // The first group needs no excuse.
+        // The first group needs no permission.
         if !self.scene.is_afar || view.id != ViewId(1) || self.ledger.foundings() == 0 || self.ledger.knows(of) {
             return;
         }
@@ -197,7 +200,8 @@ impl World<'_> {
         self.ledger.may_be_two |= !seeds.into_iter().any(remembers);
     }
 
-    /// The application has got all of the epochs that have ended: what was not delivered in them is sent again.
+    /// Sends again the undelivered messages of ended epochs, after the application has received all
+    /// deliveries of these epochs.
     fn end_epochs(&mut self, process: &mut Process) -> Checked {
         let Some(table) = &process.table else { unreachable!("a member") };
         let key = (table.incarnation, table.view.id.0);
@@ -243,7 +247,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The view has ended here: the next one is prepared.
+    /// Ends the view here, and prepares the next one.
     pub(super) fn end_view(&mut self, process: &mut Process) -> Next {
         let now = Time(self.now);
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
@@ -271,7 +275,7 @@ impl World<'_> {
         Ok(self.now + 1_000)
     }
 
-    /// A process takes part in its group no more.
+    /// Ends the part of a process in its group.
     pub(super) fn leave_group(&mut self, process: &mut Process, why: &str) -> Next {
         self.note(|| format!("process {} {why}", process.number));
         self.check_end(process)?;

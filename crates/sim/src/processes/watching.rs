@@ -1,6 +1,7 @@
 //! Processes that follow the group from outside: the rows that they read, and observers.
 //!
-//! An observer is a visitor with a place of its own. It reads the rows of this host where they are, and copies that members of other hosts send it.
+//! An observer has a place of its own. It reads the rows of this host directly, and copies that
+//! members of other hosts send it.
 use super::keeping::Ahead;
 use super::network::Load;
 use super::plan::MS;
@@ -15,10 +16,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The pauses of a process that follows, whom no member wakes.
+/// The pauses of an observer or learner, which no member wakes.
 pub(super) const PAUSE_NS: (u64, u64) = (MS, 10 * MS);
 
-/// Behind so many rows that a process has not read, posts melt together.
+/// The number of unread rows of a process after which posts are merged.
 const UNREAD_MAX: usize = 64;
 
 /// A message of the ledger.
@@ -29,11 +30,11 @@ type Sent = (u32, u32);
 struct Watched {
     places: Places,
     streams: Vec<Option<usize>>,
-    /// Streams that have brought a row.
+    /// A bit mask of the streams that have brought a row.
     filled: u64,
 }
 
-/// What the driver of a process holds that follows.
+/// The state that the driver of an observer or learner holds.
 #[derive(Debug)]
 pub(super) struct Following {
     pub(super) follow: Follow,
@@ -49,20 +50,20 @@ pub(super) struct Watching {
     following: Following,
     /// By subgroup of the view that is followed.
     checks: Vec<Check>,
-    /// The view that they are about.
+    /// The view of the checks.
     before: Option<Arc<View>>,
-    /// Messages that it was told, or told to have missed, since all is calm.
+    /// Messages that it received, or was reported to have missed, since all faults are over.
     pub(super) heard: u64,
 }
 
-/// How far an observer is in the order of a subgroup.
+/// The progress of an observer in the order of a subgroup.
 #[derive(Clone, Debug, Default)]
 struct Check {
-    /// Messages of the order that lie behind, as far as that is known.
+    /// The number of messages of the order before its position, as far as that is known.
     at: usize,
-    /// It was told that it has missed some behind that.
+    /// True if it was reported to have missed messages after that position.
     may_skip: bool,
-    /// In a Fifo subgroup, the last message of each sender behind which it has missed none.
+    /// In a Fifo subgroup: the last message of each sender after which it has missed none.
     last: BTreeMap<u32, u32>,
 }
 
@@ -79,7 +80,8 @@ impl Following {
         Following { follow: Follow::new(DIGEST, members, now), followed: None, arriving: None, ahead: Ahead::default() }
     }
 
-    /// Whether a member's stream has ended, and no view without it has come since. Objects that are to come may come from others.
+    /// Returns true if a member's stream has ended, and no view without that member has arrived
+    /// since. Objects that have yet to arrive may come from other members.
     pub(super) fn is_cut_off(&self, now: Time) -> bool {
         self.ahead.is_empty() && self.follow.is_cut_off(now)
     }
@@ -89,7 +91,7 @@ impl Following {
         (0..observer.view().subgroups.len() as u32).map(|id| observer.place(SubgroupId(id))).collect()
     }
 
-    /// The first rounds of the view behind the one that has ended that were yielded already.
+    /// Returns the first rounds of the view after the ended one that were already yielded.
     pub(super) fn known_in(&self, next: &View) -> Vec<(SubgroupId, Rank, u64)> {
         let Some((observer, _)) = &self.followed else { return vec![] };
         observer.successor(next.clone()).expect("a view of the simulator").known().collect()
@@ -97,7 +99,8 @@ impl Following {
 }
 
 impl World<'_> {
-    /// Applies what has come for the rows of a view. Returns whether anything has, and whether a stream has ended.
+    /// Applies the data that has arrived for the rows of a view. Returns whether any has, and
+    /// whether a stream has ended.
     fn fill(&mut self, number: usize, watched: &mut Watched) -> (bool, bool) {
         let now = self.now;
         let (mut came, mut down) = (false, false);
@@ -142,7 +145,7 @@ impl World<'_> {
         }
     }
 
-    /// Follows no more.
+    /// Ends the following of a group.
     pub(super) fn stop_following(&mut self, number: usize, following: &mut Following) {
         let (followed, arriving) = (following.followed.take(), following.arriving.take());
         self.drop_rows(number, followed.map(|(_, watched)| watched));
@@ -151,7 +154,7 @@ impl World<'_> {
         self.give_up_ways(number, following);
     }
 
-    /// Applies what has come of the view that is followed.
+    /// Applies the data that has arrived for the followed view.
     pub(super) fn progress_following(&mut self, number: usize, following: &mut Following) {
         let now = Time(self.now);
         let Some((_, watched)) = &mut following.followed else { return };
@@ -164,7 +167,7 @@ impl World<'_> {
         }
     }
 
-    /// Begins a view once its rows are here.
+    /// Begins a view once its rows have arrived.
     pub(super) fn begin_following(
         &mut self,
         process: &mut Process,
@@ -237,7 +240,7 @@ impl World<'_> {
         Ok(Some(start))
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(super) fn next_seen(
         &mut self,
         process: &mut Process,
@@ -249,7 +252,7 @@ impl World<'_> {
         self.next_or_ahead(process, (observer, &watched.places), ahead, view)
     }
 
-    /// The change of the view, if all of it was yielded.
+    /// Returns the change of the view, if the whole view was yielded.
     pub(super) fn end_following(
         &mut self,
         process: &mut Process,
@@ -266,7 +269,7 @@ impl World<'_> {
         Some((old, next))
     }
 
-    /// An observer does what there is to do.
+    /// Runs a step of an observer.
     pub(super) fn watch_group(&mut self, process: &mut Process, news: Vec<News>) -> Next {
         let Phase::Watches(mut watching) = std::mem::replace(&mut process.phase, Phase::Out) else {
             return Ok(u64::MAX);
@@ -291,7 +294,7 @@ impl World<'_> {
         }
     }
 
-    /// An observer is told a message.
+    /// Checks a message that an observer receives.
     fn observe(&mut self, number: usize, watching: &mut Watching, seen: &Seen, message: Sent) -> Checked {
         self.outcome.counts.observed += 1;
         watching.heard += u64::from(self.is_calm);
@@ -410,7 +413,8 @@ impl World<'_> {
         process.phase = Phase::Watches(Box::new(Watching { following, checks: vec![], before: None, heard: 0 }));
     }
 
-    /// Serves the processes that follow a member's view over streams. `posted`: there is something new.
+    /// Serves the processes that follow a member's view over streams. `posted` is true if new posts
+    /// exist.
     pub(super) fn serve_guests(&mut self, process: &mut Process, posted: bool) {
         let number = process.number;
         let Some(table) = process.table.as_ref().filter(|_| !process.guests.is_empty()) else { return };
@@ -442,7 +446,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether the group is followed, which needs what was delivered for a while yet.
+    /// Records whether the group has observers or learners, which need the deliveries for a while
+    /// yet.
     pub(super) fn heed_observers(&self, process: &mut Process) {
         let Phase::Member(member) = &mut process.phase else { return };
         let guests = process.guests.iter().filter(|guest| guest.is_served).count();
@@ -450,7 +455,8 @@ impl World<'_> {
         process.objects.set_followed(is_followed);
     }
 
-    /// What an observer lacks to be told all that the members of the newest view deliver.
+    /// Returns what an observer lacks to receive all messages that the members of the newest view
+    /// deliver.
     pub(super) fn check_observer(watching: &Watching, newest: &View) -> Option<String> {
         let follow = &watching.following.follow;
         match follow.view().filter(|_| follow.is_following()) {

@@ -1,4 +1,4 @@
-//! Changes of subgroups that members wish for while the group runs.
+//! Changes of subgroups that members propose while the group runs.
 use super::plan::Fault;
 use super::process::{Phase, Process};
 use super::subgroups::{LONG_BYTES, SHORT_BYTES, total};
@@ -7,41 +7,42 @@ use crate::random::Random;
 use spindle_core::{Change, MemberId, Order, Rule, SubgroupSpec, View, ViewId};
 use std::convert::Infallible;
 
-/// A change that a member wishes for.
+/// A change that a member proposes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// A new subgroup.
     Create(SubgroupSpec),
-    /// Other sizes, and perhaps another rule for its members, for a subgroup that there is.
+    /// Other sizes for an existing subgroup, and perhaps another rule for its members.
     Alter {
         /// Its name.
         name: String,
         /// Its window.
         window: u64,
-        /// Its longest message.
+        /// The length of its longest message.
         message_bytes_max: u64,
         /// The rule.
         rule: Option<Rule>,
     },
-    /// No such subgroup any more.
+    /// Drops a subgroup.
     Drop(String),
-    /// A member more in a subgroup whose members are listed.
+    /// Adds a member to a subgroup whose members are listed.
     Enter(String, MemberId),
-    /// A member less in it.
+    /// Removes a member from such a subgroup.
     Exit(String, MemberId),
 }
 
-/// A wish that a member's engine has accepted.
+/// A proposed change that a member's engine has accepted.
 #[derive(Clone, Debug)]
 pub(super) struct Wished {
     process: usize,
     of: u128,
-    /// The view in which it was not fulfilled.
+    /// The view in which it was not carried out.
     view: ViewId,
     change: Change,
 }
 
-/// The wishes of a seed, with their times: of members of the first `places`, before `calm_ns`, for the subgroups that a group is founded with or others.
+/// Draws the proposed changes of a seed, with their times. Members of the first `places` propose
+/// them before `calm_ns`, for the initial subgroups of a group or others.
 pub(super) fn drawn(seed: u64, founded: &[SubgroupSpec], places: u32, calm_ns: u64) -> Vec<(u64, Fault)> {
     let mut random = Random::new(seed, 25);
     let random = &mut random;
@@ -82,7 +83,7 @@ fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> Wish {
             rule: Some(rule(random, places)),
         },
         6 => {
-            // The first stays, so that all members hear each other.
+            // The first subgroup stays, so that all members hear each other.
             let dropped = founded[1..].iter().map(|spec| spec.name.as_str()).chain(["x", "y"]).collect::<Vec<_>>();
             Wish::Drop(random.pick(&dropped).into())
         }
@@ -100,7 +101,7 @@ fn rule(random: &mut Random, places: u32) -> Rule {
 }
 
 impl Wish {
-    /// As a change of this view; `None` if it has no such subgroup.
+    /// Returns the change in terms of this view; `None` if the view has no such subgroup.
     fn in_view(&self, view: &View) -> Option<Change> {
         Some(match self {
             Wish::Create(spec) => Change::Create(spec.clone()),
@@ -118,7 +119,7 @@ impl Wish {
 }
 
 impl World<'_> {
-    /// The application of a member wishes for a change.
+    /// Lets the application of a member propose a change.
     pub(super) fn wish(&mut self, place: u32, wish: &Wish) {
         let Some(number) = self.places[place as usize].process else { return };
         let is_lost = self.broken == Broken::WishesLost;
@@ -140,7 +141,7 @@ impl World<'_> {
         }
     }
 
-    /// A wish of a process that no view has settled, if there is one.
+    /// Returns a proposed change of a process that no view has settled, if one exists.
     pub(super) fn unsettled(&self, process: &Process) -> Option<String> {
         let is_its = |wished: &&Wished| wished.process == process.number && !process.is_leaving;
         let mut wished = self.wished.iter().filter(is_its);
@@ -149,7 +150,8 @@ impl World<'_> {
     }
 }
 
-/// Whether `later`, which comes some time after `view`, settles what `change` is about: it is as wanted, or other than it was.
+/// Returns true if `later`, a view after `view`, settles `change`: the subgroup is as proposed, or
+/// differs from its earlier state.
 pub(super) fn settles(view: &View, later: &View, change: &Change) -> bool {
     let of = |view: &View| view.subgroup(change.name()).map(|id| view.subgroups[id.index()].clone());
     let lists = |spec: &SubgroupSpec, id| match &spec.member_rule {

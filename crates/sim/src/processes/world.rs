@@ -1,4 +1,5 @@
-//! A run: processes on hosts, what is on the way between them, and what goes wrong, in the order of virtual time.
+//! A run: processes on hosts, data in flight between them, and faults, in the order of virtual
+//! time.
 use super::counts::Counts;
 use super::host::Host;
 use super::learning::States;
@@ -21,36 +22,37 @@ pub(super) type Checked = Result<(), Violation>;
 
 pub(super) const BOUNDED: Invariant = Invariant(14, "bounded");
 
-/// How often the checkers look.
+/// The interval at which the checkers look.
 const TICK_NS: u64 = 250 * MS;
-/// More events than this are a run that does not end.
+/// The maximum number of events. A run with more is reported as endless.
 const EVENTS_MAX: u64 = 3_000_000;
-/// A watched process's end is told within this time.
+/// The time within which the end of a watched process is reported.
 const DEATH_NS: u64 = 500_000;
-/// A process finds within this time that its address has vanished.
+/// The time within which a process finds that its address has vanished.
 const DISPLACED_NS: u64 = 500 * MS;
-/// A process behind a connection that has ended answers on a new one within this and so many round trips.
+/// A process whose connection has ended answers on a new one within this time and so many round
+/// trips.
 const ANSWER_MIN_NS: u64 = 5 * MS;
 const ANSWER_ROUND_TRIPS: u64 = 8;
-/// A visitor's id, of an operator.
+/// The id of an operator's admin client.
 pub(super) const OPERATOR: MemberId = MemberId((1 << 63) + 7);
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// The first violation.
     pub violations: Vec<Violation>,
-    /// The numbers of what happened.
+    /// The counts of events.
     pub counts: Counts,
-    /// At the end all processes were in one view and delivered.
+    /// True if all processes were in one view at the end, and delivered.
     pub united: bool,
-    /// At the end the group had lost its quorum for good.
+    /// True if the group had lost its quorum for good at the end.
     pub lost: bool,
-    /// The same for the same run.
+    /// A hash of the run: equal runs have equal hashes.
     pub trace_hash: u64,
 }
 
-/// What happens.
+/// An event.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Start {
@@ -96,12 +98,12 @@ pub(super) enum Event {
         of: usize,
         tries: u32,
     },
-    /// A process is told that the connection has ended which tells of the end of another.
+    /// A process learns that the connection has ended that reports the end of another process.
     LifeBreaks {
         process: usize,
         life: Life,
     },
-    /// A process is told that another has answered.
+    /// A process learns that another one has answered.
     Answers {
         process: usize,
         with: (Card, u128),
@@ -109,12 +111,12 @@ pub(super) enum Event {
     Exit {
         process: usize,
     },
-    /// The seeds' name stands for an address more, or no more.
+    /// The seeds' name resolves to one more address, or to one less.
     Renamed {
         address: Address,
         is_there: bool,
     },
-    /// A process is answered what the seeds' name stands for.
+    /// A process gets the answer to a look-up of the seeds' name.
     LookedUp {
         process: usize,
         name: Address,
@@ -151,27 +153,27 @@ impl Ord for Entry {
     }
 }
 
-/// A place, with what outlives its processes.
+/// A place, with the state that outlives its processes.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) process: Option<usize>,
-    /// How many processes it had.
+    /// The number of processes that it had.
     pub(super) count: u32,
     pub(super) disk: Record,
-    /// No process starts here any more.
+    /// True if no process starts here any more.
     pub(super) is_over: bool,
     pub(super) last_id: Option<MemberId>,
-    /// The member whose state broke off last.
+    /// The member whose state transfer failed last.
     pub(super) failed_source: Option<MemberId>,
-    /// Whether a process of this place was too slow to take over the state.
+    /// True if a process of this place was too slow for a state transfer.
     pub(super) is_lapped: bool,
-    /// The group that its next process is told that it was a member of.
+    /// The group that its next process gets as its former group at its start.
     pub(super) belongs: Option<Incarnation>,
-    /// The group that its process was a member of, as far as that can be known there.
+    /// The group of which its process was a member, as far as the place can know that.
     pub(super) knows: Option<Incarnation>,
 }
 
-/// An attempt to connect.
+/// A connection attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) process: usize,
@@ -181,7 +183,7 @@ pub(super) struct Attempt {
     pub(super) began: u64,
 }
 
-/// Two processes that are told of each other's end.
+/// Two processes that learn of each other's end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub(super) processes: [usize; 2],
@@ -191,11 +193,11 @@ pub(super) struct Life {
 
 macro_rules! broken {
     ($($(#[$doc:meta])* $broken:ident,)*) => {
-        /// How a driver breaks its duties, to show that the checkers notice.
+        /// The ways in which a driver breaks its duties. They show that the checkers notice.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         #[cfg_attr(not(planted), allow(unreachable_pub, reason = "builds with planted bugs export it"))]
         pub enum Broken {
-            /// It does not.
+            /// The driver keeps its duties.
             #[default]
             Not,
             $($(#[$doc])* $broken,)*
@@ -203,90 +205,90 @@ macro_rules! broken {
 
         #[cfg(planted)]
         impl Broken {
-            /// All ways.
+            /// All broken duties.
             pub const ALL: &[Broken] = &[$(Broken::$broken,)*];
         }
     };
 }
 
 broken! {
-    /// A host's lock lets any process found a group.
+    /// A host's lock lets any process create a group.
     LockIgnored,
     /// Deliveries are swapped in pairs at one process.
     OrderSwapped,
-    /// A process begins its view with members of its own.
+    /// A process begins its view with invented members.
     ViewForged,
     /// Undelivered messages are sent again, and delivered ones too.
     SentTwice,
-    /// Streams that break are not dialled again, and nothing is looked for.
+    /// Broken streams are not dialled again, and the process does not search for the group.
     RedialForgotten,
     /// Voids are not sent again.
     VoidsForgotten,
     /// Messages that wait for a subgroup with too few members are forgotten.
     KeptForgotten,
-    /// A member's wish for a change of subgroups is not passed on.
+    /// A member's proposed change of subgroups is not passed on.
     WishesLost,
     /// Now and then, a message is not delivered.
     MessageSkipped,
     /// The last messages of a view are not delivered in Fifo subgroups.
     LastForgotten,
-    /// A process lets others be evicted without a reason.
+    /// A process lets other members be evicted without a reason.
     EvictsFreely,
-    /// A process asks once.
+    /// A process asks only once.
     AsksOnce,
     /// A process asks at every step.
     AsksAlways,
-    /// The kernel's word about deaths is not passed on.
+    /// The kernel's reports of deaths are not passed on.
     DeathsUntold,
-    /// The kernel's word about a death is passed on before the letters that the dead process had sent.
+    /// The kernel's report of a death is passed on before the control messages of the dead process.
     DeathsBeforeLetters,
     /// A process without an address counts as dead.
     MissingIsDead,
     /// A member whose stream has ended counts as dead.
     BreakIsDeath,
-    /// A process does not know that it was a member of a group, whatever it wrote.
+    /// A process does not know that it was a member of a group, despite its records.
     BelongsForgotten,
-    /// A member ends when another one suspects it.
+    /// A member ends when another member suspects it.
     EndsWhenSuspected,
-    /// A member ends when no other is left.
+    /// A member ends when no other member is left.
     SoleSurvivorEnds,
-    /// A process reads no letters before its first view begins.
+    /// A process reads no control messages before its first view begins.
     InstallsUnread,
-    /// A process that is started again asks no process of another host.
+    /// A restarted process asks no process of another host.
     LooksHereOnly,
-    /// A member's wish to leave is not passed on.
+    /// A member's request to leave is not passed on.
     LeaverKept,
     /// The id of a process that has ended is given out again.
     IdsGivenAgain,
     /// Members don't answer processes that ask for the view.
     ViewsUntold,
-    /// A process does not make its address again.
+    /// A process does not create its vanished address again.
     RestoreForgotten,
     /// A stream that is dialled again begins without the whole row.
     ResumesWithoutRow,
-    /// Packets that follow a turn are taken for the view before.
+    /// Packets after a turn are treated as packets of the view before.
     TurnIgnored,
-    /// A stream continues in the next view before its peer has all of the one before.
+    /// A stream continues in the next view before its peer has all data of the view before.
     ContinuesEarly,
-    /// Large messages are announced before they are everywhere.
+    /// Large messages are announced before all members have them.
     GateIgnored,
-    /// A head of a host says that it has an object before the others of its host do.
+    /// A host leader reports an object before the other members of its host have it.
     MatesIgnored,
     /// Large messages that a view has not delivered are not sent again.
     ObjectsForgotten,
     /// Messages that an epoch from before the last view left undelivered are not sent again.
     OlderForgotten,
-    /// The objects of a view are taken for those of the next.
+    /// The object table of a view is used in the next one.
     ShelfNotCleared,
-    /// Members keep no large messages for processes that follow.
+    /// Members keep no large messages for observers and learners.
     KeepsTooShort,
-    /// A process that learns begins its first view without the last messages that it has read.
+    /// A learner begins its first view without the last messages that it has read.
     TailForgotten,
-    /// A member that gives its state says that it contains more than it does.
+    /// A member reports that its state contains more messages than it does.
     StateMisplaced,
-    /// An observer is not told that it has missed something.
+    /// An observer gets no report of messages that it has missed.
     GapUntold,
-    /// An observer is told a message twice.
+    /// An observer receives a message twice.
     ToldTwice,
 }
 
@@ -304,48 +306,49 @@ pub(super) struct World<'s> {
     pub(super) store: Store,
     pub(super) hosts: Vec<Host>,
     pub(super) places: Vec<Place>,
-    /// By number; `None` while it steps.
+    /// By number; `None` during the process's step.
     pub(super) processes: Vec<Option<Box<Process>>>,
-    /// When the next step of each is planned.
+    /// The time of the next planned step of each process.
     wakes: Vec<u64>,
-    /// Where addresses are, and the processes that listen there.
+    /// The host of each address, and the process that listens there.
     pub(super) listeners: BTreeMap<Address, (usize, Option<usize>)>,
     pub(super) attempts: BTreeMap<usize, Attempt>,
     pub(super) attempts_made: usize,
     pub(super) lives: Vec<Life>,
-    /// When the last letter of one process to another of its host arrives.
+    /// By sender and receiver on one host: the arrival time of the last control message.
     pub(super) mail_due: BTreeMap<(usize, usize), u64>,
     /// The places of processes, by number.
     pub(super) process_places: Vec<usize>,
-    /// What the seeds' name stands for.
+    /// The addresses to which the seeds' name resolves.
     pub(super) named: BTreeSet<Address>,
     /// Addresses to which no other host can connect.
     pub(super) unreachable: BTreeSet<Address>,
     pub(super) ledger: Ledger,
     pub(super) states: States,
     pub(super) wished: Vec<Wished>,
-    /// When something went wrong last on each host, or with all of it.
+    /// The time of the last fault on each host, or of the whole host.
     pub(super) troubled: Vec<u64>,
-    /// Until when a member paused that sends objects to a process that follows.
+    /// The end of the last pause of a member that sends objects to an observer or learner.
     pub(super) serves_late_until: u64,
-    /// Until when a process stands still, or stood last, for so long that others suspect it.
+    /// The end of the last pause of a process that is long enough for others to suspect it.
     pub(super) suspended: u64,
-    /// When a process ended last.
+    /// The time at which a process last ended.
     pub(super) ended: u64,
-    /// Ids that an operator wanted to be evicted, or that wanted to leave, or have ended, with when.
+    /// Ids of members that an operator wanted to evict, that wanted to leave, or that have ended,
+    /// with the times.
     pub(super) excused: BTreeMap<MemberId, u64>,
     pub(super) is_calm: bool,
-    /// Since when a group has had no quorum, and when an operator asks next.
+    /// Since when a group has had no quorum; `asks_at` is the time of the operator's next request.
     pub(super) lost_since: Option<u64>,
-    /// Whether members were given up that live.
+    /// True if live members were given up.
     pub(super) is_mistaken: bool,
     pub(super) asks_at: u64,
-    /// When a group went on last that had been lost.
+    /// The time at which a lost group last continued.
     pub(super) recovered_at: u64,
-    /// What the operator was answered last.
+    /// The last answer to the operator.
     pub(super) refusal: String,
     pub(super) is_done: bool,
-    /// Views of the last seconds.
+    /// The times of the views of the last seconds.
     pub(super) recent_views: Vec<u64>,
     pub(super) outcome: Outcome,
 }
@@ -443,7 +446,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Plans a step of a process.
+    /// Schedules a step of a process.
     pub(super) fn wake(&mut self, process: usize, at: u64) {
         let at = at.max(self.now);
         if at < self.wakes[process] {
@@ -457,7 +460,7 @@ impl<'s> World<'s> {
         self.wakes.push(u64::MAX);
     }
 
-    /// A process that lives and does not step just now.
+    /// Returns a process that lives and is not in its step.
     pub(super) fn living(&mut self, process: usize) -> Option<&mut Process> {
         self.processes[process].as_deref_mut().filter(|process| process.is_alive)
     }
@@ -530,14 +533,14 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// Something goes wrong with a process.
+    /// Records a fault of a process.
     fn trouble(&mut self, process: usize, until: u64) {
         if let Some(process) = self.processes[process].as_deref_mut() {
             process.troubled = process.troubled.max(until);
         }
     }
 
-    /// Something goes wrong with the links of a host.
+    /// Records a fault of the links of a host.
     pub(super) fn trouble_host(&mut self, host: usize, until: u64) {
         self.troubled[host] = self.troubled[host].max(until);
     }
@@ -566,7 +569,8 @@ impl<'s> World<'s> {
                 let until = self.now + ns;
                 if let Some(number) = self.places[place as usize].process {
                     self.trouble(number, until);
-                    // The last sign of life may be some time before the pause. One pause may begin in another, or just behind it.
+                    // The last heartbeat may be some time before the pause. One pause may begin in
+                    // another, or shortly after it.
                     let (now, part) = (self.now, self.scene.suspect_after_ns / 8);
                     if let Some(process) = self.living(number) {
                         if process.paused_until + part < now {
@@ -618,7 +622,7 @@ impl<'s> World<'s> {
             Fault::Full { place, ns } => {
                 let until = self.now + ns;
                 self.trouble_host(self.scene.places[place as usize].host as usize, until);
-                // Others may have no way to it, or it none to them.
+                // Other processes may have no connection to it, or it none to them.
                 self.suspended = self.suspended.max(until);
                 if let Some(number) = self.places[place as usize].process
                     && let Some(process) = self.living(number)
@@ -654,7 +658,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A link is cut: what was sent over it is not acknowledged.
+    /// Handles the cut of a link: packets over it are not acknowledged.
     fn cut(&mut self, a: usize, b: usize) {
         let now = self.now;
         let mut silences = vec![];
@@ -687,7 +691,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A connection breaks, with what is on the way. If `half`, one side does not hear of it.
+    /// Breaks a connection, with the packets in flight. If `half`, one side does not learn of it.
     pub(super) fn break_connection(&mut self, number: usize, half: bool) {
         let untold = half.then(|| self.random.below(2) as usize);
         let Some(connection) = self.connections.get_mut(number) else { return };
@@ -719,7 +723,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Closes one side of a connection. The other side is told behind what was sent.
+    /// Closes one side of a connection. The other side learns of it after the packets that were
+    /// sent.
     pub(super) fn close(&mut self, number: usize, end: usize) {
         self.send_over(number, end, Load::Reset, false);
         if let Some(connection) = self.connections.get_mut(number) {
@@ -728,10 +733,10 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Sends over one side of a connection. The receiver is woken unless it is `quiet`.
+    /// Sends over one side of a connection. The receiver is woken unless the packet is `quiet`.
     pub(super) fn send_over(&mut self, number: usize, end: usize, load: Load, quiet: bool) {
         let is_reset = matches!(load, Load::Reset);
-        // A socket or pipe between processes of a host breaks with one of them only.
+        // A socket or pipe between processes of a host breaks only with one of the processes.
         let is_near_parcel = matches!(load, Load::Bulk(_))
             && self.connections.get(number).is_some_and(|found| found.hosts().0 == found.hosts().1);
         let sent = self.connections.send((number, end), load, &self.links, &mut self.random, self.now);
@@ -760,7 +765,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A process ends. If it is `killed`, what it had on the way may be lost.
+    /// Ends a process. If it is `killed`, its data in flight may be lost.
     pub(super) fn die(&mut self, number: usize, killed: bool) {
         let Some(process) = self.living(number) else { return };
         process.is_alive = false;
@@ -829,7 +834,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// The connections between two hosts break that tell of the ends of processes there.
+    /// Breaks the connections between two hosts that report the ends of processes there.
     fn break_lives(&mut self, a: usize, b: usize, half: bool) {
         let host = |process: usize| self.scene.places[self.process_places[process]].host as usize;
         let is_between = |life: &mut Life| {

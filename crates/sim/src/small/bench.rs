@@ -1,60 +1,60 @@
-//! How many messages, and how soon, by the model.
+//! The throughput and the latency of messages in the model.
 use super::costs::Costs;
 use super::world::World;
 use crate::Violation;
 use spindle_core::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
 
-/// A group of one subgroup with a total order, whose members are each on a host of their own.
+/// A group of one subgroup with a total order. Each member has a host of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bench {
-    /// What things cost.
+    /// The costs.
     pub costs: Costs,
-    /// Members, at most 64.
+    /// The number of members, at most 64.
     pub members: u32,
-    /// How many of them send: those of the lowest ranks.
+    /// The number of senders: the members of the lowest ranks.
     pub senders: u32,
-    /// Bytes of a message.
+    /// The size of a message in bytes.
     pub size: u64,
-    /// Messages that each sender may have on the way.
+    /// The number of messages that each sender may have in flight.
     pub window: u64,
-    /// Messages that a sender builds between two polls, at most.
+    /// The maximum number of messages that a sender builds between two polls.
     pub burst: u64,
-    /// How many times all rings are filled before anything is counted, and how many times while it is.
+    /// How many times all rings are filled before the measurement, and again during it.
     pub laps: u64,
-    /// What is switched off.
+    /// The optimisations that are switched off.
     pub ablation: Ablation,
 }
 
-/// What a bench came to.
+/// The result of a bench.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Timing {
     /// Messages that were delivered at every member, per second.
     pub messages_per_second: f64,
-    /// From the commit of a message to its delivery at each other member, in ns: the median.
+    /// The median time from the commit of a message to its delivery at each other member, in ns.
     pub latency_ns: u64,
-    /// The longest.
+    /// The longest of these times, in ns.
     pub latency_max_ns: u64,
-    /// How much of the time the busiest NIC was sending.
+    /// The fraction of the time in which the busiest NIC was sending.
     pub link_use: f64,
-    /// How much of the time the busiest processor did not just wait.
+    /// The fraction of the time in which the busiest processor did not wait.
     pub processor_use: f64,
     /// Batches that were handed to NICs, per message.
     pub batches_per_message: f64,
-    /// Messages in a delivery, on average.
+    /// The mean number of messages in a delivery.
     pub messages_per_delivery: f64,
 }
 
 impl Bench {
-    /// All members send messages of `size` bytes, with rings of 1 MiB or 1,000 messages, and build 128 KiB or 256 messages between two
-    /// polls.
+    /// A bench in which all members send messages of `size` bytes. The rings have 1 MiB or 1,000
+    /// messages, and a sender builds 128 KiB or 256 messages between two polls.
     pub fn new(costs: Costs, members: u32, size: u64) -> Bench {
         let window = ((1 << 20) / (size + HEADER_BYTES)).clamp(4, 1_000);
         let burst = ((128 << 10) / size.max(1)).clamp(1, 256);
         Bench { costs, members, senders: members, size, window, burst, laps: 2, ablation: Ablation::default() }
     }
 
-    /// Every sender sends as fast as it can.
+    /// Runs the bench: every sender sends as fast as it can.
     ///
     /// # Errors
     /// If members deliver different orders, which would be a bug.
@@ -65,7 +65,8 @@ impl Bench {
         World::new(self, false).run()
     }
 
-    /// The first member sends a message when the last has been delivered everywhere.
+    /// Runs the bench with one message at a time: the first member sends a message once the last
+    /// one has been delivered everywhere.
     ///
     /// # Errors
     /// As [`flood`](Self::flood).
@@ -106,7 +107,7 @@ mod tests {
         for members in [2, 5, 16] {
             let bench = Bench { senders: 1, ..Bench::new(Costs::rdma(), members, 10_240) };
             let timing = bench.flood().unwrap();
-            // One copy for each peer goes over the sender's link.
+            // The sender's link carries one copy for each peer.
             near(timing.messages_per_second * 10_240.0 * f64::from(members - 1), 12.5e9, 0.1);
             assert!(timing.link_use > 0.9 && timing.processor_use < 0.5, "{timing:?}");
         }
@@ -116,7 +117,7 @@ mod tests {
     fn small_messages_take_the_whole_processor() {
         let timing = Bench::new(Costs::rdma(), 4, 64).flood().unwrap();
         assert!(timing.processor_use > 0.95 && timing.link_use < 0.2, "{timing:?}");
-        // To build one of four messages and to take all of them costs at least that.
+        // A member builds one of four messages and takes all four, which costs at least this.
         assert!(timing.messages_per_second < 1e9 / (50.0 + 50.0 / 4.0), "{timing:?}");
         assert!(timing.messages_per_delivery > 4.0);
     }
@@ -125,11 +126,11 @@ mod tests {
     fn one_message_takes_its_way_there_and_the_word_that_all_have_it() {
         let one = |costs, members| Bench { senders: 1, ..Bench::new(costs, members, 1) }.one_in_flight().unwrap();
         let two = one(Costs::rdma(), 2);
-        // Post, wire, look, deliver: the sender says that it has it with the message itself.
+        // Post, wire, look, deliver: a sender acknowledges the message by sending it.
         let least = 1_000 + 1_700 + 150 + 2 * 15 + 50;
         assert!((least..2 * least).contains(&two.latency_ns), "{two:?}");
         assert_eq!(two.latency_ns, two.latency_max_ns, "nothing differs from one message to the next");
-        // Of more, somebody has to hear of the others.
+        // With more members, one member also has to learn of the acknowledgements of the others.
         assert!(one(Costs::rdma(), 3).latency_ns > 2 * 1_700 + least);
         let times: Vec<u64> = [2, 4, 8, 16].map(|members| one(Costs::tcp(), members).latency_ns).into();
         assert!(times.is_sorted() && times[0] > two.latency_ns, "{times:?}");

@@ -1,7 +1,9 @@
-//! Rows without payloads: control words as each member has them, and one ring for all to read.
+//! Rows without payloads: each member has its own copy of the control words, and all members read
+//! the same ring.
 //!
-//! A frame does not change while anybody may look at it (INV-FRAME), so everybody reads it where its owner wrote it. Payloads are never
-//! written: what they cost is in the model, what they say is not.
+//! A frame does not change while a member may look at it (INV-FRAME), so all members read it where
+//! its owner wrote it. Payloads are never written: the model contains their cost, not their
+//! content.
 use spindle_core::{Layout, Lookup, Rank, Ring, Rows, Table};
 use std::cell::Cell;
 use std::ops::Range;
@@ -9,19 +11,19 @@ use std::ops::Range;
 /// All rows.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// By owner: its row, as it has it.
+    /// By owner: the row as its owner has it.
     rows: Vec<Vec<Cell<u64>>>,
-    /// By reader and owner: the control block, as far as it has come.
+    /// By reader and owner: the control block, as far as it has arrived.
     copies: Vec<Vec<Vec<Cell<u64>>>>,
     zeros: Vec<u8>,
 }
 
-/// One member's view of it, for one poll.
+/// One member's view of the memory, for one poll.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
     memory: &'a Memory,
     me: Rank,
-    /// What was posted: peers by bits, and what.
+    /// The posts: a bit mask of the peers, and the range that was posted.
     pub(super) posts: Vec<(u64, Range<u64>)>,
 }
 
@@ -40,17 +42,17 @@ impl Memory {
         Desk { memory: self, me, posts: vec![] }
     }
 
-    /// The owner's own word.
+    /// Returns a word of the owner's own row.
     pub(super) fn own(&self, owner: Rank, at: u64) -> &Cell<u64> {
         &self.rows[owner.index()][at as usize / 8]
     }
 
-    /// Whether a range of `owner`'s row is of its control block.
+    /// Returns true if a range of `owner`'s row belongs to its control block.
     pub(super) fn is_control(&self, owner: Rank, range: &Range<u64>) -> bool {
         range.start < self.copies[owner.index()][owner.index()].len() as u64 * 8
     }
 
-    /// A word of `owner`'s control block has come to `reader`.
+    /// Stores a word of `owner`'s control block that has arrived at `reader`.
     pub(super) fn land(&self, reader: Rank, owner: Rank, at: u64, value: u64) {
         self.copies[reader.index()][owner.index()][at as usize / 8].set(value);
     }

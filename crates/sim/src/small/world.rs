@@ -1,4 +1,4 @@
-//! What happens, and when.
+//! The events, and their times.
 use super::bench::{Bench, Timing};
 use super::memory::Memory;
 use crate::Violation;
@@ -11,46 +11,47 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One latency in so many is kept, if there are many.
+/// If there are many latencies, one in so many is kept.
 const KEPT_ONE_IN: u64 = 13;
-/// Messages that are sent one at a time before anything is counted, and while it is.
+/// The number of messages that are sent one at a time before the measurement, and again during it.
 const LONE_MESSAGES: u64 = 10;
-/// How long after the last delivery of a message the next one is sent, if there is only one at a time.
+/// If only one message is in flight at a time: the time from its last delivery to the next send.
 const GAP_NS: u64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
-    /// The processor of a member is free, and there may be something to do.
+    /// The processor of a member is free, and work may exist.
     Poll(usize),
     /// The last byte of the oldest batch has left the NIC.
     Left { from: usize, to: usize },
-    /// The last byte of the oldest one that has left would be there if nothing else came.
+    /// The last byte of the oldest batch that has left would arrive now, without other traffic.
     Reached { from: usize, to: usize },
-    /// It is there.
+    /// The batch has arrived.
     Landed { from: usize, to: usize },
     /// The only sender may send the next message.
     Send,
 }
 
-/// What goes to a peer at once.
+/// The data that goes to a peer at once.
 #[derive(Clone, Debug, Default)]
 struct Batch {
     bytes: u64,
-    /// Control words: where, and what.
+    /// Control words: the offset and the value of each.
     words: Vec<(u64, u64)>,
 }
 
-/// From one member to another.
+/// A link from one member to another.
 #[derive(Debug, Default)]
 struct Link {
     /// Frames that are to be sent, and the span of control words.
     ranges: Vec<Range<u64>>,
     span: Option<Range<u64>>,
-    /// Handed to the NIC and not sent.
+    /// Bytes that were handed to the NIC and are unsent.
     unsent_bytes: u64,
-    /// On the way, in order: those in the NIC, on the wire, and landed but not taken in.
+    /// Batches in flight, in order: in the NIC, on the wire, and landed but not yet read.
     batches: VecDeque<Batch>,
-    /// How many of these have left the NIC; of those, how many have landed, and how many are coming in at the other end.
+    /// The number of batches that have left the NIC; how many of these have landed; and how many
+    /// are arriving at the peer.
     left: usize,
     landed: usize,
     coming: usize,
@@ -60,11 +61,11 @@ struct Member {
     engine: Engine,
     /// Its ring, if it sends.
     sending: Option<(Arc<Claims>, Exclusive)>,
-    /// Messages that it may still build; none, if they come one at a time.
+    /// Messages that it may still build; 0 if messages are sent one at a time.
     left: u64,
     scheduled: bool,
     busy_until: u64,
-    /// Of the time that is counted.
+    /// The time that it was busy during the measurement.
     busy_ns: u64,
     /// By sender: messages delivered.
     delivered: Vec<u64>,
@@ -74,26 +75,26 @@ struct Member {
 pub(super) struct World<'a> {
     bench: &'a Bench,
     lone: bool,
-    /// Messages that every member has to deliver before it is counted, and as many while it is.
+    /// The messages that every member must deliver before the measurement, and again during it.
     goal: u64,
-    /// When counting began.
+    /// The time at which the measurement began.
     begun: Option<u64>,
     memory: Memory,
     members: Vec<Member>,
     /// By sender and receiver.
     links: Vec<Vec<Link>>,
-    /// By host: when its NIC is free to send and to receive.
+    /// By host: the times at which its NIC is free to send and to receive.
     sending: Vec<u64>,
     receiving: Vec<u64>,
-    /// By host: how long its NIC has sent, of the time that is counted.
+    /// By host: the time that its NIC has sent during the measurement.
     sent_ns: Vec<u64>,
     now: u64,
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     pushed: u64,
     order: TotalOrder,
-    /// By sender: when its messages were committed.
+    /// By sender: the times at which its messages were committed.
     committed: Vec<Vec<u64>>,
-    /// Deliveries of the only message on the way, elsewhere.
+    /// Deliveries of the only message in flight.
     confirmed: u32,
     latencies: Vec<u64>,
     counted: u64,
@@ -102,7 +103,7 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// `lone`: one message at a time.
+    /// `lone` means one message at a time.
     pub(super) fn new(bench: &'a Bench, lone: bool) -> World<'a> {
         let view = bench.view();
         let layout = Layout::new(&view).expect("a bench within the limits");
@@ -149,7 +150,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Until enough is counted.
+    /// Runs until the measurement is complete.
     pub(super) fn run(mut self) -> Result<Timing, Violation> {
         for member in 0..self.members.len() {
             self.wake(member);
@@ -181,12 +182,13 @@ impl<'a> World<'a> {
         broken.map_err(|violation| Violation { at: now, ..violation })
     }
 
-    /// What the member has delivered that has delivered least.
+    /// Returns the smallest number of messages that a member has delivered.
     fn least(&self) -> u64 {
         self.members.iter().map(|member| member.total).min().unwrap_or(0)
     }
 
-    /// Whether enough is counted. Begins to count when the time has come.
+    /// Returns true if the measurement is complete. It also starts the measurement at the right
+    /// time.
     fn is_done(&mut self) -> bool {
         let least = self.least();
         if least >= self.goal && self.begun.is_none() {
@@ -221,7 +223,7 @@ impl<'a> World<'a> {
         self.heap.push(Reverse((at, self.pushed, event)));
     }
 
-    /// Something has come for a member, or its NIC has room.
+    /// Schedules a poll of a member, because data has arrived for it or its NIC has room.
     fn wake(&mut self, member: usize) {
         let Member { scheduled, busy_until, .. } = &mut self.members[member];
         if !std::mem::replace(scheduled, true) {
@@ -230,7 +232,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One turn of a member's thread.
+    /// Runs one turn of a member's thread.
     fn poll(&mut self, me: usize) -> Result<(), Violation> {
         let costs = &self.bench.costs;
         self.members[me].scheduled = false;
@@ -268,7 +270,8 @@ impl<'a> World<'a> {
         member.busy_until = self.now + took;
         let counted = self.begun.is_some() && (progress.worked || built > 0);
         member.busy_ns += u64::from(counted) * took;
-        // What wants to be polled at some later time is the membership, which nothing happens to.
+        // Only the membership asks for a poll at some later time, and the membership has nothing to
+        // do here.
         let again = progress.worked || built > 0 || progress.wake_at.is_some_and(|at| at.0 <= self.now);
         if again {
             self.wake(me);
@@ -276,7 +279,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Takes in what has landed. How long that takes.
+    /// Reads the data that has landed, and returns how long that takes.
     fn take_in(&mut self, me: usize) -> u64 {
         let (costs, mut took) = (&self.bench.costs, 0);
         for from in 0..self.members.len() {
@@ -297,7 +300,7 @@ impl<'a> World<'a> {
         took
     }
 
-    /// Builds messages. How many.
+    /// Builds messages, and returns how many.
     fn build(&mut self, me: usize, after: u64) -> u64 {
         let (costs, size) = (&self.bench.costs, self.bench.size);
         let member = &mut self.members[me];
@@ -342,7 +345,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Hands to the NIC what is to go to a peer, if it takes it. How long that takes.
+    /// Hands the data for a peer to the NIC, if the NIC takes it, and returns how long that takes.
     fn hand_over(&mut self, me: usize, to: usize, at: u64) -> u64 {
         let costs = &self.bench.costs;
         let link = &mut self.links[me][to];
@@ -383,7 +386,7 @@ impl<'a> World<'a> {
         let bytes = link.batches[link.landed + link.coming].bytes;
         link.coming += 1;
         let free = &mut self.receiving[to];
-        // It is passed on while it comes, so a free NIC costs no time.
+        // The NIC forwards data as it arrives, so a free NIC costs no time.
         *free = self.now.max(*free + self.bench.costs.link_ns(bytes));
         let at = *free;
         self.push(at, Event::Landed { from, to });
@@ -391,7 +394,7 @@ impl<'a> World<'a> {
 }
 
 impl Link {
-    /// A range of `owner`'s row was posted.
+    /// Adds a posted range of `owner`'s row.
     fn add(&mut self, memory: &Memory, owner: usize, range: &Range<u64>) {
         if memory.is_control(Rank(owner as u32), range) {
             let span = self.span.take().unwrap_or(range.clone());
@@ -405,7 +408,7 @@ impl Link {
     }
 }
 
-/// As [`liveness`](crate::checkers::liveness).
+/// The same invariant as in [`liveness`](crate::checkers::liveness).
 const LIVENESS: Invariant = Invariant(15, "liveness");
-/// The only one.
+/// The only subgroup.
 const SUBGROUP: SubgroupId = SubgroupId(0);

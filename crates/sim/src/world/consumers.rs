@@ -1,4 +1,5 @@
-//! Consumers that deliver on threads of their own: they take, keep for a while, and report.
+//! Consumers that deliver on threads of their own: they take frames, hold them for a while, and
+//! report.
 use super::stage::Seat;
 use super::{Checked, Event, World};
 use crate::apps::{Consumer, Lent, digest};
@@ -49,7 +50,7 @@ impl World<'_> {
         self.report(stage, i)
     }
 
-    /// A consumer gives back what it was lent and tells its engine.
+    /// Lets a consumer return its frames and report to its engine.
     pub(super) fn report(&mut self, stage: usize, i: usize) -> Checked {
         let on = &mut self.stages[stage];
         let consumer = &mut on.consumers[i];
@@ -80,7 +81,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A consumer has delivered all that belongs to its view: the next view's begins.
+    /// Ends a consumer that has delivered all messages of its view: the next view's consumer
+    /// begins.
     fn consumer_ends(&mut self, stage: usize, i: usize) -> Checked {
         let consumer = &self.stages[stage].consumers[i];
         let (rank, id) = (consumer.member, consumer.subgroup);

@@ -1,4 +1,5 @@
-//! Deliveries, compared with what was sent, with each other, and with what engines say about them.
+//! Checks of deliveries: against the messages that were sent, against each other, and against the
+//! reports of engines.
 use super::stage::{Seat, Stage, Still, Word};
 use super::{Checked, Delivered, World};
 use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
@@ -8,7 +9,8 @@ use spindle_core::ring::HEADER_BYTES;
 use spindle_core::{Order, Rank};
 
 impl World<'_> {
-    /// `seat` takes a message out of a batch, and is done with it unless it is only lent.
+    /// Lets `seat` take a message out of a batch. The member has then finished with the message,
+    /// unless it is only lent.
     pub(super) fn deliver(&mut self, seat: Seat, message: Delivered, done: bool) -> Result<usize, Violation> {
         let rank = seat.rank;
         let Delivered { subgroup, sender: from, round, len, digest, .. } = message;
@@ -23,7 +25,8 @@ impl World<'_> {
         let number = stage.ledger.lane(subgroup, sender).frames[index].number;
         let (receiver, sending) = (stage.cast[rank.index()], stage.cast[from.index()]);
         let ids = [rank, from].map(|rank| stage.view.members[rank.index()]);
-        // Who was there when the sender came has to deliver its first message.
+        // A member that was in the subgroup when the sender came has to deliver the sender's first
+        // message.
         let mut before = self.history.delivered(receiver, subgroup, sending, number);
         if before.is_none() {
             let stages = &self.stages[..=seat.stage];
@@ -32,7 +35,7 @@ impl World<'_> {
             before = stages.iter().find(began).is_some_and(with_it).then_some(0);
         }
         sequence::across_views(ids[0], ids[1], subgroup, before, number, self.history.sent(sending, subgroup))?;
-        // At the end of an epoch it is those who go on that hold what is left of it.
+        // At the end of an epoch the members that continue hold the rest of the epoch.
         let goes_on = self.epoch_end(seat, subgroup).map(|decision| decision.next.members.clone());
         let stage = &mut self.stages[seat.stage];
         if done {
@@ -59,7 +62,7 @@ impl World<'_> {
         Ok(index)
     }
 
-    /// What an engine says about its deliveries, compared with them.
+    /// Compares an engine's reports on its deliveries with the deliveries.
     pub(super) fn believe(&mut self, seat: Seat, actions: &[Action]) -> Checked {
         let rank = seat.rank;
         let stage = &mut self.stages[seat.stage];
@@ -75,7 +78,7 @@ impl World<'_> {
                 None => note!(self, "{seat} s{id} delivered -> {value}"),
             }
             let group = &mut stage.ledger.groups[id.index()];
-            // The sum over senders says nothing that they don't.
+            // The sum over senders adds no information to the counts by sender.
             if by_sender.is_some() == (group.order == Order::Fifo) {
                 frame_safety::says_delivered(group, id, rank, by_sender.unwrap_or(0), *value)?;
             }

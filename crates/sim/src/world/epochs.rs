@@ -1,11 +1,13 @@
-//! Subgroups that changes of the view do not touch: they stay on the stage with which their epoch began.
+//! Subgroups that changes of the view do not touch. They stay on the stage with which their epoch
+//! began.
 use super::stage::Seat;
 use super::{Checked, World};
 use spindle_core::{Decision, SubgroupId};
 use std::rc::Rc;
 
 impl World<'_> {
-    /// Where a subgroup of the view of `seat` stands for that member: its place on the stage with which the epoch began, if it was there.
+    /// Returns the home of a subgroup of the view of `seat` for that member: its seat on the stage
+    /// with which the epoch began, if it was there.
     pub(super) fn home(&self, seat: Seat, id: SubgroupId) -> Option<Seat> {
         let view = &self.stages[seat.stage].view;
         let stage = (view.epoch(id).0 - self.plan.view.id.0) as usize;
@@ -13,7 +15,8 @@ impl World<'_> {
         Some(Seat { stage, rank })
     }
 
-    /// The places of the member at `seat` on earlier stages, on which subgroups of its view began.
+    /// Returns the seats of the member at `seat` on earlier stages, with which subgroups of its
+    /// view began.
     pub(super) fn older_seats(&self, seat: Seat) -> Vec<Seat> {
         let id = self.stages[seat.stage].view.members[seat.rank.index()];
         let older =
@@ -22,7 +25,7 @@ impl World<'_> {
         older.filter(|older| engine.needs(self.stages[older.stage].view.id)).collect()
     }
 
-    /// Keeps the engines of a process in step.
+    /// Exchanges state between the engines of a process.
     pub(super) fn tend(&mut self, process: usize) -> Checked {
         let Some(newest) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return Ok(()) };
         for older in self.older_seats(newest) {
@@ -53,7 +56,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The decision by which the epoch of a subgroup ended whose home is `seat`, if that process knows it.
+    /// Returns the decision that ended the epoch of a subgroup with the home `seat`, if that
+    /// process knows it.
     pub(super) fn epoch_end(&self, seat: Seat, id: SubgroupId) -> Option<&Decision> {
         let member = self.stages[seat.stage].view.members[seat.rank.index()];
         for stage in &self.stages[seat.stage..] {

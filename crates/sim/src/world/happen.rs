@@ -1,4 +1,4 @@
-//! What happens to processes: crashes, hangs, cuts, suspicions, and those who come and go.
+//! The faults and requests of processes: crashes, hangs, cuts, suspicions, joins and leaves.
 use super::stage::Seat;
 use super::{Checked, Doom, Event, Life, Process, World};
 use crate::happenings::{Happening, Step, What, When};
@@ -7,18 +7,18 @@ use spindle_core::{Engine, Rank, State};
 
 /// How long a joiner waits before it asks again, in ns.
 const ASK_AGAIN_NS: u64 = 300_000;
-/// The longest time in which a machine tells that one of its processes is dead, in ns.
+/// The longest time until a host reports that one of its processes is dead, in ns.
 const DEATH_TOLD_NS: u64 = 30_000;
 
 impl World<'_> {
-    /// Something on the plan's list happens now.
+    /// Carries out a happening of the plan.
     pub(super) fn perform(&mut self, i: usize) -> Checked {
         let Happening { when, what } = self.plan.happenings[i];
         match what {
             What::Crash { process, actions } => {
                 let last_poll = matches!(when, When::At(_));
                 match self.processes[process].seat {
-                    // Who stands still makes no further poll to die in.
+                    // A paused process makes no further poll in which it could crash.
                     Some(seat) if self.is_member(process) && self.paused(process).is_none() => {
                         self.processes[process].doom = Some(Doom { actions, last_poll });
                         self.wake(seat);
@@ -33,10 +33,11 @@ impl World<'_> {
                     *hung_since = now;
                 }
                 *hung_until = (*hung_until).max(now + ns);
-                // Next to one of its pauses it may be silent for longer than it hangs.
+                // If the hang is next to a pause, the process may be silent for longer than the
+                // hang.
                 let silence = *hung_until - *hung_since;
                 let is_alone = self.plan.members[process].pauses.is_empty();
-                // A member whose clock jumps takes that for up to two beats of silence.
+                // A member whose clock jumps may count that as up to two heartbeats of silence.
                 let safe = |most: u64| if self.plan.faults.clock_jumps { most / 2 } else { most / 10 * 9 };
                 let matters = self.plan.suspect_after_ns.is_some_and(|most| !is_alone || silence >= safe(most));
                 self.outcome.counts.reasons += u64::from(matters);
@@ -79,7 +80,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A member takes a step for which a happening may wait.
+    /// Triggers the happenings that wait for this step of the member.
     pub(super) fn took(&mut self, seat: Seat, step: Step) {
         let process = self.process_of(seat);
         let view = self.stages[seat.stage].view.id.0;
@@ -87,7 +88,7 @@ impl World<'_> {
         for i in 0..self.plan.happenings.len() {
             if self.plan.happenings[i].when == now && !std::mem::replace(&mut self.happened[i], true) {
                 match self.plan.happenings[i].what {
-                    // It counts from the step itself, not from the next event.
+                    // The actions count from the step itself, not from the next event.
                     What::Crash { process: same, actions } if same == process => {
                         self.processes[process].doom = Some(Doom { actions, last_poll: false });
                     }
@@ -113,7 +114,7 @@ impl World<'_> {
         }
     }
 
-    /// A process is no more.
+    /// Crashes a process.
     pub(super) fn crash(&mut self, process: usize) {
         if !self.processes[process].life.is_alive() {
             return;
@@ -129,7 +130,8 @@ impl World<'_> {
         self.bury(process);
     }
 
-    /// What a dead process has posted arrives in part, or as a whole and followed by the news of its death.
+    /// Decides which posts of a dead process arrive: a part of them, or all of them, followed by
+    /// the report of its death.
     pub(super) fn bury(&mut self, process: usize) {
         for stage in 0..self.stages.len() {
             let Some(owner) = self.stages[stage].cast.iter().position(|one| *one == process) else { continue };
@@ -147,7 +149,8 @@ impl World<'_> {
         }
     }
 
-    /// The machine will tell `peer` that `member` is dead, once all that it stored is visible there.
+    /// Schedules the host's report to `peer` that `member` is dead, once all its stores are visible
+    /// there.
     pub(super) fn announce_death(&mut self, stage: usize, member: Rank, peer: Rank) {
         if self.stages[stage].members[peer.index()].is_none() {
             return;
@@ -174,7 +177,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The machine tells `seat` that `member`, whose memory never came there, is dead.
+    /// Reports to `seat` that `member` is dead, whose memory never arrived there.
     fn is_gone(&mut self, seat: Seat, member: Rank) -> Checked {
         let engine = &mut self.stages[seat.stage].member_mut(seat.rank).engine;
         if *engine.state() == State::Running {
@@ -185,7 +188,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Cuts or heals a link, on all stages.
+    /// Cuts or restores a link, on all stages.
     pub(super) fn set_cut(&mut self, from: usize, to: usize, cut: bool) {
         for stage in 0..self.stages.len() {
             let rank = |process| self.stages[stage].cast.iter().position(|one| *one == process).map(|i| Rank(i as u32));
@@ -205,7 +208,8 @@ impl World<'_> {
         }
     }
 
-    /// A joiner looks whether somebody knows that it is in, and asks everybody to be let in if not.
+    /// Lets a joiner check whether a member has admitted it, and ask all members for admission if
+    /// not.
     pub(super) fn ask(&mut self, process: usize) -> Checked {
         if self.processes[process].life != Life::Asking {
             return Ok(());
@@ -230,7 +234,7 @@ impl World<'_> {
                 self.wake(seat);
             }
         }
-        // Who stands still will answer when it goes on.
+        // A paused member answers when it resumes.
         let members = (0..self.processes.len()).filter(|other| self.is_member(*other));
         let resumes = members.filter_map(|other| self.paused(other)).max();
         self.last_change = self.last_change.max(resumes.unwrap_or(0));
@@ -239,7 +243,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether a process is at work, so that a joiner gets an answer of it.
+    /// Returns true if a process runs, so that it answers a joiner.
     fn answers(&self, process: usize) -> bool {
         let Some(seat) = self.processes[process].seat else { return false };
         let state = self.stages[seat.stage].member(seat.rank).engine.state();

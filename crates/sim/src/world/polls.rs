@@ -1,4 +1,4 @@
-//! Polls of engines, and what comes of them.
+//! Polls of engines, and their results.
 use super::stage::Seat;
 use super::{Checked, Event, Life, World};
 use crate::apps::Consumer;
@@ -8,11 +8,13 @@ use crate::table::Action;
 use spindle_core::{Progress, State, Time};
 use std::rc::Rc;
 
-/// The longest sleep of a member whose view changes, in ns: longer than the time after which an agreement counts as blocked.
+/// The longest sleep of a member whose view changes, in ns: longer than the time after which an
+/// agreement counts as blocked.
 const SLEEP_MAX_NS: u64 = 5_000_000_000;
 
 impl World<'_> {
-    /// Polls an engine and carries what it did into the world. Answers whether it worked and how many posts it made.
+    /// Polls an engine and carries its actions into the world. Returns whether it worked, and how
+    /// many posts it made.
     pub(super) fn poll(&mut self, seat: Seat) -> Result<(bool, u64), Violation> {
         let Seat { stage, rank } = seat;
         let me = rank.index();
@@ -27,7 +29,7 @@ impl World<'_> {
         let on = &mut self.stages[stage];
         self.told.count = Rc::clone(&on.count);
         let engine = &mut on.members[me].as_mut().expect("it has installed the view").engine;
-        // After any poll it may sleep.
+        // The engine may sleep after any poll.
         engine.before_sleep();
         let progress = engine.poll(clock, &mut on.tables[me], &mut self.told);
         on.tables[me].end_poll();
@@ -71,12 +73,13 @@ impl World<'_> {
         Ok((progress.worked, posts))
     }
 
-    /// Carries what a poll did, as far as its process lived, and compares it with what was delivered. Answers the posts.
+    /// Carries the actions of a poll, as far as its process lived, and compares them with the
+    /// deliveries. Returns the number of posts.
     pub(super) fn compare(&mut self, seat: Seat, actions: &[Action]) -> Result<u64, Violation> {
         let (carried, posts) = self.carry(seat, actions)?;
         self.note_stable(seat);
         let delivered = std::mem::take(&mut self.told.delivered);
-        // A process that dies in the middle of a poll has delivered what came before its death.
+        // A process that crashes in the middle of a poll has made the deliveries before the crash.
         for message in delivered.iter().filter(|message| message.after <= carried as u64) {
             self.deliver(seat, *message, true)?;
         }
@@ -85,7 +88,7 @@ impl World<'_> {
         Ok(posts)
     }
 
-    /// The engine at `seat` will not be polled again.
+    /// Handles an engine that stopped and will not be polled again.
     fn has_stopped(&mut self, seat: Seat, state: &State) -> Checked {
         let process = self.process_of(seat);
         if *state == State::Ended {
@@ -96,7 +99,7 @@ impl World<'_> {
             self.outcome.counts.evictions += 1;
             self.processes[process].life = Life::Evicted;
             note!(self, "{seat} learns that the others go on without it");
-            // Then it exits, and the machine says so.
+            // The process then exits, and the host reports that.
             if self.plan.visibility == Visibility::Shared {
                 self.bury(process);
             }
@@ -106,13 +109,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Sees to it that the engine is polled when it wants to be.
+    /// Schedules the next poll of the engine, if it asked for one.
     fn ask_for_more(&mut self, seat: Seat, progress: Progress) {
         let clock = self.clock(seat);
         let at_once = progress.worked || progress.wake_at.is_some_and(|wake_at| wake_at <= clock);
         let member = self.stages[seat.stage].member_mut(seat.rank);
         let later = progress.wake_at.filter(|wake_at| *wake_at > clock).map(|wake_at| wake_at.0 - clock.0);
-        // Each sleep of a driver has a maximum. An engine whose agreement does not end says so only when it is polled.
+        // Each sleep of a driver has a maximum. An engine whose agreement does not end reports that
+        // only when it is polled.
         let is_late = member.engine.is_changing() && !member.engine.is_blocked() && member.engine.decision().is_none();
         if let Some(ns) = later.or(is_late.then_some(SLEEP_MAX_NS)) {
             let at = self.now + ns;
@@ -134,12 +138,13 @@ impl World<'_> {
         }
     }
 
-    /// What the process at `seat` takes for the time: a clock that runs from an origin far enough for every jump back.
+    /// Returns the time on the clock of the process at `seat`. The clock's origin is far enough
+    /// back for every backward jump.
     fn clock(&self, seat: Seat) -> Time {
         Time((self.now as i64 + self.processes[self.process_of(seat)].clock + (1 << 60)) as u64)
     }
 
-    /// Now and then an application commits in the middle of the poll that begins.
+    /// Now and then schedules a commit of an application in the middle of the poll that begins.
     fn interrupt(&mut self, seat: Seat) {
         if !self.plan.faults.mid_poll_arrivals {
             return;
@@ -164,7 +169,7 @@ impl World<'_> {
         stage.tables[seat.rank.index()].missed.set(true);
     }
 
-    /// Tells the trace how far the stability frontiers at `seat` have come.
+    /// Writes the progress of the stability frontiers at `seat` to the trace.
     fn note_stable(&mut self, seat: Seat) {
         if self.trace.is_none() {
             return;
@@ -183,7 +188,7 @@ impl World<'_> {
         }
     }
 
-    /// Upcalls that others wait for.
+    /// Passes on the upcalls for which applications and consumers wait.
     pub(super) fn pass_on(&mut self, seat: Seat) {
         while let Some(id) = self.told.rooms.pop() {
             for i in 0..self.apps.len() {

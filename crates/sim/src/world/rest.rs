@@ -1,4 +1,5 @@
-//! What must be true once nothing happens any more: one group at work, or nobody who could be one.
+//! The checks at the end, when no event is left: one group works, or no set of members could form
+//! one.
 use super::stage::{Seat, Stage};
 use super::{Checked, Event, Life, Process, World};
 use crate::checkers::{liveness, no_storms, null_rule, validity};
@@ -6,7 +7,8 @@ use spindle_core::layout::membership;
 use spindle_core::{Rank, State, SubgroupId};
 
 impl World<'_> {
-    /// Nothing happens any more. Answers the stage on which a group is at work, if there is one.
+    /// Checks the state when no event is left. Returns the stage with the working group, if there
+    /// is one.
     pub(super) fn check_rest(&mut self) -> Result<Option<usize>, crate::checkers::Violation> {
         no_storms::views(self.outcome.counts.views, self.outcome.counts.reasons)?;
         let last = self.stages.iter().rposition(|stage| stage.members.iter().any(Option::is_some)).unwrap_or(0);
@@ -29,7 +31,7 @@ impl World<'_> {
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
             let Process { life, leaving, seat, .. } = self.processes[process];
-            // One that is blocked in an older view can't know that the others have left it out.
+            // A member that is blocked in an older view can't know that the others have evicted it.
             let is_there = seat.is_some_and(|seat| seat.stage == stage);
             if life == Life::Asking {
                 return liveness::never_admitted(self.plan.members[process].id);
@@ -46,7 +48,7 @@ impl World<'_> {
         Ok(live)
     }
 
-    /// Who was apart from a majority does not take anybody else along.
+    /// Checks that members that were separated from a majority do not end it.
     fn check_survival(&self, last: usize, live: Option<usize>) -> Checked {
         for (process, member) in self.plan.members.iter().enumerate() {
             let Process { life, seat, .. } = self.processes[process];
@@ -58,7 +60,7 @@ impl World<'_> {
                 return liveness::evicted_for_nothing(member.id);
             }
         }
-        // Who stays behind can't know of a later view, and what counts for it is its own.
+        // A member that stays behind can't know a later view, so its own view counts for it.
         let stages = self.processes.iter().filter_map(|process| Some(process.seat?.stage)).chain([last]);
         let has_finished =
             self.stages[last].members.iter().flatten().any(|member| *member.engine.state() == State::Finished);
@@ -68,8 +70,9 @@ impl World<'_> {
         }
     }
 
-    /// Whether more than half of the members of a view live, were never disturbed, and always heard each other. Of links that are
-    /// lost at different times the first may cost somebody whom the second would have needed.
+    /// Returns true if more than half of the members of a view live, were never disturbed, and
+    /// always heard each other. If links are lost at different times, the first loss may evict a
+    /// member that a majority needs after the second loss.
     fn has_sound_majority(&self, stage: usize) -> bool {
         let cast = &self.stages[stage].cast;
         let sound: Vec<usize> = cast.iter().copied().filter(|process| self.plan.leaves_alone(*process)).collect();
@@ -80,7 +83,7 @@ impl World<'_> {
         at_once && survive_without(&between.collect::<Vec<_>>(), sound.len(), cast.len() / 2 + 1)
     }
 
-    /// How a member stands that has not finished.
+    /// Returns the state of a member that has not finished.
     fn rest_of(&self, seat: Seat) -> Rest {
         let stage = &self.stages[seat.stage];
         let engine = &stage.member(seat.rank).engine;
@@ -89,7 +92,7 @@ impl World<'_> {
         let suspects = |rank: &Rank| {
             let mine = has(stage.monotone.newest(seat.rank, at(*rank)), *rank);
             let row = &stage.tables[seat.rank.index()].rows[rank.index()];
-            // A member that says so does not hear this one.
+            // A member that suspects this one does not hear it.
             mine || (*rank != seat.rank && has(row.word(at(seat.rank)), seat.rank))
         };
         let here = |rank: &Rank| self.is_at(Seat { rank: *rank, ..seat });
@@ -107,7 +110,7 @@ impl World<'_> {
                 self.final_rows(seat).into_iter().filter(|rank| stage.view.is_voter(*rank) && !with.contains(rank));
             2 * voters + dead.count() > stage.view.members.len() - stage.view.nonvoters.len()
         };
-        // No view holds two members of which one does not hear the other.
+        // No view contains two members if one does not hear the other.
         let strained = |one: Rank, other: Rank| has(stage.monotone.newest(one, at(other)), other);
         let with_me = largest_without(&with_me, &|one, other| strained(one, other) || strained(other, one));
         match missing {
@@ -123,14 +126,14 @@ impl World<'_> {
         }
     }
 
-    /// Whether the process of `seat` is a member, and in that view.
+    /// Returns true if the process of `seat` is a member, and in that view.
     fn is_at(&self, seat: Seat) -> bool {
         let process = self.stages[seat.stage].cast[seat.rank.index()];
         self.is_member(process) && self.processes[process].seat == Some(seat)
     }
 
-    /// Whether the members that are in the view of `seat` can all hear each other, and are enough. Only a heartbeat makes a suspicion
-    /// end.
+    /// Returns true if the members that are in the view of `seat` can all hear each other, and are
+    /// enough. Only a heartbeat ends a suspicion.
     fn is_majority_connected(&self, seat: Seat, is_enough: impl Fn(&[Rank]) -> bool) -> bool {
         let stage = &self.stages[seat.stage];
         let here: Vec<Rank> = stage.view.ranks().filter(|rank| self.is_at(Seat { rank: *rank, ..seat })).collect();
@@ -143,14 +146,15 @@ impl World<'_> {
         self.plan.suspect_after_ns.is_some() && all_hear && is_enough(&here)
     }
 
-    /// The subgroups of the view of `stage`, and the stages with which their epochs began.
+    /// Returns the subgroups of the view of `stage`, each with the stage with which its epoch
+    /// began.
     fn homes(&self, stage: usize) -> Vec<(SubgroupId, usize)> {
         let view = &self.stages[stage].view;
         let home = |id| (view.epoch(id).0 - self.plan.view.id.0) as usize;
         (0..view.subgroups.len() as u32).map(SubgroupId).map(|id| (id, home(id))).collect()
     }
 
-    /// What survivors sent has been delivered.
+    /// Checks that the messages of survivors have been delivered.
     fn check_validity(&self, stage: usize) -> Checked {
         for (id, home) in self.homes(stage) {
             let on = &self.stages[home];
@@ -171,7 +175,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Lets the group that is at work finish.
+    /// Closes all claims, so that the working group finishes.
     pub(super) fn close_all(&mut self, stage: usize) {
         note!(self, "-- claims are closed");
         self.last_change = self.last_change.max(self.now);
@@ -184,7 +188,7 @@ impl World<'_> {
         }
     }
 
-    /// Polls everybody at rest.
+    /// Polls all members at rest.
     pub(super) fn poke(&mut self, stage: usize) -> Checked {
         note!(self, "-- at rest: everybody is polled, nobody may find anything to do");
         for _ in 0..3 {
@@ -199,7 +203,8 @@ impl World<'_> {
         self.drain()
     }
 
-    /// Everybody at work has finished. What was on its way to happen when the group came to rest may have changed the view once more.
+    /// Checks that all running members have finished. Events in progress when the group came to
+    /// rest may have changed the view once more.
     pub(super) fn check_end(&self) -> Checked {
         let seats = || self.processes.iter().filter(|process| process.life == Life::Member).filter_map(|it| it.seat);
         let last = seats().map(|seat| seat.stage).max().unwrap_or(0);
@@ -209,7 +214,8 @@ impl World<'_> {
         self.compare_copies(last)
     }
 
-    /// At rest, every peer's copy of every word that concerns it is what its owner stored last.
+    /// Checks, at rest, that every peer's copy of every word that concerns it is the value that its
+    /// owner stored last.
     pub(super) fn compare_copies(&self, stage: usize) -> Checked {
         for owner in self.stages[stage].view.ranks() {
             for peer in self.stages[stage].view.ranks() {
@@ -238,7 +244,7 @@ impl World<'_> {
     }
 }
 
-/// The largest of the sets of members in which no two are `strained`.
+/// Returns the largest set of `members` in which no two are `strained`.
 fn largest_without(members: &[Rank], strained: &impl Fn(Rank, Rank) -> bool) -> Vec<Rank> {
     let pairs = members.iter().flat_map(|one| members.iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| one < other && strained(*one, *other)) else {
@@ -250,7 +256,8 @@ fn largest_without(members: &[Rank], strained: &impl Fn(Rank, Rank) -> bool) -> 
     if first.len() >= second.len() { first } else { second }
 }
 
-/// Whether so many of `count` members are left when of each pair in `cuts` one is taken away.
+/// Returns true if `wanted` of `count` members can be left when one of each pair in `cuts` is
+/// removed.
 fn survive_without(cuts: &[(usize, usize)], count: usize, wanted: usize) -> bool {
     if count < wanted {
         return false;
@@ -262,11 +269,11 @@ fn survive_without(cuts: &[(usize, usize)], count: usize, wanted: usize) -> bool
     })
 }
 
-/// How a member stands when nothing happens any more.
+/// The state of a member when no event is left.
 enum Rest {
-    /// It could do something, with everybody in its view.
+    /// It could work, with all members of its view.
     Works,
-    /// Too few are with it.
+    /// Too few members are in contact with it.
     Blocked,
     Stuck(String),
 }

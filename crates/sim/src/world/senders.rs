@@ -1,4 +1,4 @@
-//! Application threads that send: they claim, build a message for a while, and commit.
+//! Sending application threads: they claim, build a message for a while, and commit.
 use super::stage::Seat;
 use super::{Checked, Event, World};
 use crate::apps::{App, OpenRing, digest, fill};
@@ -11,11 +11,11 @@ use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::{Claim, Order, SubgroupId};
 use std::sync::Arc;
 
-/// How long it may take until all members have an object.
+/// The longest time until all members have an object.
 const OBJECT_NS_MAX: u64 = 60_000;
 
 impl World<'_> {
-    /// An application thread does its next thing: claims, or commits what it has claimed.
+    /// Runs the next step of an application thread: it claims, or commits its claim.
     pub(super) fn step(&mut self, i: usize) -> Checked {
         let committed = if self.apps[i].holding.is_some() {
             self.commit(i)();
@@ -29,7 +29,8 @@ impl World<'_> {
         if let Some(ring) = &self.apps[i].ring {
             self.wake(ring.seat);
         }
-        // In the ring of an epoch that has ended, it is the next view's engine that has to send this again.
+        // If the epoch of the ring has ended, the next view's engine has to send this message
+        // again.
         if let Some(seat) = self.processes[self.apps[i].plan.member].seat {
             self.wake(seat);
         }
@@ -45,7 +46,7 @@ impl World<'_> {
     fn claim(&mut self, i: usize) -> Checked {
         let faults = &self.plan.faults;
         let app = &mut self.apps[i];
-        // It waits for its next ring.
+        // The application waits for its next ring.
         let Some(ring) = app.ring.clone() else { return Ok(()) };
         let (seat, id) = (ring.seat, ring.subgroup);
         if faults.skips && self.random.one_in(20) {
@@ -78,13 +79,14 @@ impl World<'_> {
         let held = self.now + self.random.range(10, app.plan.hold_ns);
         let (index, at) = self.enter(&ring, &claim, number)?;
         self.apps[i].holding = Some((claim, index, at));
-        // A half-built message: whoever still reads what stood here will notice.
+        // This makes a half-built message visible: a member that still reads the old frame in this
+        // place gets wrong bytes.
         self.write(seat, at + HEADER_BYTES, len, |bytes| bytes.fill(0xee));
         self.push(held, Event::App(i));
         Ok(())
     }
 
-    /// Enters a claim in the ledger; answers its index there and where the frame stands.
+    /// Enters a claim in the ledger. Returns its index there and the offset of the frame.
     pub(super) fn enter(&mut self, ring: &OpenRing, claim: &Claim, number: u64) -> Result<(usize, u64), Violation> {
         let (seat, id, sender) = (ring.seat, ring.subgroup, ring.sender);
         let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
@@ -99,7 +101,8 @@ impl World<'_> {
         Ok((index, at))
     }
 
-    /// An application, or the one who sends again, writes into its row; in shared memory all peers see it at once.
+    /// Writes into a row for an application, or for a member that sends again. In shared memory all
+    /// peers see it at once.
     pub(super) fn write(&mut self, seat: Seat, at: u64, len: u64, write: impl Fn(&mut [u8])) {
         let (tables, me) = (&mut self.stages[seat.stage].tables, seat.rank.index());
         if self.plan.visibility == Visibility::Posted {
@@ -111,8 +114,8 @@ impl World<'_> {
         }
     }
 
-    /// An application ends its claim; answers the last step of that, which the engine sees, and with which the claims are
-    /// closed if it was the last.
+    /// Ends a claim of an application. Returns the last step of the commit, which the engine sees.
+    /// If the claim was the last one, this step also closes the claims.
     pub(super) fn commit(&mut self, i: usize) -> Interruption {
         let app = &mut self.apps[i];
         let process = app.plan.member;
@@ -122,12 +125,12 @@ impl World<'_> {
         let void = self.plan.faults.voids && self.random.one_in(10);
         let len = if self.random.one_in(8) { self.random.below(claim.len() + 1) } else { claim.len() };
         let number = self.stages[seat.stage].ledger.lane(id, ring.sender).frames[index].number;
-        // What the payload is made of: the sender and its own number for it, whatever the view.
+        // The payload depends on the sender and its own number for the message, in every view.
         let content = mix(u64::from(id.0) << 48 | (process as u64) << 32 | number);
         self.write(seat, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
         let kind = match void {
             true => Kind::Void,
-            // Not drawn, so that seeds without objects are what they were.
+            // This is not drawn, so that seeds without objects stay the same.
             false if self.plan.faults.objects && mix(content).is_multiple_of(4) => Kind::Object,
             false => Kind::Message,
         };
@@ -148,8 +151,8 @@ impl World<'_> {
         })
     }
 
-    /// Writes the header of a frame whose payload stands in the row, and enters it in the ledger. Answers what became of it, and
-    /// the last step of the commit.
+    /// Writes the header of a frame whose payload is in the row, and enters the frame in the
+    /// ledger. Returns the frame's state, and the last step of the commit.
     pub(super) fn seal(
         &mut self,
         ring: &OpenRing,
@@ -164,7 +167,8 @@ impl World<'_> {
         let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
         let bytes = self.stages[stage].tables[me].rows[me].slice(at + HEADER_BYTES, len);
         let fate = if kind == Kind::Void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
-        // The header that `Claims::commit` is going to store, a moment earlier: the engine looks at it only behind the mark.
+        // This is the header that `Claims::commit` will store, a moment earlier: the engine reads
+        // it only after the mark.
         let span = frame_bytes(claim.len());
         let word = Header { kind, span, len }.encode();
         self.stages[stage].tables[me].set_own(at, word);
@@ -176,7 +180,7 @@ impl World<'_> {
         if kind == Kind::Object {
             self.stages[stage].ledger.hold(id, sender, index);
             ring.held.borrow_mut().insert(position);
-            // It has to come to all members first, which takes as long as it takes.
+            // The object must first arrive at all members, after a delay of its own.
             let whole = self.now + 1 + mix(self.hash.value()) % OBJECT_NS_MAX;
             self.push(whole, Event::Release(self.objects.len()));
             self.objects.push((ring.clone(), position, index));
@@ -202,7 +206,7 @@ impl World<'_> {
         (fate, Box::new(commit))
     }
 
-    /// Every member has an object.
+    /// Releases an object that every member has.
     pub(super) fn release(&mut self, i: usize) -> Checked {
         let (ring, position, index) = self.objects[i].clone();
         note!(self, "{} s{} every member has the object of claim {index}", ring.seat, ring.subgroup);

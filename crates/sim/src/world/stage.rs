@@ -1,5 +1,6 @@
-//! A stage: one view, and all that belongs to it alone. Its memory, its members' engines and consumers, and what the
-//! checkers of one view know. What outlives a view (time, processes, applications) is the world's.
+//! A stage: one view with the state that belongs to it alone. That is its memory, its members'
+//! engines and consumers, and the state of the checkers of one view. The state that outlives a view
+//! (time, processes, applications) belongs to the world.
 use crate::apps::Consumer;
 use crate::checkers::monotone::Monotone;
 use crate::checkers::null_rule::NullRule;
@@ -15,19 +16,19 @@ use spindle_core::{Engine, Layout, Order, Rank, RowLayout, SubgroupId, View};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A member in one stage.
+/// A member on one stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Seat {
     pub(crate) stage: usize,
     pub(crate) rank: Rank,
 }
 
-/// What a word of a control block is.
+/// The meaning of a word of a control block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     Unused,
     Membership(&'static str, Option<Step>),
-    /// Whom it suspects: taken back at times.
+    /// The members that it suspects: a suspicion may be withdrawn.
     Suspected,
     Promised,
     Accepted,
@@ -42,31 +43,31 @@ pub(super) enum Word {
 pub(super) struct Member {
     pub(super) engine: Engine,
     pub(super) scheduled: bool,
-    /// The view has ended for it.
+    /// True if the view has ended for it.
     pub(super) has_ended: bool,
-    /// It has nothing to do with this view any more, and no subgroup goes on here.
+    /// True if it has finished with this view, and no subgroup continues here.
     pub(super) finished: bool,
-    /// It knows how the view ends.
+    /// True if it knows how the view ends.
     pub(super) knows_end: bool,
-    /// When it asked to be polled even if nothing happens.
+    /// The time at which it asked to be polled even without an event.
     pub(super) alarm: Option<u64>,
-    /// Polls that it will still make without having anything to do.
+    /// Polls that it will still make without work.
     pub(super) spins: u64,
     pub(super) words: Vec<Word>,
     pub(super) subgroups: u64,
-    /// By subgroup: how far it was stable when the trace was last told.
+    /// By subgroup: the stable frontier that the trace contains last.
     pub(super) stable: Vec<u64>,
 }
 
 pub(super) struct Stage {
     pub(super) view: View,
     pub(super) layout: Layout,
-    /// By rank: its process.
+    /// By rank: the member's process.
     pub(super) cast: Vec<usize>,
-    /// By rank: those that have installed the view.
+    /// By rank: the members that have installed the view.
     pub(super) members: Vec<Option<Member>>,
     pub(super) tables: Vec<SimTable>,
-    /// Stores and posts so far in the poll that is going on.
+    /// Stores and posts so far in the current poll.
     pub(super) count: Rc<Cell<u64>>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) ledger: Ledger,
@@ -84,7 +85,8 @@ impl std::fmt::Display for Seat {
 }
 
 impl Stage {
-    /// The stage of `view`, which nobody has installed yet. `cast` are its members' processes.
+    /// Returns the stage of `view`, which no member has installed yet. `cast` contains the
+    /// processes of its members.
     pub(super) fn new(plan: &Plan, view: &View, cast: Vec<usize>) -> Stage {
         let layout = Layout::new(view).expect("a view that was agreed on is well formed");
         let extent = |row: &RowLayout| Extent {
@@ -119,7 +121,8 @@ impl Stage {
         }
     }
 
-    /// The member of `engine` installs the view, and hands the deliveries of `hand_offs` to consumers.
+    /// Installs the view at the member of `engine`, and hands the deliveries of `hand_offs` to
+    /// consumers.
     pub(super) fn install(&mut self, mut engine: Engine, hand_offs: &[SubgroupId]) {
         let me = engine.me();
         for &id in hand_offs {
@@ -141,7 +144,7 @@ impl Stage {
         });
     }
 
-    /// A member that has installed the view.
+    /// Returns a member that has installed the view.
     pub(super) fn member(&self, rank: Rank) -> &Member {
         self.members[rank.index()].as_ref().expect("it has installed the view")
     }
@@ -150,26 +153,26 @@ impl Stage {
         self.members[rank.index()].as_mut().expect("it has installed the view")
     }
 
-    /// Whether a process sends in a subgroup; None if it is not in it.
+    /// Returns true if a process sends in a subgroup; None if it is not in the subgroup.
     pub(super) fn role(&self, process: usize, subgroup: SubgroupId) -> Option<bool> {
         let rank = Rank(self.cast.iter().position(|one| *one == process)? as u32);
         let spec = &self.view.subgroups[subgroup.index()];
         spec.members.contains(&rank).then(|| spec.senders.contains(&rank))
     }
 
-    /// All (subgroup, sender rank).
+    /// Returns all pairs of subgroup and sender rank.
     pub(super) fn lanes(&self) -> Vec<(SubgroupId, usize)> {
         let groups = (0..).map(SubgroupId).zip(&self.ledger.groups);
         groups.flat_map(|(id, group)| (0..group.lanes.len()).map(move |sender| (id, sender))).collect()
     }
 
-    /// The memory of two members.
+    /// Returns the memory of two members.
     pub(super) fn pair(&mut self, from: Rank, to: Rank) -> [&mut SimTable; 2] {
         self.tables.get_disjoint_mut([from.index(), to.index()]).expect("two members")
     }
 }
 
-/// A member's copies as they are, without letting anything in.
+/// A member's copies in their present state; reading them lets nothing arrive.
 pub(super) struct Still<'a>(pub(super) &'a SimTable);
 
 impl spindle_core::Rows for Still<'_> {
@@ -191,7 +194,7 @@ impl spindle_core::Rows for Still<'_> {
     }
 }
 
-/// The view with those of its members in its subgroups that are in one whose epoch begins with it.
+/// Returns the view without the members of subgroups whose epoch began earlier.
 fn begun_by(view: &View) -> View {
     let mut begun = view.clone();
     for spec in begun.subgroups.iter_mut().filter(|spec| spec.epoch.is_some()) {

@@ -1,4 +1,4 @@
-//! What an engine told its application in one poll.
+//! The upcalls of an engine to its application in one poll.
 use super::Delivered;
 use crate::apps::digest;
 use crate::random::Random;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 pub(super) struct Told {
     random: Random,
-    /// Stores and posts so far in the poll that is going on.
+    /// Stores and posts so far in the current poll.
     pub(super) count: Rc<Cell<u64>>,
     partial: bool,
     pub(super) delivered: Vec<Delivered>,
@@ -18,18 +18,18 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Handlers take their batches in part if `partial` says so.
+    /// If `partial` is true, handlers may take only a part of their batches.
     pub(super) fn new(random: Random, partial: bool) -> Told {
         Told { random, count: Rc::default(), partial, delivered: vec![], rooms: vec![], handed_off: vec![] }
     }
 
-    /// Its process died before it could pass anything on.
+    /// Drops the upcalls of a process that crashed before it could pass them on.
     pub(super) fn forget(&mut self) {
         self.rooms.clear();
         self.handed_off.clear();
     }
 
-    /// How many messages a handler takes out of a batch.
+    /// Returns how many messages a handler takes out of a batch.
     fn appetite(&mut self) -> usize {
         if !self.partial || self.random.one_in(8) {
             return usize::MAX;
@@ -38,7 +38,7 @@ impl Told {
         self.random.below(most) as usize
     }
 
-    /// Takes messages out of a batch, by either of the ways that there are.
+    /// Takes messages out of a batch, by one of the two ways.
     pub(super) fn take(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, SimTable>) {
         let most = self.appetite();
         let after = self.count.get();

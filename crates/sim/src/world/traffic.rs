@@ -1,4 +1,4 @@
-//! What engines and applications do to memory, on its way to the others.
+//! The effects of engines and applications on memory, on their way to the other members.
 use super::stage::{Seat, Word};
 use super::{Checked, Event, World};
 use crate::checkers::{Violation, monotone};
@@ -9,8 +9,8 @@ use spindle_core::{Rank, SubgroupId};
 use std::ops::Range;
 
 impl World<'_> {
-    /// What an engine stored and posted goes its way, as long as its process lives. Answers how many stores and posts that were,
-    /// and how many of them posts.
+    /// Carries the stores and posts of an engine, as long as its process lives. Returns how many
+    /// stores and posts it carried, and how many of them were posts.
     pub(super) fn carry(&mut self, seat: Seat, actions: &[Action]) -> Result<(usize, u64), Violation> {
         let process = self.process_of(seat);
         let mut posts = 0;
@@ -32,7 +32,7 @@ impl World<'_> {
                 Action::Wake { peers } if self.plan.visibility == Visibility::Shared => {
                     self.rung(seat, *peers, true);
                 }
-                // Each post wakes when it arrives.
+                // Each post wakes the peer when it arrives.
                 Action::Wake { .. } => {}
             }
         }
@@ -120,7 +120,7 @@ impl World<'_> {
                         _ => {}
                     }
                 }
-                // `believe` looks at them, after the deliveries.
+                // `believe` checks them after the deliveries.
                 Word::BySender(..) | Word::Unused => {}
             }
         }
@@ -128,7 +128,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// In shared memory a store travels to every peer by itself.
+    /// Sends a store to every peer separately, in shared memory.
     pub(super) fn spread(&mut self, seat: Seat, at: u64, value: u64) {
         if self.plan.visibility == Visibility::Posted {
             return;
@@ -141,13 +141,14 @@ impl World<'_> {
         }
     }
 
-    /// The longest time of a post from `seat` to `peer`.
+    /// Returns the longest time of a post from `seat` to `peer`.
     fn link_ns(&self, seat: Seat, peer: Rank) -> u64 {
         let cast = &self.stages[seat.stage].cast;
         self.plan.link_ns[cast[seat.rank.index()]][cast[peer.index()]]
     }
 
-    /// When the next store of `seat` is seen by `peer`: mostly together with the one before it, now and then later.
+    /// Returns when `peer` sees the next store of `seat`: mostly together with the store before it,
+    /// now and then later.
     fn next_moment(&mut self, seat: Seat, peer: Rank) -> u64 {
         let table = &self.stages[seat.stage].tables[peer.index()];
         let due = table.inbound[seat.rank.index()].borrow().due.max(self.now);
@@ -189,7 +190,8 @@ impl World<'_> {
         }
     }
 
-    /// In shared memory: rings the doorbells of `peers`, after it has marked that words of its membership block have moved.
+    /// Rings the doorbells of `peers` in shared memory, and marks before that words of the
+    /// membership block have changed.
     fn rung(&mut self, seat: Seat, peers: u64, moved: bool) {
         let Seat { stage, rank } = seat;
         for peer in self.stages[stage].view.ranks().filter(|peer| *peer != rank && peers >> peer.0 & 1 == 1) {
@@ -203,7 +205,7 @@ impl World<'_> {
         }
     }
 
-    /// Sees to it that there is an event for what is on the way from `owner` to `peer`.
+    /// Schedules an event for the data in flight from `owner` to `peer`.
     pub(super) fn schedule(&mut self, owner: Seat, peer: Rank) {
         let Seat { stage, rank: owner } = owner;
         let is_there = self.stages[stage].members[peer.index()].is_some();
@@ -250,7 +252,7 @@ impl World<'_> {
     }
 }
 
-/// A ballot in words of the trace: its round and its leader.
+/// Returns a ballot as text for the trace: its round and its leader.
 fn ballot(word: u64) -> String {
     format!("ballot {}.m{}", word >> 32, ((word as u32) >> 1).wrapping_sub(1))
 }

@@ -1,4 +1,5 @@
-//! From one view to the next: the end of a stage for a member, its place on the next one, and what it sends again there.
+//! The change from one view to the next: the end of a stage for a member, its seat on the next
+//! stage, and the messages that it sends again there.
 use super::stage::{Seat, Stage, Still};
 use super::{Checked, Event, Life, World};
 use crate::apps::{App, OpenRing};
@@ -10,24 +11,25 @@ use spindle_core::ring::HEADER_BYTES;
 use spindle_core::{ClaimError, Engine, Order, Rank, Resend, Resent, SubgroupId, View};
 use std::collections::VecDeque;
 
-/// A ring into which nobody may claim before its member has sent again what earlier views left undelivered.
+/// A ring in which no application may claim before its member has sent again the undelivered
+/// messages of earlier views.
 pub(super) struct Moving {
     ring: OpenRing,
-    /// The newest view first: what stands in its ring was sent before what is left in older ones.
+    /// The newest view first. The messages in its ring were sent before the rest of older views.
     sources: VecDeque<Source>,
-    /// The applications have closed the old ring.
+    /// True if the applications have closed the old ring.
     closed: bool,
 }
 
-/// Where undelivered messages stand.
+/// The location of undelivered messages.
 pub(super) struct Source {
     seat: Seat,
     resend: Resend,
-    /// Taken out, and not sent yet.
+    /// A message that was taken out of the ring and is not sent yet.
     waiting: Option<Resent>,
 }
 
-/// What a member takes along from the ring of one subgroup.
+/// The data that a member takes along from the ring of one subgroup.
 pub(super) struct Luggage {
     pub(super) subgroup: SubgroupId,
     /// The newest view first.
@@ -36,7 +38,7 @@ pub(super) struct Luggage {
 }
 
 impl World<'_> {
-    /// The stage of `view`, which may be new.
+    /// Returns the stage of `view`, which may be new.
     pub(super) fn stage_of(&mut self, view: &View) -> usize {
         let index = (view.id.0 - self.plan.view.id.0) as usize;
         if index == self.stages.len() {
@@ -52,7 +54,7 @@ impl World<'_> {
         index
     }
 
-    /// The engine at `seat` knows how its view ends.
+    /// Records that the engine at `seat` knows how its view ends.
     pub(super) fn note_decision(&mut self, seat: Seat) -> Checked {
         let member = self.stages[seat.stage].member_mut(seat.rank);
         let Some(decision) = member.engine.decision() else { return Ok(()) };
@@ -75,7 +77,7 @@ impl World<'_> {
         self.view_sequence.decided(id, old, &decision.next, &decision.trims)
     }
 
-    /// The view has ended for the member at `seat`: it goes on to the next, or is out.
+    /// Ends the view for the member at `seat`: it goes to the next view, or is evicted.
     pub(super) fn end(&mut self, seat: Seat) -> Checked {
         let process = self.process_of(seat);
         note!(self, "{seat} has ended the view");
@@ -120,13 +122,15 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether the applications of the member at `seat` have yet to get messages of epochs that have ended with its view.
+    /// Returns true if the applications of the member at `seat` have yet to get messages of epochs
+    /// that have ended with its view.
     pub(super) fn has_rest(&self, seat: Seat) -> bool {
         let homes = self.ended_epochs(seat).into_iter().map(|(home, _)| home);
         homes.chain([seat]).any(|Seat { stage, rank }| self.stages[stage].member(rank).engine.has_rest())
     }
 
-    /// The subgroups of the member at `seat` whose epochs have ended with its view, and where they stand.
+    /// Returns the subgroups of the member at `seat` whose epochs have ended with its view, each
+    /// with its home.
     fn ended_epochs(&self, seat: Seat) -> Vec<(Seat, SubgroupId)> {
         let stage = &self.stages[seat.stage];
         let decision = stage.member(seat.rank).engine.decision().expect("the view has ended");
@@ -135,7 +139,7 @@ impl World<'_> {
         mine.map(|id| (self.home(seat, id).expect("it was there when the epoch began"), id)).collect()
     }
 
-    /// What the member at `seat` delivered in this subgroup is complete.
+    /// Records that the deliveries of the member at `seat` in this subgroup are complete.
     pub(super) fn ended(&mut self, seat: Seat, id: SubgroupId) -> Checked {
         let Seat { stage, rank } = seat;
         let decision = self.epoch_end(seat, id).expect("the epoch has ended");
@@ -150,7 +154,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Closes the rings of epochs that have ended, and takes along what is undelivered in them.
+    /// Closes the rings of epochs that have ended, and takes along the undelivered messages in
+    /// them.
     fn pack(&mut self, process: usize, ended: &[(Seat, SubgroupId)]) -> Vec<Luggage> {
         let is_over = |ring: &OpenRing| ended.contains(&(ring.seat, ring.subgroup));
         let me = &mut self.processes[process];
@@ -175,7 +180,7 @@ impl World<'_> {
         self.join_waiting(process, luggage)
     }
 
-    /// A process installs the view of `engine`, coming from `from` unless it joins.
+    /// Installs the view of `engine` at a process. It comes from `from`, unless it joins.
     pub(super) fn install(
         &mut self,
         process: usize,
@@ -235,7 +240,8 @@ impl World<'_> {
         self.send_again(seat)
     }
 
-    /// The plan may say that others' memory does not come to `seat`. Who lives is suspected for it.
+    /// Withholds the memory of other members from `seat`, if the plan says so. The member suspects
+    /// a live owner for it.
     fn miss(&mut self, seat: Seat, engine: &mut Engine) {
         let process = self.process_of(seat);
         let view = self.stages[seat.stage].view.clone();
@@ -246,7 +252,7 @@ impl World<'_> {
                 continue;
             };
             let is_dead = matches!(self.processes[whom].life, Life::Crashed | Life::Evicted);
-            // Where silence means nothing a member waits for all that live.
+            // Without suspicion for silence, a member waits for all live members.
             if self.plan.visibility != Visibility::Shared || !(is_dead || self.plan.suspect_after_ns.is_some()) {
                 continue;
             }
@@ -268,12 +274,13 @@ impl World<'_> {
         }
     }
 
-    /// Whether `owner`'s memory never came to `seat`.
+    /// Returns true if `owner`'s memory never arrived at `seat`.
     pub(super) fn is_absent(&self, seat: Seat, owner: Rank) -> bool {
         self.stages[seat.stage].tables[seat.rank.index()].inbound[owner.index()].borrow().absent
     }
 
-    /// From now on `seat` has to deliver what it did not in earlier views.
+    /// Records that from now on `seat` has to deliver the messages that it did not deliver in
+    /// earlier views.
     pub(super) fn note_since(&mut self, seat: Seat, id: SubgroupId) {
         let receiver = self.process_of(seat);
         let stage = &mut self.stages[seat.stage];
@@ -283,7 +290,7 @@ impl World<'_> {
         }
     }
 
-    /// Applications may claim in this ring.
+    /// Opens this ring for the claims of applications.
     fn open(&mut self, process: usize, ring: OpenRing) {
         let subgroup = ring.subgroup;
         let alone = ring.exclusive.is_some();
@@ -297,7 +304,7 @@ impl World<'_> {
         }
     }
 
-    /// An application goes on in its member's open ring.
+    /// Lets an application continue in its member's open ring.
     fn let_in(&mut self, i: usize) {
         let app = &mut self.apps[i];
         let open = &mut self.processes[app.plan.member].open;
@@ -316,7 +323,8 @@ impl World<'_> {
         }
     }
 
-    /// An application that can claim no more in the ring of an ended view leaves it, and waits for the next one.
+    /// Lets an application leave the ring of an ended view in which it can claim no more; it waits
+    /// for the next ring.
     pub(super) fn leave_ended_ring(&mut self, i: usize) {
         let seat = self.processes[self.apps[i].plan.member].seat;
         let home = |id| seat.and_then(|seat| self.home(seat, id));
@@ -334,8 +342,8 @@ impl World<'_> {
         }
     }
 
-    /// The member at `seat` sends again what earlier views left undelivered, as far as there is room, and opens the rings for
-    /// which that is done.
+    /// Lets the member at `seat` send again the undelivered messages of earlier views, as far as
+    /// its rings have room. Opens the rings for which that is done.
     pub(super) fn send_again(&mut self, seat: Seat) -> Checked {
         let process = self.process_of(seat);
         let mut i = 0;
@@ -360,7 +368,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether everything is sent again.
+    /// Returns true if everything is sent again.
     fn move_on(&mut self, moving: &mut Moving) -> Result<bool, Violation> {
         let seat = moving.ring.seat;
         while let Some(source) = moving.sources.front_mut() {
@@ -381,7 +389,7 @@ impl World<'_> {
                     source.waiting = Some(resent);
                     return Ok(false);
                 }
-                // It is lost, which `validity` finds.
+                // The message is lost, which `validity` finds.
                 Err(ClaimError::TooLong { .. }) => continue,
             };
             let subgroup = moving.ring.subgroup;
@@ -404,7 +412,7 @@ impl World<'_> {
         Ok(true)
     }
 
-    /// The consumers at `seat` begin where those of the view before end.
+    /// Makes the consumers at `seat` begin where those of the view before end.
     fn line_up_consumers(&mut self, seat: Seat, from: Option<Seat>) {
         let Some(from) = from else { return };
         for i in 0..self.stages[seat.stage].consumers.len() {
@@ -423,7 +431,7 @@ impl World<'_> {
         }
     }
 
-    /// The consumer before this one has delivered all of its view.
+    /// Starts a consumer after the one before it has delivered all messages of its view.
     pub(super) fn follow(&mut self, stage: usize, i: usize) {
         let (before, old) = self.stages[stage].consumers[i].behind.take().expect("there is one before it");
         let [old_stage, new_stage] = self.stages.get_disjoint_mut([before, stage]).expect("two stages");
@@ -435,8 +443,8 @@ impl World<'_> {
         self.expect_consumer(stage, i);
     }
 
-    /// Members whose rows are final for certain, because their processes are no more or because they say so, and that the member at
-    /// `seat` can read.
+    /// Returns the members whose rows are final for certain and readable for the member at `seat`.
+    /// A row is final if its process is dead or reports so.
     pub(super) fn final_rows(&self, seat: Seat) -> Vec<Rank> {
         let on = &self.stages[seat.stage];
         let rows = &on.tables[seat.rank.index()].rows;
@@ -448,7 +456,7 @@ impl World<'_> {
         on.view.ranks().filter(is_final).collect()
     }
 
-    /// Whether the machine tells everybody that this process is no more.
+    /// Returns true if the host reports to all members that this process is dead.
     pub(super) fn is_proven_dead(&self, stage: usize, rank: Rank) -> bool {
         let life = self.processes[self.stages[stage].cast[rank.index()]].life;
         matches!(life, Life::Crashed | Life::Evicted) && self.plan.visibility == Visibility::Shared

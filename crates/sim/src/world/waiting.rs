@@ -1,10 +1,11 @@
-//! What members have to send again and no ring for: it waits for its subgroup, or is given up. And changes of subgroups.
+//! Messages that members have to send again without a ring for them: they wait for their subgroup,
+//! or are dropped. Also the changes of subgroups.
 use super::World;
 use super::stage::Seat;
 use super::views::Luggage;
 
 impl World<'_> {
-    /// A process asks for one of the plan's changes.
+    /// Lets a process ask for one of the plan's changes.
     pub(super) fn ask_for_change(&mut self, process: usize, change: usize) {
         let Some(seat) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return };
         let change = self.plan.changes[change].clone();
@@ -16,7 +17,7 @@ impl World<'_> {
         }
     }
 
-    /// Adds what was waiting to what a member takes along from its newest view.
+    /// Adds the waiting messages to those that a member takes along from its newest view.
     pub(super) fn join_waiting(&mut self, process: usize, mut luggage: Vec<Luggage>) -> Vec<Luggage> {
         for older in std::mem::take(&mut self.processes[process].waiting) {
             match luggage.iter_mut().find(|newer| newer.subgroup == older.subgroup) {
@@ -30,7 +31,8 @@ impl World<'_> {
         luggage
     }
 
-    /// The member at `seat` has no ring for this in its new view. It waits for those subgroups that have too few members.
+    /// Stores messages for which the member at `seat` has no ring in its new view. Messages for
+    /// subgroups with too few members wait; the others are dropped.
     pub(super) fn put_by(&mut self, seat: Seat, luggage: Vec<Luggage>) {
         let process = self.process_of(seat);
         let specs = &self.stages[seat.stage].view.subgroups;
