@@ -105,11 +105,9 @@ impl Install {
         others.filter(is_missing).map(|(_, id)| id).collect()
     }
 
-    /// True if this member may begin the view. That needs three conditions:
-    /// - no member has to be waited for any more;
-    /// - this member has no messages of the previous view left to deliver (`has_rest`);
-    /// - if it has to wait for no time limit, its own memory has been sent to all members of its
-    ///   host (`has_sent_all`).
+    /// True if this member may begin the view: it waits for no other member any more, and has no
+    /// message of the previous view left to deliver (`has_rest`). `has_sent_all` says that its own
+    /// memory is on its way to all members of its host.
     ///
     /// Meanwhile the driver shows that this member is alive ([`Engine::show_life`]). Otherwise
     /// members that have begun the view already would suspect it before it suspects the members for
