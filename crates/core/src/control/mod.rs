@@ -1,6 +1,6 @@
 //! The control plane: the decisions of a process about the other processes of its group, as state
-//! machines without I/O ([ADR
-//! 0036](../../../../docs/adr/0036-the-control-plane-is-a-state-machine.md)).
+//! machines without I/O
+//! ([ADR 0036](../../../../docs/adr/0036-the-control-plane-is-a-state-machine.md)).
 //!
 //! A driver reports what has arrived and the current time, and carries out orders. The driver is
 //! the crate `spindle` or the simulator.

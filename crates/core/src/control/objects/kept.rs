@@ -1,6 +1,6 @@
 //! A member's cache of delivered objects for observers. A ring likewise keeps delivered messages in
-//! its other half ([ADR
-//! 0025](../../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
+//! its other half
+//! ([ADR 0025](../../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
 //!
 //! No process waits for the cache. It holds the object itself. Meanwhile the object's sender can't
 //! use that memory again, and takes new memory instead (INV-LENT). Nothing is cached unless the

@@ -1,5 +1,5 @@
-//! The decisions about objects: messages that are too long for a ring ([ADR
-//! 0023](../../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md),
+//! The decisions about objects: messages that are too long for a ring
+//! ([ADR 0023](../../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md),
 //! [ADR 0025](../../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
 //!
 //! This module consists of state machines, each for one subject. The driver holds memory, streams
