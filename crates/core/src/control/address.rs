@@ -1,14 +1,17 @@
-//! Where a process can be reached from other hosts.
+//! The address at which other hosts can reach a process.
 use crate::limits::{ADDRESS_BYTES_MAX, SOCKET_PATH_BYTES_MAX};
 use alloc::string::String;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
 
-/// Where a process can be reached: `host:port`, where the host is an IPv4 address, an IPv6 address in brackets or a DNS name, which is
-/// resolved at each attempt; or `unix:PATH`, for what shares the file system.
+/// The address at which a process can be reached: `host:port` or `unix:PATH`.
 ///
-/// Two addresses are equal if they are written alike, but for capitals and the ways to write an IP address.
+/// The host is an IPv4 address, an IPv6 address in brackets, or a DNS name, which is resolved at
+/// each connection attempt. `unix:PATH` is for processes that share the file system.
+///
+/// Two addresses are equal if their texts are equal, ignoring case and the different ways to write
+/// an IP address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address(Place);
 
@@ -28,14 +31,14 @@ pub enum Place {
     Unix(String),
 }
 
-/// Why a text is no address.
+/// The reason why a text is no address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
     /// More than 260 bytes.
     #[error("an address of {bytes} bytes; at most {max} are possible", max = ADDRESS_BYTES_MAX)]
     Length {
-        /// Its length.
+        /// The length.
         bytes: u64,
     },
     /// No port at the end.
@@ -44,7 +47,7 @@ pub enum AddressError {
         /// The address.
         text: String,
     },
-    /// What stands before the port is neither an IP address nor a DNS name.
+    /// The part before the port is neither an IP address nor a DNS name.
     #[error(
         "address {text:?} has no host; write an IPv4 address, an IPv6 address in brackets, or a DNS name before the port"
     )]
@@ -52,7 +55,7 @@ pub enum AddressError {
         /// The address.
         text: String,
     },
-    /// Its path is relative, or none that a socket can have.
+    /// The path is relative, or no socket can have it.
     #[error("address {text:?} has no path for a socket; write an absolute one of at most {max} bytes", max = SOCKET_PATH_BYTES_MAX)]
     Path {
         /// The address.
@@ -61,12 +64,12 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Its parts.
+    /// Returns the parts of the address.
     pub fn place(&self) -> &Place {
         &self.0
     }
 
-    /// This address with another port, if it has one.
+    /// Returns this address with another port, if it has one.
     pub fn with_port(&self, port: u16) -> Address {
         Address(match self.0.clone() {
             Place::Ip(mut ip) => {
@@ -78,7 +81,7 @@ impl Address {
         })
     }
 
-    /// Its port, if it has one.
+    /// Returns the port, if it has one.
     pub fn port(&self) -> Option<u16> {
         match &self.0 {
             Place::Ip(ip) => Some(ip.port()),
@@ -87,12 +90,12 @@ impl Address {
         }
     }
 
-    /// Whether it has a name, which may stand for any number of addresses.
+    /// True if it contains a DNS name, which may resolve to any number of addresses.
     pub fn is_name(&self) -> bool {
         matches!(self.0, Place::Name { .. })
     }
 
-    /// The one IP address that it has, if that is what it names.
+    /// Returns the IP address, if the address names exactly one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self.0 {
             Place::Ip(ip) if !ip.ip().is_unspecified() => Some(ip.ip()),
@@ -100,7 +103,8 @@ impl Address {
         }
     }
 
-    /// Whether it stands for all addresses of its host, as `0.0.0.0` does: one can listen there, and not be reached.
+    /// True if it means all addresses of its host, as `0.0.0.0` does. A process can listen at such
+    /// an address but can't be reached at it.
     pub fn is_wildcard(&self) -> bool {
         matches!(self.0, Place::Ip(ip) if ip.ip().is_unspecified())
     }
@@ -132,7 +136,7 @@ impl FromStr for Address {
         }
         let no_port = || AddressError::Port { text: text.into() };
         let (host, port) = text.rsplit_once(':').ok_or_else(no_port)?;
-        // Not "+80", which parses.
+        // Reject "+80", which `parse` accepts.
         let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         let port = port.parse().ok().filter(|_| digits).ok_or_else(no_port)?;
         if !is_dns_name(host) {
@@ -142,7 +146,8 @@ impl FromStr for Address {
     }
 }
 
-/// A name that can't be meant as an IP address, which some systems accept in odd forms ("127.1").
+/// True for a name that can't be meant as an IP address. Some systems accept IP addresses in
+/// unusual forms ("127.1").
 fn is_dns_name(host: &str) -> bool {
     let labels = host.strip_suffix('.').unwrap_or(host);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

@@ -1,10 +1,11 @@
-//! The start of a process, which tells it from others that have had its number.
+//! The start of a process, which distinguishes it from other processes that have had its number.
 
-/// The start of a process, and its namespace: they tell it from processes that had its number before. All zeros if the process does not know it.
+/// The start of a process and its namespace, which distinguish it from earlier processes with the
+/// same number. All zeros if they are not known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Birth {
-    /// The inode of its namespace of processes.
+    /// The inode of its PID namespace.
     pub namespace: u64,
-    /// When it began, in ticks since the system did.
+    /// The start time, in ticks since the system started.
     pub started: u64,
 }

@@ -1,8 +1,9 @@
-//! The address book of a process in a group that spans hosts: who is where, which connections are being made, and where the group is
-//! looked for.
+//! The address book of a process in a group that spans hosts. It contains the addresses of
+//! processes, the connections that are being made, and the seeds.
 //!
-//! A process with the same host key is reached by the mail of its host and shares its memory. Every other process has a [`Card`] here, gets letters
-//! over the network, and one stream, or one connection of libfabric, for each view.
+//! A process with the same host key is reached by the rendezvous of this host, and shares its
+//! memory. Every other process has a [`Card`] here, and gets control messages over the network. It
+//! also has one stream, or one libfabric connection, for each view.
 use super::{ASK_EVERY, Address, Card, Claim, Purpose, RackName, Seeds};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::limits::MEMBERS_MAX;
@@ -12,118 +13,124 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Cards that are kept although they may not be needed any more.
+/// The maximum number of cards that are kept although they may no longer be needed.
 const CARDS_MAX: usize = 2 * MEMBERS_MAX;
-/// The id of a process that asks to be let in is reserved for so long after it has asked last.
+/// How long the id of a process that asks for admission is reserved after its last request.
 const ASKS_FOR: Duration = Duration::from_millis(3 * ASK_EVERY.as_millis() as u64);
 
-/// The processes on other hosts, as far as this one knows them.
+/// This process's knowledge of the processes on other hosts.
 #[derive(Debug)]
 pub struct Book {
     mine: Card,
     cards: BTreeMap<MemberId, Card>,
-    /// The racks of processes of this host, by their own word.
+    /// The racks of processes of this host, as they report them.
     near_racks: BTreeMap<MemberId, RackName>,
-    /// The processes that ask to be let in: when they did last, and how often.
+    /// The processes that ask for admission: the time of the last request, and the number of
+    /// requests.
     asking: BTreeMap<MemberId, (Time, u64)>,
     seeds: Seeds,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
-    /// The processes that were to be watched in a view.
+    /// The processes that were to be monitored from a view on.
     watching: BTreeSet<(ViewId, MemberId)>,
-    /// Whether rows go over streams; if not, libfabric carries them.
+    /// True if streams carry the rows; false if libfabric does.
     streams_rows: bool,
 }
 
-/// Why an attempt to connect came to nothing.
+/// The reason why a connection attempt failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DialError {
     /// The address is this process's own.
     Myself,
-    /// Another process than `wanted` is there.
+    /// Another process than `wanted` is at the address.
     Elsewhere {
-        /// The member that was to be there.
+        /// The member that was expected there.
         wanted: MemberId,
     },
-    /// The process there has the id of another, which the group knows.
+    /// Id conflict: the process there has the id of another process that the group knows.
     Namesake(String),
-    /// Nothing listens there, by the word of its host.
+    /// Its host reports that nothing listens there.
     Refused(String),
-    /// Too many letters wait for it already. The connection stands.
+    /// Too many control messages for it are pending. The connection stays open.
     Full,
-    /// Anything else, in words.
+    /// Any other reason, in words.
     Other(String),
 }
 
 impl Book {
-    /// That of the process with this card.
+    /// Returns the book of the process with the card `mine`.
     pub fn new(mine: Card, seeds: Seeds, streams_rows: bool) -> Book {
         let (cards, near_racks, asking, dialling, watching) = Default::default();
         Book { mine, cards, near_racks, asking, seeds, dialling, watching, streams_rows }
     }
 
-    /// This process's own card.
+    /// Returns this process's own card.
     pub fn card(&self) -> &Card {
         &self.mine
     }
 
-    /// Where the group is looked for.
+    /// Returns the seeds.
     pub fn seeds(&self) -> &Seeds {
         &self.seeds
     }
 
-    /// The same, to be changed.
+    /// Returns the seeds for changes.
     pub fn seeds_mut(&mut self) -> &mut Seeds {
         &mut self.seeds
     }
 
-    /// Whether streams carry rows to other hosts.
+    /// True if streams carry rows to other hosts.
     pub fn streams_rows(&self) -> bool {
         self.streams_rows
     }
 
-    /// The address of `id`, if it is on another host: that of a seed, if it is one, whatever address it has by its own word. So one connection
-    /// carries letters to it.
+    /// Returns the address of `id` if it is on another host. If it is a seed, that is the seed's
+    /// address, whatever address it advertises. So one connection carries control messages to it.
     pub fn far(&self, id: MemberId) -> Option<&Address> {
         let card = self.cards.get(&id).filter(|card| card.host != self.mine.host)?;
         Some(self.seeds.place(id, &card.address).unwrap_or(&card.address))
     }
 
-    /// The key of the host on which `id` is. A process without a card is on this one: what is said of those of other hosts comes with their cards.
+    /// Returns the key of the host on which `id` is. A process without a card is on this host: any
+    /// report about processes of other hosts comes with their cards.
     pub fn host(&self, id: MemberId) -> u128 {
         self.cards.get(&id).map_or(self.mine.host, |card| card.host)
     }
 
-    /// Whether `id` is on another host.
+    /// True if `id` is on another host.
     pub fn is_far(&self, id: MemberId) -> bool {
         self.host(id) != self.mine.host
     }
 
-    /// Notes where a process is.
+    /// Notes the card of a process.
     pub(super) fn learn(&mut self, card: Card) {
         if card.id != self.mine.id {
             self.cards.insert(card.id, card);
         }
     }
 
-    /// The address of `id` is that of a process before it.
+    /// Forgets the address of `id`, which is that of an earlier process with its id.
     pub(super) fn forget(&mut self, id: MemberId) {
         self.cards.remove(&id);
         self.asking.remove(&id);
     }
 
-    /// Where the process with this id is, as far as is known.
+    /// Returns the address of the process with this id, as far as it is known.
     pub(super) fn address_of(&self, id: MemberId) -> Option<&Address> {
         self.cards.get(&id).map(|card| &card.address)
     }
 
-    /// Whether nothing is known of where `id` is.
+    /// True if the location of `id` is unknown.
     pub(super) fn is_unknown(&self, id: MemberId) -> bool {
         !self.cards.contains_key(&id)
     }
 
-    /// Whether `card` is that of another process than the one that has its id: than a member, which is where it was when it became one, or than
-    /// a process that asked to be let in before and still does. One without a card `lives_here` for certain, or nothing is known of where it is.
+    /// True if `card` belongs to another process than the one that has its id. That one is a
+    /// member, which is where it was when it joined, or a process that asked for admission before
+    /// and still does.
+    ///
+    /// If that process has no card, `lives_here` says that it is certainly on this host; otherwise
+    /// its location is unknown.
     pub(super) fn is_namesake(&self, card: &Card, is_member: bool, lives_here: bool, now: Time) -> bool {
         if (!is_member && self.asks(card.id, now).is_none()) || planted!(ConflictsBelieved) {
             return false;
@@ -134,12 +141,13 @@ impl Book {
         }
     }
 
-    /// How often `id` has asked to be let in, if it still does.
+    /// Returns how often `id` has asked for admission, if it still does.
     pub(super) fn asks(&self, id: MemberId, now: Time) -> Option<u64> {
         self.asking.get(&id).filter(|(asked, _)| now.since(*asked) < ASKS_FOR).map(|(_, count)| *count)
     }
 
-    /// Notes that the process with this card, which is no [namesake](Self::is_namesake), asks to be let in.
+    /// Notes that the process with this card asks for admission. It is no
+    /// [namesake](Self::is_namesake).
     pub(super) fn asked(&mut self, card: Card, now: Time) {
         if self.asking.len() > CARDS_MAX {
             self.asking.retain(|_, (asked, _)| now.since(*asked) < ASKS_FOR);
@@ -149,15 +157,15 @@ impl Book {
         self.learn(card);
     }
 
-    /// The process with this card asks no more, if it did.
+    /// Notes that the process with this card no longer asks for admission.
     pub(super) fn asks_no_more(&mut self, card: &Card) {
         if self.cards.get(&card.id) == Some(card) {
             self.asking.remove(&card.id);
         }
     }
 
-    /// The rack of a member of a view that has begun, if it has been told: by its letter with its memory on this host,
-    /// and by its card on others.
+    /// Returns the rack of a member of a view that has begun, if it was configured. Processes of
+    /// this host report it with their row descriptors, and those of other hosts on their cards.
     pub fn rack(&self, id: MemberId) -> Option<&RackName> {
         match self.cards.get(&id) {
             _ if id == self.mine.id => self.mine.rack.as_ref(),
@@ -177,8 +185,9 @@ impl Book {
         };
     }
 
-    /// Forgets the processes that do not matter any more in `view`, which has begun, and those that `have_gone`, which it returns: the next process with
-    /// such an id is another one, somewhere else.
+    /// Forgets the processes that no longer matter in `view`, which has begun, and those that
+    /// `have_gone`. Returns the latter: the next process with such an id is another one at another
+    /// place.
     pub(super) fn retain(
         &mut self,
         view: ViewId,
@@ -189,7 +198,7 @@ impl Book {
         let gone = self.cards.extract_if(.., |id, _| have_gone(*id)).map(|(id, _)| id).collect();
         self.watching.retain(|(of, _)| *of >= view);
         self.asking.retain(|_, (asked, _)| now.since(*asked) < ASKS_FOR);
-        // A process that waits to be let in is needed soon.
+        // A process that asks for admission is needed soon.
         if self.cards.len() > CARDS_MAX {
             self.cards.retain(|id, _| is_wanted(*id));
         }
@@ -198,7 +207,8 @@ impl Book {
         gone
     }
 
-    /// Where other processes may be, on other hosts: the seeds but for this process, and all cards; with the process that is there.
+    /// Returns the addresses of other processes on other hosts, and the process at each: the seeds
+    /// except this process, and all cards.
     pub fn addresses(&self) -> impl Iterator<Item = (&Address, Option<MemberId>)> {
         let seeds = self.seeds.list().iter().filter(|seed| !self.seeds.is_own(seed));
         let far = self.cards.keys().filter_map(|id| Some((self.far(*id)?, Some(*id))));
@@ -206,25 +216,27 @@ impl Book {
         seeds.map(|seed| (seed, None)).chain(far)
     }
 
-    /// All cards that are known here, and this process's.
+    /// Returns all known cards, including this process's.
     pub fn cards(&self) -> Vec<Card> {
         self.cards.values().chain([&self.mine]).cloned().collect()
     }
 
-    /// Among which seeds this process waits, to be told to others.
+    /// Returns the claim about the seeds among which this process waits, for a message to other
+    /// processes.
     pub(super) fn make_claim(&mut self, now: Time) -> Claim {
         self.seeds.make_claim(now)
     }
 
-    /// The processes that did not get letters that came to nothing at `address`.
+    /// Returns the processes at `address` whose control messages were lost.
     fn unreached(&self, address: &Address, why: &DialError) -> Vec<MemberId> {
-        // Another process may be there now, which gets its own.
+        // Another process may be there now; its own messages are not lost.
         let only = if let DialError::Elsewhere { wanted } = why { Some(*wanted) } else { None };
         let is_it = |id: &MemberId| self.far(*id) == Some(address) && only.is_none_or(|only| only == *id);
         self.cards.keys().copied().filter(is_it).collect()
     }
 
-    /// Whether the stream to `id` in a view is to be made now, and where. It counts as being made then.
+    /// Returns the address for the stream to `id` in a view, if it has to be made now. From then on
+    /// it counts as being made.
     pub(super) fn dial(&mut self, id: MemberId, view: ViewId) -> Option<Address> {
         let address = self.far(id).cloned()?;
         if self.dialling.contains_key(&(view, id)) {
@@ -234,18 +246,20 @@ impl Book {
         Some(address)
     }
 
-    /// Whether the process of `id` is to be watched from this view on, and where. It counts as watched then.
+    /// Returns the address at which to monitor the process of `id` from this view on, if that has
+    /// to begin. From then on it counts as monitored.
     pub(super) fn watch(&mut self, id: MemberId, view: ViewId) -> Option<Address> {
         let address = self.far(id).cloned()?;
         self.watching.insert((view, id)).then_some(address)
     }
 
-    /// The stream to `id` in a view was made.
+    /// Notes that the stream to `id` in a view was made.
     pub(super) fn dialled(&mut self, view: ViewId, id: MemberId) {
         self.dialling.remove(&(view, id));
     }
 
-    /// A connection was not made. Returns the processes whose letters are lost, and to which members streams were not made, with their views.
+    /// Notes that a connection was not made. Returns the processes whose control messages are lost,
+    /// and the members to which streams were not made, with their views.
     pub(super) fn not_dialled(
         &mut self,
         address: &Address,
@@ -255,7 +269,7 @@ impl Book {
         let is_mail = *purpose == Purpose::Mail;
         match why {
             DialError::Myself => self.seeds.is_myself(address),
-            // There is a connection, or it was told before why there is none.
+            // Either a connection exists, or the reason why none exists was reported before.
             DialError::Elsewhere { .. } | DialError::Full => {}
             DialError::Namesake(why) | DialError::Refused(why) | DialError::Other(why) if is_mail => {
                 self.seeds.not_reached(address, why.clone());
@@ -294,7 +308,7 @@ mod tests {
         Book::new(mine, seeds, true)
     }
 
-    /// A member was dialled where it is no more, and has told meanwhile where it is.
+    /// A member was dialled at an old address, and has advertised its new one meanwhile.
     #[test]
     fn a_dial_that_failed_under_an_old_address_is_made_again_to_the_new_one() {
         let mut book = book(&[]);
@@ -309,7 +323,8 @@ mod tests {
         assert_eq!(book.dial(id, view), Some(at("far:1")));
     }
 
-    /// Names for one address, say. It founds the group if it is the first seed, whatever else it is.
+    /// For example two names for one address. The process creates the group if it is the first
+    /// seed, whichever other seeds it is.
     #[test]
     fn two_seeds_may_be_one_process() {
         let mut book = book(&["near:1", "alias:1", "far:1"]);

@@ -1,19 +1,24 @@
-//! Founding a group that spans hosts, or finding the one that exists: the decisions of one process.
+//! Bootstrap of a group that spans hosts: one process's decisions to create the group, or to find
+//! the existing one.
 //!
-//! Seeds vote on a [`Founding`]: an incarnation with the processes of its first view. It is Paxos for one decision. A quorum is a majority of
-//! the seeds whose votes are on disk, or all seeds. Any two quorums have a seed in common, and it remembers its vote, unless
-//! its votes are not on disk and it was restarted. So a group has one incarnation (INV-18 of the simulator) as long as not all seeds without
-//! disk are restarted while others live, and no operator says otherwise.
+//! Seeds vote on a [`Founding`]: an incarnation with the processes of its first view. The protocol
+//! is Paxos for one decision. A quorum is a majority of the seeds whose votes are on disk, or all
+//! seeds. Any two quorums have a seed in common. That seed remembers its vote, unless its votes are
+//! not on disk and it was restarted. So a group has one incarnation (INV-18 of the simulator), with
+//! two exceptions: all seeds without disk are restarted while others are alive, or an operator
+//! decides otherwise.
 //!
-//! - A process that was a member of a group, or knows that one was founded, founds no other: it looks for that group. A seed that
-//!   has voted helps to complete the founding that it voted for.
+//! - A process that was a member of a group, or knows that one was created, creates no other: it
+//!   looks for that group. A seed that has voted helps to complete the bootstrap that it voted for.
 //! - Silence and a refused connection are no answers.
 //! - The first view consists of processes that have acknowledged its incarnation.
-//! - Members answer each message of a process that waits with their incarnation, and send that to all seeds now and then.
+//! - Members answer each message of a waiting process with their incarnation, and send it to all
+//!   seeds periodically.
 //! - [`Bootstrap`] reports what the process waits for when it starts, and whenever that changes.
 //!
-//! A driver calls the methods for what happens, and then carries out what [`Bootstrap::next_output`] returns until that is `None`. Messages
-//! may be lost, delayed and reordered. They must come from whom they say.
+//! A driver calls the methods for each event. Then it carries out what [`Bootstrap::next_output`]
+//! returns, until that is `None`. Messages may be lost, delayed and reordered. Their stated sender
+//! must be the true one.
 mod message;
 mod telling;
 
@@ -28,24 +33,25 @@ use alloc::vec::Vec;
 use telling::Teller;
 
 const MS: u64 = 1_000_000;
-/// A process that looks for the group says so this often.
+/// The interval at which a process that looks for the group says so.
 const HELLO_EVERY: u64 = 250 * MS;
-/// An answer, or a process that waits, counts for so long.
+/// How long an answer, or a waiting process, counts.
 const FRESH_FOR: u64 = 2_500 * MS;
-/// A member sends its incarnation to the seeds this often.
+/// The interval at which a member sends its incarnation to the seeds.
 const EXISTS_EVERY: u64 = 1_000 * MS;
-/// Unanswered messages of an attempt are sent again this often.
+/// The interval at which unanswered messages of an attempt are sent again.
 const RESEND_EVERY: u64 = 400 * MS;
-/// An attempt has so long at first, and up to `1 << DOUBLINGS` times that after failures.
+/// The duration of the first attempt. After failures it grows up to `1 << DOUBLINGS` times that.
 const ATTEMPT_FOR: u64 = 4_000 * MS;
-/// The pause before an attempt, for each seed before this one: doubled after each failure.
+/// The pause before an attempt, for each seed before this one. It doubles after each failure.
 const STAGGER: u64 = 300 * MS;
 const DOUBLINGS: u32 = 4;
-/// Processes that wait have this long to acknowledge the incarnation of an attempt, which continues without the others.
+/// How long waiting processes have to acknowledge the incarnation of an attempt. Then the attempt
+/// continues without the others.
 const PLEDGE_FOR: u64 = 1_200 * MS;
-/// A group that exists has so long to answer before an operator's word founds another one.
+/// How long an existing group has to answer before an operator's word creates another one.
 const WORD_AFTER: u64 = 2_000 * MS;
-/// Processes that wait are remembered up to so many.
+/// The maximum number of waiting processes that are remembered.
 const WAITERS_MAX: usize = 2 * MEMBERS_MAX;
 
 /// The state of a process when it starts.
@@ -53,113 +59,116 @@ const WAITERS_MAX: usize = 2 * MEMBERS_MAX;
 pub struct Setup {
     /// This process.
     pub me: Process,
-    /// How many members found the group.
+    /// The number of members that create the group.
     pub members: u32,
-    /// Random bits: incarnations are made of them.
+    /// Random bits, from which incarnations are derived.
     pub random: u128,
-    /// Whether records are written to a data directory that was initialised for founding.
+    /// True if records are written to a data directory that was initialised for the bootstrap.
     pub durable: bool,
-    /// The record that was found there, or an empty one. [`Record::belongs`] is also how a process says that it was a member before.
+    /// The record that was found there, or an empty one. [`Record::belongs`] also shows whether the
+    /// process was a member before.
     pub record: Record,
 }
 
 /// The seeds, as this process knows them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SeedList {
-    /// How many there are. 0: not known.
+    /// The number of seeds; 0 if it is not known.
     pub count: u32,
-    /// The indices of those that are this process.
+    /// The indices of the seeds that are this process.
     pub own: BTreeSet<u32>,
-    /// The digest of the list; 0: not known for sure, so that nothing is voted on.
+    /// The digest of the list; 0 if it is not certain, so that no vote takes place.
     pub digest: u64,
 }
 
 /// The state of a seed, as this process knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SeedState {
-    /// It is this process.
+    /// The seed is this process.
     Own,
-    /// It has answered and belongs to no group.
+    /// The seed has answered and belongs to no group.
     Answers,
-    /// It has answered and was a member of this group, or knows that it was founded.
+    /// The seed has answered. It was a member of this group, or knows that the group was created.
     Belongs(Incarnation),
-    /// It is a member of this group.
+    /// The seed is a member of this group.
     Member(Incarnation),
-    /// It has another list of seeds.
+    /// The seed has a different list of seeds.
     Unlike,
-    /// The last attempt to reach it failed.
+    /// The last attempt to reach the seed failed.
     Unreachable,
-    /// It has not answered yet, or not for some time.
+    /// The seed has not answered yet, or not for some time.
     Silent,
 }
 
-/// Why a process waits.
+/// The reason why a process waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// The list of seeds is not known.
     SeedList,
     /// More seeds have to answer.
     Seeds,
-    /// So many more processes have to wait with it.
+    /// This many more processes have to wait with this one.
     Members(u32),
-    /// The group is being founded.
+    /// The votes on the first view are under way.
     Votes,
-    /// A seed will found the group.
+    /// A seed will create the group.
     Founder,
-    /// The process, or a seed that answered, belongs to this group, no member of which has answered.
+    /// The process, or a seed that answered, belongs to this group. None of its members has
+    /// answered.
     Group(Incarnation),
-    /// A member of this group has answered. The process has to be let in.
+    /// A member of this group has answered. It has to admit the process.
     Admission(Incarnation),
 }
 
 /// The reason why a process waits, and the state of each seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// Why.
+    /// The reason.
     pub need: Need,
     /// The seeds, by index.
     pub seeds: Vec<SeedState>,
-    /// How many processes wait for the group, this one included, as far as it knows.
+    /// The number of processes that wait for the group, including this one, as far as it knows.
     pub here: u32,
 }
 
-/// An addressee.
+/// The receiver of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum To {
     /// The seed with this index.
     Seed(u32),
-    /// A process that has sent something.
+    /// A process that has sent a message.
     Process(Process),
 }
 
 /// An order to the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Send this.
+    /// Send a message.
     Send {
-        /// To whom.
+        /// The receiver.
         to: To,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Write the record to the data directory, durably, and then call [`Bootstrap::persisted`]. Only with [`Setup::durable`].
+    /// Write the record to the data directory, durably, and then call [`Bootstrap::persisted`].
+    /// Only with [`Setup::durable`].
     Persist(Box<Record>),
     /// Begin the first view of this group. This process is in it.
     Begin(Founding),
-    /// Ask the members of this group to be let in.
+    /// Ask the members of this group for admission.
     Join(Incarnation),
-    /// Report this.
+    /// Report the reason why the process waits.
     Waits(Waiting),
-    /// Two groups of the name exist. Report it, loudly.
+    /// Report, as an error, that two groups of the name exist.
     Conflict {
         /// The group of this process.
         mine: Incarnation,
-        /// The group of a process that has sent something.
+        /// The group of a process that has sent a message.
         theirs: Incarnation,
     },
 }
 
-/// How a process finds its group.
+/// The state machine by which a process finds or creates its group.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     setup: Setup,
@@ -171,22 +180,23 @@ pub struct Bootstrap {
     hello_at: Time,
     /// Processes that look for the group.
     waiters: BTreeMap<MemberId, Waiter>,
-    /// The group of a member that has sent something, and when.
+    /// The group of a member that has sent a message, and when.
     known: Option<(Incarnation, Time)>,
-    /// The group that this process is a member of, with its first view if this process was in that.
+    /// The group of which this process is a member, and its first view if this process was in that
+    /// view.
     member: Option<(Incarnation, Option<Founding>)>,
     attempt: Option<Attempt>,
-    /// Attempts that came to nothing, and until when there is no other.
+    /// The number of failed attempts, and the time before which no other begins.
     failures: u32,
     not_before: Time,
-    /// The highest round that was heard of.
+    /// The highest known round.
     round: u64,
-    /// An operator wants a group to be founded whatever there was.
+    /// True if an operator wants a group to be created whatever existed before.
     word: bool,
     conflict: Option<Incarnation>,
     told: Option<Waiting>,
     outputs: VecDeque<(u64, Output)>,
-    /// Records that were to be written, and that are.
+    /// The number of records to write, and of written ones.
     writes: u64,
     written: u64,
 }
@@ -212,7 +222,7 @@ struct Waiter {
     is_free: bool,
 }
 
-/// An attempt to found the group, led by this process.
+/// An attempt to create the group, led by this process.
 #[derive(Clone, Debug)]
 struct Attempt {
     ballot: Ballot,
@@ -220,7 +230,7 @@ struct Attempt {
     forced: bool,
     began: Time,
     sent: Time,
-    /// The seeds that have promised, and whether durably.
+    /// The seeds that have promised, and whether each promise is durable.
     promised: BTreeMap<MemberId, bool>,
     newest: Option<(Ballot, Founding)>,
     pledged: BTreeMap<MemberId, Process>,
@@ -229,7 +239,7 @@ struct Attempt {
 }
 
 impl Bootstrap {
-    /// A process that starts now.
+    /// Returns a process that starts now.
     pub fn new(setup: Setup, now: Time) -> Bootstrap {
         let record = setup.record.clone();
         let (seeds, slots, waiters, known, member, attempt) = Default::default();
@@ -258,7 +268,7 @@ impl Bootstrap {
         }
     }
 
-    /// The seeds are these.
+    /// Takes in the list of seeds.
     pub fn set_seeds(&mut self, seeds: SeedList, now: Time) {
         self.at(now);
         if self.seeds != seeds {
@@ -273,7 +283,7 @@ impl Bootstrap {
         }
     }
 
-    /// The process with this id is at a seed's address: a connection was opened.
+    /// Notes that the process with this id is at a seed's address: a connection was opened.
     pub fn reached(&mut self, seed: u32, id: MemberId, now: Time) {
         self.at(now);
         self.teller().reached(seed, id);
@@ -285,32 +295,35 @@ impl Bootstrap {
         slot.failed = false;
     }
 
-    /// A seed can't be reached at present. That is no answer.
+    /// Notes that a seed can't be reached at present, which is no answer.
     pub fn not_reached(&mut self, seed: u32, now: Time) {
         self.at(now);
         self.teller().not_reached(seed);
         self.slots.entry(seed).or_default().failed = true;
     }
 
-    /// An operator wants a group to be founded, whatever there was before, by those who wait.
+    /// Notes that an operator wants the waiting processes to create a group, whatever existed
+    /// before.
     pub fn found(&mut self) {
         self.word = true;
     }
 
-    /// A member of this group was found by other means than a message to this machine.
+    /// Notes that a member of this group was found by other means than a message to this state
+    /// machine.
     pub fn group_found(&mut self, incarnation: Incarnation, now: Time) {
         self.at(now);
         self.exists(incarnation);
     }
 
-    /// This process has become a member of this group, which existed before. It may act as one when [`is_settled`](Self::is_settled).
+    /// Notes that this process has become a member of this group, which existed before. It may act
+    /// as one when [`is_settled`](Self::is_settled).
     pub fn joined(&mut self, incarnation: Incarnation, now: Time) {
         self.at(now);
         let first = self.member.take().and_then(|(of, first)| first.filter(|_| of == incarnation));
         self.become_member(incarnation, first);
     }
 
-    /// The oldest record that was not written yet is written.
+    /// Notes that the oldest pending record is written.
     pub fn persisted(&mut self, now: Time) {
         self.at(now);
         self.written += 1;
@@ -318,22 +331,22 @@ impl Bootstrap {
         assert!(self.written <= self.writes, "a record was written that nobody wanted");
     }
 
-    /// Whether everything that this process has promised is written.
+    /// True if everything that this process has promised is written.
     pub fn is_settled(&self) -> bool {
         self.written == self.writes
     }
 
-    /// The group that this process is a member of.
+    /// Returns the group of which this process is a member.
     pub fn member_of(&self) -> Option<Incarnation> {
         self.member.as_ref().map(|(incarnation, _)| *incarnation)
     }
 
-    /// The promises and votes of this process.
+    /// Returns the promises and votes of this process.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The time has come, see [`wake_at`](Self::wake_at).
+    /// Continues at the time [`wake_at`](Self::wake_at).
     pub fn poll(&mut self, now: Time) {
         self.at(now);
         if self.hello_at <= now {
@@ -345,21 +358,23 @@ impl Bootstrap {
         }
     }
 
-    /// When to poll next.
+    /// Returns the time of the next poll.
     pub fn wake_at(&self) -> Time {
         let resend = self.attempt.as_ref().map_or(Time(u64::MAX), |attempt| Time(attempt.sent.0 + RESEND_EVERY));
         let begins = if self.not_before > self.now { self.not_before } else { Time(u64::MAX) };
         self.hello_at.min(resend).min(begins)
     }
 
-    /// The next thing to do. Nothing comes after a record that is not [written](Self::persisted), except other records.
+    /// Returns the next output. After a record it returns only other records until that record is
+    /// [written](Self::persisted).
     pub fn next_output(&mut self) -> Option<Output> {
         loop {
             if self.outputs.front()?.0 > self.written {
                 return None;
             }
             match self.outputs.pop_front()?.1 {
-                // A message to itself arrives when it would have left: not before the record is on disk.
+                // A message of this process to itself arrives when it would be sent: not before the
+                // record is on disk.
                 Output::Send { to: To::Process(to), message } if to == self.setup.me => {
                     self.hear(to, message, self.now)
                 }
@@ -368,7 +383,7 @@ impl Bootstrap {
         }
     }
 
-    /// Takes in what another process has sent.
+    /// Takes in a message of another process.
     pub fn hear(&mut self, from: Process, message: Message, now: Time) {
         self.at(now);
         self.teller().heard(from, &message);
@@ -456,7 +471,7 @@ impl Bootstrap {
         self.outputs.push_back((self.writes, output));
     }
 
-    /// Writes the record. The outputs that follow wait until it is on disk.
+    /// Writes the record. The outputs that follow wait until the record is on disk.
     fn persist(&mut self) {
         if self.setup.durable {
             self.outputs.push_back((0, Output::Persist(Box::new(self.record.clone()))));
@@ -464,7 +479,7 @@ impl Bootstrap {
         }
     }
 
-    /// To all seeds: to the ones of this process as one.
+    /// Sends a message to all seeds. The seeds that are this process count as one.
     fn send_to_seeds(&mut self, message: &Message, to_me: bool) {
         for seed in (0..self.seeds.count).filter(|seed| !self.seeds.own.contains(seed)).collect::<Vec<_>>() {
             self.send(To::Seed(seed), message.clone());
@@ -500,7 +515,7 @@ impl Bootstrap {
         }
     }
 
-    /// A process looks for the group.
+    /// Takes in the message of a process that looks for the group.
     fn hear_hello(&mut self, from: Process, belongs: Option<Incarnation>) {
         if self.waiters.len() < WAITERS_MAX || self.waiters.contains_key(&from.id) {
             let is_free = belongs.is_none();
@@ -510,13 +525,13 @@ impl Bootstrap {
             let now = self.now;
             self.waiters.retain(|_, waiter| now.0 < waiter.heard.0 + FRESH_FOR);
         }
-        // The members that have begun may all have died before they reached it.
+        // All members that have begun may have died before one of them reached the sender.
         let decided = self.record.accepted.as_ref().filter(|(_, it)| Some(it.incarnation) == self.record.belongs);
         if let Some((_, founding)) = decided.filter(|(_, founding)| founding.members.contains(&from)) {
             let founding = founding.clone();
             return self.send(To::Process(from), Message::Decided { founding });
         }
-        // A process that can't reach the members learns of them from those that can.
+        // A process that can't reach the members learns of them from processes that can.
         let belongs = self.known_group().or(self.record.belongs);
         let (seeds, durable) = (self.seeds.digest, self.setup.durable);
         self.send(To::Process(from), Message::Here { seeds, durable, belongs });
@@ -548,7 +563,7 @@ impl Bootstrap {
         }
     }
 
-    /// Whether a seed takes part, and if so whether durably.
+    /// Returns `None` if the seed takes no part, and otherwise whether its votes are durable.
     fn vote_of(&self, seed: u32) -> Option<bool> {
         match self.state_of(seed) {
             SeedState::Own => Some(self.setup.durable),
@@ -559,7 +574,7 @@ impl Bootstrap {
         }
     }
 
-    /// Whether all seeds take part, or more than half of them durably.
+    /// True if all seeds take part, or more than half of them durably.
     fn has_quorum(&self, vote: impl Fn(u32) -> Option<bool>) -> bool {
         let count = self.seeds.count as usize;
         let votes: Vec<bool> = (0..self.seeds.count).filter_map(vote).collect();
@@ -568,7 +583,7 @@ impl Bootstrap {
         count > 0 && (votes.len() == count || 2 * durable > count)
     }
 
-    /// Whether those who have voted in an attempt are a quorum.
+    /// True if the seeds that have voted in an attempt are a quorum.
     fn is_quorum(&self, voted: &BTreeMap<MemberId, bool>) -> bool {
         self.has_quorum(|seed| {
             let own = self.seeds.own.contains(&seed).then_some(self.setup.me.id);
@@ -578,19 +593,19 @@ impl Bootstrap {
         })
     }
 
-    /// Other processes that look for the group.
+    /// Returns the other processes that look for the group.
     fn fresh_waiters(&self) -> impl Iterator<Item = &Waiter> {
         self.waiters.values().filter(|waiter| {
             self.is_fresh(waiter.heard) && waiter.process.id != self.setup.me.id && (waiter.is_free || self.word)
         })
     }
 
-    /// The group of a member that has answered lately.
+    /// Returns the group of a member that has answered recently.
     fn known_group(&self) -> Option<Incarnation> {
         self.known.filter(|(_, at)| self.is_fresh(*at)).map(|(incarnation, _)| incarnation)
     }
 
-    /// A group that may live, by the memory of this process or of a seed.
+    /// Returns a group that may be alive, as this process or a seed remembers.
     fn remembered(&self) -> Option<Incarnation> {
         let of_seed = |seed| match self.state_of(seed) {
             SeedState::Belongs(incarnation) | SeedState::Member(incarnation) => Some(incarnation),
@@ -621,7 +636,7 @@ impl Bootstrap {
             return enough && self.now.0 >= self.started.0 + WORD_AFTER;
         }
         let is_seed = !self.seeds.own.is_empty() && self.seeds.digest != 0;
-        // A seed that has voted completes that founding, with any number of processes.
+        // A seed that has voted completes that bootstrap, with any number of processes.
         let enough = enough || self.record.accepted.is_some();
         is_seed && enough && self.remembered().is_none() && self.has_quorum(|seed| self.vote_of(seed))
     }
@@ -630,7 +645,7 @@ impl Bootstrap {
         let seed = self.seeds.own.first().copied().unwrap_or(u32::MAX);
         self.round = self.round.max(self.record.promised.round) + 1;
         let ballot = Ballot { round: self.round, seed };
-        // Rounds of one process are different, and so are random bits of two.
+        // The rounds of one process differ, and so do the random bits of two processes.
         let incarnation = Incarnation(self.setup.random.wrapping_add(u128::from(self.round)).max(1));
         let (promised, newest, pledged, founding, accepted) = Default::default();
         let (began, sent, forced) = (self.now, self.now, self.word);
@@ -685,7 +700,8 @@ impl Bootstrap {
         self.attempt = Some(attempt);
     }
 
-    /// The first view, of those who have acknowledged the incarnation, if they are enough.
+    /// Returns the first view if enough processes have acknowledged the incarnation. It consists of
+    /// these processes.
     fn first_view(&self, attempt: &Attempt) -> Option<Founding> {
         let waiters = || self.fresh_waiters().map(|waiter| waiter.process);
         let mut members = attempt.pledged.clone();
@@ -706,7 +722,7 @@ impl Bootstrap {
         self.attempt = None;
     }
 
-    /// The attempt came to nothing.
+    /// Gives up the attempt, which has failed.
     fn fail(&mut self) {
         self.attempt = None;
         self.failures += 1;
@@ -716,7 +732,7 @@ impl Bootstrap {
         self.not_before = self.not_before.max(Time(self.now.0 + pause));
     }
 
-    /// Another seed leads an attempt: it gets the time for it.
+    /// Gives another seed time for the attempt that it leads.
     fn defer(&mut self, ballot: Ballot) {
         self.round = self.round.max(ballot.round);
         if self.seeds.own.contains(&ballot.seed) {
@@ -763,7 +779,7 @@ impl Bootstrap {
         self.send(To::Process(from), Message::Accepted { ballot, durable });
     }
 
-    /// Whether this process votes on a proposal of `from`. If not, it sends the reason.
+    /// True if this process votes on a proposal of `from`. If not, it sends the reason.
     fn votes_with(&mut self, from: Process, seeds: u64) -> bool {
         let belongs = self.record.belongs.filter(|_| !planted!(EvictedFound));
         if belongs.is_none() && seeds == self.seeds.digest && !self.seeds.own.is_empty() {
@@ -795,7 +811,7 @@ impl Bootstrap {
         }
     }
 
-    /// The group is founded, and this process is the first to know.
+    /// Announces the new group. This process is the first to know that it is created.
     fn announce(&mut self, founding: Founding) {
         let me = self.setup.me;
         for process in founding.members.iter().filter(|process| **process != me) {
@@ -805,7 +821,7 @@ impl Bootstrap {
         self.decided(founding);
     }
 
-    /// The group is founded.
+    /// Notes that the group is created.
     fn decided(&mut self, founding: Founding) {
         let incarnation = founding.incarnation;
         self.teller().founded(&founding, self.now.0.saturating_sub(self.started.0));
@@ -814,14 +830,14 @@ impl Bootstrap {
         }
         if self.record.belongs.is_none() {
             self.record.belongs = Some(incarnation);
-            // Nothing else is ever decided, so that this vote is safe under any ballot.
+            // No other value is ever decided, so this vote is safe under any ballot.
             self.record.accepted = Some((self.record.promised, founding));
             self.persist();
         }
         self.exists(incarnation);
     }
 
-    /// From now on this process is a member of this group, for good.
+    /// Makes this process a member of this group, permanently.
     fn become_member(&mut self, incarnation: Incarnation, first: Option<Founding>) {
         (self.attempt, self.told) = (None, None);
         let is_new = self.member.as_ref().is_none_or(|(of, _)| *of != incarnation);
@@ -839,7 +855,7 @@ impl Bootstrap {
         }
     }
 
-    /// A member of this group has sent something.
+    /// Notes a message from a member of this group.
     fn exists(&mut self, incarnation: Incarnation) {
         if planted!(MembersUnheard) {
             return;
@@ -867,7 +883,7 @@ impl Bootstrap {
         match message {
             Message::Hello { .. } | Message::Prepare { .. } | Message::Invite { .. } | Message::Accept { .. } => {
                 if let Some(founding) = first.filter(|founding| founding.members.contains(&from)) {
-                    // It has not heard of it yet.
+                    // The sender does not know the outcome yet.
                     self.send(To::Process(from), Message::Decided { founding });
                 }
                 self.send(To::Process(from), Message::Exists { incarnation: mine });

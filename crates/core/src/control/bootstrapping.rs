@@ -1,8 +1,10 @@
-//! [`Bootstrap`] in a process of a group that spans hosts: it takes in what is known of the seeds, and its messages become [`Letter`]s.
+//! Runs [`Bootstrap`] in a process of a group that spans hosts: it takes in what is known of the
+//! seeds, and turns messages into [`Letter`]s.
 //!
-//! The driver has the data directory: it writes a record that is to [persist](Act::Persist), and confirms that it is
-//! [written](Bootstrapping::persisted). After a record that could not be written it takes no further actions, so that this process keeps
-//! every promise that it has sent.
+//! The driver has the data directory. It writes each record that is to [persist](Act::Persist), and
+//! confirms that the record is [written](Bootstrapping::persisted). After a record that could not
+//! be written, it carries out no further actions. So this process keeps every promise that it has
+//! sent.
 use super::{
     Address, Bootstrap, Founding, Incarnation, Letter, Message, Need, Output, Record, SeedList, SeedState, Seeds,
     Setup, To, Waiting,
@@ -16,17 +18,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-/// A process that looks for its group between hosts, or is a member that others find.
+/// A process that looks for its group between hosts, or a member that other processes find.
 #[derive(Debug)]
 pub struct Bootstrapping {
     boot: Bootstrap,
     me: Process,
     config: u64,
-    /// The seeds as the state machine knows them, and what it knows of each.
+    /// The seeds and their states, as last passed to the state machine.
     list: Vec<Address>,
     told: SeedList,
     fed: Vec<(Option<MemberId>, bool)>,
-    /// Members of a group live on this host, so that none is founded.
+    /// True if members of a group live on this host, so that none is created.
     is_held: bool,
     begun: Option<Founding>,
     waiting: Option<Waiting>,
@@ -36,13 +38,14 @@ pub struct Bootstrapping {
 /// An action that the driver carries out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// Send a letter.
+    /// Send a control message.
     Send(To, Letter),
-    /// Write a record to the data directory, and call [`Bootstrapping::persisted`] then. Only a [durable](Setup::durable) process gets it.
+    /// Write a record to the data directory, and then call [`Bootstrapping::persisted`]. Only a
+    /// [durable](Setup::durable) process gets this action.
     Persist(Box<Record>),
 }
 
-/// The reason why a process waits that looks for a group between hosts, and the state of each seed.
+/// The reason why a process still looks for its group between hosts, and the state of each seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waits {
     /// The reason.
@@ -52,7 +55,8 @@ pub struct Waits {
 }
 
 impl Bootstrapping {
-    /// A process with the configuration digest `config`. With an operator's `word` it founds a group even if one may live.
+    /// Returns a process with the configuration digest `config`. With an operator's `word` it
+    /// creates a group even if one may be alive.
     pub fn new(setup: Setup, config: u64, word: bool, now: Time) -> Bootstrapping {
         let me = setup.me;
         let mut boot = Bootstrap::new(setup, now);
@@ -68,14 +72,15 @@ impl Bootstrapping {
         self.boot.wake_at().since(now)
     }
 
-    /// Takes in a message of a process. A process with another configuration has no part in the founding.
+    /// Takes in a message of a process. A process with another configuration takes no part in the
+    /// bootstrap.
     pub fn hear(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64], now: Time) {
         if let Some(message) = Message::decode(words).filter(|_| config == self.config) {
             self.boot.hear(Process { id: from, nonce }, message, now);
         }
     }
 
-    /// Takes in what is known of the seeds and what the time is.
+    /// Takes in what is known of the seeds, and the current time.
     pub fn step(&mut self, seeds: &Seeds, now: Time) {
         let alone = seeds.is_nowhere();
         let list = SeedList {
@@ -100,7 +105,8 @@ impl Bootstrapping {
         self.boot.poll(now);
     }
 
-    /// Returns the next action. None follows a record before that is [written](Self::persisted), except other records.
+    /// Returns the next action. After a record it returns only other records until that record is
+    /// [written](Self::persisted).
     pub fn next_act(&mut self) -> Option<Act> {
         while let Some(output) = self.boot.next_output() {
             match output {
@@ -118,12 +124,12 @@ impl Bootstrapping {
         None
     }
 
-    /// Notes that the oldest record that was not written yet is written.
+    /// Notes that the oldest pending record is written.
     pub fn persisted(&mut self, now: Time) {
         self.boot.persisted(now);
     }
 
-    /// Notes that this process has become a member of a group that exists.
+    /// Notes that this process has become a member of an existing group.
     pub fn joined(&mut self, incarnation: u128, now: Time) {
         self.boot.joined(Incarnation(incarnation), now);
     }
@@ -133,7 +139,8 @@ impl Bootstrapping {
         self.is_held = is_held;
     }
 
-    /// Takes the founding of the group whose first view this process has to begin.
+    /// Takes the outcome of the bootstrap, once, if this process is a member of the group's first
+    /// view.
     pub fn take_begun(&mut self) -> Option<Founding> {
         self.begun.take()
     }
@@ -144,7 +151,8 @@ impl Bootstrapping {
         Some(Waits { need: *need, seeds: self.list.iter().cloned().zip(seeds.iter().copied()).collect() })
     }
 
-    /// Takes the incarnations of this process's group and of another one that was found, if that is new.
+    /// Takes the incarnations of this process's group and of another group that was found, if that
+    /// is new.
     pub fn take_conflict(&mut self) -> Option<(u128, u128)> {
         self.conflict.take()
     }
@@ -196,14 +204,14 @@ mod tests {
     const ME: Process = Process { id: MemberId(1), nonce: 7 };
     const CONFIG: u64 = 9;
 
-    /// A durable process without seeds, which founds a group of so many members.
+    /// A durable process without seeds, which creates a group of `members` members.
     fn bootstrapping(members: u32) -> (Bootstrapping, Seeds) {
         let setup = Setup { me: ME, members, random: 5, durable: true, record: Record::default() };
         let seeds = Seeds::new(vec![], None, "a:1".parse().unwrap());
         (Bootstrapping::new(setup, CONFIG, false, Time(0)), seeds)
     }
 
-    /// Lets it run for a second. Returns the letters and the number of records.
+    /// Runs it for a second. Returns the control messages and the number of records.
     fn run(boot: &mut Bootstrapping, seeds: &Seeds, writes: bool) -> (Vec<(To, Letter)>, u32) {
         let (mut letters, mut records) = (vec![], 0);
         for now in (0..100).map(|tick| Time(tick * 10_000_000)) {

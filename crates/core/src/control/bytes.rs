@@ -1,38 +1,39 @@
-//! Numbers as bytes and back, and what can be wrong with bytes. Numbers are little endian.
+//! Reads and writes numbers as bytes, and names what can be wrong with bytes. Numbers are little
+//! endian.
 use crate::limits::MEMBERS_MAX;
 use alloc::vec::Vec;
 
-/// Why bytes are no letter.
+/// The reason why bytes are no control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
-    /// Not from Spindle.
+    /// The bytes are not from Spindle.
     #[error("bytes that are not Spindle's")]
     Magic,
-    /// From another version.
+    /// The message is of another version.
     #[error("a letter of version {got}")]
     Version {
         /// The sender's version.
         got: u32,
     },
-    /// No such letter.
+    /// No such kind of message exists.
     #[error("a letter of unknown kind {got}")]
     Kind {
         /// The kind.
         got: u32,
     },
-    /// It ends too early.
+    /// The message ends too early.
     #[error("half a letter")]
     Short,
-    /// It goes on after its end.
+    /// The message has more bytes after its end.
     #[error("a letter with {extra} bytes too many")]
     Long {
-        /// How many.
+        /// The number of extra bytes.
         extra: u64,
     },
     /// A field has no meaning.
     #[error("a letter with a wrong {field}")]
     Value {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
     },
 }
@@ -57,12 +58,12 @@ impl Writer {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Appends a text, its length in bytes in front.
+    /// Appends a text, preceded by its length in bytes.
     pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    /// Appends bytes, their number in front.
+    /// Appends bytes, preceded by their number.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.0.extend_from_slice(bytes);
@@ -72,7 +73,8 @@ impl Writer {
 /// Reads a message from its beginning. The field holds the bytes that are not read yet.
 ///
 /// # Errors
-/// Each method that reads fails with [`WireError::Short`] if too few bytes are left, and with [`WireError::Value`] if they have no meaning.
+/// Each method that reads fails with [`WireError::Short`] if too few bytes are left, and with
+/// [`WireError::Value`] if they have no meaning.
 #[derive(Clone, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -102,7 +104,7 @@ impl<'a> Reader<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    /// Reads a text that [`Writer::text`] wrote; `field` is what it should be.
+    /// Reads a text that [`Writer::text`] wrote. `field` is the name of the field that it contains.
     pub fn text(&mut self, field: &'static str) -> Result<&'a str, WireError> {
         core::str::from_utf8(self.bytes()?).map_err(|_| WireError::Value { field })
     }
@@ -113,7 +115,7 @@ impl<'a> Reader<'a> {
         self.take(bytes as usize)
     }
 
-    /// Reads the length of a list with an element a member.
+    /// Reads the length of a list with one element per member.
     pub fn count(&mut self) -> Result<u32, WireError> {
         let count = self.u32()?;
         if count as usize > MEMBERS_MAX {

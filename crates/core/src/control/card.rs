@@ -1,38 +1,38 @@
-//! The card by which processes of other hosts know a process, and the purpose of a connection to it.
+//! The card that identifies a process to other hosts, and the purpose of a connection to it.
 use super::address::Address;
 use super::bytes::{Reader, WireError, Writer};
 use super::rack::{RackName, put_rack, rack};
 use crate::ids::{MemberId, ViewId};
 use alloc::string::ToString;
 
-/// Who somebody is to processes of other hosts.
+/// The identity of a process on other hosts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Card {
     /// Its id in the group.
     pub id: MemberId,
-    /// Who has the same one shares memory and the runtime directory with it.
+    /// The key of its host. Processes with the same key share memory and the runtime directory.
     pub host: u128,
-    /// Where it can be reached.
+    /// The address at which it can be reached.
     pub address: Address,
-    /// The rack that it stands in, if it has been told.
+    /// Its rack, if it was configured.
     pub rack: Option<RackName>,
 }
 
-/// What a connection is for, from its beginning to its end.
+/// The purpose of a connection, from its beginning to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Purpose {
-    /// Letters of who dialled.
+    /// Rendezvous: control messages of the process that dialled.
     Mail,
-    /// The memory of a view: what follows belongs to the fabric.
+    /// The memory of a view. The rest of the connection's data belongs to the fabric.
     Part {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view.
         view: ViewId,
     },
-    /// The memory of a view for somebody who follows it and has no row.
+    /// The memory of a view, for an observer, which has no row.
     Guest {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view.
         view: ViewId,
@@ -44,25 +44,26 @@ pub enum Purpose {
     },
     /// Large messages in blocks.
     Bulk {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view.
         view: ViewId,
-        /// Which of the view's bulk groups, by the members' own count.
+        /// The index of the bulk group in the view, by the members' own count.
         number: u64,
     },
-    /// Large messages, as bytes, for somebody who follows.
+    /// Large messages, as bytes, for an observer.
     Objects {
         /// The view.
         view: ViewId,
-        /// The number under which it has asked for them.
+        /// The number of the request.
         reply: u64,
     },
-    /// Nothing but its end, which comes with that of the process at the other one.
+    /// Liveness: the connection carries no data. Its end shows that the process at the other end
+    /// has ended.
     Life {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
-        /// The view from which on both watch over each other.
+        /// The first view in which both processes monitor each other.
         view: ViewId,
     },
 }
@@ -85,7 +86,7 @@ impl Card {
         let (id, host) = (MemberId(from.u64()?), from.u128()?);
         let text = from.text(field)?;
         let address: Address = text.parse().map_err(|_| WireError::Value { field })?;
-        // Addresses can be written in more ways than ours.
+        // An address can be written in other ways than the canonical one.
         if address.to_string() != text {
             return Err(WireError::Value { field });
         }
@@ -144,7 +145,8 @@ mod tests {
 
     fn samples() -> Vec<Vec<u8>> {
         let (incarnation, view) = (u128::MAX - 1, ViewId(7));
-        // A new purpose does not compile until it is here, and in the samples.
+        // A new purpose does not compile until it has a number here, and the test fails until it
+        // has a sample.
         let number = |purpose: &Purpose| match purpose {
             Purpose::Mail => 0,
             Purpose::Part { .. } => 1,
@@ -177,7 +179,7 @@ mod tests {
         samples
     }
 
-    /// Bytes that are read say the same when they are written again.
+    /// Bytes that decode encode to the same bytes again.
     #[test]
     fn garbage_never_panics() {
         let valid = samples();

@@ -1,26 +1,26 @@
-//! The processes that wait at one that may found the group with them.
+//! The processes that wait at the process that may create the group with them.
 use super::{Asks, CLAIM_FOR, Claim, Refusal, admits};
 use crate::ids::{MemberId, Time, VISITOR_IDS_FROM};
 use crate::planted::planted;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The processes that wait at a founder.
+/// The processes that wait to create the group.
 #[derive(Debug)]
 pub struct Founder {
     digest: u64,
-    /// How many are needed to found the group, and how many it can be founded by.
+    /// The number of members that create the group, and the maximum number.
     members: u32,
     room: u32,
     /// The processes that wait among the same seeds.
     asking: BTreeMap<MemberId, Waiter>,
-    /// Among which seeds this process founds it.
+    /// The seeds among which this process creates the group.
     claim: Claim,
-    /// The processes that wait among others, and when they asked last.
+    /// The processes that wait among other seeds, and when they asked last.
     unlike: BTreeMap<MemberId, Time>,
-    /// The processes that were here last, as those that wait were told.
+    /// The processes that were present last, as reported to the waiting ones.
     present: Vec<(MemberId, u32)>,
-    /// A process has asked or gone since they were told.
+    /// True if a process has asked or gone since that report.
     changed: bool,
 }
 
@@ -31,13 +31,15 @@ struct Waiter {
 }
 
 impl Founder {
-    /// One that founds a group of so many members, and has room for so many, with processes that have the same configuration.
+    /// Returns a process that creates a group of `members` members, or of up to `room`, with
+    /// processes that have the same configuration.
     pub fn new(digest: u64, members: u32, room: u32) -> Founder {
         let (asking, claim, unlike, present, changed) = Default::default();
         Founder { digest, members, room, asking, claim, unlike, present, changed }
     }
 
-    /// The group is founded among these seeds, if it `founds` by this process. Processes that waited before ask again.
+    /// Takes in the seeds among which the group is created, and whether this process creates it
+    /// (`founds`). Processes that waited before ask again.
     pub fn take_up(&mut self, founds: bool, claim: Claim, now: Time) {
         if !founds || claim != self.claim {
             self.asking.clear();
@@ -51,22 +53,24 @@ impl Founder {
         }
     }
 
-    /// A process asks. Returns the answer, if it gets one at once: a refusal, or that it has to wait.
+    /// Takes in a request of a process. Returns the answer, if it gets one at once: a refusal, or
+    /// that it has to wait.
     pub fn asked(&mut self, asks: &Asks, now: Time) -> Option<Option<Refusal>> {
         let id = asks.id;
         if !admits(self.digest, asks.config, asks.observer) {
             return Some(Some(Refusal::Config(self.digest)));
         }
-        // A process that names one accepts any number.
+        // A process that specifies 1 accepts any number.
         if asks.members != self.members && asks.members != 1 && self.members != 1 {
             return Some(Some(Refusal::Founders(self.members)));
         }
         if id.0 >= VISITOR_IDS_FROM {
-            // It only observes, and takes no part in the founding.
+            // The process only observes, and takes no part in the bootstrap.
             return Some(None);
         }
         if asks.seeds != self.claim {
-            // It may found a group, or be needed for another one. The answer keeps it from founding while this process is about to.
+            // The process may create a group, or be needed for another one. The answer keeps it
+            // from creating one while this process is about to.
             self.changed |= self.asking.remove(&id).is_some();
             if self.unlike.contains_key(&id) || (self.unlike.len() as u32) < self.room {
                 self.unlike.insert(id, now);
@@ -81,7 +85,7 @@ impl Founder {
         None
     }
 
-    /// A process has gone.
+    /// Notes that a process has gone.
     pub fn forget(&mut self, id: MemberId) {
         if planted!(GoneFound) {
             return;
@@ -90,7 +94,8 @@ impl Founder {
         self.unlike.remove(&id);
     }
 
-    /// Notes which processes are here, with this one. Returns them, and whether all that wait know that already; if not, they are to be told.
+    /// Notes which processes are present, including this one. Returns them, and whether all waiting
+    /// processes know that already. If not, the caller reports it to them.
     pub fn settle(&mut self, me: (MemberId, u32)) -> (Vec<(MemberId, u32)>, bool) {
         let others = self.asking.iter().map(|(id, waiter)| (*id, waiter.pid));
         let mut present: Vec<(MemberId, u32)> = others.chain([me]).collect();
@@ -100,24 +105,24 @@ impl Founder {
         (present, is_settled)
     }
 
-    /// The processes that wait among the same seeds.
+    /// Returns the processes that wait among the same seeds.
     pub fn waiting(&self) -> Vec<MemberId> {
         self.asking.keys().copied().collect()
     }
 
-    /// All that would found the group now, in order.
+    /// Returns all processes that would create the group now, in order.
     pub fn members(&self, me: MemberId) -> Vec<MemberId> {
         let mut members: Vec<MemberId> = self.asking.keys().copied().chain([me]).collect();
         members.sort_unstable();
         members
     }
 
-    /// The processes that were here last, as those that wait were told.
+    /// Returns the processes that were present last, as reported to the waiting ones.
     pub fn present(&self) -> &[(MemberId, u32)] {
         &self.present
     }
 
-    /// How many wait among other seeds.
+    /// Returns the number of processes that wait among other seeds.
     pub fn unlike(&self) -> u32 {
         self.unlike.len() as u32
     }
@@ -160,15 +165,16 @@ mod tests {
         assert_eq!(founder.asked(&asks(3, claim(6)), START), Some(None));
         let first = [(2, claim(5)), (3, claim(6)), (4, None)];
         assert_eq!(heard(&mut founder, first), (vec![2], vec![3, 4]));
-        // They change their minds.
+        // The processes change their claims.
         let second = [(2, claim(6)), (3, claim(5)), (4, claim(5))];
         assert_eq!(heard(&mut founder, second), (vec![3, 4], vec![2]));
         founder.forget(MemberId(2));
         assert_eq!(heard(&mut founder, []), (vec![3, 4], vec![]));
-        // So does this process. A process that waits among the same seeds has not repeated that yet.
+        // This process changes its claim, too. The process that waits among the same seeds has not
+        // repeated its claim yet.
         founder.take_up(true, claim(6), START);
         assert_eq!(heard(&mut founder, []), (vec![], vec![]));
-        // If each seed is one process, a process is not counted that takes it for several.
+        // If each seed is one process, a process that takes it for several is not counted.
         founder.take_up(true, None, START);
         assert_eq!(heard(&mut founder, [(2, claim(6)), (3, None)]), (vec![3], vec![2]));
         founder.take_up(false, None, START);
@@ -205,7 +211,7 @@ mod tests {
         assert_eq!(founder.settle(ME), (vec![ME], false));
         assert_eq!(founder.settle(ME), (vec![ME], true));
         founder.asked(&asks(2, None), START);
-        // There is room for one.
+        // The group has room for only one more.
         founder.asked(&asks(3, None), START);
         let both = vec![ME, (MemberId(2), 7)];
         assert_eq!(founder.settle(ME), (both.clone(), false));

@@ -1,4 +1,5 @@
-//! A view that is decided and has not begun here: until the rows of all its members are here, or do not come.
+//! A view that is decided and has not begun here, because rows of its members are missing and may
+//! still come.
 use super::{ASK_EVERY, News, Request, Roster, admits};
 use crate::engine::Engine;
 use crate::ids::{MemberId, Rank, Time};
@@ -10,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The pause between two looks at whether a view that begins is complete, beside being woken for it.
+/// The interval at which a starting view is checked for completeness, in addition to wake-ups.
 pub const INSTALL_LOOK: Duration = Duration::from_millis(10);
 
 const _: () = assert!(INSTALL_LOOK.as_millis() < ASK_EVERY.as_millis());
@@ -21,12 +22,12 @@ pub struct Install {
     engine: Engine,
     view: Arc<View>,
     since: Time,
-    /// When the missing members were looked for last.
+    /// The last time at which the missing members were looked for.
     looked: Time,
     suspect_after: Option<Duration>,
-    /// Whether this process was in no view before.
+    /// True if this process was in no view before.
     is_first: bool,
-    /// When processes of other hosts were asked last for a later view.
+    /// The last time at which processes of other hosts were asked for a later view.
     asked: Time,
 }
 
@@ -42,7 +43,8 @@ pub struct Begun {
 }
 
 impl Install {
-    /// The view of `engine`, for which the driver makes memory next, and then says that it is [prepared](Self::prepared).
+    /// Returns the view of `engine`. Next the driver makes its memory, and then reports that the
+    /// view is [prepared](Self::prepared).
     pub(super) fn new<W>(
         mut engine: Engine,
         suspect_after: Option<Duration>,
@@ -57,32 +59,33 @@ impl Install {
         Install { engine, view, since: now, looked: now, suspect_after, is_first, asked: now }
     }
 
-    /// The first view of this process.
+    /// Returns the first view of this process.
     pub fn first<W>(engine: Engine, suspect_after: Option<Duration>, roster: &mut Roster<W>, now: Time) -> Install {
         Install::new(engine, suspect_after, roster, true, now)
     }
 
-    /// The view.
+    /// Returns the view.
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 
-    /// Its engine, which is not polled yet.
+    /// Returns its engine, which is not polled yet.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The same, for wishes.
+    /// Returns its engine for proposed changes.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The time since this member could begin it.
+    /// Returns the time since this member could begin the view.
     pub(super) fn age(&self, now: Time) -> Duration {
         now.since(self.since)
     }
 
-    /// This member's memory for the view is there: it goes to all others, and to those who follow.
+    /// Notes that this member's memory for the view exists. Sends it to all other members, and to
+    /// the observers.
     pub fn prepared<W>(&mut self, roster: &mut Roster<W>, now: Time) {
         self.since = now;
         let observers = roster.observers().iter().copied().filter(|id| !self.view.members.contains(id));
@@ -91,7 +94,8 @@ impl Install {
         roster.connect(&self.view);
     }
 
-    /// The members that have not come and may still. `has_met` says whose rows come through libfabric, and can.
+    /// Returns the members that have not come and still may. `has_met` is true for a member whose
+    /// rows come through libfabric and are connected.
     pub fn missing<W>(&self, roster: &Roster<W>, has_met: impl Fn(Rank) -> bool) -> Vec<MemberId> {
         let others = (0..).map(Rank).zip(self.view.members.iter().copied()).filter(|(_, id)| *id != roster.me());
         let never_comes = |id| roster.is_dead(id) || roster.never_begins(self.view.id, id);
@@ -101,11 +105,13 @@ impl Install {
         others.filter(is_missing).map(|(_, id)| id).collect()
     }
 
-    /// Whether no member has to be waited for any more, and this one `has_rest` no longer: messages of the view before to deliver. This member's own memory is on its way
-    /// to all of its host then, if `has_sent_all`.
+    /// True if this member may begin the view: it waits for no other member any more, and has no
+    /// message of the previous view left to deliver (`has_rest`). `has_sent_all` says that its own
+    /// memory is on its way to all members of its host.
     ///
-    /// The driver shows meanwhile that this member lives ([`Engine::show_life`]): members that have begun the view already would suspect it before it
-    /// suspects those that keep it waiting.
+    /// Meanwhile the driver shows that this member is alive ([`Engine::show_life`]). Otherwise
+    /// members that have begun the view already would suspect it before it suspects the members for
+    /// which it waits.
     pub fn look<W>(
         &mut self,
         roster: &mut Roster<W>,
@@ -115,7 +121,8 @@ impl Install {
         now: Time,
     ) -> bool {
         let missing = self.missing(roster, has_met);
-        // Members of other hosts see no life of this one before the view begins here. Rows that are missing may come later.
+        // Members of other hosts see no activity of this member before the view begins here.
+        // Missing rows may come later.
         let part = if planted!(BeginsHastily) { 64 } else { 2 };
         let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / part);
         let is_complete = (late && !self.is_first) || (has_sent_all && (late || missing.is_empty()));
@@ -124,7 +131,7 @@ impl Install {
         }
         if now.since(self.looked) >= INSTALL_LOOK {
             self.looked = now;
-            // A member that has not come may end before its memory is here.
+            // A missing member may end before its memory is here.
             roster.seek(&missing, now);
             // Streams may have failed.
             roster.connect(&self.view);
@@ -132,29 +139,31 @@ impl Install {
         let patience = self.suspect_after.map_or(ASK_EVERY, |after| after / 2);
         if self.is_first && now.since(self.since) >= patience && now.since(self.asked) >= ASK_EVERY {
             self.asked = now;
-            // The others may have continued without this process, and members of this host that know it may all be in the same position.
+            // The other members may have continued without this process. All members of this host
+            // that know it may be in the same position.
             roster.ask_view_afar(now);
         }
         false
     }
 
-    /// Shows that this member lives, in its row of the view.
+    /// Shows that this member is alive, in its row of the view.
     pub fn show_life(&mut self, store: impl FnOnce(u64, u64)) {
         self.engine.show_life(store);
     }
 
-    /// Whether `id` is a member of the view.
+    /// True if `id` is a member of the view.
     pub fn has(&self, id: MemberId) -> bool {
         self.view.rank_of(id).is_some()
     }
 
-    /// Takes in what has happened before the first view of this process begins, and answers processes with the same configuration, of this
-    /// `digest`, that ask: they may not have heard of the view yet.
+    /// Takes in a control event before the first view of this process begins. Answers processes
+    /// that ask and have the same configuration, of this `digest`: they may not know the view yet.
     ///
-    /// Returns whether the attempt is over, because the group has a later view. A member continues in the next view only if it has promised a
-    /// ballot, and this process has not: it was left out, or let in again since as a newcomer, after this view. In both cases its row of zeros
-    /// may be counted as final, so it never begins this view. It [says](Roster::farewell) that it has stopped, and looks for the group
-    /// as a new process does.
+    /// Returns true if the attempt is over because the group has a later view. A member continues
+    /// in the next view only if it has promised a ballot, and this process has not. So it was left
+    /// out, or admitted again as a newcomer after this view. In both cases its row of zeros may be
+    /// counted as final, so it never begins this view. It [reports](Roster::farewell) that it has
+    /// stopped, and looks for the group as a new process does.
     #[must_use]
     pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) -> bool {
         match news {
@@ -182,13 +191,14 @@ impl Install {
         !roster.is_far(id) || roster.is_new(self.view.id, id)
     }
 
-    /// A process has to be told again: it asks, though it is in, or follows.
+    /// Announces the view again to a process that asks although it is a member, or that observes.
     pub fn hand_over_to<W>(&self, id: MemberId, roster: &mut Roster<W>) {
         roster.tell_view(&self.view, [id]);
         roster.hand_over(self.view.id, [id]);
     }
 
-    /// The view begins, with the rows of these members; it waits for no other. A member whose row is not here has a row of zeros, which may come later.
+    /// Begins the view with the rows of the members in `here`, and waits for no other. A member
+    /// whose row is not here has a row of zeros. Its row may come later.
     pub fn begin<W>(mut self, here: &BTreeSet<MemberId>, roster: &mut Roster<W>, now: Time) -> Begun {
         let mut absent = BTreeSet::new();
         let view = Arc::clone(&self.view);
@@ -196,7 +206,8 @@ impl Install {
             match (here.contains(&id), roster.is_dead(id)) {
                 _ if roster.never_begins(view.id, id) => self.engine.member_died(rank),
                 (true, true) => self.engine.member_died(rank),
-                // It may have come to others, and have agreed with them on a view without this member.
+                // Other members may have its row, and may have agreed with it on a view without
+                // this member.
                 (false, true) => self.engine.member_gone(rank),
                 (_, false) => {}
             }
@@ -205,7 +216,7 @@ impl Install {
             }
         }
         roster.begin(&view, now);
-        // By the processes that have asked by now, and have not gone.
+        // The observers are those that have asked by now and have not gone.
         self.engine.set_observed(!roster.observers().is_empty());
         Begun { engine: self.engine, view, absent }
     }
@@ -232,7 +243,7 @@ mod tests {
         alloc::format!("{name}:1").parse().unwrap()
     }
 
-    /// That of member 1 of a group, on host 0.
+    /// Returns the roster of member 1 of a group, on host 0.
     fn roster() -> Roster<()> {
         let mine = Card { id: MemberId(1), host: 0, address: at("a"), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, at("a")), true);
@@ -270,7 +281,7 @@ mod tests {
         roster.take_news().pop().unwrap()
     }
 
-    /// A process of this host asks.
+    /// Lets a process of this host ask.
     fn asks_beside(id: u64, roster: &mut Roster<()>) {
         let ask = Letter::Ask {
             from: MemberId(id),
@@ -287,7 +298,7 @@ mod tests {
         roster.hear(ask, None, &[], NOW);
     }
 
-    /// Whether a process that asks from `name` is told of the view.
+    /// Returns whether a process that asks from `name` gets the announcement of the view.
     fn is_told(install: &Install, id: u64, name: &str, roster: &mut Roster<()>) -> bool {
         while roster.next_order().is_some() {}
         let news = asks(id, name, id.into(), roster);
@@ -296,7 +307,8 @@ mod tests {
         orders.iter().any(|order| matches!(order, Order::Far { letter: Letter::View { .. }, .. }))
     }
 
-    /// Members that have begun see no life of a member of another host that has not, and suspect it soon. Missing rows may come later.
+    /// Members that have begun see no activity of a member of another host that has not, and soon
+    /// suspect it. Missing rows may come later.
     #[test]
     fn a_member_begins_without_missing_rows_before_it_is_suspected() {
         let after = Duration::from_secs(80);
@@ -305,7 +317,7 @@ mod tests {
             roster.begin(&view(1, members), NOW);
             asks(3, "c", 3, &mut roster);
             let mut install = install(view(2, members), Some(after), &mut roster);
-            // It is waited for no more.
+            // The view no longer waits for this member.
             let what = Request::Stopped { incarnation: 7, view: ViewId(1), nonce: 3 };
             roster.hear(Letter::Request { from: MemberId(3), reply: 0, what }, None, &[], NOW);
             for (at, begins) in [(0, false), (20, false), (39, false), (40, true)] {
@@ -317,8 +329,8 @@ mod tests {
         }
     }
 
-    /// A process that asks with the id of a member of another host has come after that member, or is it; only one that was not in the view before needs
-    /// to be told again.
+    /// A process that asks with the id of a member of another host is that member or a later
+    /// process. Only a process that was not in the view before needs the announcement again.
     #[test]
     fn between_two_views_only_newcomers_of_other_hosts_are_told_of_the_next() {
         let mut roster = roster();
@@ -329,7 +341,7 @@ mod tests {
         }
     }
 
-    /// They may have the same pid: so they do here.
+    /// Two processes may have the same pid, as here.
     #[test]
     fn between_two_views_a_newcomer_of_another_host_is_told_from_one_that_has_its_id() {
         let mut roster = roster();
@@ -341,7 +353,8 @@ mod tests {
         assert_eq!(roster.book().unwrap().far(MemberId(6)), Some(&at("first")));
     }
 
-    /// The dead member of this host is known to no member that answers, so the kernel is never asked for its end, and its letters never leave.
+    /// No member that answers knows the dead member of this host. So the kernel is never asked
+    /// whether it has ended, and control messages to it are never sent.
     #[test]
     fn a_first_view_is_over_when_the_group_has_a_later_one() {
         let mut roster = roster();
@@ -369,7 +382,7 @@ mod tests {
         assert!(hears(7, view(7, &[1, 3]), &mut roster), "it was left out between");
     }
 
-    /// Whole processes show the bug in fewer than one seed of 10,000.
+    /// Runs of whole processes show the mutation in fewer than one seed of 10,000.
     #[cfg(planted)]
     #[test]
     #[ignore = "wants a process of its own: cargo xtask planted"]
@@ -381,7 +394,8 @@ mod tests {
         assert_eq!(hasty, "values differ");
     }
 
-    /// A founder that dies before the first view begins. Letters to it would be kept, and the view would wait for them.
+    /// A founder dies before the first view begins. Control messages to it would be kept, and the
+    /// view would wait for them.
     #[test]
     fn nothing_is_handed_to_a_member_that_is_dead() {
         let mut roster = roster();

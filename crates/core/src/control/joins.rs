@@ -1,10 +1,11 @@
 //! The processes that ask a member for admission, and the moment when the leader admits them.
 //!
-//! A view for each of many processes would keep the group busy with view changes, and the learners with following them. So a process that
-//! asks waits for the learners that have begun to follow and have yet to ask. Without learners it is admitted after a millisecond.
+//! A separate view for each of many joiners would keep the group busy with view changes, and the
+//! learners with following them. So a process that asks waits for the learners that observe the
+//! group and have yet to ask. Without learners it is admitted after a millisecond.
 //!
-//! [`Joins`] has no I/O: time is an argument. It does not know who is the leader: the caller asks for the [`due`](Joins::due) processes
-//! only there.
+//! [`Joins`] has no I/O: time is an argument. It does not know which member leads: only the
+//! leader's caller asks for the [`due`](Joins::due) processes.
 use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM};
 use crate::view::View;
 use alloc::collections::BTreeMap;
@@ -12,9 +13,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long the leader collects the processes that ask, if it expects no others.
+/// How long the leader collects joiners if it expects no others.
 const QUIET: Duration = Duration::from_millis(1);
-/// The longest wait of a process that asks, and the longest time for which one learner delays others.
+/// The longest wait of a joiner, and the longest time for which one learner delays others.
 const COLLECT_MAX: Duration = Duration::from_secs(2);
 /// The interval at which the expected learners are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -22,14 +23,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The processes that want to join.
 #[derive(Debug, Default)]
 pub struct Joins {
-    /// By id, with their nonces.
+    /// The joiners by id, with their nonces.
     asking: BTreeMap<MemberId, u32>,
-    /// When the first of them asked, and the newest.
+    /// The times of the first and of the newest request.
     since: Option<(Time, Time)>,
     /// The learners that have not asked yet, and when each began.
     learning: BTreeMap<MemberId, Time>,
     looked: Option<Time>,
-    /// The processes that were passed on to the engine, likewise.
+    /// The processes that were passed on to the engine, by id, with their nonces.
     admitted: BTreeMap<MemberId, u32>,
 }
 
@@ -49,17 +50,18 @@ impl Joins {
         self.asking.keys().copied()
     }
 
-    /// Notes that `id` has begun to follow. It will ask when it has learned enough.
+    /// Notes that `id` has begun to observe. It will ask for admission when it has learned enough.
     pub fn expect(&mut self, id: MemberId, now: Time) {
-        // Learners that have used up their time delay no process any more.
+        // Learners that have used up their time no longer delay any process.
         self.learning.retain(|_, came| *came + COLLECT_MAX > now);
         if id.0 < VISITOR_IDS_FROM && !self.admitted.contains_key(&id) && !self.asking.contains_key(&id) {
             self.learning.entry(id).or_insert(now);
         }
     }
 
-    /// Notes that `process` asks for admission, and no other with its id does any more. Returns whether another one was passed on to the engine, which is
-    /// to hear of this one.
+    /// Notes that `process` asks for admission, and that any other process with its id no longer
+    /// does. Returns whether another one was passed on to the engine, which then has to learn of
+    /// this one.
     pub fn ask(&mut self, process: Process, now: Time) -> bool {
         let Process { id, nonce } = process;
         self.learning.remove(&id);
@@ -73,7 +75,7 @@ impl Joins {
         false
     }
 
-    /// Returns whether `process` wants to join, and no other with its id does.
+    /// True if `process` wants to join, rather than another process with its id.
     pub fn has_asked(&self, process: Process) -> bool {
         [&self.asking, &self.admitted].iter().any(|joins| joins.get(&process.id) == Some(&process.nonce))
     }
@@ -95,13 +97,15 @@ impl Joins {
         Some(expected.map_or(quiet, |expected| expected.max(quiet)).min(first + COLLECT_MAX))
     }
 
-    /// Returns the time until the next call of [`due`](Self::due) or [`expected`](Self::expected); `None` if no process asks.
+    /// Returns the time until the next call of [`due`](Self::due) or [`expected`](Self::expected);
+    /// `None` if no process asks.
     pub fn patience(&self, now: Time) -> Option<Duration> {
         let left = self.due_at()?.since(now);
         Some(if self.learning.is_empty() { left } else { left.min(LOOK_EVERY) })
     }
 
-    /// Returns, at intervals, the learners that delay other processes. The caller [forgets](Self::forget) those that have ended.
+    /// Returns, at intervals, the learners that delay other processes. The caller
+    /// [forgets](Self::forget) the ones that have ended.
     pub fn expected(&mut self, now: Time) -> Vec<MemberId> {
         if self.since.is_none() || self.learning.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
             return vec![];
@@ -118,7 +122,7 @@ impl Joins {
         self.all()
     }
 
-    /// Returns all processes that ask: a view that begins anyway admits them.
+    /// Returns all processes that ask, for a view that begins anyway and admits them.
     pub fn all(&mut self) -> Vec<Process> {
         self.since = None;
         let all = core::mem::take(&mut self.asking);
@@ -131,7 +135,7 @@ impl Joins {
         processes(&self.admitted)
     }
 
-    /// Notes that `view` has begun. Its members ask no more, whichever member admitted them.
+    /// Notes that `view` has begun. Its members no longer ask, whichever member admitted them.
     pub fn begin(&mut self, view: &View) {
         let is_outside = |id: &MemberId| !view.members.contains(id);
         self.admitted.retain(|id, _| is_outside(id));
@@ -176,7 +180,7 @@ mod tests {
         assert_eq!(joins.patience(now), Some(QUIET));
         assert_eq!(joins.due(now), []);
         assert_eq!(joins.due(now + QUIET), [process(4)]);
-        // It may ask again before its view begins.
+        // The process may ask again before its view begins.
         joins.ask(process(4), now + QUIET);
         assert_eq!(joins.due(now + COLLECT_MAX), []);
         assert_eq!(joins.admitted().collect::<Vec<_>>(), [process(4)]);
@@ -209,7 +213,7 @@ mod tests {
         let (mut joins, now) = self::joins();
         joins.expect(MemberId(4), now);
         joins.ask(process(5), now);
-        // They keep coming.
+        // More learners keep arriving.
         joins.expect(MemberId(6), now + (COLLECT_MAX - MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
         assert_eq!(joins.due(now + COLLECT_MAX), [process(5)]);
@@ -231,7 +235,7 @@ mod tests {
         }
         joins.begin(&view([1, 4, 5]));
         assert_eq!(joins.asking().collect::<Vec<_>>(), [MemberId(6)]);
-        // It has waited for long enough.
+        // The process has waited long enough.
         assert_eq!(joins.due(now + QUIET), [process(6)]);
         joins.begin(&view([1, 6]));
         assert!(!joins.is_pending() && joins.admitted().next().is_none());

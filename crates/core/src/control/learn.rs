@@ -1,12 +1,14 @@
 //! Joining with the state of the group's application, without making the group wait for it.
 //!
-//! A learner first [follows](Follow) the order from outside. Then a member sends its state as it is at that moment. The messages since come in order,
-//! and once the learner has nearly caught up it asks to be let in. It follows the view in which that is decided to its end, as the members do,
-//! so it begins the next view with exactly the state that they have.
+//! A learner first [follows](Follow) the order from outside. Then a member sends its state as it is
+//! at that moment. The later messages come in order. Once the learner has nearly caught up, it asks
+//! for admission. It follows the view in which that is decided to its end, as the members do. So it
+//! begins the next view with exactly the state that the members have.
 //!
-//! [`Learn`] says which member is asked for the state, when the next one is, and when the process asks to be let in; [`Attempts`] says which failures
-//! lead to another attempt. The driver holds the state and the messages. Each attempt is made by a process with a nonce of its own, so a view that
-//! admits the last attempt is no admission of this one.
+//! [`Learn`] decides which member is asked for the state, when the next one is asked, and when the
+//! process asks for admission. [`Attempts`] decides which failures lead to another attempt. The
+//! driver holds the state and the messages. Each attempt is made by a process with its own nonce,
+//! so a view that admits the previous attempt does not admit this one.
 use super::{Follow, FollowError, Letter, News, Refusal, Request, Roster, ViewStart};
 use crate::ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 use crate::view::View;
@@ -15,29 +17,30 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long a member may take until its state begins to come.
+/// The longest time until the state of a member begins to come.
 pub const STATE_WAIT: Duration = Duration::from_secs(2);
 /// A learner has caught up when fewer messages than this wait to be applied.
 pub const CAUGHT_UP: usize = 1000;
-/// Attempts that fail one after the other before that is an error.
+/// The number of consecutive failed attempts that is an error.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// Why an attempt to learn has failed.
+/// The reason why an attempt to learn has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LearnError {
     /// All members of the group are gone.
     GroupGone,
-    /// A member refuses this process, or none of them has a state to give.
+    /// A member refuses this process, or no member can send a state.
     Refused(Refusal),
     /// The stream from a member is lost, and the members have not changed the view.
     CutOff,
-    /// The group has passed over a view that belongs between the state and the present.
+    /// The group has passed over a view between the state and the current view.
     PassedOver,
-    /// Messages behind the state were overwritten before they were read.
+    /// Messages after the state were overwritten before they were read.
     Lapped,
-    /// The state broke off.
+    /// The transfer of the state broke off.
     Source,
-    /// The group admitted this process, and continued without it before its first view began.
+    /// The group admitted this process, and continued without it before the process's first view
+    /// began.
     LeftOut,
 }
 
@@ -57,8 +60,9 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Notes that an attempt has failed, and returns whether another one is made. Failures at the source and lost races with the group count.
-    /// A process that was left out waits for the group as any other does that joins, so that does not count.
+    /// Notes that an attempt has failed. Returns whether another one is made. Failures at the
+    /// source and lost races with the group count. A process that was left out waits for the group
+    /// like any joiner, so that does not count.
     pub fn try_again(&mut self, error: LearnError) -> bool {
         match error {
             LearnError::Refused(_) => return false,
@@ -72,51 +76,55 @@ impl Attempts {
 /// A process that learns the state of the group's application.
 #[derive(Debug)]
 pub struct Learn {
-    /// The member that was asked for the state last, and until when it may take to send it.
+    /// The member that was asked for the state last, and the time until which it may begin to send
+    /// it.
     source: Option<(MemberId, Time)>,
-    /// The members that have no state to give.
+    /// The members that can't send a state.
     refused: BTreeSet<MemberId>,
     has_state: bool,
     has_caught_up: bool,
-    /// Whether it has asked in this view to be let in.
+    /// True if it has asked for admission in this view.
     has_asked: bool,
-    /// By subgroup of the view in which the observation began: the first place that was observed.
+    /// The first sequence number that was observed, by subgroup of the view in which the
+    /// observation began.
     start: Vec<u64>,
 }
 
 impl Learn {
-    /// An attempt that asks the member behind `failed` first, whose state broke off before.
+    /// Returns an attempt. If the state of member `failed` broke off before, the attempt asks the
+    /// member after it first.
     pub fn new(failed: Option<MemberId>, now: Time) -> Learn {
         let (refused, has_state, has_caught_up, has_asked, start) = Default::default();
         Learn { source: failed.map(|id| (id, now)), refused, has_state, has_caught_up, has_asked, start }
     }
 
-    /// Whether the state is here, or begins to be.
+    /// True if the state is here, or begins to arrive.
     pub fn has_state(&self) -> bool {
         self.has_state
     }
 
-    /// Whether this process has asked in this view to be let in.
+    /// True if this process has asked for admission in this view.
     pub fn has_asked(&self) -> bool {
         self.has_asked
     }
 
-    /// Whether the number of messages that [wait](Self::note_waiting) matters.
+    /// True if the number of [waiting](Self::note_waiting) messages matters.
     pub fn is_catching_up(&self) -> bool {
         self.has_state && !self.has_caught_up
     }
 
-    /// So many messages wait to be applied to the state, which is restored.
+    /// Notes the number of messages that wait to be applied. The state is restored.
     pub fn note_waiting(&mut self, messages: usize) {
         self.has_caught_up |= self.has_state && messages < CAUGHT_UP;
     }
 
-    /// Whether it asks to be let in. A process between two views asks for the rows of the next: newcomers have yet to hand theirs over.
+    /// True if it wants admission. A process between two views asks for the rows of the next one:
+    /// newcomers have yet to send theirs.
     fn wants_in(&self, follow: &Follow) -> bool {
         self.has_state && self.has_caught_up && follow.is_following()
     }
 
-    /// Whether it is time to [ask](Self::ask).
+    /// True if it is time to [ask](Self::ask).
     pub fn is_due(&mut self, follow: &mut Follow, now: Time) -> bool {
         if self.wants_in(follow) && !core::mem::replace(&mut self.has_asked, true) {
             follow.ask_again();
@@ -124,7 +132,8 @@ impl Learn {
         follow.is_due(now)
     }
 
-    /// Asks for what is missing: the view, its rows, the state, or to be let in. `here` are the members on this host, by its directory.
+    /// Asks for whatever is missing: the view, its rows, the state, or admission. `here` are the
+    /// members on this host, as listed in its directory.
     ///
     /// # Errors
     /// [`LearnError::GroupGone`].
@@ -140,7 +149,8 @@ impl Learn {
             return Ok(());
         }
         let Some(view) = follow.view().filter(|_| follow.is_following()) else { return Ok(()) };
-        // At first one or the other, as many may come at once; then the next one.
+        // The first member depends on this process's id, because many learners may come at once.
+        // Then the next one follows.
         let (ids, from) = (&view.members, roster.me());
         let last = self.source.and_then(|(id, _)| ids.iter().position(|member| *member == id));
         let next = last.map_or(from.0, |last| last as u64 + 1) % ids.len() as u64;
@@ -150,7 +160,7 @@ impl Learn {
         Ok(())
     }
 
-    /// Waits no longer for the state of the member that was asked.
+    /// Stops waiting for the state of the member that was asked.
     fn ask_the_next(&mut self, follow: &mut Follow, now: Time) {
         follow.ask_again();
         self.give_up_source(now);
@@ -162,7 +172,7 @@ impl Learn {
         }
     }
 
-    /// Takes in what has happened. Returns news that concerns neither the views nor the state.
+    /// Takes in a control event. Returns it if it concerns neither the views nor the state.
     ///
     /// # Errors
     /// [`LearnError::Refused`], [`LearnError::GroupGone`].
@@ -177,7 +187,7 @@ impl Learn {
         let source = self.source.map(|(id, _)| id);
         match news {
             Some(News::Died(id)) if Some(id) == source => self.state_failed(follow, now),
-            // The next letter to it may fail at once, too.
+            // The next control message to that member may also fail at once.
             Some(News::Lost(id)) if Some(id) == source => self.give_up_source(now),
             Some(News::Refused(Refusal::NoState(id))) => {
                 self.refused.insert(id);
@@ -195,7 +205,8 @@ impl Learn {
         Ok(news)
     }
 
-    /// The state of the member `from` in `view` begins to come. Returns whether it is wanted: then no other is asked for one.
+    /// Notes that the state of the member `from` in `view` begins to arrive. Returns whether it is
+    /// wanted. If so, no other member is asked.
     pub fn state_comes(&mut self, view: ViewId, from: MemberId, follow: &Follow) -> bool {
         let is_wanted = self.wants_state_of(view, follow).is_some_and(|view| view.rank_of(from).is_some());
         if let Some((source, _)) = self.source.as_mut().filter(|_| is_wanted) {
@@ -204,14 +215,17 @@ impl Learn {
         is_wanted && self.source.is_some()
     }
 
-    /// The view `id`, if that is the one that is followed, and the state of a member in it is missing.
+    /// Returns the view `id` if it is the observed one and a state from it is still missing.
     fn wants_state_of<'f>(&self, id: ViewId, follow: &'f Follow) -> Option<&'f Arc<View>> {
         let view = follow.view().filter(|_| follow.is_following() && !self.has_state);
         view.filter(|view| view.id == id)
     }
 
-    /// The head of a state of `view` is here, and says how much of the order of each subgroup it contains. Returns its view if it is taken. If not, because
-    /// its member had not delivered as far as this process observes from, or the view has ended, another one is asked for.
+    /// Takes in the head of a state of `view`, which says how much of each subgroup's order the
+    /// state contains. Returns the view if the state is taken.
+    ///
+    /// The state is not taken if its member had not delivered up to the start of this process's
+    /// observation, or if the view has ended. Then another member is asked.
     pub fn state_opened(
         &mut self,
         view: ViewId,
@@ -219,7 +233,7 @@ impl Learn {
         follow: &mut Follow,
         now: Time,
     ) -> Option<Arc<View>> {
-        // The messages between the state and the begin of the observation would be missing.
+        // The messages between the state and the start of the observation would be missing.
         let reaches = places.iter().zip(&self.start).all(|(place, start)| place.is_none_or(|place| place >= *start));
         let view = self.wants_state_of(view, follow).filter(|_| reaches).map(Arc::clone);
         match view {
@@ -234,14 +248,14 @@ impl Learn {
         }
     }
 
-    /// The state that was to come does not.
+    /// Notes that the expected state does not come.
     pub fn state_failed(&mut self, follow: &mut Follow, now: Time) {
         if !self.has_state {
             self.ask_the_next(follow, now);
         }
     }
 
-    /// Whether the attempt goes on: not if the group has passed over a view behind the state.
+    /// Fails if the group has passed over a view after the state. Otherwise the attempt continues.
     ///
     /// # Errors
     /// [`LearnError::PassedOver`].
@@ -252,8 +266,9 @@ impl Learn {
         }
     }
 
-    /// A view begins that is followed, in which so many places of each subgroup's order lie behind. Returns whether messages that were kept for the state are
-    /// of no use any more.
+    /// Notes that the observation of a view begins. `places` holds the number of earlier messages
+    /// in each subgroup's order. Returns whether messages that were kept for the state are now
+    /// useless.
     ///
     /// # Errors
     /// [`LearnError::PassedOver`].
@@ -273,15 +288,17 @@ impl Learn {
         Ok(true)
     }
 
-    /// The view that founds the group, if this process is one of its founders on one host: no other is a member without the state. Between hosts a process
-    /// founds a group only by the word of the founding.
+    /// Returns the first view of the group if this process is one of its founders on one host: no
+    /// other process is a member without the state. Between hosts only the outcome of the bootstrap
+    /// makes a process a founder.
     pub fn founded<W>(&self, follow: &Follow, roster: &Roster<W>) -> Option<View> {
         let may_found = !self.has_state && !follow.is_following() && roster.book().is_none();
         let is_mine = |view: &&View| may_found && view.id == ViewId(1) && view.rank_of(roster.me()).is_some();
         follow.told().filter(is_mine).cloned()
     }
 
-    /// The view that was followed has ended, and `next` follows. Returns whether this process is let in by it, and begins it as a member.
+    /// Notes that the observed view has ended, and that `next` follows. Returns whether `next`
+    /// admits this process, which then begins it as a member.
     ///
     /// # Errors
     /// [`LearnError::GroupGone`] if the last member has left.
@@ -289,7 +306,8 @@ impl Learn {
         if next.members.is_empty() {
             return Err(LearnError::GroupGone);
         }
-        // Before it was caught up it had asked only as a founder, and begins no view: the members go on without it.
+        // Before it caught up it had asked only as a founder. Then it begins no view: the members
+        // continue without it.
         Ok(self.has_caught_up && roster.joins_with(next.id))
     }
 }
@@ -298,28 +316,30 @@ impl Learn {
 #[derive(Clone, Debug)]
 pub struct Restored {
     view: Arc<View>,
-    /// By subgroup of the view in which it was taken, while that is followed.
+    /// The number of contained messages, by subgroup of the view in which the state was taken,
+    /// while that view is observed.
     places: Vec<Option<u64>>,
 }
 
 impl Restored {
-    /// A state that was taken in `view`, and contains so many places of each subgroup's order.
+    /// Returns a state that was taken in `view` and contains the first `places` messages of each
+    /// subgroup's order.
     pub fn new(view: Arc<View>, places: Vec<Option<u64>>) -> Restored {
         Restored { view, places }
     }
 
-    /// The view of the messages that come.
+    /// Returns the view of the messages that arrive.
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 
-    /// The next view has begun. Everything in it comes after the state.
+    /// Notes that the next view has begun. All its messages come after the state.
     pub fn begin(&mut self, view: Arc<View>) {
         self.view = view;
         self.places.clear();
     }
 
-    /// Whether the message of this round is behind the state, and has to be applied.
+    /// True if the message of this round comes after the state, so it has to be applied.
     pub fn lacks(&self, subgroup: SubgroupId, sender: Rank, round: u64) -> bool {
         let senders = &self.view.subgroups[subgroup.index()].senders;
         let place = senders.binary_search(&sender).ok().map(|rank| round * senders.len() as u64 + rank as u64);
@@ -349,7 +369,7 @@ mod tests {
         View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![] }
     }
 
-    /// Process 9 of the members' host.
+    /// Process 9, on the members' host.
     struct Case {
         learn: Learn,
         follow: Follow,
@@ -358,7 +378,7 @@ mod tests {
     }
 
     impl Case {
-        /// Follows view 3 of members 1 and 2 from place 5 on.
+        /// Observes view 3 of members 1 and 2 from sequence number 5 on.
         fn following(failed: Option<MemberId>) -> Case {
             let now = Time(0);
             let (learn, follow) = (Learn::new(failed, now), Follow::new(4, 1, now));
@@ -368,7 +388,7 @@ mod tests {
             case
         }
 
-        /// One that has the state and has caught up.
+        /// Returns a learner that has the state and has caught up.
         fn learned() -> Case {
             let mut case = Case::following(None);
             case.asks();
@@ -386,7 +406,7 @@ mod tests {
             self.hear(told).unwrap();
         }
 
-        /// A view begins, of which the rows have come.
+        /// Begins a view whose rows have come.
         fn arrives(&mut self, id: u64, members: &[u64]) -> Result<bool, LearnError> {
             for member in members {
                 self.roster.handed_over(GROUP, ViewId(id), me(*member), ());
@@ -396,7 +416,7 @@ mod tests {
             self.learn.begin(start, vec![5], &mut self.follow, self.now)
         }
 
-        /// The member whose state is asked for.
+        /// Returns the member that is asked for its state.
         fn asks(&mut self) -> Option<u64> {
             while self.roster.next_order().is_some() {}
             if !self.learn.is_due(&mut self.follow, self.now) {
@@ -409,7 +429,8 @@ mod tests {
             })
         }
 
-        /// A state of this view comes that contains so much. Returns whether it is taken.
+        /// Delivers a state of this view that contains `place` messages. Returns whether it is
+        /// taken.
         fn opened(&mut self, view: u64, place: u64) -> bool {
             let view = ViewId(view);
             let source = self.learn.source.unwrap().0;
@@ -417,7 +438,8 @@ mod tests {
                 && self.learn.state_opened(view, &[Some(place)], &mut self.follow, self.now).is_some()
         }
 
-        /// The view that is followed ends, and these join with the next. Returns whether this process is let in.
+        /// Ends the observed view; the processes in `joined` join with the next. Returns whether
+        /// this process is admitted.
         fn ends(&mut self, next: View, joined: &[Process]) -> Result<bool, LearnError> {
             let (ballot, trims) = (Ballot { round: 1, leader: crate::Rank(0) }, Default::default());
             let decision = Decision { ballot, next, joined: joined.to_vec(), trims };
@@ -429,7 +451,7 @@ mod tests {
     #[test]
     fn the_next_member_is_asked_when_one_is_slow_dies_or_refuses() {
         let mut case = Case::following(None);
-        // 9 % 2 members.
+        // The first member is the one at index 9 % 2.
         assert_eq!((case.asks(), case.asks()), (Some(2), None));
         case.now += STATE_WAIT;
         assert_eq!(case.asks(), Some(1));
@@ -441,17 +463,18 @@ mod tests {
             let is_lost = matches!(news, News::Lost(_));
             assert!(case.hear(news).is_ok());
             if is_lost {
-                // The next regular question is early enough: letters may fail at once, again and again.
+                // The next regular request is early enough: control messages may repeatedly fail at
+                // once.
                 assert!(!case.learn.is_due(&mut case.follow, case.now));
                 case.now += ASK_EVERY;
             }
             assert!(case.learn.is_due(&mut case.follow, case.now));
             assert_eq!(case.asks(), Some(3 - last.0));
         }
-        // It is told twice, and only then the other member refuses.
+        // The same refusal arrives twice; only then the other member refuses.
         assert!(case.hear(refused(1)).is_ok());
         assert_eq!(case.hear(refused(2)), Err(LearnError::Refused(Refusal::NoState(MemberId(2)))));
-        // A state that broke off was that of member 2.
+        // The state that broke off was that of member 2.
         assert_eq!(Case::following(Some(MemberId(2))).asks(), Some(1));
     }
 
@@ -499,7 +522,8 @@ mod tests {
         assert!(!case.learn.has_asked() && case.learn.is_due(&mut case.follow, case.now) && case.learn.has_asked());
     }
 
-    /// Track record 122: an attempt that was admitted in the place of the last one of its id gave up.
+    /// Track record 122: an attempt gave up that was admitted in place of the previous attempt with
+    /// its id.
     #[test]
     fn the_admission_of_a_process_with_its_id_is_none() {
         let mut case = Case::learned();
@@ -516,7 +540,8 @@ mod tests {
         assert_eq!(Case::learned().ends(view(4, &[]), &[]), Err(LearnError::GroupGone));
     }
 
-    /// Track record 121: a gap between the state and the messages behind it went unnoticed if the wait for a view ended between two looks.
+    /// Track record 121: a gap between the state and the messages after it went unnoticed if the
+    /// wait for a view ended between two checks.
     #[test]
     fn a_view_that_is_passed_over_behind_the_state_ends_the_attempt() {
         let mut case = Case::learned();
@@ -542,7 +567,7 @@ mod tests {
         let mut restored = Restored::new(Arc::clone(&view), vec![Some(5), None]);
         let lacks =
             |restored: &Restored, subgroup, sender, round| restored.lacks(SubgroupId(subgroup), Rank(sender), round);
-        // Places 4 and 5.
+        // Sequence numbers 4 and 5.
         assert!(!lacks(&restored, 0, 0, 2) && lacks(&restored, 0, 1, 2) && lacks(&restored, 1, 0, 0));
         restored.begin(Arc::new(View { id: ViewId(4), ..(*view).clone() }));
         assert!(lacks(&restored, 0, 0, 0) && restored.view().id == ViewId(4));

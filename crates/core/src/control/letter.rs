@@ -1,8 +1,9 @@
-//! The control messages between processes of a group, called letters. `letter/wire.rs` holds their encoding.
+//! The control messages between the processes of a group. `letter/wire.rs` holds their encoding.
 //!
-//! Every letter starts with magic, version and kind. That header never changes, nor do the numbers of the kinds that ask
-//! for something or refuse it; so two versions of Spindle can tell each other that they differ ([`stranger`]). Decoding
-//! never panics: it returns a letter or a [`WireError`](super::bytes::WireError).
+//! Every control message starts with magic, version and kind. This header never changes. The
+//! numbers of the kinds that request or refuse something never change either. So two versions of
+//! Spindle can report to each other that they differ ([`stranger`]). Decoding never panics: it
+//! returns a [`Letter`] or a [`WireError`](super::bytes::WireError).
 mod wire;
 
 pub use wire::{Stranger, stranger};
@@ -15,165 +16,174 @@ use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-/// The version of everything in a letter after its header.
+/// The version of everything in a control message after its header.
 pub const VERSION: u32 = 13;
 
-/// What processes of a group write to each other.
+/// A control message between processes of a group.
 ///
-/// A letter whose `from` is not the mailbox that sent it is never received.
+/// If `from` is not the process whose control socket sent the message, the receiver never sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Letter {
-    /// My memory for that view. With four descriptors: the memory of which the row is a range, doorbell, process, and the lease of that range; and with
-    /// the doorbell's eventfd behind them, if it has one.
+    /// The row descriptors: the sender's memory for one view. Carries four file descriptors: the
+    /// memory that contains the row, the doorbell, the process, and the lease of the row's range.
+    /// If the doorbell has an eventfd, that eventfd follows as a fifth descriptor.
     Parts {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view that the memory is for.
         view: ViewId,
-        /// Whose memory it is.
+        /// The owner of the memory.
         from: MemberId,
-        /// Its process.
+        /// The owner's process.
         pid: u32,
-        /// What tells that process from others that had its number.
+        /// The start of the process, which differs from that of others with the same number.
         birth: Birth,
-        /// Where in the memory the row begins.
+        /// The offset of the row in the memory.
         at: u64,
-        /// Bytes of the row.
+        /// The length of the row in bytes.
         bytes: u64,
         /// Whether the doorbell has an eventfd.
         event: bool,
-        /// Where it can be reached from other hosts, if it can: the members of its host tell others.
+        /// The address at which other hosts can reach the owner, if any. The members of its host
+        /// report it to others.
         address: Option<Address>,
-        /// The rack that it stands in, if it has been told.
+        /// The rack of the owner, if it was configured.
         rack: Option<RackName>,
     },
-    /// May I join?
+    /// A request to join.
     Ask {
-        /// Who wants to; its mailbox is bound, so the id is free.
+        /// The joiner. Its control socket is bound, so the id is free.
         from: MemberId,
-        /// Its process.
+        /// The joiner's process.
         pid: u32,
-        /// What tells that process from others that had its number.
+        /// The start of the process, which differs from that of others with the same number.
         birth: Birth,
-        /// A number that no other process with its id has had, drawn at random.
+        /// A random number that no other process with its id has had.
         nonce: u32,
-        /// The digest of everything that all members must have configured alike.
+        /// The digest of the configuration that all members must share.
         config: u64,
-        /// How many members it would found the group with; 1 if it minds no number.
+        /// The number of members with which it would create the group; 1 if any number will do.
         members: u32,
-        /// It only wants to follow.
+        /// True if it only wants to observe.
         observer: bool,
-        /// Where it can be reached from other hosts, if it can.
+        /// The address at which other hosts can reach it, if any.
         address: Option<Address>,
-        /// The rack that it stands in, if it has been told.
+        /// The rack of the joiner, if it was configured.
         rack: Option<RackName>,
-        /// The digest of the seeds among which it waits, if it has them from names that stand for several.
+        /// The digest of the seeds among which it waits, if its seeds come from names that resolve
+        /// to several addresses.
         seeds: Option<NonZeroU64>,
     },
-    /// No. The answer to [`Letter::Ask`], and to any request of another version.
+    /// A refusal: the answer to [`Letter::Ask`], and to any request of another version.
     Refused {
         /// The reason.
         why: Refusal,
     },
-    /// Noted. The other answer to [`Letter::Ask`].
+    /// An acknowledgement: the other answer to [`Letter::Ask`].
     Wait {
-        /// How many members the group has.
+        /// The number of members of the group.
         members: u32,
-        /// Who would lead the next change.
+        /// The member that would lead the next view change.
         leader: MemberId,
-        /// The group exists and can't go on: too few members are left, which are those that are present.
+        /// True if the group exists and has lost its quorum: only the processes in `present` are
+        /// left.
         blocked: bool,
-        /// Who is here or waits, with their processes, 0 for one that is not known; at most 1024 of them are told.
+        /// The processes that are members or wait, with their process numbers; 0 if the number is
+        /// unknown. At most 1024 are listed.
         present: Vec<(MemberId, u32)>,
     },
-    /// A view that was decided, for somebody who joins or was left behind. With one descriptor: the encoded view in
-    /// sealed memory.
+    /// A view that was decided, for a process that joins or was left behind. Carries one
+    /// descriptor: the encoded view in sealed memory.
     View {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view's number.
         view: ViewId,
-        /// Who tells it.
+        /// The sender.
         from: MemberId,
         /// The length of the encoded view.
         bytes: u64,
     },
-    /// Another process of this user wants something.
+    /// A request from another process of this user.
     Request {
-        /// Who asks, which may be a visitor.
+        /// The sender, which may be an admin client.
         from: MemberId,
-        /// Comes back in the answer; means nothing to who answers.
+        /// A number that the answer repeats; it has no meaning to the receiver.
         reply: u64,
-        /// What it wants.
+        /// The request.
         what: Request,
     },
-    /// The answer to [`Letter::Request`]. With one descriptor: JSON, in sealed memory.
+    /// The answer to [`Letter::Request`]. Carries one descriptor: JSON, in sealed memory.
     Answer {
-        /// That of the request.
+        /// The number of the request.
         reply: u64,
         /// The length of the text.
         bytes: u64,
     },
-    /// The application's state, for a joiner. With two descriptors: the data and the ends of the pipe through which it
-    /// comes.
+    /// The application's state, for a joiner. Carries two descriptors: the data, and the ends of
+    /// the pipe through which it comes.
     State {
         /// The view in which the state was taken.
         view: ViewId,
-        /// Whose state it is.
+        /// The member whose state it is.
         from: MemberId,
     },
-    /// Where I can be called through libfabric, and will answer for that view; for members of lower ranks, on other hosts, to which I have no connection.
+    /// The libfabric address at which the sender accepts connections for a view. Goes to members of
+    /// lower ranks on other hosts to which the sender has no connection.
     Port {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view that the connection is for.
         view: ViewId,
-        /// Who is there.
+        /// The sender.
         from: MemberId,
-        /// Where.
+        /// The address.
         address: PortAddress,
     },
-    /// What I lend in a bulk group of that view comes through this. With one descriptor: a connected socket.
+    /// A connection for the shared memory that the sender contributes to a bulk group of a view.
+    /// Carries one descriptor: a connected socket.
     Bulk {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view.
         view: ViewId,
-        /// Who wrote it.
+        /// The sender.
         from: MemberId,
-        /// Which of the view's bulk groups, by the members' own count.
+        /// The index of the bulk group in the view, by the members' own count.
         number: u64,
     },
-    /// Objects of that view that who follows it needs; at most [`WANTED_MAX`](crate::limits::WANTED_MAX) of them are asked for at once.
+    /// A request of an observer for objects of a view. It requests at most
+    /// [`WANTED_MAX`](crate::limits::WANTED_MAX) of them at once.
     Want {
-        /// Which group of this name.
+        /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view.
         view: ViewId,
-        /// Who follows.
+        /// The observer.
         from: MemberId,
-        /// Comes back in the answer; means nothing to who answers.
+        /// A number that the answer repeats; it has no meaning to the receiver.
         reply: u64,
-        /// Which.
+        /// The objects.
         objects: Vec<Wanted>,
     },
-    /// The answer to [`Letter::Want`], on the same machine. With two descriptors: the data and the ends of the pipe through
-    /// which they come.
+    /// The answer to [`Letter::Want`], on the same machine. Carries two descriptors: the data, and
+    /// the ends of the pipe through which they come.
     Objects {
-        /// Whose objects.
+        /// The member whose objects they are.
         from: MemberId,
-        /// That of the question.
+        /// The number of the request.
         reply: u64,
     },
-    /// What processes send to each other while a group between hosts is founded.
+    /// A message between processes that bootstrap a group across hosts.
     Founding {
-        /// Who wrote it.
+        /// The sender.
         from: MemberId,
-        /// Which of the processes that have had this id.
+        /// The sender's nonce, which differs from those of other processes with the same id.
         nonce: u32,
-        /// The digest of everything that all members must have configured alike.
+        /// The digest of the configuration that all members must share.
         config: u64,
-        /// A message of the core's, encoded; at most [`FOUNDING_WORDS_MAX`](crate::limits::FOUNDING_WORDS_MAX).
+        /// An encoded message of the core; at most
+        /// [`FOUNDING_WORDS_MAX`](crate::limits::FOUNDING_WORDS_MAX) words.
         words: Vec<u64>,
     },
 }
@@ -181,37 +191,37 @@ pub enum Letter {
 /// An object of a view.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Wanted {
-    /// Where.
+    /// The subgroup of the message.
     pub subgroup: SubgroupId,
-    /// Whose it is.
+    /// Its sender.
     pub sender: Rank,
-    /// Its number among that sender's there.
+    /// Its number among the sender's objects in that subgroup.
     pub number: u64,
 }
 
-/// Why somebody can't join. The values are those of who refuses.
+/// The reason why a process can't join. The values are those of the refusing process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It speaks another version.
+    /// The process speaks another version.
     #[error("the group speaks version {0}; update the older")]
     Version(u32),
-    /// It has another configuration.
+    /// The process has another configuration.
     #[error(
         "the group has another configuration (digest {0:016x}); give all members the same subgroups, windows, \
              message sizes and time of suspicion"
     )]
     Config(u64),
-    /// It is being founded, by another number of members.
+    /// The group is being created with another number of members.
     #[error("the group is being founded by {0} members; give all the same number")]
     Founders(u32),
-    /// There is no room for more members than these.
+    /// The group has this many members, and room for no more.
     #[error("the group is full with {0} members; wait until one leaves")]
     Full(u32),
-    /// Another process has its id, and lives: a member, or who waits to be one.
+    /// Another process with this id is alive: a member, or a process that waits to join.
     #[error("id {0} is in use by another process of the group, which lives; choose another, or none")]
     InUse(MemberId),
-    /// This member can't give its state. The answer to [`Request::State`].
+    /// This member can't send its state. The answer to [`Request::State`].
     #[error(
         "the members' applications can't give their state: receivers deliver their messages, or their snapshots panic; \
              let handlers deliver, and see the members' logs"
@@ -219,34 +229,38 @@ pub enum Refusal {
     NoState(MemberId),
 }
 
-/// What another process of this user may want.
+/// A request of another process of this user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Request {
-    /// To know how you and your group stand.
+    /// Report your state and that of your group.
     Status,
-    /// That you leave the group, without loss.
+    /// Leave the group without loss.
     Leave,
-    /// That the group goes on without this member.
+    /// Evict this member.
     Evict(MemberId),
-    /// That the group continues without these members, which an operator says are lost for good, although the others are no quorum.
+    /// Continue without these members although the others are no quorum: an operator says that they
+    /// are lost for good.
     Recover(Vec<MemberId>),
-    /// The application's state, to begin from.
+    /// Send the application's state, from which the sender will begin.
     State,
-    /// That you forget the one who asks, which observed your group and does so no more. Not answered.
+    /// Forget the sender: it no longer observes your group. Gets no answer.
     Forget,
-    /// To know the view. Answered by [`Letter::View`].
+    /// Report the view. The answer is [`Letter::View`].
     View,
-    /// That you count on nothing of the one who asks in any view behind this one: it has begun none of them and never will. Not answered.
+    /// Expect nothing from the sender in any view after this one: it has begun none of them and
+    /// never will. Gets no answer.
     Stopped {
-        /// The incarnation of its group; 0 if it has met none.
+        /// The incarnation of its group; 0 if it has seen none.
         incarnation: u128,
         /// The last view that it has begun; 0 if it has begun none.
         view: ViewId,
-        /// The number of the process, or of its attempt to join: another may have its id by now.
+        /// The nonce of the process, or of its attempt to join: another process may have its id by
+        /// now.
         nonce: u32,
     },
-    /// That you don't take the one who asks for dead in the view that follows this one: it delivers the rest of this one, and begins that one then. Not answered.
+    /// Do not treat the sender as dead in the view that follows this one. It delivers the rest of
+    /// this view and then begins the next one. Gets no answer.
     Patience {
         /// The incarnation of its group.
         incarnation: u128,
@@ -256,7 +270,7 @@ pub enum Request {
 }
 
 impl Letter {
-    /// How many descriptors come with it.
+    /// Returns the number of file descriptors that the message carries.
     pub fn fds(&self) -> usize {
         match self {
             Self::Parts { event, .. } => 4 + usize::from(*event),
@@ -272,7 +286,7 @@ impl Letter {
         }
     }
 
-    /// Who says that it wrote it, where it says so.
+    /// Returns the sender that the message names, if it names one.
     pub fn from(&self) -> Option<MemberId> {
         match self {
             Self::Parts { from, .. }

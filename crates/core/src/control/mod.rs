@@ -1,21 +1,29 @@
-//! The control plane: all that a process decides about the processes of its group, as state machines without I/O
+//! The control plane: the decisions of a process about the other processes of its group, as state
+//! machines without I/O
 //! ([ADR 0036](../../../../docs/adr/0036-the-control-plane-is-a-state-machine.md)).
 //!
-//! A driver passes on what has arrived and what the time is, and carries out orders: the crate `spindle`, or the simulator.
+//! A driver reports what has arrived and the current time, and carries out orders. The driver is
+//! the crate `spindle` or the simulator.
 //!
-//! - A [`Roster`] is what a process knows of the others; its [`Book`] says where those of other hosts are, and the [`Seeds`] where to look for them.
-//! - A process that looks for its group [seeks](Seek) it: it may be its [`Founder`]. Between hosts [`Bootstrap`] decides which processes found it.
+//! - A [`Roster`] is a process's knowledge of the others. Its [`Book`] holds the addresses of
+//!   processes on other hosts, and the [`Seeds`] are the addresses at which it looks for them.
+//! - A process that looks for its group [seeks](Seek) it, and may be its [`Founder`]. Between hosts
+//!   [`Bootstrap`] decides which processes create it.
 //! - [`Install`] is a view that has not begun here.
-//! - A [`Member`] goes from view to view. It admits processes by [`Joins`], refuses duplicate ids by [`Namesakes`], and dials broken streams
-//!   again by [`Redials`].
-//! - Messages that no ring holds go as objects. Members send them by [`Outgoing`] and [`ObjectGroups`]; processes that follow get them by [`Kept`], [`Serving`]
-//!   and [`Fetching`].
-//! - A process that is no member [follows](Follow) the group: an observer, or a process that [learns](Learn) the state of the application before it joins.
+//! - A [`Member`] moves from view to view. It admits processes by [`Joins`], refuses duplicate ids
+//!   by [`Namesakes`], and dials broken streams again by [`Redials`].
+//! - Messages that no ring holds are sent as objects. Members send them by [`Outgoing`] and
+//!   [`ObjectGroups`]. Observers get them by [`Kept`], [`Serving`] and [`Fetching`].
+//! - A process that is no member [follows](Follow) the group: an observer, or a process that
+//!   [learns](Learn) the state of the application before it joins.
 //!
-//! Control messages are here, too, as data and bytes: a [`Letter`] between processes, whichever way it goes, the [`Card`] and the [`Purpose`] of
-//! a connection, and [`Told`], a view with what a process needs that joins it. Whatever the bytes, decoding answers and never panics.
+//! This module also contains the control messages, as data and as bytes: a [`Letter`] between
+//! processes on the same or on different hosts, the [`Card`] and the [`Purpose`] of a connection,
+//! and [`Told`], the announcement of a view to a joiner. Decoding never panics, whatever the bytes
+//! are.
 //!
-//! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived from bits that the driver drew.
+//! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived
+//! from random bits that the driver draws.
 mod address;
 mod birth;
 mod book;
@@ -74,10 +82,11 @@ pub use seeds::{CLAIM_FOR, Claim, Seeds, SeedsKnown, Unreached, mistake};
 pub use seek::{Found, Here, Seek, Wants};
 pub use told::{HostProcess, Told};
 
-/// The interval at which a process that waits repeats its question.
+/// The interval at which a waiting process repeats its question.
 pub const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// The digest that an observer shows which takes any group of this version, whose rows it can read, as it is.
+/// The configuration digest of an observer that accepts any configuration: it can read the rows of
+/// every group of this version.
 pub const ANY_CONFIG: u64 = {
     // FNV-1a.
     let (text, mut hash, mut at) =
@@ -89,7 +98,8 @@ pub const ANY_CONFIG: u64 = {
     hash
 };
 
-/// Whether a process with the configuration `theirs` is let in by one with `mine`; or may follow it, if it is an `observer`.
+/// True if a process with the configuration `mine` admits one with `theirs`, or lets it observe if
+/// it is an `observer`.
 pub const fn admits(mine: u64, theirs: u64, observer: bool) -> bool {
     mine == theirs || (observer && theirs == ANY_CONFIG)
 }

@@ -1,9 +1,10 @@
-//! Duplicate ids: processes that ask for admission with the id of a process on another host, where no runtime directory refuses the second
-//! one.
+//! Id conflicts: processes that ask for admission with the id of a process on another host. No
+//! runtime directory refuses the second one there.
 //!
-//! The first process may be dead. Then the second one is its successor and waits until the members know of the death. So a duplicate id
-//! alone refuses no process. The second one is refused only if the first one certainly lives: its activity has changed several times while
-//! the second one asked.
+//! The first process may be dead. Then the second one is its successor and waits until the members
+//! know of the death. So a duplicate id alone refuses no process. The second one is refused only if
+//! the first one certainly lives: its activity has changed several times while the second one
+//! asked.
 //!
 //! [`Namesakes`] has no I/O: time is an argument.
 use super::{ASK_EVERY, Instance};
@@ -11,9 +12,11 @@ use crate::{MemberId, Time};
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// The number of changes that prove a living process. Activity before its death may become visible late, but not so often.
+/// The number of changes that prove a living process. A dead process's earlier activity may become
+/// visible late, but not so often.
 const SIGNS: u32 = 3;
-/// The shortest time between two looks at a process. A process that asks over several ways asks several times at once.
+/// The shortest time between two looks at a process. A process that asks over several paths asks
+/// several times at once.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The time after which a process that has stopped asking is forgotten.
 const GIVES_UP: Duration = Duration::from_secs(10);
@@ -26,15 +29,16 @@ pub struct Namesakes(BTreeMap<(MemberId, Instance), Namesake>);
 
 #[derive(Debug)]
 struct Namesake {
-    /// When it asked last.
+    /// The time of its last request.
     asked: Time,
-    /// The activity of the other process by then, and how often that has changed.
+    /// The activity of the other process at that time, and how often that has changed.
     done: u64,
     signs: u32,
 }
 
 impl Namesakes {
-    /// Notes that `instance` asks with an id of another process, whose activity so far is `done`. True if that process certainly lives.
+    /// Notes that `instance` asks with the id of another process, whose activity so far is `done`.
+    /// True if that process certainly lives.
     pub fn ask(&mut self, id: MemberId, instance: Instance, done: u64, now: Time) -> bool {
         self.0.retain(|_, namesake| now < namesake.asked + GIVES_UP);
         let namesake = self.0.entry((id, instance)).or_insert(Namesake { asked: now, done, signs: 0 });
@@ -58,7 +62,7 @@ mod tests {
         let mut ask = |i: u32, done| namesakes.ask(ID, Instance::Far(7), done, now + i * ASK_EVERY);
         assert_eq!([0, 1, 2].map(|i| ask(i, i.into())), [false; 3]);
         assert!(ask(3, 3));
-        // A third process with the id begins anew.
+        // A third process with the id starts from zero.
         assert!(!namesakes.ask(ID, Instance::Far(8), 4, now + 4 * ASK_EVERY));
     }
 

@@ -1,19 +1,20 @@
-//! Where a member can be called through libfabric, as bytes that only its provider can read.
+//! The libfabric address of a member, as bytes that only its provider can read.
 use crate::limits::{PORT_ADDRESS_BYTES_MAX, PORT_ADDRESS_BYTES_MIN};
 use alloc::boxed::Box;
 
-/// An address of a member's port, [5](PORT_ADDRESS_BYTES_MIN) to [68](PORT_ADDRESS_BYTES_MAX) bytes. The fabric makes and reads them.
+/// A libfabric address, [5](PORT_ADDRESS_BYTES_MIN) to [68](PORT_ADDRESS_BYTES_MAX) bytes. The
+/// fabric makes and reads such addresses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PortAddress(Box<[u8]>);
 
 impl PortAddress {
-    /// The address with these bytes; `None` if they are too few or too many.
+    /// Returns the address with these bytes; `None` if they are too few or too many.
     pub fn new(bytes: &[u8]) -> Option<PortAddress> {
         let fits = (PORT_ADDRESS_BYTES_MIN..=PORT_ADDRESS_BYTES_MAX).contains(&bytes.len());
         fits.then(|| PortAddress(bytes.into()))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a rack is called.
+//! The name of a rack.
 use super::bytes::{Reader, WireError, Writer};
 use crate::limits::RACK_BYTES_MAX;
 use alloc::boxed::Box;
@@ -6,24 +6,24 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-/// The name of a rack: of those members between which blocks cost less than between them and others. 1 to 64 printable ASCII characters
-/// without spaces.
+/// The name of a rack: a set of members between which blocks cost less than to other members. 1 to
+/// 64 printable ASCII characters without spaces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RackName(Box<str>);
 
-/// Why a rack can't have a name.
+/// The error for a text that can't be the name of a rack.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a rack's name is 1 to {max} letters, digits and signs, all of them ASCII and no spaces; {name:?} is none",
     max = RACK_BYTES_MAX
 )]
 pub struct RackNameError {
-    /// The beginning of what was said.
+    /// The beginning of the text.
     pub name: String,
 }
 
 impl RackName {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -48,7 +48,7 @@ impl fmt::Display for RackName {
     }
 }
 
-/// Says which rack somebody stands in; no name is empty.
+/// Appends the name of a process's rack, or an empty text if it has none. No name is empty.
 pub(super) fn put_rack(out: &mut Writer, rack: Option<&RackName>) {
     out.text(rack.map_or("", RackName::as_str));
 }

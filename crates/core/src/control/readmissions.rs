@@ -1,8 +1,9 @@
 //! Processes that were admitted to one view and left out of the next.
 //!
-//! Some members may be unable to reach such a process, because it advertises a wrong address or a network lets only others through. Each
-//! admission costs the group two view changes, so a process at the same address is admitted again after pauses that double. Ids do not count:
-//! a process that comes again takes another one.
+//! Some members may be unable to reach such a process, because it advertises a wrong address or a
+//! network lets only others through. Each admission costs the group two view changes. So a process
+//! at the same address is admitted again after pauses that double. Ids do not count: a process that
+//! returns takes another one.
 //!
 //! [`Readmissions`] has no I/O: time is an argument.
 use super::Address;
@@ -11,11 +12,11 @@ use crate::planted::planted;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// The pause after the second failure, if no silence is suspected.
+/// The pause after the second failure, if silence has no limit.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause is so many times the first one.
+/// The longest pause, in multiples of the first one.
 const PAUSE_MAX: u32 = 64;
-/// Addresses that are remembered, at most.
+/// The maximum number of remembered addresses.
 const ADDRESSES_MAX: usize = 1024;
 
 /// The addresses of processes that could not stay.
@@ -33,12 +34,14 @@ struct Failed {
 }
 
 impl Readmissions {
-    /// No address has failed yet. The pauses depend on the silence after which a member is suspected, if there is a limit.
+    /// Returns a list without failures. The pauses depend on the silence after which a member is
+    /// suspected, if there is a limit.
     pub fn new(suspect_after: Option<Duration>) -> Readmissions {
         Readmissions { first: suspect_after.unwrap_or(FIRST_PAUSE), failed: BTreeMap::new() }
     }
 
-    /// Notes that a process at `address` was left out of its second view. It may have been killed, so the first failure delays nothing.
+    /// Notes that a process at `address` was left out of its second view. It may have been killed,
+    /// so the first failure delays nothing.
     pub fn failed(&mut self, address: &Address, now: Time) {
         let longest = self.first * PAUSE_MAX;
         self.failed.retain(|_, failed| now < failed.until + 2 * longest);
@@ -54,7 +57,7 @@ impl Readmissions {
         self.failed.remove(address);
     }
 
-    /// Whether a process at `address` may be admitted now.
+    /// True if a process at `address` may be admitted now.
     pub fn admits(&self, address: &Address, now: Time) -> bool {
         self.failed.get(address).is_none_or(|failed| now >= failed.until) || planted!(ReadmittedAtOnce)
     }
@@ -71,7 +74,7 @@ mod tests {
         format!("a:{port}").parse().unwrap()
     }
 
-    /// The pause after each of the failures of one address, in seconds.
+    /// Returns the pause after each failure of one address, in seconds.
     fn pauses(failures: u32) -> std::vec::Vec<u64> {
         let mut readmissions = Readmissions::new(Some(SECOND));
         let mut now = Time(0);

@@ -1,11 +1,12 @@
-//! When broken streams are dialled again. No I/O: time is an argument.
+//! Decides when to dial broken streams again. No I/O: time is an argument.
 //!
-//! The member that dialled a stream dials it again; the other waits. So two attempts never cross. The pause between attempts
-//! begins at a few milliseconds and doubles; its maximum is far below the silence that is suspected. A stream that breaks again soon does not begin anew
-//! with short pauses.
+//! The member that dialled a stream dials it again; the other waits. So two connection attempts
+//! never cross. The pause between attempts begins at a few milliseconds and doubles. Its maximum is
+//! far below the silence after which a member is suspected. A stream that soon breaks again does
+//! not return to the short pauses.
 //!
-//! [`Redials`] judges no member, except by an answer of the member's own host: two refused connections in a row, or another process at its
-//! address.
+//! [`Redials`] judges no member, except by an answer of the member's own host: two refused
+//! connections in a row, or another process at its address.
 use crate::planted::planted;
 use crate::{MemberId, Time, ViewId};
 use alloc::collections::BTreeMap;
@@ -14,19 +15,20 @@ use core::time::Duration;
 
 /// The first pause.
 const PAUSE_MIN: Duration = Duration::from_millis(4);
-/// The longest pause, unless the silence that is suspected is short.
+/// The longest pause, unless the limit of silence is short.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// The longest pause, as a part of the silence that is suspected.
+/// The longest pause, as a part of the silence after which a member is suspected.
 const PAUSES_PER_SILENCE: u32 = 8;
-/// The time after which an attempt without an outcome counts as lost.
+/// The time after which a connection attempt without an outcome counts as lost.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);
-/// The number of refused connections in a row that prove the end of the process: its host answers, and the process does not listen.
+/// The number of refused connections in a row that prove the end of the process: its host answers,
+/// and the process does not listen.
 const REFUSALS: u32 = 2;
 
-/// How an attempt failed.
+/// The reason why a connection attempt failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The peer's host has nothing that listens at its address.
+    /// Nothing on the peer's host listens at its address.
     Refused,
     /// Another process answers at the peer's address.
     Another,
@@ -34,7 +36,8 @@ pub enum Failure {
     Silent,
 }
 
-/// The streams that this member dials: those of the current view, and those of earlier views that still have data to transfer.
+/// The streams that this member dials: those of the current view, and those of earlier views that
+/// still have data to transfer.
 #[derive(Debug)]
 pub struct Redials {
     pause_max: Duration,
@@ -53,26 +56,28 @@ struct Stream {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Up(Time),
-    /// The next attempt begins then.
+    /// The next attempt begins at this time.
     Pausing(Time),
-    /// An attempt has been under way since then.
+    /// An attempt has been under way since this time.
     Trying(Time),
 }
 
 impl Redials {
-    /// No streams yet. The pauses depend on the silence after which a member is suspected, if there is a limit.
+    /// Returns no streams. The pauses depend on the silence after which a member is suspected, if
+    /// there is a limit.
     pub fn new(suspect_after: Option<Duration>) -> Redials {
         let part = suspect_after.map_or(PAUSE_MAX, |after| after / PAUSES_PER_SILENCE);
         Redials { pause_max: part.clamp(PAUSE_MIN, PAUSE_MAX), streams: BTreeMap::new() }
     }
 
-    /// Adds the stream to `peer` in `view`, which this member dials. It counts as up until it is reported as [down](Self::down).
+    /// Adds the stream to `peer` in `view`, which this member dials. It counts as up until it is
+    /// reported as [down](Self::down).
     pub fn add(&mut self, view: ViewId, peer: MemberId, now: Time) {
         let stream = Stream { state: State::Up(now), pause: PAUSE_MIN, refused: 0 };
         self.streams.insert((view, peer), stream);
     }
 
-    /// Whether this member dials the stream to `peer` in `view`.
+    /// True if this member dials the stream to `peer` in `view`.
     pub fn has(&self, view: ViewId, peer: MemberId) -> bool {
         self.streams.contains_key(&(view, peer))
     }
@@ -84,7 +89,8 @@ impl Redials {
         }
     }
 
-    /// Notes that the stream has ended. The first attempt follows at once if the stream was up for long.
+    /// Notes that the stream has ended. The first attempt follows at once if the stream was up for
+    /// long.
     pub fn down(&mut self, view: ViewId, peer: MemberId, now: Time) {
         let Some(stream) = self.streams.get_mut(&(view, peer)) else { return };
         let State::Up(since) = stream.state else { return };
@@ -96,8 +102,8 @@ impl Redials {
         }
     }
 
-    /// Notes that an attempt has failed. True if the answer of the peer's host proves that the process has ended. The stream is dialled again
-    /// in either case.
+    /// Notes that an attempt has failed. True if the answer of the peer's host proves that the
+    /// process has ended. The stream is dialled again in either case.
     pub fn failed(&mut self, view: ViewId, peer: MemberId, failure: Failure, now: Time) -> bool {
         let Some(stream) = self.streams.get_mut(&(view, peer)) else { return false };
         if !matches!(stream.state, State::Trying(_)) {
@@ -167,7 +173,8 @@ mod tests {
         (redials, start + Duration::from_secs(100))
     }
 
-    /// Lets the next attempt fail. Returns the pause before it, and whether the failure was a proof.
+    /// Lets the next attempt fail. Returns the pause before it, and whether the failure proved the
+    /// end of the process.
     fn fail(redials: &mut Redials, now: &mut Time, failure: Failure) -> (Duration, bool) {
         let pause = redials.patience(*now).unwrap();
         assert!(pause.is_zero() || redials.due(*now).is_empty());

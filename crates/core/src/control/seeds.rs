@@ -1,11 +1,16 @@
-//! The addresses at which a process looks for its group: the seeds. [`Bootstrap`](super::Bootstrap) decides whether they found it.
+//! The addresses at which a process looks for its group: the seeds. [`Bootstrap`](super::Bootstrap)
+//! decides whether they create it.
 //!
-//! Either each given address is one seed, in the given order. Or the given addresses stand for a given number of processes, and names among
-//! them for several each (docs/adr/0026): then the seeds are the addresses behind the names, sorted, and they change. Two processes with
-//! different seeds must not both found a group, so
-//! - a group is founded only with exactly the given number of addresses, none of which is known for longer than [`KNOWN_FOR`];
-//! - a process that waits sends the digest of its seeds, its *claim*, and a seed counts only processes with its own claim;
-//! - a process that has made a claim makes a different one only after [`CHANGE_AFTER`], when no seed counts the first one any more.
+//! Either each given address is one seed, in the given order. Or the given addresses represent a
+//! given number of processes, and the names among them resolve to several addresses each
+//! (docs/adr/0026). Then the seeds are the resolved addresses, sorted, and they change. Two
+//! processes with different seeds must not both create a group, so
+//! - a group is created only with exactly the given number of addresses, none of which is known for
+//!   longer than [`KNOWN_FOR`];
+//! - a process that waits sends the digest of its seeds, its *claim*, and a seed counts only
+//!   processes with its own claim;
+//! - a process that has made a claim makes a different one only after [`CHANGE_AFTER`], when no
+//!   seed counts the first one any more.
 //!
 //! [`Seeds`] has no I/O: time is an argument, and the caller resolves the names.
 use super::Address;
@@ -20,22 +25,22 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-/// The digest of the seeds of a process that waits; `None` if the number of seeds was not given, or differs from the number of known
-/// addresses.
+/// The digest of the seeds of a process that waits; `None` if the number of seeds was not given, or
+/// differs from the number of known addresses.
 pub type Claim = Option<NonZeroU64>;
 
 /// The shortest time between two look-ups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
-/// The age at which the answer for a name founds no group any more.
+/// The age from which an answer for a name no longer allows a group to be created.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// How long a founder counts a process that does not repeat its claim.
 pub const CLAIM_FOR: Duration = Duration::from_secs(1);
 /// The pause between a claim and one with different seeds.
 const CHANGE_AFTER: Duration = Duration::from_secs(3);
-/// The number of noted places at which those that are no seeds are forgotten.
+/// The number of noted addresses above which those that are no seeds are forgotten.
 const PLACES_MAX: usize = 2 * MEMBERS_MAX;
 
-// The rest is the time that a message may take.
+// The remaining time is the longest delay of a message.
 const _: () = assert!(CHANGE_AFTER.as_millis() > 2 * CLAIM_FOR.as_millis());
 const _: () = assert!(KNOWN_FOR.as_millis() > 2 * LOOK_UP_EVERY.as_millis());
 
@@ -48,18 +53,20 @@ pub struct Unreached {
     pub why: String,
 }
 
-/// The state of seeds that names stand for.
+/// The state of seeds that come from names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeedsKnown {
     /// The seeds as they were given: names, and perhaps addresses.
     pub given: Vec<Address>,
-    /// The number of processes that they stand for. The group can be founded only while exactly so many addresses are known.
+    /// The number of processes that they represent. The group can be created only while exactly
+    /// this many addresses are known.
     pub wanted: u32,
     /// The known addresses, in their order.
     pub known: Vec<Address>,
     /// The reason why the last answer for a name is old.
     pub failed: Option<String>,
-    /// At a seed: the number of waiting processes that have different addresses, and so don't count.
+    /// At a seed: the number of waiting processes that have different addresses and so do not
+    /// count.
     pub unlike: u32,
 }
 
@@ -96,12 +103,13 @@ pub struct Seeds {
     list: Vec<Address>,
     /// The seeds that have turned out to be this process.
     own: BTreeSet<Address>,
-    /// The process at an address, and the address that it states itself. Addresses that are no seeds now are included, because they may
-    /// become seeds: a connection that exists is not made again then.
+    /// The process at an address, and the address that it advertises. Addresses that are no seeds
+    /// now are included, because they may become seeds: an existing connection is not made again
+    /// then.
     at: BTreeMap<Address, (MemberId, Address)>,
     /// The seeds that could not be used at the last attempt, and the reasons.
     unreached: BTreeMap<Address, String>,
-    /// Set if the seeds stand for a given number of processes.
+    /// Set if the seeds represent a given number of processes.
     many: Option<Many>,
 }
 
@@ -116,7 +124,7 @@ struct Many {
     claimed: Option<(NonZeroU64, Time)>,
 }
 
-/// A name, and the addresses behind it.
+/// A name and the addresses to which it resolves.
 #[derive(Debug)]
 struct Name {
     address: Address,
@@ -132,7 +140,7 @@ struct Name {
 }
 
 impl Seeds {
-    /// The seeds of a process that is reached at `me`; `count` of them, if that was given.
+    /// Returns the seeds of a process that is reached at `me`; `count` of them, if that was given.
     pub fn new(given: Vec<Address>, count: Option<u32>, me: Address) -> Seeds {
         let (own, at, unreached) = Default::default();
         let many = count.map(|wanted| Many {
@@ -172,7 +180,7 @@ impl Seeds {
         (0..).zip(&self.list).filter(|(_, seed)| self.is_own(seed)).map(|(index, _)| index)
     }
 
-    /// Returns the digest of the list if a group may be founded among these seeds; 0 if not.
+    /// Returns the digest of the list if a group may be created among these seeds now; otherwise 0.
     pub fn digest_now(&self, now: Time) -> u64 {
         match self.many {
             Some(_) => self.claim(now).map_or(0, NonZeroU64::get),
@@ -197,7 +205,7 @@ impl Seeds {
         }
     }
 
-    /// Notes that process `id` is at `address` and states `own` as its address.
+    /// Notes that process `id` is at `address` and advertises `own` as its address.
     pub fn reached(&mut self, address: &Address, id: MemberId, own: &Address) {
         self.unreached.remove(address);
         self.at.insert(address.clone(), (id, own.clone()));
@@ -220,8 +228,8 @@ impl Seeds {
         self.list.iter().filter_map(unreached).collect()
     }
 
-    /// Returns the seed at which process `id` is that states `own` as its address. Another process with its id, earlier or at the same time,
-    /// may be at a different seed.
+    /// Returns the seed at which process `id` is, if that process advertises `own`. Another process
+    /// with its id, earlier or at the same time, may be at a different seed.
     pub fn place(&self, id: MemberId, own: &Address) -> Option<&Address> {
         let is_there = |(other, at): &(MemberId, Address)| *other == id && (at == own || planted!(SeedPlacesKept));
         self.list.iter().find(|seed| self.at.get(*seed).is_some_and(is_there))
@@ -252,8 +260,8 @@ impl Seeds {
         claim
     }
 
-    /// Returns the names to look up now. The caller has to report each answer by [`found`](Self::found): until then the name is not returned
-    /// again.
+    /// Returns the names to look up now. The caller has to report each answer by
+    /// [`found`](Self::found). Until then the name is not returned again.
     pub fn begin_look_ups(&mut self, now: Time) -> Vec<Address> {
         let names = self.many.iter_mut().flat_map(|many| &mut many.names);
         let is_due =
@@ -265,7 +273,7 @@ impl Seeds {
         names.filter(is_due).map(begin).collect()
     }
 
-    /// Notes the addresses behind a name, or the reason why the look-up failed.
+    /// Notes the addresses to which a name resolves, or the reason why the look-up failed.
     pub fn found(&mut self, address: &Address, found: Result<&[Address], String>) {
         let names = self.many.iter_mut().flat_map(|many| &mut many.names);
         for name in names.filter(|name| name.address == *address) {
@@ -274,7 +282,8 @@ impl Seeds {
                 Ok(found) => {
                     (name.found, name.as_of, name.failed) = (one_of_each(found), asked, None);
                 }
-                // The old addresses are still asked, and found no group when they get old.
+                // The old addresses are still asked, but when they are too old no group is created
+                // with them.
                 Err(why) => name.failed = Some(why.clone()),
             }
         }
@@ -301,8 +310,9 @@ impl Name {
     }
 }
 
-/// Returns one address for each process: a process may have an IPv4 and an IPv6 address, so only IPv4 addresses count if there are any. A
-/// wildcard address leads every process to itself and counts for none.
+/// Returns one address for each process. A process may have an IPv4 and an IPv6 address, so if any
+/// IPv4 addresses exist, only those count. A wildcard address leads every process to itself and
+/// counts for none.
 fn one_of_each(found: &[Address]) -> Vec<Address> {
     let is_v4 = |seed: &Address| seed.ip().is_some_and(|ip| ip.is_ipv4());
     let has_v4 = found.iter().any(is_v4);
@@ -316,7 +326,8 @@ fn digest(list: &[Address]) -> NonZeroU64 {
     NonZeroU64::new(text.fold(0xcbf2_9ce4_8422_2325, mix)).unwrap_or(NonZeroU64::MIN)
 }
 
-/// Checks a number of seeds against the given addresses. Returns the mistake and its remedy, if there is one.
+/// Checks a number of seeds against the given addresses. Returns the mistake and its remedy, if
+/// any.
 pub fn mistake(given: &[Address], count: u32) -> Option<String> {
     let distinct = given.iter().collect::<BTreeSet<_>>().len();
     if count == 0 || count as usize > MEMBERS_MAX {
@@ -349,12 +360,12 @@ mod tests {
         texts.iter().map(|text| at(text)).collect()
     }
 
-    /// Of a process at 10.0.0.`me`, for a name that stands for three.
+    /// Returns the seeds of process 10.0.0.`me`, for a name that represents three processes.
     fn seeds(me: u8) -> (Seeds, Time) {
         (Seeds::new(all(&[NAME]), Some(3), at(&format!("10.0.0.{me}:7411"))), Time(0))
     }
 
-    /// The name stands for these.
+    /// Reports that the name resolves to these addresses.
     fn answer(seeds: &mut Seeds, lasts: &[u8], now: Time) {
         assert_eq!(seeds.begin_look_ups(now), [at(NAME)]);
         let found: Vec<String> = lasts.iter().map(|last| format!("10.0.0.{last}:7411")).collect();
@@ -494,7 +505,7 @@ mod tests {
         assert_eq!(seeds.place(MemberId(8), &own(8)), Some(&at("10.0.0.8:7411")));
         // Another process with its id.
         assert_eq!(seeds.place(MemberId(8), &own(7)), None);
-        // Many come and go.
+        // The table of addresses is bounded although many processes come and go.
         for last in 0..PLACES_MAX as u64 {
             seeds.reached(&at(&format!("10.1.{}.{}:1", last >> 8, last & 255)), MemberId(last), &own(last));
         }

@@ -1,7 +1,9 @@
-//! A process that looks for its group: it founds the group with others, or asks members until one lets it in.
+//! A process that looks for its group: it creates the group with others, or asks members until one
+//! admits it.
 //!
-//! On one host a lock of the host decides which process founds the group ([`Seek::founder`]); the others ask its members
-//! ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides ([`Seek::afar`]), and a process asks at the same time.
+//! On one host a lock of the host decides which process creates the group ([`Seek::founder`]); the
+//! others ask its members ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides
+//! ([`Seek::afar`]), and the process asks at the same time.
 use super::{ASK_EVERY, Asks, Claim, Founder, Founding, Letter, News, Refusal, Roster};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::view::View;
@@ -13,34 +15,34 @@ use core::time::Duration;
 pub struct Wants {
     /// The digest of its configuration.
     pub digest: u64,
-    /// How many members it would found the group with; 1 if it minds no number.
+    /// The number of members with which it would create the group; 1 if any number will do.
     pub members: u32,
-    /// Whether it wants the state of an application first, if there is a group.
+    /// True if it wants the state of the application first, if the group exists.
     pub learns: bool,
 }
 
-/// What has come of looking for a group.
+/// The outcome of the search for a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
     /// A member refuses this process.
     Refused(Refusal),
-    /// This process is in the view of a group, which it enters next on its host.
+    /// This process is in the view of a group. Next it enters the group on its host.
     View {
         /// The group.
         incarnation: u128,
         /// The view.
         view: View,
     },
-    /// This process founds the group with these, and itself.
+    /// This process creates the group with these members, including itself.
     Founders {
-        /// The group, if that is not known already.
+        /// The group, unless it is known already.
         incarnation: Option<u128>,
-        /// All of them, in order.
+        /// All members, in order.
         members: Vec<MemberId>,
     },
-    /// There is a group. Its state comes first.
+    /// A group exists. This process needs its state first.
     Group,
-    /// All members have gone, on this host.
+    /// All members on this host have gone.
     Gone,
 }
 
@@ -51,25 +53,25 @@ impl From<Founding> for Found {
     }
 }
 
-/// The processes that are there, as far as is known.
+/// The processes that are present, as far as is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Here {
-    /// How many members the group is founded by, or has.
+    /// The number of members that create the group, or that it has.
     pub members: u32,
-    /// The group exists and can't go on.
+    /// True if the group exists and has lost its quorum.
     pub blocked: bool,
-    /// The processes that are there, with their numbers.
+    /// The present processes, with their process numbers.
     pub present: Vec<(MemberId, u32)>,
 }
 
-/// How the group is looked for.
+/// The way in which the group is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// This process founds it, on this host.
+    /// This process creates it, on this host.
     Founds,
-    /// Members of this host let it in.
+    /// Members of this host admit the process.
     Joins,
-    /// It spans hosts.
+    /// The group spans hosts.
     Afar,
 }
 
@@ -81,25 +83,26 @@ pub struct Seek {
     founder: Founder,
     asked: Option<Time>,
     heard: Vec<Here>,
-    /// When a member of a group that can't go on has said so last.
+    /// The last time at which a member reported that its group has lost its quorum.
     blocked: Option<Time>,
 }
 
-/// How long the word of a member of a group that can't go on counts more than that of processes that wait to found the group, which know less.
+/// How long a report that the group has lost its quorum outweighs reports of processes that wait to
+/// create the group, which know less.
 const BLOCKED_COUNTS: Duration = ASK_EVERY.saturating_mul(5);
 
 impl Seek {
-    /// One that founds the group on its host.
+    /// Returns a process that creates the group on its host.
     pub fn founder(wants: Wants, room: u32) -> Seek {
         Seek::new(Way::Founds, wants, room)
     }
 
-    /// One that finds members on its host.
+    /// Returns a process that has found members on its host.
     pub fn joiner(wants: Wants) -> Seek {
         Seek::new(Way::Joins, wants, 0)
     }
 
-    /// One of a group that spans hosts.
+    /// Returns a process of a group that spans hosts.
     pub fn afar(wants: Wants, room: u32) -> Seek {
         Seek::new(Way::Afar, wants, room)
     }
@@ -109,12 +112,12 @@ impl Seek {
         Seek { way, wants, founder, asked: None, heard: Vec::new(), blocked: None }
     }
 
-    /// Whether it is time to [ask](Self::ask).
+    /// True if it is time to [ask](Self::ask).
     pub fn is_due(&self, now: Time) -> bool {
         self.way != Way::Founds && self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY)
     }
 
-    /// Asks to be let in: `here` are the members on this host, by its directory.
+    /// Asks for admission. `here` are the members on this host, as listed in its directory.
     pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<Found> {
         self.asked = Some(now);
         let Wants { digest, members, learns } = self.wants;
@@ -129,7 +132,7 @@ impl Seek {
         None
     }
 
-    /// Takes in what has happened, and says what came of it.
+    /// Takes in control events. Returns the outcome of the search, if it is known.
     pub fn step<W>(&mut self, news: Vec<News>, roster: &mut Roster<W>, now: Time) -> Option<Found> {
         let (is_seed, claim) = self.claim(roster, now);
         if self.way == Way::Afar {
@@ -160,8 +163,8 @@ impl Seek {
         founds_alone.then(|| Found::Founders { incarnation: None, members: self.founder.members(roster.me()) })
     }
 
-    /// Whether the process with this one's id that is in the view may be one before it: a founder is named with its number only by
-    /// what it is told of the founding.
+    /// True if the process with this process's id in `view` may be an earlier one. Only the outcome
+    /// of the bootstrap names a founder with its nonce.
     fn is_founding(&self, view: &View) -> bool {
         self.way == Way::Afar && view.id == ViewId(1)
     }
@@ -171,8 +174,9 @@ impl Seek {
         seeds.map_or((false, None), |seeds| (seeds.is_seed(), seeds.claim(now)))
     }
 
-    /// Takes in the processes that ask and those that have gone, and tells all that wait if that is a change. Returns whether the group can be founded: as
-    /// many are here as are needed, have been told which are here, and still live by the time of that.
+    /// Takes in the processes that ask and those that have gone, and reports any change to all that
+    /// wait. True if the group can be created: enough processes are present, they have been told
+    /// which are present, and they are still alive at this later time.
     fn gather<W>(&mut self, news: Vec<News>, roster: &mut Roster<W>, now: Time) -> bool {
         for news in news {
             match news {
@@ -218,21 +222,23 @@ impl Seek {
         Letter::Wait { members: self.wants.members, leader: roster.me(), blocked: false, present }
     }
 
-    /// What was heard of the processes that are there, since the last call.
+    /// Returns the reports about present processes since the last call.
     pub fn take_heard(&mut self) -> Vec<Here> {
         core::mem::take(&mut self.heard)
     }
 
-    /// How many of the processes that wait have other seeds in mind.
+    /// Returns the number of waiting processes that have different seeds.
     pub fn unlike(&self) -> u32 {
         self.founder.unlike()
     }
 
-    /// The driver has entered the group of the first view, on this host: all founders are told of it that may not know it.
+    /// Announces the first view, on this host, to all founders that may not know it. The driver has
+    /// entered the group.
     pub fn founds<W>(&self, view: &View, roster: &mut Roster<W>, now: Time) {
         roster.expect_first(view);
         let (is_seed, _) = self.claim(roster, now);
-        // Every process has told the seeds where it is. Others may know less.
+        // Every process has sent its address to the seeds. Other processes may know fewer
+        // addresses.
         if self.way == Way::Founds || is_seed {
             let me = roster.me();
             roster.tell_view(view, view.members.iter().copied().filter(|id| *id != me));
@@ -248,7 +254,7 @@ mod tests {
     use crate::{Process, Rank, Time};
     use alloc::vec;
 
-    /// A view, and the members that were not in the one before.
+    /// Announces a view, with the members that were not in the view before.
     fn view(id: u64, members: &[u64], newcomers: &[u64]) -> Told {
         let newcomers = newcomers.iter().map(|id| Process { id: MemberId(*id), nonce: 1 }).collect();
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
@@ -259,7 +265,7 @@ mod tests {
         Told { view, decision, newcomers, observers, processes, cards }
     }
 
-    /// What process 1 finds that hears of a view.
+    /// Returns the outcome for process 1 when it receives the announcement of a view.
     fn found(learns: bool, told: Told) -> Option<Found> {
         let address: crate::control::Address = "a:1".parse().unwrap();
         let mine = Card { id: MemberId(1), host: 0, address: address.clone(), rack: None };
@@ -273,8 +279,9 @@ mod tests {
         Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(heard, &mut roster, Time(0))
     }
 
-    /// Other founders may begin the first view, and tell of it, before this one has heard that it is founded. A founder that went to learn the state of that
-    /// group would keep its first view waiting for itself.
+    /// Other founders may begin the first view, and announce it, before this one learns the outcome
+    /// of the bootstrap. If such a founder learned the state of the group first, the first view
+    /// would wait for it, and it for the view.
     #[test]
     fn a_process_in_the_first_view_waits_for_the_word_of_the_founding() {
         for learns in [false, true] {
@@ -284,8 +291,9 @@ mod tests {
         }
     }
 
-    /// Track record: a process that was started again at the same address, with the same id, took an answer to its predecessor for its admission. It
-    /// had a row of zeros in a view in which that one may have promised.
+    /// Track record: a process was started again at the same address, with the same id, and took an
+    /// answer to its predecessor for its own admission. It had a row of zeros in a view in which
+    /// its predecessor may have promised.
     #[test]
     fn a_process_enters_no_view_in_which_its_predecessor_was_before() {
         for learns in [false, true] {

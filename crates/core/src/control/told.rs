@@ -1,4 +1,4 @@
-//! A view as it is told to processes that join or were left behind.
+//! The announcement of a view to processes that join or were left behind.
 use super::birth::Birth;
 use super::card::Card;
 use super::rack::RackName;
@@ -8,38 +8,41 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A view as it is told to those who join: with what they need to take part in it.
+/// The announcement of a view to joiners, with the data that they need to take part in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The view.
     pub view: View,
     /// The words of the decision that ended the view before, if they are known.
     pub decision: Vec<u64>,
-    /// The processes that were not in the view before. One whose number is not known to the teller has 0.
+    /// The processes that were not in the view before. The number is 0 if the sender does not know
+    /// it.
     pub newcomers: Vec<Process>,
-    /// Who follows without being a member, and its process.
+    /// The observers and their processes.
     pub observers: Vec<(MemberId, u32)>,
-    /// The processes of its members that the teller knows, by which the kernels of their hosts tell when they have ended.
+    /// The processes of the members, as far as the sender knows them. The kernels of their hosts
+    /// report when they have ended.
     pub processes: Vec<HostProcess>,
-    /// Of everybody whom the teller knows to be on another host than somebody else.
+    /// The cards of all processes that are on another host than some other process, as far as the
+    /// sender knows.
     pub cards: Vec<Card>,
 }
 
-/// A member's process as the kernel of its host knows it.
+/// A member's process, as the kernel of its host identifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostProcess {
     /// The member.
     pub id: MemberId,
     /// The key of its host, as on a [`Card`]; 0 in a group of one host.
     pub host: u128,
-    /// Its number there.
+    /// Its process number on that host.
     pub pid: u32,
-    /// When and where it began.
+    /// The start of the process.
     pub birth: Birth,
 }
 
 impl Told {
-    /// The message as bytes: 64-bit words, little endian.
+    /// Returns the announcement as bytes: 64-bit words, little endian.
     pub fn encode(&self) -> Vec<u8> {
         let view = self.view.encode();
         let mut words = vec![view.len() as u64];
@@ -63,7 +66,7 @@ impl Told {
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// The message that these bytes are; `None` if they are none.
+    /// Decodes an announcement; `None` if the bytes are none.
     pub fn decode(bytes: &[u8]) -> Option<Told> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -99,7 +102,7 @@ impl Told {
     }
 }
 
-/// Its length in bytes, and then eight of them in each word.
+/// Appends the length of the text in bytes, and then its bytes, eight per word.
 fn put_text(words: &mut Vec<u64>, text: &str) {
     words.push(text.len() as u64);
     words.extend(text.as_bytes().chunks(8).map(|chunk| {
@@ -117,7 +120,7 @@ fn text(from: &mut &[u64]) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// As many words as the first one says.
+/// Takes as many words as the first word says.
 fn counted<'a>(from: &mut &'a [u64]) -> Option<&'a [u64]> {
     let count = usize::try_from(*from.split_off_first()?).ok()?;
     from.split_off(..count)
@@ -183,7 +186,8 @@ mod tests {
         assert_eq!(Told::decode(&[bytes, vec![0; 8]].concat()), None);
     }
 
-    /// The length and the FNV-1a digest of the sample's bytes: peers of this version send nothing else.
+    /// The length and the FNV-1a digest of the sample's bytes. Peers of this version send nothing
+    /// else.
     #[test]
     fn bytes_are_those_of_this_version() {
         let bytes = told().encode();

@@ -1,15 +1,19 @@
-//! The agreement that ends a view: one single-decree Paxos, whose acceptors are the rows of the view's voters and whose value is
-//! the next view with the trims (docs/protocol/views.md).
+//! The agreement that ends a view: one single-decree Paxos. Its acceptors are the rows of the
+//! view's voters, and its value is the next view with the trims (docs/protocol/views.md).
 //!
-//! [`Membership`] is one member's side of it. [`Membership::watch`] runs while the view works and says when it has to end;
-//! [`Membership::agree`] runs from there to the decision. [`touch`] holds which subgroups have to wedge for it, [`opinions`] holds whom the member suspects, [`ballot`] how the rows
-//! count proposals, [`choice`] what a leader proposes, [`recovery`] how the
-//! remaining members of a view continue without a quorum, on an operator's order.
+//! [`Membership`] is one member's side of it. [`Membership::watch`] runs while the view works and
+//! says when the view has to end. [`Membership::agree`] runs from there to the decision. [`touch`]
+//! holds the subgroups that have to wedge for it, [`opinions`] the suspected members. [`ballot`]
+//! defines how the rows count proposals, and [`choice`] what a leader proposes. [`recovery`] is how
+//! the remaining members of a view continue without a quorum, on an operator's order.
 //!
-//! Invariants kept here: INV-PROMISE (a voter accepts no ballot below its effective promise), INV-QUORUM (a decision and each
-//! later choice meet in a row that the later leader reads), INV-BIND (a leader takes the newest value that may be decided),
-//! INV-CUT (a member promises a ballot after it has wedged the subgroups that the ballot touches, and written its cuts of them),
-//! INV-TRIM (a trim is a count that every member that goes on has reached).
+//! Invariants kept here:
+//! - INV-PROMISE: a voter accepts no ballot below its effective promise;
+//! - INV-QUORUM: a decision and each later choice meet in a row that the later leader reads;
+//! - INV-BIND: a leader takes the newest value that may be decided;
+//! - INV-CUT: a member promises a ballot after it has wedged the subgroups that the ballot touches,
+//!   and written its cuts of them;
+//! - INV-TRIM: a trim is a count that every continuing member has reached.
 mod ballot;
 mod choice;
 mod opinions;
@@ -41,35 +45,40 @@ use recovery::Told;
 use telling::{Counts, Reason, Teller};
 use touch::Touch;
 
-/// A ballot that is so many rounds above what a member knows was not reached by taking turns.
+/// A ballot that is this many rounds above what a member knows can't result from taking turns.
 const ROUNDS_AHEAD_MAX: u32 = 1 << 20;
 
-/// What a view change decided.
+/// The outcome of a view change.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Decision {
-    /// Under which number.
+    /// The ballot of the decision.
     pub ballot: Ballot,
-    /// The view that follows.
+    /// The next view.
     pub next: View,
-    /// The processes that join with it, in its order. Another process with the id of one of them has no part in the view.
+    /// The processes that join with the next view, in its order. Another process with the id of one
+    /// of them is not in the view.
     pub joined: Vec<Process>,
-    /// What is still delivered in the old one.
+    /// The trims, which bound what is still delivered in the old view.
     pub trims: Trims,
 }
 
 /// The value of `CLOSING` of a member that wants all epochs to end.
 const CLOSING_ALL: u64 = 2;
-/// A member that is heard has so many suspicion times to promise, once it was asked, before a leader chooses without it.
+/// The time in which a heard member has to promise after it was asked, in suspicion times. Then a
+/// leader chooses without it.
 const PROMISE_WITHIN: u64 = 4;
-/// An agreement that takes longer than so many suspicion times counts as blocked, though a quorum is heard.
+/// The time after which an agreement counts as blocked although a quorum is heard, in suspicion
+/// times.
 const OVERDUE: u64 = 4;
-/// When members are heard again after a silence, a leader waits this part of the suspicion time for more of them.
+/// When members are heard again after a silence, a leader waits for more of them: the suspicion
+/// time divided by this.
 const RETURN_WITHIN: u64 = 2;
-/// The first pause of a leader that was outbid, in parts of the suspicion time. It doubles with each ballot that came to nothing.
+/// The first pause of a leader whose ballot was superseded: the suspicion time divided by this. The
+/// pause doubles with each failed ballot.
 const BACK_OFF: u64 = 16;
-/// It doubles so often at most, so that a view in which no ballot can come to anything holds few of them.
+/// The maximum number of doublings. So a view in which no ballot can succeed has few ballots.
 const BACK_OFF_MAX: u32 = 20;
-/// While nothing moves a member takes so many steps of the agreement in a suspicion time.
+/// The number of steps of the agreement in a suspicion time while nothing changes.
 const QUIET_LOOKS: u64 = 32;
 
 /// One member's part in the end of its view.
@@ -77,88 +86,92 @@ const QUIET_LOOKS: u64 = 32;
 pub(crate) struct Membership {
     me: Rank,
     everyone: Vec<Rank>,
-    /// The others.
+    /// The other members.
     peers: Vec<Rank>,
     /// The members whose rows are acceptors.
     voters: Ranks,
     opinions: Opinions,
-    /// Members that have written what no correct member writes: their rows say nothing to the agreement.
+    /// Members that have written what no correct member writes. The agreement ignores their rows.
     garbled: Ranks,
-    /// Members that an operator has given up: their rows say nothing to the agreement, and it needs all other voters.
+    /// Members that an operator has given up. The agreement ignores their rows, and needs all other
+    /// voters.
     given_up: Ranks,
-    /// Whether my row shows fewer of them.
+    /// True if this member's row shows fewer of them.
     untold: bool,
     blamed: Vec<Rank>,
-    /// Something is to be done about the membership: the view has to end.
+    /// True if the view has to end, because of a change of the membership.
     closing: bool,
-    /// Words of the others' membership blocks may have moved since they were looked at.
+    /// True if words of the others' membership blocks may have changed since the last look.
     moved: bool,
-    /// The state that a step of the agreement depends on may have changed, other than by the time.
+    /// True if the state on which a step of the agreement depends may have changed, other than by
+    /// the time.
     stirred: bool,
     /// The outcome of the last step of the agreement.
     rest: Rest,
-    /// Members have given the group up.
+    /// True if members have given the group up.
     abandoned: bool,
-    /// The agreement is under way.
+    /// True if the agreement is under way.
     changing: bool,
     changes_since: Time,
     leaving: bool,
-    /// All epochs are to end with the view.
+    /// True if all epochs have to end with the view.
     renewing: bool,
-    /// Whether changes end the epochs of those subgroups only that they touch.
+    /// True if changes end only the epochs of the subgroups that they touch.
     epochs: bool,
     touch: Touch,
-    /// My ballot has to touch more subgroups.
+    /// True if this member's ballot has to touch more subgroups.
     touches_more: bool,
-    /// What I want of the next view.
+    /// The changes that this member proposes for the next view.
     wishes: Wishes,
-    /// The ballots in my row.
+    /// The ballots in this member's row.
     promised: Option<Ballot>,
     accepted: Option<Ballot>,
-    /// Into which slot of my row the next value goes.
+    /// The slot of this member's row for the next value.
     slot: u64,
-    /// The slot of the value that I have accepted.
+    /// The slot of the value that this member has accepted.
     accepted_slot: u64,
     turns: Turns,
-    /// A decision that another member has told outside of the rows.
+    /// A decision that another member has sent outside of the rows.
     told: Option<Vec<u64>>,
     decision: Option<Decision>,
     /// The words of the decision.
     decided: Vec<u64>,
-    /// Empty between polls: kept for its memory.
+    /// Empty between polls; kept to reuse its memory.
     acceptors: Vec<Acceptor>,
-    /// The view that the others go on to without this member.
+    /// The view in which the others continue without this member.
     left_out_of: Option<ViewId>,
     blocked: bool,
     teller: Teller,
 }
 
-/// When to take the next step of the agreement, if nothing moves.
+/// The time of the next step of the agreement if nothing changes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rest {
-    /// The time of the last step. A clock that went back starts again.
+    /// The time of the last step. If the clock went back, the time starts again.
     since: Time,
     until: Time,
-    /// The time for the next step by the last one's own word.
+    /// The time for the next step that the last step returned.
     wake_at: Option<Time>,
 }
 
-/// A step that is left out changes nothing, but for words that were posted quietly, which it finds a little later. So states that differ only in this count as the same.
+/// A skipped step changes nothing, except that quietly posted words are found a little later. So
+/// states that differ only in this have the same hash.
 impl Hash for Rest {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// When this member leads.
+/// The state that decides when this member leads.
 #[derive(Clone, Hash, Debug, Default)]
 struct Turns {
-    /// My newest ballot.
+    /// The newest ballot of this member.
     mine: Option<Ballot>,
     /// The highest ballot in any row, and since when.
     top: Option<Ballot>,
     since: Time,
-    /// How many ballots of mine came to nothing.
+    /// The number of this member's ballots that failed.
     outbid: u32,
-    /// By rank, of those whose promise is below the highest ballot: that promise, and since when it has been.
+    /// By rank, for members whose promise is below the highest ballot: that promise, and since
+    /// when.
     behind: Vec<Option<(Option<Ballot>, Time)>>,
 }
 
@@ -167,23 +180,26 @@ struct Poll<'a> {
     now: Time,
     view: &'a View,
     layout: &'a Layout,
-    /// The members that have given up all that this member has: all, unless this is a recovery.
+    /// The members that have given up all that this member has; all members, unless this is a
+    /// recovery.
     agreeing: Ranks,
-    /// By rank: the others' rows as acceptors, each read once. This member's own moves on during the poll: [`Membership::acceptor`].
+    /// The others' rows as acceptors, by rank, each read once. This member's own row changes during
+    /// the poll: [`Membership::acceptor`].
     acceptors: Vec<Acceptor>,
 }
 
-/// How long a leader waits for the members that its choice would leave out.
+/// The times until which a leader waits for the members that its choice would leave out.
 #[derive(Clone, Copy, Debug)]
 struct Deadlines {
-    /// For members that are silent.
+    /// The deadline for silent members.
     silent: Time,
-    /// For members that don't hear all others, and for values that are not whole.
+    /// The deadline for members that do not hear all others, and for incomplete values.
     strained: Time,
 }
 
 impl Membership {
-    /// `epochs`: changes of the view end the epochs of those subgroups only that they touch.
+    /// Returns the state for a new view. `epochs` says that changes of the view end only the epochs
+    /// of the subgroups that they touch.
     pub(crate) fn new(view: &View, me: Rank, epochs: bool) -> Membership {
         let teller = Teller::new(view, me);
         let mut voters = Ranks::none(view.members.len());
@@ -226,7 +242,8 @@ impl Membership {
         }
     }
 
-    /// Takes over what a member keeps from view to view: its suspicion time, and how often suspicions proved false.
+    /// Takes over the state that lasts from view to view: the suspicion time, and how often
+    /// suspicions proved false.
     pub(crate) fn inherit(&mut self, old: &Membership, was: impl Fn(Rank) -> Option<Rank>) {
         self.opinions.set_suspect_after(old.opinions.suspect_after());
         self.opinions.set_liveness(old.opinions.liveness());
@@ -251,14 +268,15 @@ impl Membership {
     }
 
     pub(crate) fn before_sleep(&mut self) {
-        // A member that fails before it begins a view, or that has not found this one yet, says so to no peer.
+        // A member that fails before it begins a view, or that has not found this view yet,
+        // notifies no peer.
         self.moved |= !planted!(MovesUnnoticed);
-        // Otherwise the looks at the others' silence bring the next step.
+        // With a suspicion time, the checks for silent members trigger the next step.
         self.stirred |= self.opinions.suspect_after().is_none();
         self.opinions.before_sleep();
     }
 
-    /// Suspects `member` until it is heard again. Whether that is new.
+    /// Suspects `member` until it is heard again. True if that is new.
     pub(crate) fn suspect(&mut self, member: Rank) -> bool {
         self.stirred = true;
         let new = self.opinions.suspect(member);
@@ -269,19 +287,19 @@ impl Membership {
         new
     }
 
-    /// Takes a suspicion back.
+    /// Takes back a suspicion.
     pub(crate) fn trust(&mut self, member: Rank) {
         self.stirred = true;
         self.opinions.trust(member);
     }
 
-    /// `member` has shown that it lives, otherwise than in its row.
+    /// Notes that `member` has shown that it is alive, other than in its row.
     pub(crate) fn heard(&mut self, member: Rank) {
         self.stirred = true;
         self.opinions.heard(member);
     }
 
-    /// Leaves `member` out of the next view, whatever it shows. Whether that is new.
+    /// Leaves `member` out of the next view, whatever it shows. True if that is new.
     pub(crate) fn bar(&mut self, member: Rank) -> bool {
         self.stirred = true;
         let new = self.opinions.bar(member);
@@ -289,8 +307,9 @@ impl Membership {
         new
     }
 
-    /// Takes in a request to leave `member` out of the next view, although it may be alive and well. The request is no suspicion: `member` promises
-    /// and consents like all others, and the leader leaves it out before it leaves out any member for bad links.
+    /// Takes in a request to leave `member` out of the next view, although it may be alive and
+    /// well. The request is no suspicion: `member` promises and consents like all others. The
+    /// leader leaves it out before it leaves out any member for bad links.
     pub(crate) fn evict(&mut self, member: Rank) {
         self.stirred = true;
         let new = self.opinions.evict(member);
@@ -300,14 +319,14 @@ impl Membership {
         self.closing |= new;
     }
 
-    /// `member` is proven dead, and its row is not here as a whole.
+    /// Notes that `member` is proven dead, and that its row is incomplete here.
     pub(crate) fn gone(&mut self, member: Rank) {
         if self.bar(member) {
             self.teller.dead(member, "its process has ended; its row is not here as a whole");
         }
     }
 
-    /// `member` breaks the protocol. Whether that is new.
+    /// Notes that `member` breaks the protocol. True if that is new.
     pub(crate) fn accuse(&mut self, fault: &Fault) -> bool {
         let new = self.bar(fault.member());
         if new {
@@ -316,12 +335,12 @@ impl Membership {
         new
     }
 
-    /// All members have finished, and this one has delivered everything.
+    /// Reports that all members have finished, and that this one has delivered everything.
     pub(crate) fn tell_finished(&self) {
         self.teller.finished();
     }
 
-    /// `member` has written what no correct member writes. Whether that is new.
+    /// Notes that `member` has written what no correct member writes. True if that is new.
     fn blame(&mut self, member: Rank) -> bool {
         self.bar(member);
         let new = self.garbled.add(member);
@@ -332,12 +351,13 @@ impl Membership {
         new
     }
 
-    /// Members that were found to have written what no correct member writes, once each.
+    /// Returns the members that were found to have written what no correct member writes, once
+    /// each.
     pub(crate) fn take_blamed(&mut self) -> Vec<Rank> {
         core::mem::take(&mut self.blamed)
     }
 
-    /// `member` is proven dead, and its row final.
+    /// Notes that `member` is proven dead, and that its row is final.
     pub(crate) fn died(&mut self, member: Rank) {
         self.stirred = true;
         if !self.opinions.is_dead(member) {
@@ -346,13 +366,14 @@ impl Membership {
         self.closing |= self.opinions.died(member);
     }
 
-    /// Wishes for `joiner`, instead of any other process with its id.
+    /// Proposes to admit `joiner`, instead of any other process with its id.
     pub(crate) fn admit(&mut self, view: &View, joiner: Process, votes: bool) -> bool {
         let join = Join { process: joiner, votes };
         let is_full = self.wishes.joins.len() == limits::JOINS_MAX;
         let known = self.wishes.joins.iter_mut().find(|known| known.process.id == joiner.id);
         match known {
-            // In a full view it would be carried from view to view, each of which ends for it.
+            // In a full view the proposal would be carried from view to view, and each view would
+            // end for it.
             _ if view.members.len() == limits::MEMBERS_MAX || view.members.contains(&joiner.id) => return false,
             Some(known) if known.process == joiner => return false,
             Some(known) => *known = join,
@@ -364,14 +385,15 @@ impl Membership {
         true
     }
 
-    /// Takes an admission back that was asked for. If it is in this member's row already it may be granted nevertheless.
+    /// Takes back a proposed admission. If it is in this member's row already, it may be granted
+    /// nevertheless.
     pub(crate) fn withdraw(&mut self, joiner: MemberId) {
         self.wishes.joins.retain(|join| join.process.id != joiner);
     }
 
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
         let change = change.bare();
-        // One that fits no proposal would be wished for without end.
+        // A change that fits no proposal would be proposed for ever.
         let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
         let has_room = self.wishes.changes.len() < limits::CHANGES_MAX;
         let fits = has_room && alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
@@ -393,7 +415,8 @@ impl Membership {
         (self.renewing, self.closing) = (true, true);
     }
 
-    /// Whether changes end the epochs of those subgroups only that they touch, as far as I know.
+    /// True if changes end only the epochs of the subgroups that they touch, as far as this member
+    /// knows.
     pub(crate) fn keeps_epochs(&self) -> bool {
         self.epochs
     }
@@ -408,7 +431,8 @@ impl Membership {
         (self.leaving, self.closing) = (true, true);
     }
 
-    /// Takes the decision from words that another member has sent: [`agree`](Self::agree) checks them.
+    /// Takes in a decision as words that another member has sent. [`agree`](Self::agree) checks
+    /// them.
     pub(crate) fn tell(&mut self, words: Vec<u64>) {
         self.stirred = true;
         (self.told, self.closing) = (Some(words), true);
@@ -426,7 +450,7 @@ impl Membership {
         self.left_out_of.is_some()
     }
 
-    /// The view that the others go on to without this member.
+    /// Returns the view in which the others continue without this member.
     pub(crate) fn left_out_of(&self) -> Option<ViewId> {
         self.left_out_of
     }
@@ -439,7 +463,7 @@ impl Membership {
         self.decision.as_ref()
     }
 
-    /// The words of the decision, once there is one.
+    /// Returns the words of the decision, if one exists.
     pub(crate) fn decided(&self) -> Option<&[u64]> {
         self.decision.as_ref().map(|_| &self.decided[..])
     }
@@ -448,12 +472,13 @@ impl Membership {
         self.promised
     }
 
-    /// The lowest voter that I don't suspect.
+    /// Returns the lowest voter that this member does not suspect.
     pub(crate) fn leader(&self) -> Rank {
         self.candidates().iter().next().unwrap_or(self.me)
     }
 
-    /// The voters that may lead. A member that is to be evicted is passed over, because it may hang.
+    /// Returns the voters that may lead. A member that is to be evicted is skipped, because it may
+    /// hang.
     fn candidates(&self) -> Ranks {
         self.trusted_voters().without(self.opinions.evicting())
     }
@@ -462,7 +487,8 @@ impl Membership {
         self.voters.clone().without(&self.opinions.suspected())
     }
 
-    /// Whether the voters that I hear are a quorum, those that are to be evicted included.
+    /// True if the voters that this member hears are a quorum, including the ones that are to be
+    /// evicted.
     fn hears_quorum(&self) -> bool {
         let is_needed = |rank: Rank| !self.given_up.has(rank) && !self.is_passed_over(rank);
         let is_heard = |rank: Rank| self.voters.has(rank) || !self.suspects(rank);
@@ -474,8 +500,10 @@ impl Membership {
         self.voters.has(self.me)
     }
 
-    /// Shows that I live, and looks who else does. Returns the time of the next look. `await_peers` gets the leader's rank, and adds the members that I wait for while the view
-    /// works.
+    /// Shows that this member is alive, and checks the others. Returns the time of the next check.
+    ///
+    /// `await_peers` gets the leader's rank, and adds the members for which this member waits while
+    /// the view works.
     #[inline]
     pub(crate) fn beat<T: Table>(
         &mut self,
@@ -487,7 +515,7 @@ impl Membership {
             return wake_at;
         }
         let mut awaited = Ranks::none(self.everyone.len());
-        // To end the view all are needed, and to make voters of members, too.
+        // Ending the view needs all members, and so does making members voters.
         let all =
             self.opinions.liveness() == Liveness::Constant || self.closing || self.voters.len() < self.everyone.len();
         match all {
@@ -500,7 +528,7 @@ impl Membership {
         let looked = self.opinions.looked();
         let (is_new, wake_at) = self.opinions.look(now, &awaited, table);
         self.closing |= is_new;
-        // A member that fails before it begins a view says so to no peer.
+        // A member that fails before it begins a view notifies no peer.
         let has_looked = self.opinions.looked() != looked;
         self.stirred |= has_looked;
         self.moved |= has_looked && !planted!(MovesUnnoticed);
@@ -511,19 +539,19 @@ impl Membership {
         self.opinions.next_heartbeat()
     }
 
-    /// Words of the others' membership blocks may have moved.
+    /// Notes that words of the others' membership blocks may have changed.
     pub(crate) fn note_moved(&mut self) {
         self.moved = !planted!(MovesUnnoticed);
         self.stirred = true;
         self.opinions.note_moved();
     }
 
-    /// Whether this view has to end: for a reason of mine, or of any member.
+    /// True if this view has to end, for a reason of this member or of any other.
     #[inline]
     pub(crate) fn watch<T: Table>(&mut self, table: &T) -> bool {
         if core::mem::take(&mut self.moved) {
             for peer in &self.peers {
-                // One line of the peer's row.
+                // One cache line of the peer's row.
                 self.abandoned |= table.load(*peer, membership::ABANDONED) != 0;
                 self.closing |= table.load(*peer, membership::CLOSING) != 0;
             }
@@ -537,8 +565,8 @@ impl Membership {
         self.closing
     }
 
-    /// Whether the next view is to make voters of the members that are none yet: they have all begun this one, or are suspected, and it is not
-    /// so new that observers are still finding it.
+    /// True if the next view has to make nonvoters voters. Each of them has begun this view or is
+    /// suspected, and the view is not so new that observers are still finding it.
     #[cold]
     fn may_promote<R: Rows>(&self, rows: &R) -> bool {
         let nonvoters = || self.peers.iter().filter(|rank| !self.voters.has(**rank) && !self.suspects(**rank));
@@ -550,7 +578,7 @@ impl Membership {
             && nonvoters().all(has_begun)
     }
 
-    /// Begins the agreement, for a reason of mine or of any member.
+    /// Begins the agreement, for a reason of this member or of any other.
     pub(crate) fn close<T: Table>(&mut self, now: Time, layout: &Layout, table: &mut T) {
         self.stirred = true;
         let suspected: Vec<Rank> = self.peers.iter().copied().filter(|rank| self.suspects(*rank)).collect();
@@ -562,7 +590,8 @@ impl Membership {
             table.store(membership::LEAVING, 1);
         }
         self.opinions.publish(table);
-        // The first member that closes the view wakes all. The others are waited for by the leader alone, whose ballot wakes all.
+        // The first member that closes the view wakes all members. Only the leader waits for the
+        // others, and its ballot wakes all.
         let is_first = !self.peers.iter().any(|peer| table.load(*peer, membership::CLOSING) != 0);
         let ends_all = self.renewing || !self.epochs;
         table.store(membership::CLOSING, if ends_all { CLOSING_ALL } else { 1 });
@@ -570,7 +599,8 @@ impl Membership {
         self.wake(if is_first { None } else { Some(self.leader()) }, table);
     }
 
-    /// Wakes `member`, or all if that is `None`, or this one, or is suspected: it may hang, and then another has to be awake.
+    /// Wakes `member`. Wakes all if `member` is `None`, this member, or suspected: a suspected
+    /// member may hang, so another one has to be awake.
     fn wake<T: Table>(&self, member: Option<Rank>, table: &mut T) {
         match member.filter(|member| *member != self.me && !self.suspects(*member)) {
             Some(_) if planted!(LeaderUnwoken) => {}
@@ -579,7 +609,7 @@ impl Membership {
         }
     }
 
-    /// Writes down what fits of my wishes. The rest is for the view after the next.
+    /// Writes as many proposed changes as fit. The rest is for the view after the next.
     fn store_wishes<T: Table>(&self, layout: &Layout, table: &mut T) {
         let range = &layout.row(self.me).wishes;
         let mut wishes = self.wishes.clone();
@@ -596,7 +626,8 @@ impl Membership {
         }
     }
 
-    /// Stores `words` from `at` on in my row, and posts them. The peers that wait for them have to be [woken](Self::wake).
+    /// Stores `words` from `at` on in this member's row, and posts them. Peers that wait for the
+    /// words have to be [woken](Self::wake).
     fn write<T: Table>(&self, at: u64, words: &[u64], table: &mut T) {
         for (at, word) in (at..).step_by(8).zip(words) {
             table.store(at, *word);
@@ -604,7 +635,8 @@ impl Membership {
         table.post_quietly(&self.peers, at..at + 8 * words.len() as u64);
     }
 
-    /// One step of the agreement, unless nothing has moved since the last: whether anything changed, and when to come again though nothing happens.
+    /// Takes one step of the agreement, unless nothing has changed since the last one. Returns
+    /// whether anything changed, and the time of the next call if nothing happens before.
     pub(crate) fn agree<T: Table>(
         &mut self,
         now: Time,
@@ -620,7 +652,7 @@ impl Membership {
         }
         let (changed, wake_at) = self.step(now, view, layout, table);
         self.stirred |= changed;
-        // Words that were posted quietly are looked for, too.
+        // Also look for words that were posted quietly.
         let quiet = Time(now.0.saturating_add(self.opinions.patience_ns() / QUIET_LOOKS));
         self.rest = Rest { since: now, until: wake_at.map_or(quiet, |at| at.min(quiet)), wake_at };
         (changed, wake_at)
@@ -636,7 +668,7 @@ impl Membership {
             changed = true;
         }
         if changed {
-            // What made ballots fail may be over.
+            // The cause of failed ballots may be gone.
             self.turns.outbid = 0;
         }
         if !self.hears_quorum() {
@@ -645,7 +677,8 @@ impl Membership {
         if self.touch.lacks() {
             return (true, Some(now));
         }
-        // Before the rows: what a member accepts by then it has accepted as one that gives up the same members.
+        // Read this before the rows: a value that a member accepted by then, it accepted after it
+        // had given up the same members.
         let agreeing = self.agreeing(table);
         if self.learn(view, layout, &agreeing, table) {
             return (true, None);
@@ -667,7 +700,7 @@ impl Membership {
         (changed, wake_at)
     }
 
-    /// Tells that the view can't end, and for want of whom, or that it can again.
+    /// Reports that the view can't end, and which members are missing, or that it can end again.
     fn tell_whether_blocked(&mut self, now: Time) {
         match (self.blocked, self.teller.is_blocked()) {
             (true, false) => {
@@ -682,7 +715,8 @@ impl Membership {
         }
     }
 
-    /// After a clock went back, or this member stood still, all waits start again: none gets longer, or shorter, by it.
+    /// Restarts all waits after a clock went back or this member stood still, so that none gets
+    /// longer or shorter by it.
     fn heed_clock(&mut self, now: Time) {
         let behind = self.turns.behind.iter_mut().flatten().map(|(_, since)| since);
         let jumped = self.opinions.heed_clock(now);
@@ -691,8 +725,9 @@ impl Membership {
         }
     }
 
-    /// INV-QUORUM: more voters than those that may know of something else. The dead whose rows are final know of nothing that
-    /// these rows don't say. In a recovery: all that are not given up.
+    /// INV-QUORUM: True if `with` voters are more than the ones that may know of another value.
+    /// Dead voters whose rows are final know only what these rows contain. In a recovery, all
+    /// voters that are not given up are needed.
     fn is_quorum(&self, with: usize, dead: usize) -> bool {
         let voters = self.counted().len();
         let is_enough = match self.is_recovery() && !planted!(GivenUpQuorum) {
@@ -702,12 +737,12 @@ impl Membership {
         is_enough || planted!(NoQuorum)
     }
 
-    /// The voters that are not given up.
+    /// Returns the voters that are not given up.
     fn counted(&self) -> Ranks {
         self.voters.clone().without(&self.given_up)
     }
 
-    /// The voters that are proven dead, with final rows.
+    /// Returns the voters that are proven dead, with final rows.
     fn dead_voters(&self) -> Ranks {
         self.counted().within(self.opinions.dead())
     }
@@ -726,7 +761,8 @@ impl Membership {
         acceptors.extend(self.everyone.iter().map(read));
     }
 
-    /// The row of `rank` as an acceptor. A member that has written what no correct member writes says nothing.
+    /// Returns the row of `rank` as an acceptor. The row of a member that has written what no
+    /// correct member writes is ignored.
     fn acceptor(&self, rank: Rank, poll: &Poll<'_>) -> Acceptor {
         match rank {
             _ if rank == self.me => Acceptor { promised: self.promised, accepted: self.accepted },
@@ -735,7 +771,8 @@ impl Membership {
         }
     }
 
-    /// Looks whether a row, or a message, names the decision. A decision is one whoever tells it.
+    /// Looks for the decision in the rows and in messages. A decision is valid whichever member
+    /// reports it.
     fn learn<T: Table>(&mut self, view: &View, layout: &Layout, agreeing: &Ranks, table: &mut T) -> bool {
         if let Some(words) = self.told.take()
             && let Some(ballot) = proposal::ballot_of(&words).and_then(|word| Ballot::decode(word, self.everyone.len()))
@@ -763,7 +800,7 @@ impl Membership {
             if self.says_nothing(peer) || table.load(peer, membership::DECIDED) == 0 {
                 continue;
             }
-            // If it is not whole it only has to arrive.
+            // If the value is incomplete, the rest has yet to arrive.
             let Some((ballot, words)) = read_value(peer, membership::DECIDED, layout, table) else { continue };
             let Some(value) = proposal::decode(&words, view) else {
                 self.blame(peer);
@@ -780,7 +817,8 @@ impl Membership {
         false
     }
 
-    /// As an acceptor: copies the newest value into my row, unless I have promised a higher ballot.
+    /// Acts as an acceptor: copies the newest value into this member's row, unless it has promised
+    /// a higher ballot.
     fn accept<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
         if !self.is_voter() {
             return false;
@@ -799,12 +837,13 @@ impl Membership {
         if proposal::decode(&words, poll.view).is_none() {
             return self.blame(rank);
         }
-        // That is no promise with cuts, and need not be: the leader of the ballot has chosen, and reads no more of them.
+        // This is no promise with cuts, and need not be: the leader of the ballot has chosen, and
+        // reads no more cuts.
         self.adopt(ballot, &words, poll.layout, table);
         true
     }
 
-    /// As an acceptor: promises the highest ballot that any row names.
+    /// Acts as an acceptor: promises the highest ballot in any row.
     fn promise<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
         let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
         let Some(ballot) = highest.filter(|_| highest > self.promised) else { return false };
@@ -820,38 +859,43 @@ impl Membership {
         true
     }
 
-    /// The subgroups that `ballot` touches, as its leader has written them down; `None` if they are not here yet.
+    /// Returns the subgroups that `ballot` touches, as its leader has written them; `None` if they
+    /// have not arrived yet.
     fn read_touched<R: Rows>(&self, ballot: Ballot, poll: &Poll<'_>, rows: &R) -> Option<Vec<bool>> {
         let words = read(ballot.leader, &poll.layout.row(ballot.leader).touched, rows);
         proposal::decode_touched(&words, ballot.encode(0), poll.view.subgroups.len())
     }
 
-    /// Wants the subgroups wedged that `value` touches. Whether this member has yet to wedge some.
+    /// Requests to wedge the subgroups that `value` touches. True if this member has yet to wedge
+    /// some of them.
     fn has_to_wedge(&mut self, value: &Value, view: &View) -> bool {
         self.touch.want(&view.touched_by(&value.next))
     }
 
-    /// All subgroups have to wedge.
+    /// Requests to wedge all subgroups.
     pub(crate) fn want_all(&mut self) {
         self.stirred = true;
         self.touch.want_all();
     }
 
-    /// The subgroups in which this member has yet to wedge.
+    /// Returns the subgroups that this member has yet to wedge.
     pub(crate) fn to_wedge(&self) -> Vec<SubgroupId> {
         self.touch.to_wedge().collect()
     }
 
-    /// `subgroup` announces and receives nothing more, with so much of its order delivered, and its cuts are stored in my row and posted.
+    /// Notes that `subgroup` announces and receives nothing more. `delivered` is how much of its
+    /// order is delivered. Its cuts are stored in this member's row and posted.
     pub(crate) fn note_wedged(&mut self, subgroup: SubgroupId, delivered: u64) {
         self.stirred = true;
         self.touch.note_wedged(subgroup, delivered);
     }
 
-    /// Leads, if it is my turn: takes a ballot, and chooses a value once enough have promised it.
+    /// Leads, if it is this member's turn: takes a ballot, and chooses a value once enough voters
+    /// have promised it.
     fn lead<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> (bool, Option<Time>) {
         let now = poll.now;
-        // This member may have yet to promise it: it has to wedge, or does not know what the ballot touches, and never will if its leader has died.
+        // This member may not have promised the highest ballot yet. It may have to wedge first, or
+        // not know what the ballot touches. If the ballot's leader has died, it never will.
         let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
         if highest != self.turns.top {
             let was_mine = self.turns.top.is_some() && self.turns.top == self.turns.mine;
@@ -913,7 +957,8 @@ impl Membership {
         Deadlines { silent, strained }
     }
 
-    /// Notes since when members have not promised what they are asked for, whoever asks.
+    /// Notes since when each member has not promised the requested ballot, whichever leader
+    /// requests it.
     fn note_who_is_behind(&mut self, poll: &Poll<'_>) {
         let top = self.promised;
         self.turns.behind.resize(self.everyone.len(), None);
@@ -928,7 +973,8 @@ impl Membership {
         }
     }
 
-    /// Until when a leader waits for the promise of `rank`, which it hears: for ever, where silence means nothing.
+    /// Returns the time until which a leader waits for the promise of `rank`, which it hears.
+    /// Without a limit of silence it waits for ever.
     fn promise_until(&self, rank: Rank, now: Time) -> Time {
         if self.opinions.suspect_after().is_none() {
             return Time(u64::MAX);
@@ -937,7 +983,8 @@ impl Membership {
         Time(since.0 + PROMISE_WITHIN * self.opinions.patience_ns())
     }
 
-    /// When it is my turn to take a ballot, if nothing happens before; `None` if only an event can make it so.
+    /// Returns the time at which this member may take a ballot, if nothing happens before; `None`
+    /// if only an event can allow it.
     fn turn(&self) -> Option<Time> {
         if !self.is_voter() || !self.changing {
             return None;
@@ -953,14 +1000,15 @@ impl Membership {
         let wait_ns = match position {
             0 if !is_led => back_off_ns,
             0 => patience_ns + back_off_ns,
-            // The lowest rank may know of fewer deaths, or not see the others.
+            // The member of the lowest rank may know of fewer deaths, or not see the others.
             _ => patience_ns * (1 + position) + back_off_ns,
         };
-        // Without a quorum no ballot would come to anything, and two that can't reach each other would outbid each other for ever.
+        // Without a quorum no ballot can succeed. Two members that can't reach each other would
+        // supersede each other's ballots for ever.
         self.hears_quorum().then(|| Time(self.turns.since.0.saturating_add(wait_ns)))
     }
 
-    /// Whether some ballot was accepted by a quorum: decides it then. Any member may count.
+    /// Decides a ballot if a quorum has accepted it. Any member may count.
     fn count<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
         let of = |rank: &Rank| self.acceptor(*rank, poll);
         let mut ballots: Vec<Ballot> = self.counted().iter().filter_map(|rank| of(&rank).accepted).collect();
@@ -998,7 +1046,8 @@ impl Membership {
         false
     }
 
-    /// Accepts a value: copies it into my row, and then sets `ACCEPTED`, with the promise that it implies.
+    /// Accepts a value: copies it into this member's row, and then sets `ACCEPTED`, with the
+    /// implied promise.
     fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], layout: &Layout, table: &mut T) {
         let word = ballot.encode(self.slot);
         self.promised = self.promised.max(Some(ballot));
@@ -1009,18 +1058,20 @@ impl Membership {
             self.write(membership::ACCEPTED, &[word, promised], table);
         }
         self.write_slot(words, layout, table);
-        // One line, which is never torn; in shared memory the acceptance is stored before the promise.
+        // Both words are in one cache line, which is never torn. In shared memory the acceptance is
+        // stored before the promise.
         self.write(membership::ACCEPTED, &[word, promised], table);
         self.wake(Some(ballot.leader), table);
     }
 
-    /// Writes a value into the next slot, so that what my row names is never half written.
+    /// Writes a value into the next slot, so that the value that this member's row names is never
+    /// half written.
     fn write_slot<T: Table>(&mut self, words: &[u64], layout: &Layout, table: &mut T) {
         self.write(slot_range(layout, self.me, self.slot).start, words, table);
         self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
     }
 
-    /// It is decided: stores it.
+    /// Stores the decision.
     fn decide<T: Table>(
         &mut self,
         ballot: Ballot,
@@ -1029,7 +1080,7 @@ impl Membership {
         layout: &Layout,
         table: &mut T,
     ) {
-        // A ballot has one value. If this member has accepted it, its row has it.
+        // A ballot has one value. If this member has accepted it, its row contains it.
         let slot = if self.accepted == Some(ballot) { self.accepted_slot } else { self.slot };
         if self.accepted != Some(ballot) {
             self.write_slot(&words, layout, table);
@@ -1047,7 +1098,7 @@ impl Membership {
         self.decision = Some(decision);
     }
 
-    /// Tells the next view, and why members are not in it as far as this member knows.
+    /// Reports the next view, and why members are not in it, as far as this member knows.
     #[cold]
     fn tell_decision<R: Rows>(&mut self, decision: &Decision, view: &View, rows: &R) {
         let reason = |rank: Rank| match rank {
@@ -1069,8 +1120,9 @@ impl Membership {
         }
     }
 
-    /// Whether what is decided is not for me: it leaves me out against my will, or its trims are not what I have. A member that wanted to
-    /// leave may have been left out as a suspect: then the trims may lie above its cuts, or below what it has delivered.
+    /// True if the decision excludes this member: it leaves the member out against its will, or its
+    /// trims do not match what the member has. A member that wanted to leave may have been left out
+    /// as a suspect. Then the trims may be above its cuts, or below what it has delivered.
     fn is_left_out<T: Table>(&self, decision: &Decision, view: &View, layout: &Layout, table: &T) -> bool {
         let Decision { next, trims, .. } = decision;
         let is_other = |id: u32, trims: &[u64]| {
@@ -1086,21 +1138,21 @@ impl Membership {
         is_out || (0..).zip(trims).any(|(id, trims)| touched[id as usize] && is_other(id, trims))
     }
 
-    /// The view has ended for me.
+    /// Notes that the view has ended for this member.
     pub(crate) fn end<T: Table>(&self, table: &mut T) {
         self.write(membership::ENDED, &[1], table);
     }
 
-    /// I have delivered everything below the trims.
+    /// Reports that this member has delivered everything below the trims.
     #[cold]
     pub(crate) fn tell_end(&self, now: Time) {
         self.teller.ended(now, self.changes_since);
     }
 }
 
-/// What was decided, if any row says that something was: for those who are no members.
+/// Reads the decision from any row that contains one, for processes that are no members.
 pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
-    // A row that says so and holds nothing of it hides no other's.
+    // A row that claims a decision without containing it hides no other row's.
     view.ranks().find_map(|rank| {
         let (ballot, words) = read_value(rank, membership::DECIDED, layout, rows)?;
         let Value { next, joined, trims } = proposal::decode(&words, view)?;
@@ -1113,25 +1165,27 @@ fn slot_bytes(layout: &Layout, member: Rank) -> u64 {
     (slots.end - slots.start) / 2
 }
 
-/// The range of the row of `member` in which the value with this slot is stored.
+/// Returns the range of the row of `member` in which the value with this slot is stored.
 fn slot_range(layout: &Layout, member: Rank, slot: u64) -> Range<u64> {
     let bytes = slot_bytes(layout, member);
     let start = layout.row(member).proposals.start + slot * bytes;
     start..start + bytes
 }
 
-/// The words in `range` of the row of `member`, of which the second says how many follow it.
+/// Reads the words in `range` of the row of `member`. The second word is the number of words after
+/// it.
 fn read<R: Rows>(member: Rank, range: &Range<u64>, rows: &R) -> Vec<u64> {
     let count = rows.load(member, range.start + 8).saturating_add(2).min((range.end - range.start) / 8);
     (0..count).map(|i| rows.load(member, range.start + 8 * i)).collect()
 }
 
-/// The value that the word at `at` of the row of `member` names; `None` if it names none, or the value is not there as a whole.
+/// Reads the value that the word at `at` of the row of `member` names; `None` if it names none, or
+/// if the value is incomplete.
 fn read_value<R: Rows>(member: Rank, at: u64, layout: &Layout, rows: &R) -> Option<(Ballot, Vec<u64>)> {
     let word = rows.load(member, at);
     let (ballot, slot) = Ballot::decode(word, layout.rows().len())?;
     let words = read(member, &slot_range(layout, member, slot), rows);
-    // Two values later the slot is written again, after the word has moved.
+    // Two values later the slot is written again, after the word has changed.
     let is_current = rows.load(member, at) == word;
     let is_whole = proposal::ballot_of(&words) == Some(ballot.encode(0));
     (is_current && is_whole).then_some((ballot, words))

@@ -1,8 +1,8 @@
-//! What one member holds of the others: proofs of death, which are final, and suspicions, which are taken back when the suspect
-//! is heard again (docs/protocol/views.md, "Opinions and proofs").
+//! One member's opinions of the others: proofs of death, which are final, and suspicions, which are
+//! taken back when the suspect is heard again (docs/protocol/views.md, "Opinions and proofs").
 //!
-//! No safety rests on a suspicion. It decides whether the member closes its view, whether it leads, and whom it leaves out of a
-//! proposal of its own.
+//! No safety rests on a suspicion. It decides whether the member closes its view, whether it leads,
+//! and which members it leaves out of its own proposals.
 use super::ranks::{Ranks, bit};
 use super::telling::{Silence, Teller};
 use crate::ids::{Rank, Time};
@@ -12,44 +12,47 @@ use crate::table::{Rows, Table};
 use crate::view::View;
 use alloc::vec::Vec;
 
-/// How often a member shows that it lives, in parts of the suspicion time.
+/// How often a member shows that it is alive in a suspicion time.
 const BEATS: u64 = 32;
-/// The suspicion time of a member is doubled each time a suspicion of it proves false, up to so many times.
+/// The maximum number of doublings of a member's suspicion time. Each false suspicion of the member
+/// doubles it.
 const DOUBTS_MAX: u32 = 4;
-/// A doubling is taken back after so many suspicion times in which the member was heard.
+/// The number of suspicion times in which the member has to be heard to take back a doubling.
 const CALM: u64 = 64;
-/// A member that was not heard yet in this view gets so many suspicion times to begin it.
+/// The number of suspicion times that a member has to begin a view in which it was not heard yet.
 const BEGINNING: u64 = 2;
-/// A suspicion that was reported to this member is taken back only by signs of life that come later than this part of the suspicion
-/// time: those before it may have been on the way already.
+/// A suspicion that was reported to this member is taken back only by signs of life that come later
+/// than the suspicion time divided by this. Earlier signs may have been under way already.
 const OVERTAKEN: u64 = 4;
-/// A member that is awaited and shows nothing for so many beats is asked for a sign of life.
+/// The number of beats without a sign of life after which an awaited member is asked for one.
 const ASK_AFTER: u64 = 2;
-/// Stands for the suspicion time where silence means nothing, for taking turns as leaders, in ns.
+/// The time used instead of the suspicion time for taking turns as leaders if silence has no limit,
+/// in ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// It is no longer for that, however long the suspicion time is: one hour.
+/// The maximum of that time, however long the suspicion time is: one hour.
 const PATIENCE_MAX_NS: u64 = 3_600 * 1_000_000_000;
 
-/// When a member shows that it lives, and which members it expects to show it.
+/// When a member shows that it is alive, and which members it expects to show it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Liveness {
-    /// At all times, and all members. So the end of a connection, or of a host, is noticed in a group in which nothing happens.
+    /// At all times, for all members. So the end of a connection, or of a host, is noticed in an
+    /// idle group.
     #[default]
     Constant,
-    /// While a member asks for it, and those that this member waits for. A group in which nothing happens sleeps. Only for members whose ends are told
-    /// by the kernel.
+    /// A member shows it while another member asks for it, and expects it of the members for which
+    /// it waits. An idle group sleeps. Only for members whose ends the kernel reports.
     OnDemand,
 }
 
-/// What was heard of one member.
+/// The signs of life of one member.
 #[derive(Clone, Copy, Hash, Debug, Default)]
 struct Pulse {
     heartbeat: u64,
-    /// How long the heartbeat stood still while this member looked, in ns.
+    /// How long the heartbeat did not change while this member looked, in ns.
     silent_ns: u64,
-    /// How long it moved since the last false suspicion, in ns.
+    /// How long it changed since the last false suspicion, in ns.
     calm_ns: u64,
-    /// How many suspicions proved false lately.
+    /// The number of suspicions that recently proved false.
     doubts: u32,
     /// Signs of life before this moment do not refute a suspicion.
     deaf_until: Time,
@@ -59,17 +62,19 @@ struct Pulse {
 pub(crate) struct Opinions {
     me: Rank,
     peers: Vec<Rank>,
-    /// Suspected by what this member has seen or was told; taken back when they are heard.
+    /// The members that this member suspects because of what it has seen or was told; taken back
+    /// when they are heard.
     silent: Ranks,
-    /// Suspected for ever in this view: proven dead, or faulty.
+    /// The members that are suspected until the view ends: proven dead, or faulty.
     barred: Ranks,
-    /// The members that this one is asked to evict. They are not suspected for it: they may be alive and well.
+    /// The members that this one is asked to evict. They are not suspected for it: they may be
+    /// alive and well.
     evicting: Ranks,
-    /// Proven dead, with final rows.
+    /// The members that are proven dead, with final rows.
     dead: Ranks,
-    /// Those whose rows say that they suspect this member.
+    /// The members whose rows say that they suspect this member.
     estranged: Ranks,
-    /// Whether the row holds other suspicions than these.
+    /// True if this member's row holds other suspicions than these.
     unpublished: bool,
     suspect_after_ns: Option<u64>,
     liveness: Liveness,
@@ -77,22 +82,25 @@ pub(crate) struct Opinions {
     asking: Ranks,
     heartbeat: u64,
     pulses: Vec<Pulse>,
-    /// The first poll's time, and the last one's.
+    /// The times of the first poll and of the last one.
     begun: Option<Time>,
     now: Time,
-    /// When a suspicion was taken back last, or this member stood still for so long that others may suspect it.
+    /// The last time at which a suspicion was taken back, or this member stood still for so long
+    /// that others may suspect it.
     returned_at: Option<Time>,
-    /// Whether it has moved on by more than others wait, and no wait has heeded that.
+    /// True if the clock has advanced by more than the others wait, and no wait has been adjusted
+    /// for it.
     jumped: bool,
-    /// When the others' heartbeats were looked at last.
+    /// The last time at which the others' heartbeats were checked.
     looked: Option<Time>,
-    /// How long after that they are looked at again, in ns.
+    /// The time until the next check, in ns.
     wait_ns: u64,
-    /// Whether this member is to come again for that, though nothing happens.
+    /// True if this member has to be polled for that check although nothing happens.
     is_due: bool,
-    /// Whether it looks at the next poll, however soon after the last look.
+    /// True if it checks at the next poll, however soon after the last check.
     before_sleep: bool,
-    /// Words of the others' membership blocks may have moved since this member looked who asks it, and whether one did.
+    /// Whether words of the others' membership blocks may have changed since this member last
+    /// looked for requests, and whether one asked it.
     moved: bool,
     was_asked: bool,
     teller: Teller,
@@ -129,7 +137,8 @@ impl Opinions {
         }
     }
 
-    /// Takes over what was learned about `rank` of `old`, an earlier view, where it had the rank `was`.
+    /// Takes over the experience with `rank` from `old`, an earlier view, where it had the rank
+    /// `was`.
     pub(crate) fn inherit(&mut self, rank: Rank, old: &Opinions, was: Rank) {
         let Pulse { doubts, calm_ns, .. } = old.pulses[was.index()];
         self.pulses[rank.index()] = Pulse { doubts, calm_ns, ..Pulse::default() };
@@ -151,18 +160,18 @@ impl Opinions {
         self.liveness
     }
 
-    /// For how long others are waited for before this member acts without them, in ns.
+    /// Returns how long this member waits for others before it acts without them, in ns.
     pub(crate) fn patience_ns(&self) -> u64 {
         self.suspect_after_ns.unwrap_or(PATIENCE_NS).min(PATIENCE_MAX_NS)
     }
 
-    /// Whether this member stood still, or its clock jumped, since it last looked.
+    /// True if this member stood still, or its clock jumped, since the last call.
     pub(crate) fn heed_clock(&mut self, now: Time) -> bool {
         self.returned_at = self.returned_at.map(|at| at.min(now));
         core::mem::take(&mut self.jumped)
     }
 
-    /// Whether this member leaves `rank` out of what it decides on.
+    /// True if this member leaves `rank` out of its decisions.
     pub(crate) fn suspects(&self, rank: Rank) -> bool {
         self.silent.has(rank) || self.barred.has(rank) || self.estranged.has(rank)
     }
@@ -171,22 +180,23 @@ impl Opinions {
         self.dead.has(rank)
     }
 
-    /// Whether `rank` is suspected for what this member has seen itself.
+    /// True if `rank` is suspected because of what this member has seen itself.
     pub(crate) fn is_silent(&self, rank: Rank) -> bool {
         self.silent.has(rank)
     }
 
-    /// Whether `rank` is suspected for as long as the view lasts.
+    /// True if `rank` is suspected until the view ends.
     pub(crate) fn is_barred(&self, rank: Rank) -> bool {
         self.barred.has(rank)
     }
 
-    /// When a suspicion was taken back last, or this member moved on after it stood still.
+    /// Returns the last time at which a suspicion was taken back, or this member continued after it
+    /// stood still.
     pub(crate) fn returned_at(&self) -> Option<Time> {
         self.returned_at
     }
 
-    /// Suspects `rank` until it is heard again. Whether that is new.
+    /// Suspects `rank` until it is heard again. True if that is new.
     pub(crate) fn suspect(&mut self, rank: Rank) -> bool {
         if rank == self.me {
             return false;

@@ -1,18 +1,19 @@
-//! The messages of processes that found a group, and the record that a seed writes to its disk; both as words.
+//! The messages of the bootstrap, and the record that a seed writes to its disk, both as words.
 use crate::ids::{MemberId, Process};
 use crate::limits::MEMBERS_MAX;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Which group of a name: drawn at random when it is founded.
+/// The incarnation of a group, which distinguishes groups with the same name. It is drawn at random
+/// when the group is created.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Incarnation(pub u128);
 
-/// An attempt to found the group. Ballots are ordered by round; no two seeds have the same one.
+/// An attempt to create the group. Ballots are ordered by round; no two seeds have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Ballot {
-    /// The number of the attempt, from 1. 0 is below all attempts.
+    /// The number of the attempt, from 1. Round 0 is below all attempts.
     pub round: u64,
     /// The index of the seed that leads it.
     pub seed: u32,
@@ -34,19 +35,20 @@ pub enum Message {
     Hello {
         /// The digest of its seed list; 0 while it is not known.
         seeds: u64,
-        /// The group that it was a member of, or knows to have been founded.
+        /// The group of which it was a member, or that it knows to have been created.
         belongs: Option<Incarnation>,
     },
-    /// The answer of a process that looks for the group as well.
+    /// The answer of a process that also looks for the group.
     Here {
         /// As in [`Hello`](Message::Hello).
         seeds: u64,
-        /// Whether its votes are durable.
+        /// True if its votes are durable.
         durable: bool,
-        /// The group of a member that it has heard lately, or as in [`Hello`](Message::Hello).
+        /// The group of a member that has sent a message recently, or as in
+        /// [`Hello`](Message::Hello).
         belongs: Option<Incarnation>,
     },
-    /// Asks a seed to vote for no lower ballot, and for what it has voted for.
+    /// Asks a seed to vote for no lower ballot, and to return its newest vote.
     Prepare {
         /// The ballot.
         ballot: Ballot,
@@ -57,24 +59,24 @@ pub enum Message {
     Promise {
         /// The ballot.
         ballot: Ballot,
-        /// Whether the promise is on disk.
+        /// True if the promise is on disk.
         durable: bool,
         /// The newest vote of this seed.
         accepted: Option<(Ballot, Founding)>,
     },
     /// The sender has promised a higher ballot.
     Behind {
-        /// That one.
+        /// The promised ballot.
         promised: Ballot,
     },
-    /// Asks a process whether it will be in the first view of this incarnation.
+    /// Asks a process whether it accepts a place in the first view of this incarnation.
     Invite {
         /// The incarnation.
         incarnation: Incarnation,
-        /// By the word of an operator, so that earlier groups don't count.
+        /// True if an operator requested it, so that earlier groups do not count.
         forced: bool,
     },
-    /// The answer to [`Invite`](Message::Invite): it will.
+    /// The answer to [`Invite`](Message::Invite): the process accepts.
     Pledge {
         /// The incarnation.
         incarnation: Incarnation,
@@ -88,16 +90,16 @@ pub enum Message {
         /// The founding to vote for.
         founding: Founding,
     },
-    /// The answer to [`Accept`](Message::Accept): it has.
+    /// The answer to [`Accept`](Message::Accept): the seed has voted.
     Accepted {
         /// The ballot.
         ballot: Ballot,
-        /// Whether the vote is on disk.
+        /// True if the vote is on disk.
         durable: bool,
     },
-    /// The group is founded.
+    /// The group is created.
     Decided {
-        /// By this.
+        /// The decided first view.
         founding: Founding,
     },
     /// The sender is a member of a group.
@@ -107,16 +109,18 @@ pub enum Message {
     },
 }
 
-/// The promise and the vote of a seed, and which group its process belonged to. With a data directory it is on disk before it is told.
+/// The promise and the vote of a seed, and the group to which its process belonged. With a data
+/// directory, the record is on disk before any message reports it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// The digest of the seed list that it votes in; 0 before the first vote.
+    /// The digest of the seed list in which it votes; 0 before the first vote.
     pub seeds: u64,
-    /// No lower ballot gets its vote.
+    /// The promised ballot. No lower ballot gets its vote.
     pub promised: Ballot,
     /// Its newest vote.
     pub accepted: Option<(Ballot, Founding)>,
-    /// The group that this process, or one before it, was a member of or knows to have been founded.
+    /// The group of which this process, or an earlier one, was a member, or that it knows to have
+    /// been created.
     pub belongs: Option<Incarnation>,
 }
 
@@ -139,7 +143,7 @@ const DECIDED: u64 = 10;
 const EXISTS: u64 = 11;
 
 impl Message {
-    /// The message as words.
+    /// Returns the message as words.
     pub fn encode(&self) -> Vec<u64> {
         let mut out = vec![];
         match self {
@@ -193,7 +197,7 @@ impl Message {
         out
     }
 
-    /// The message that these words are; `None` if they are none.
+    /// Decodes a message; `None` if the words are none.
     pub fn decode(words: &[u64]) -> Option<Message> {
         let from = &mut &words[..];
         let message = match word(from)? {
@@ -230,7 +234,7 @@ impl Message {
 }
 
 impl Record {
-    /// The record as words.
+    /// Returns the record as words.
     pub fn encode(&self) -> Vec<u64> {
         let mut out = vec![self.seeds];
         put_ballot(&mut out, self.promised);
@@ -239,7 +243,7 @@ impl Record {
         out
     }
 
-    /// The record that these words are; `None` if they are none.
+    /// Decodes a record; `None` if the words are none.
     pub fn decode(words: &[u64]) -> Option<Record> {
         let from = &mut &words[..];
         let seeds = word(from)?;
@@ -310,7 +314,7 @@ fn founding(from: &mut &[u64]) -> Option<Founding> {
     let nonces = from.split_off(..count.div_ceil(2))?.iter().flat_map(|pair| [*pair as u32, (*pair >> 32) as u32]);
     let members: Vec<Process> =
         ids.iter().zip(nonces).map(|(id, nonce)| Process { id: MemberId(*id), nonce }).collect();
-    // One process of each id, in their order: what the first view is made of.
+    // The first view has one process of each id, in ascending order.
     members.is_sorted_by(|a, b| a.id < b.id).then_some(Founding { incarnation, members })
 }
 

@@ -1,5 +1,5 @@
-//! Events of a founding, for a subscriber of `tracing`: why the process waits, attempts, votes, and the outcome. Nothing is decided by what
-//! stands here.
+//! Events of the bootstrap, for a subscriber of `tracing`: why the process waits, attempts, votes,
+//! and the outcome. The code in this file decides nothing.
 use super::{Ballot, Founding, Incarnation, Message, Process, Record, Waiting};
 use crate::ids::MemberId;
 use core::fmt;
@@ -26,7 +26,8 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, seed, "seed not reached");
     }
 
-    /// The reason why the process waits, or what it knows of the seeds, is another one than `before`.
+    /// Reports that the reason why the process waits, or the state of the seeds, differs from
+    /// `before`.
     pub(super) fn waits(self, waiting: &Waiting, before: Option<&Waiting>) {
         let Waiting { need, seeds, here } = waiting;
         match before.is_none_or(|before| before.need != *need) {
@@ -80,7 +81,7 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, from = from.id.0, %ballot, %promised, "ballot refused");
     }
 
-    /// This process votes on nothing of `from`.
+    /// Reports that this process does not vote on a proposal of `from`.
     pub(super) fn votes_not(self, from: Process, same_seeds: bool, belongs: Option<Incarnation>) {
         let belongs = belongs.map(Hex);
         debug!(target: TARGET, me = self.me.0, from = from.id.0, same_seeds, ?belongs, "vote refused");
@@ -116,7 +117,7 @@ struct Hex(Incarnation);
 /// A ballot as `round.seed`.
 struct Shown(Ballot);
 
-/// The ids of the first view, with commas between.
+/// The ids of the first view, separated by commas.
 struct Members<'a>(&'a Founding);
 
 impl fmt::Display for Hex {

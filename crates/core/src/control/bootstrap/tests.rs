@@ -67,7 +67,7 @@ fn garbage_is_no_message_or_one_that_can_be_said() {
     }
 }
 
-/// One of `members` seeds.
+/// Returns one of `members` seeds.
 fn start(index: u32, members: u32, durable: bool) -> Bootstrap {
     let me = process(index.into());
     let setup = Setup { me, members, random: u128::from(index) << 32, durable, record: Record::default() };
@@ -77,7 +77,8 @@ fn start(index: u32, members: u32, durable: bool) -> Bootstrap {
     boot
 }
 
-/// Lets seeds talk, as far as `passes`, until nothing is left to say or `until`.
+/// Delivers messages between the seeds, as far as `passes` allows, until none is left or until
+/// `until`.
 fn talk(boots: &mut [Bootstrap], until: u64, passes: impl Fn(u32, u32) -> bool) -> Vec<Option<Founding>> {
     let mut begun = vec![None; boots.len()];
     for ms in 0..until {
@@ -117,7 +118,8 @@ fn seeds_that_start_together_found_one_group() {
     }
 }
 
-/// A majority of the seeds founds the group if their votes are on disk. Otherwise the third has to answer, and each process says so.
+/// A majority of the seeds creates the group if their votes are on disk. Otherwise the third seed
+/// has to answer, and each process reports so.
 #[test]
 fn silence_is_no_answer_without_disks() {
     for durable in [true, false] {
@@ -130,7 +132,7 @@ fn silence_is_no_answer_without_disks() {
             assert_eq!(boots[0].waiting().need, Need::Seeds);
             assert_eq!(boots[0].waiting().seeds, [SeedState::Own, SeedState::Answers, SeedState::Unreachable]);
             assert_eq!(boots[2].waiting().seeds, [SeedState::Silent, SeedState::Silent, SeedState::Own]);
-            // An operator knows better.
+            // An operator's word replaces the missing answer.
             boots[1].found();
             let begun = talk(&mut boots, 10_000, |from, to| from != 2 && to != 2);
             assert_eq!(begun[1].as_ref().unwrap().members, [0, 1].map(process));
@@ -139,14 +141,14 @@ fn silence_is_no_answer_without_disks() {
     }
 }
 
-/// All were members of a group and don't know of each other whether it goes on.
+/// All were members of a group, and none knows whether the group continues.
 #[test]
 fn evicted_members_found_nothing() {
     let mut boots: Vec<Bootstrap> = (0..3).map(|index| start(index, 1, false)).collect();
     boots.iter_mut().for_each(|boot| boot.record.belongs = Some(Incarnation(6)));
     assert_eq!(talk(&mut boots, 10_000, |_, _| true), [None, None, None]);
     assert_eq!(boots[1].waiting().need, Need::Group(Incarnation(6)));
-    // The others went on without them, and one of these is met.
+    // The other members continued without them. One of the others sends a message.
     boots[0].hear(process(7), Message::Exists { incarnation: Incarnation(6) }, Time(10_000 * MS));
     assert_eq!(boots[0].waiting().need, Need::Admission(Incarnation(6)));
 }

@@ -1,4 +1,4 @@
-//! The bytes of letters. Numbers are little endian.
+//! The encoding of control messages. Numbers are little endian.
 use super::{Letter, Refusal, Request, VERSION, Wanted};
 use crate::control::address::Address;
 use crate::control::birth::Birth;
@@ -29,12 +29,12 @@ const OBJECTS: u32 = 12;
 const FOUNDING: u32 = 13;
 
 impl Letter {
-    /// The letter as bytes.
+    /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_as(VERSION)
     }
 
-    /// The letter as a program of another version would write it.
+    /// Returns the message as a program of another version would write it.
     pub fn encode_as(&self, version: u32) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(128));
         out.u64(MAGIC);
@@ -125,10 +125,11 @@ impl Letter {
         out.0
     }
 
-    /// The letter that these bytes are.
+    /// Decodes a control message.
     ///
     /// # Errors
-    /// They are none, are of another version (see [`stranger`]), or a field has no meaning.
+    /// The bytes are no control message or one of another version (see [`stranger`]), or a field
+    /// has no meaning.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut from = Reader(bytes);
         let (version, kind) = header(&mut from)?;
@@ -200,21 +201,22 @@ impl Letter {
     }
 }
 
-/// What can be understood of a letter of another version.
+/// The part of a control message of another version that can be understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stranger {
-    /// It wants an answer.
+    /// The sender expects an answer.
     Asks,
-    /// It is the answer to a letter that it did not understand.
+    /// The sender refuses a message that it did not understand.
     Refuses {
         /// The sender's version.
         version: u32,
     },
-    /// It may be anything.
+    /// Any other kind.
     Else,
 }
 
-/// The meaning of bytes whose version is not ours. `None`: they are no letter of another version.
+/// Returns the meaning of bytes whose version is not ours, or `None` if they are no control message
+/// of another version.
 pub fn stranger(bytes: &[u8]) -> Option<Stranger> {
     match header(&mut Reader(bytes)) {
         Ok((VERSION, _)) | Err(_) => None,
@@ -254,7 +256,7 @@ fn address(from: &mut Reader<'_>) -> Result<Option<Address>, WireError> {
     match from.text("address")? {
         "" => Ok(None),
         text => {
-            // A sender writes the one form of it.
+            // A sender writes only the canonical form of an address.
             let address = text.parse().ok().filter(|address: &Address| address.to_string() == text);
             Ok(Some(address.ok_or(WireError::Value { field: "address" })?))
         }

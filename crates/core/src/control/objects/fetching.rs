@@ -1,15 +1,20 @@
-//! Messages of a view that a process that follows has read and can't yield yet, because an object before them is still to come.
+//! Messages of a view that an observer has read and can't yield yet, because an object before them
+//! is missing.
 //!
-//! Rings are written over meanwhile, so the process reads on and keeps copies. It asks one member at a time for all objects that it needs by then. If that
-//! member has an object no more, dies, breaks off or takes too long, it asks another. An object that no member has is missed.
+//! Rings are overwritten meanwhile, so the observer reads on and keeps copies. It asks one member
+//! at a time for all objects that it needs at that time. If that member no longer has an object,
+//! dies, breaks off or takes too long, the observer asks another. An object that no member has is
+//! reported as gone.
 //!
 //! The driver reads the rows and receives the objects:
 //!
 //! 1. [`Fetching::step`] asks a member, by an order of the [`Roster`].
-//! 2. The way over which the objects come is reported as [answered](Fetching::answered), which says what to receive.
-//! 3. Each object [came](Fetching::came), or the way [broke off](Fetching::broke_off).
+//! 2. The driver reports the connection over which the objects come as
+//!    [answered](Fetching::answered), and learns what to receive.
+//! 3. Each object [came](Fetching::came), or the connection [broke off](Fetching::broke_off).
 //!
-//! A way belongs to the [question](Fetching::question) that was pending when it was answered. Once that is over, the driver gives the way up.
+//! A connection belongs to the [question](Fetching::question) that was pending when it was
+//! answered. Once that question is over, the driver closes the connection.
 use super::TARGET;
 use crate::control::{Letter, Roster, Wanted};
 use crate::ids::{MemberId, Time};
@@ -21,29 +26,30 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use tracing::{debug, info};
 
-/// How long a member may take until its objects begin to come.
+/// The longest time until a member begins to send its objects.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// How long one object may take, beside the time for its bytes.
+/// The time limit for one object, in addition to the time for its bytes.
 const OBJECT_WAIT: Duration = Duration::from_secs(5);
-/// Bytes that come in a second, at least.
+/// The minimum number of bytes per second.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// Bytes that are kept until it is their turn, at most: then rings are not read on. One object may be longer.
+/// The maximum number of bytes that are kept until it is their turn. Above it the rings are not
+/// read on. One object may be longer.
 const AHEAD_BYTES_MAX: u64 = 256 << 20;
-/// The memory of a message beside its bytes.
+/// The memory of a message in addition to its bytes.
 const ENTRY_BYTES: u64 = 64;
 
-/// Messages of a view, in their order, of which the first is to come.
+/// Messages of a view in their order. The first one is missing.
 #[derive(Debug, Default)]
 pub struct Fetching {
     entries: VecDeque<Entry>,
-    /// How many of them are to come.
+    /// The number of missing messages.
     to_come: usize,
-    /// Bytes that are here.
+    /// The bytes of all messages that are here.
     bytes: u64,
     fetch: Option<Fetch>,
-    /// Questions so far.
+    /// The number of questions so far.
     asked: u64,
-    /// Members that were asked in vain: others are asked first.
+    /// Members that were asked without success. Others are asked first.
     poor: BTreeSet<MemberId>,
 }
 
@@ -59,18 +65,18 @@ enum What {
     ToCome {
         wanted: Wanted,
         bytes: u64,
-        /// Members that have it no more, or could not give it.
+        /// Members that no longer have it, or could not send it.
         tried: Vec<MemberId>,
     },
     Gone,
 }
 
-/// A message that is yielded at last.
+/// A message that can be yielded now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fetched {
-    /// It was read from its frame, or came from a member.
+    /// The message was read from its frame, or came from a member.
     Message(Seen, Vec<u8>),
-    /// No member has it.
+    /// No member has the message.
     Gone(Lapped),
 }
 
@@ -79,7 +85,7 @@ pub enum Fetched {
 struct Fetch {
     from: MemberId,
     reply: u64,
-    /// Objects that are still to come, in this order.
+    /// The missing objects, in this order.
     wanted: VecDeque<(Wanted, u64)>,
     is_answered: bool,
     until: Time,
@@ -94,24 +100,25 @@ impl Fetch {
 }
 
 impl Fetching {
-    /// Whether nothing is waited for: messages are yielded as they are read.
+    /// True if no message is missing or waits: messages are yielded as they are read.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether more may be read.
+    /// True if more may be read.
     pub fn has_room(&self) -> bool {
         self.bytes < AHEAD_BYTES_MAX
     }
 
-    /// Adds a message that stood in its frame.
+    /// Adds a message whose frame contained its payload.
     pub fn put(&mut self, seen: Seen, payload: &[u8]) {
         self.bytes += ENTRY_BYTES + payload.len() as u64;
         self.entries.push_back(Entry { seen, what: What::Here(payload.to_vec()) });
     }
 
-    /// Adds an object, whose number and length in bytes stood in its frame, if that was a name at all. An object that is longer than `bytes_max` is missed.
+    /// Adds an object. `name` is the number and the length in bytes from its frame, if that frame
+    /// contained a name. An object that is longer than `bytes_max` is reported as gone.
     pub fn want(&mut self, lapped: &Lapped, name: Option<(u64, u64)>, bytes_max: u64) {
         let Lapped { subgroup, sender, round, .. } = *lapped;
         let what = match name.filter(|(_, bytes)| *bytes <= bytes_max) {
@@ -125,7 +132,7 @@ impl Fetching {
         self.entries.push_back(Entry { seen: Seen { subgroup, sender, round }, what });
     }
 
-    /// Returns the first message, if it has come or is missed.
+    /// Returns the first message, if it has come or is gone.
     pub fn take(&mut self) -> Option<Fetched> {
         if matches!(self.entries.front()?.what, What::ToCome { .. }) {
             return None;
@@ -144,13 +151,13 @@ impl Fetching {
         })
     }
 
-    /// The number of the question that is pending.
+    /// Returns the number of the pending question.
     pub fn question(&self) -> Option<u64> {
         self.fetch.as_ref().map(|fetch| fetch.reply)
     }
 
-    /// Notes that `from` begins to send what the question `reply` was about. Returns the lengths of the objects to receive, in their order;
-    /// `None` if the question is over, or is answered already.
+    /// Notes that `from` begins to send the objects of question `reply`. Returns the lengths of the
+    /// objects to receive, in their order; `None` if the question is over, or is answered already.
     pub fn answered(&mut self, from: MemberId, reply: u64, now: Time) -> Option<Vec<u64>> {
         let is_it = |fetch: &&mut Fetch| (fetch.from, fetch.reply) == (from, reply) && !fetch.is_answered;
         let fetch = self.fetch.as_mut().filter(is_it)?;
@@ -159,7 +166,8 @@ impl Fetching {
         Some(fetch.wanted.iter().map(|(_, bytes)| *bytes).collect())
     }
 
-    /// Notes that the next object has come over the way of the pending question, or that the member has it no more.
+    /// Notes that the next object has come over the connection of the pending question, or that the
+    /// member no longer has it.
     pub fn came(&mut self, payload: Option<Vec<u8>>, now: Time) {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| fetch.is_answered) else { return };
         let Some((wanted, _)) = fetch.wanted.pop_front() else { return self.fail() };
@@ -171,19 +179,20 @@ impl Fetching {
         self.place(wanted, from, payload);
     }
 
-    /// Notes that nothing more comes over the way of the pending question.
+    /// Notes that no more objects come over the connection of the pending question.
     pub fn broke_off(&mut self) {
         self.fail();
     }
 
-    /// Notes that nothing comes from `id` any more.
+    /// Notes that no more objects come from `id`.
     pub fn lost(&mut self, id: MemberId) {
         if self.fetch.as_ref().is_some_and(|fetch| fetch.from == id) {
             self.fail();
         }
     }
 
-    /// Gives up a question that takes too long, and asks for what is missing of `view`. Returns whether it has asked.
+    /// Gives up a question that takes too long, and asks for the missing objects of `view`. True if
+    /// it has asked.
     pub fn step<W>(&mut self, view: &View, roster: &mut Roster<W>, now: Time) -> bool {
         if self.fetch.as_ref().is_some_and(|fetch| now >= fetch.until) {
             self.fail();
@@ -212,7 +221,7 @@ impl Fetching {
         false
     }
 
-    /// `from` has given an object, or has it no more.
+    /// Notes that `from` has sent an object, or no longer has it.
     fn place(&mut self, object: Wanted, from: MemberId, payload: Option<Vec<u8>>) {
         let is_it = |what: &What| matches!(what, What::ToCome { wanted, .. } if *wanted == object);
         let Some(entry) = self.entries.iter_mut().find(|entry| is_it(&entry.what)) else { return };
@@ -227,7 +236,8 @@ impl Fetching {
         }
     }
 
-    /// The member that was asked gives no more. It is asked once more if no other member has it.
+    /// Notes that the asked member sends no more. It is asked once more if no other member has the
+    /// objects.
     fn fail(&mut self) {
         let Some(fetch) = self.fetch.take() else { return };
         info!(target: TARGET, from = fetch.from.0, objects = fetch.wanted.len(), "objects do not come from this member");
@@ -238,8 +248,9 @@ impl Fetching {
         }
     }
 
-    /// The member to ask for the object of an entry: of its subgroup's members that were not asked for it, one of this host if there is one. Many processes
-    /// follow at once, so not all ask the same member.
+    /// Returns the member to ask for the object of an entry. It is a member of the subgroup that
+    /// was not asked for it, on this host if possible. Different observers ask different members,
+    /// because many may ask at once.
     fn source<W>(&self, entry: usize, view: &View, roster: &Roster<W>) -> Option<MemberId> {
         let Entry { seen, what: What::ToCome { tried, .. } } = &self.entries[entry] else { return None };
         let members = &view.subgroups.get(seen.subgroup.index())?.members;
@@ -251,7 +262,7 @@ impl Fetching {
         able.min_by_key(rank).map(|(_, id)| id)
     }
 
-    /// Asks `from` for what it may have of that which is missing.
+    /// Asks `from` for the missing objects that it may have.
     fn ask<W>(&mut self, from: MemberId, view: &View, roster: &mut Roster<W>, now: Time) {
         let rank = view.rank_of(from);
         let is_in =
@@ -277,7 +288,7 @@ impl Fetching {
         self.fetch = Some(Fetch { from, reply, wanted: wanted_of, is_answered: false, until: now + ANSWER_WAIT });
     }
 
-    /// Another view is followed.
+    /// Notes that another view is observed.
     pub fn begin(&mut self) {
         *self = Fetching { asked: self.asked, ..Fetching::default() };
     }
@@ -310,7 +321,7 @@ mod tests {
     }
 
     impl Case {
-        /// Process 9, which follows members 1, 2 and 3 of its host.
+        /// Process 9, which observes members 1, 2 and 3 of its host.
         fn new() -> Case {
             let members = [1, 2, 3].map(MemberId).to_vec();
             let spec = subgroup(&[0, 1, 2]);
@@ -335,20 +346,20 @@ mod tests {
             self.fetching.step(&self.view, &mut self.roster, self.now)
         }
 
-        /// Asks, if it has not, and returns which member is asked for which objects.
+        /// Asks, unless it has asked already. Returns the asked member and the objects.
         fn asked(&mut self) -> (MemberId, Vec<u64>) {
             self.step();
             let fetch = self.fetching.fetch.as_ref().expect("it has asked a member");
             (fetch.from, fetch.wanted.iter().map(|(wanted, _)| wanted.number).collect())
         }
 
-        /// The member that was asked begins to send.
+        /// Lets the asked member begin to send.
         fn answered(&mut self) -> Option<Vec<u64>> {
             let from = self.asked().0;
             self.fetching.answered(from, self.fetching.asked, self.now)
         }
 
-        /// The member that was asked answers with those objects that it has.
+        /// Lets the asked member answer with the objects that it has.
         fn answer(&mut self, objects: &[(u64, usize)]) {
             let numbers = self.asked().1;
             assert_eq!(self.answered().map(|lengths| lengths.len()), Some(numbers.len()));
@@ -359,7 +370,7 @@ mod tests {
             assert_eq!(self.fetching.question(), None);
         }
 
-        /// The rounds that it yields, and whether their messages are there.
+        /// Returns the rounds that are yielded, and whether each message is present.
         fn yields(&mut self) -> Vec<(u64, bool)> {
             self.step();
             let next = |next| match next {
@@ -437,13 +448,14 @@ mod tests {
         assert_eq!(case.yields(), [(1, false)], "it is longer than what is taken");
         case.fetching.want(&Case::lapped(1), Some((1, 3 * BYTES_PER_SECOND_MIN)), u64::MAX);
         case.fetching.want(&Case::lapped(2), Some((2, 5)), u64::MAX);
-        // A member that does not begin.
+        // This member does not begin to send.
         let silent = case.asked().0;
         case.now += ANSWER_WAIT - Duration::from_nanos(1);
         assert!(!case.step());
         case.now += Duration::from_nanos(1);
         assert!(case.step());
-        // One that begins, and takes its time for a long object; the time begins anew with each object.
+        // This member begins, and takes its time for a long object. The time limit starts again
+        // with each object.
         let slow = case.asked().0;
         assert_ne!(slow, silent);
         assert_eq!(case.answered(), Some(vec![3 * BYTES_PER_SECOND_MIN, 5]));
@@ -472,7 +484,7 @@ mod tests {
         assert!(second != first && numbers == [2]);
         case.answered();
         case.fetching.came(Some(vec![2; 3]), case.now);
-        // More comes than was asked for.
+        // The member sends more than was asked for.
         case.fetching.came(Some(vec![3; 3]), case.now);
         assert_eq!(case.yields(), [(2, true)]);
         assert!(case.fetching.is_empty() && case.fetching.bytes == 0);
@@ -544,7 +556,7 @@ mod tests {
             case.fetching.want(&Case::lapped(number), Some((number, half - 200)), u64::MAX);
         }
         assert_eq!(case.asked().1, [1, 2]);
-        // One that is too long for all room comes alone.
+        // An object that is too long for all room is fetched separately.
         let mut case = Case::new();
         case.fetching.want(&Case::lapped(1), Some((1, 2 * AHEAD_BYTES_MAX)), u64::MAX);
         case.want(2, 1);

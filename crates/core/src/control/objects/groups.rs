@@ -1,13 +1,17 @@
-//! The bulk groups of a view: how they come about, and which member is lost to them.
+//! The bulk groups of a view: how they are made, and which member is lost to them.
 //!
-//! For each sender of a subgroup that has an object there is a bulk group of the subgroup's members, in each view anew. One member of each host, its *head*,
-//! takes part in what goes over streams, and lends it to the others of its host. The sender opens the group. The other heads take part when its stream
-//! reaches them, and a member that is no head when its head's socket does.
+//! Each sender of a subgroup that has an object gets a bulk group of the subgroup's members, a new
+//! one in each view. One member of each host, its leader (*head* in the code), takes part in the
+//! streams, and shares the received blocks with the other members of its host. The sender opens the
+//! group. The other host leaders take part when its stream reaches them. A member that is no host
+//! leader takes part when its host leader's socket reaches it.
 //!
-//! The head that has to make a stream judges the other one if that does not come about; a head that waits for it judges much later, when the maker has not been
-//! judged either. A member that is lost to a group for long is at the end of a way that is broken: deaths are told sooner, and a member that has
-//! left the group because the view was over is not in the view so long. Then the view is renewed, as the groups of the next one have ways of their own. The member is
-//! suspected only if these do not come about.
+//! If a stream is not made, the host leader that has to make it counts the other one as lost. A
+//! host leader that waits for a stream counts the maker as lost much later, when the maker has not
+//! been judged either. A member that stays lost to a group is at the end of a broken connection:
+//! deaths are reported sooner, and a member that left the group because the view was over does not
+//! stay in the view that long. Then the view is renewed, because the groups of the next view have
+//! their own connections. The member is suspected only if these are not made.
 use super::TARGET;
 use crate::bulk::{Algorithm, Hosts, Racks};
 use crate::control::RackName;
@@ -18,11 +22,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use tracing::warn;
 
-/// The pause between two looks at links that did not come about.
+/// The interval at which missing links are checked.
 pub const LINK_LOOK: Duration = Duration::from_millis(50);
-/// How long a member may be lost to a bulk group before that is remedied, where silence means nothing.
+/// How long a member may be lost to a bulk group before the remedy, if silence has no limit.
 const LOST_GRACE: Duration = Duration::from_secs(1);
-/// How often a link may be late before a member that waits for it, and does not make it, takes its maker for lost.
+/// How often a link may be late before a member that waits for it, and does not make it, counts its
+/// maker as lost.
 const LATE_MAX: u32 = 3;
 
 /// One bulk group of a view, as one of its members knows it.
@@ -36,16 +41,17 @@ pub struct ObjectGroup<'a> {
 }
 
 impl<'a> ObjectGroup<'a> {
-    /// The number of the group of `root` in a subgroup.
+    /// Returns the number of the group of `root` in a subgroup.
     pub fn number_of(subgroup: SubgroupId, root: Rank) -> u64 {
         u64::from(subgroup.0) << 32 | u64::from(root.0)
     }
 
-    /// The group of this number, if there can be one with the member `me`. `host` tells on which host a member is.
+    /// Returns the group of this number, if one with the member `me` can exist. `host` returns the
+    /// host of a member.
     pub fn new(view: &'a View, number: u64, me: Rank, host: impl Fn(MemberId) -> u128) -> Option<ObjectGroup<'a>> {
         let (subgroup, root) = (SubgroupId((number >> 32) as u32), Rank(number as u32));
         let spec = view.subgroups.get(subgroup.index())?;
-        // One whose epoch began before the view has no ring in it.
+        // A subgroup whose epoch began before the view has no ring in it.
         if !spec.senders.contains(&root) || !spec.members.contains(&me) || spec.epoch.is_some() {
             return None;
         }
@@ -54,97 +60,101 @@ impl<'a> ObjectGroup<'a> {
         Some(ObjectGroup { view, subgroup, root, me, hosts: Hosts::new(Rank(place as u32), &keys) })
     }
 
-    /// Its number in the view.
+    /// Returns its number in the view.
     pub fn number(&self) -> u64 {
         ObjectGroup::number_of(self.subgroup, self.root)
     }
 
-    /// The view.
+    /// Returns the view.
     pub fn view(&self) -> ViewId {
         self.view.id
     }
 
-    /// The subgroup.
+    /// Returns the subgroup.
     pub fn subgroup(&self) -> SubgroupId {
         self.subgroup
     }
 
-    /// The member that sends.
+    /// Returns the member that sends.
     pub fn root(&self) -> Rank {
         self.root
     }
 
-    /// This member.
+    /// Returns this member.
     pub fn me(&self) -> Rank {
         self.me
     }
 
-    /// Whether this member sends.
+    /// True if this member sends.
     pub fn is_mine(&self) -> bool {
         self.root == self.me
     }
 
-    /// Its members, by their ranks in the view. A member's place here is its rank in the group.
+    /// Returns its members, by their ranks in the view. A member's index in this list is its rank
+    /// in the group.
     pub fn members(&self) -> &'a [Rank] {
         &self.view.subgroups[self.subgroup.index()].members
     }
 
-    /// The rank in the group of one of its members.
+    /// Returns the rank in the group of one of its members.
     ///
     /// # Panics
-    /// If it is none.
+    /// If `member` is no member of the group.
     pub fn place(&self, member: Rank) -> Rank {
         let place = self.members().iter().position(|rank| *rank == member);
         Rank(place.expect("a member of the subgroup") as u32)
     }
 
-    /// This member's rank in the group.
+    /// Returns this member's rank in the group.
     pub fn my_place(&self) -> Rank {
         self.place(self.me)
     }
 
-    /// The id of a member of the view.
+    /// Returns the id of a member of the view.
     pub fn id(&self, member: Rank) -> MemberId {
         self.view.members[member.index()]
     }
 
-    /// Which of its members share a host.
+    /// Returns which of its members share a host.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// The heads of the other hosts, in the order of the schedule.
+    /// Returns the leaders of the other hosts, in the order of the schedule.
     fn other_heads(&self) -> impl Iterator<Item = Rank> + Clone + use<'_, 'a> {
         let me = self.my_place();
         self.hosts.heads().iter().filter(move |place| **place != me).map(|place| self.members()[place.index()])
     }
 
-    /// Whether this member takes part through a socket of `from`: it lends only as the head of this host.
+    /// True if this member takes part through a socket of `from`, which is then the leader of this
+    /// host.
     pub fn is_lent_by(&self, from: Rank) -> bool {
         from != self.me && self.members().contains(&from) && self.hosts.head(self.my_place()) == self.place(from)
     }
 
-    /// Whether `from` and this member are heads of two hosts.
+    /// True if `from` and this member are the leaders of two hosts.
     fn is_between_heads(&self, from: Rank) -> bool {
         let is_head = |member| self.hosts.heads().contains(&self.place(member));
         from != self.me && self.members().contains(&from) && is_head(from) && is_head(self.me)
     }
 
-    /// Whether the stream between this member and `other`, heads of two hosts, is this member's to make. The root makes all of its own, so that the others
-    /// hear of the group; of two others it is the one of the lower rank.
+    /// True if this member has to make the stream to `other`. Both are leaders of hosts. The root
+    /// makes all of its own streams, so that the other leaders learn of the group. Between two
+    /// others, the one with the lower rank makes the stream.
     fn makes_stream(&self, other: Rank) -> bool {
         self.is_mine() || (other != self.root && self.me < other)
     }
 
-    /// Tells this group from all others, with the incarnation of the group of members.
+    /// Returns a tag that distinguishes this group from all others. `incarnation` is that of the
+    /// group of members.
     pub fn tag(&self, incarnation: u128) -> u64 {
         let words = [incarnation as u64, (incarnation >> 64) as u64, self.view.id.0, self.number()];
-        // FNV-1a, word by word.
+        // FNV-1a over words.
         words.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// How blocks spread from host to host: by racks as soon as there are two of them. All members are told the same racks, and that they were is
-    /// checked when their streams begin.
+    /// Returns how blocks spread from host to host: by racks if at least two racks exist. All
+    /// members get the same racks; this is checked when their streams begin.
     pub fn algorithm<'r>(&self, rack: impl Fn(MemberId) -> Option<&'r RackName>) -> Algorithm {
         let heads = self.hosts.heads().iter().map(|place| self.id(self.members()[place.index()]));
         let racks = Racks::grouped(heads.map(rack));
@@ -158,47 +168,50 @@ impl<'a> ObjectGroup<'a> {
 /// A step of the driver for a group that has not begun.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step<S> {
-    /// Makes the stream to a head. To be repeated until it is there, at no cost if it is being made.
+    /// Make the stream to a host leader. The driver repeats the step until the stream exists; while
+    /// it is being made, the step costs nothing.
     Dial(MemberId),
-    /// Begins, with the streams to the other heads, by their ranks in the group. If it has begun, [`ObjectGroups::began`] is called.
+    /// Begin with the streams to the other host leaders, by their ranks in the group. If the group
+    /// has begun, [`ObjectGroups::began`] is called.
     Begin(Vec<(Rank, S)>),
 }
 
 /// The bulk groups of a member in one view. `S` is the driver's handle of a stream.
 #[derive(Debug)]
 pub struct ObjectGroups<S> {
-    /// By number.
+    /// The groups by number.
     groups: BTreeMap<u64, State<S>>,
-    /// Members that are lost to a group of this view, since when.
+    /// The members that are lost to a group of this view, and since when.
     lost: Vec<(Rank, Time)>,
-    /// How long they may be before that is remedied.
+    /// How long they may be lost before the remedy.
     grace: Duration,
-    /// It is not known where all members are.
+    /// True if the hosts of some members are unknown.
     waits: bool,
-    /// Members for which a view was renewed, which one, and which have been in no group since.
+    /// The members for which a view was renewed, and that view. They have been in no group since.
     renewed: BTreeMap<MemberId, ViewId>,
 }
 
 /// The remedy for the loss of a member to a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy {
-    /// The view is renewed with the same members, if the way to this one is broken for large messages only.
+    /// Renew the view with the same members, in case the connection to this member is broken for
+    /// large messages only.
     Renew(Rank),
-    /// The member is suspected: a view was renewed for it, and it is in no group of the next one.
+    /// Suspect the member: a view was renewed for it, and it is in no group of the next one.
     Suspect(Rank),
 }
 
 #[derive(Debug)]
 enum State<S> {
-    /// Its streams are being made.
+    /// The group's streams are being made.
     Opening {
-        /// The streams that are here, by the rank in the view.
+        /// The streams that exist, by rank in the view.
         streams: BTreeMap<Rank, S>,
         since: Time,
-        /// How often it was late.
+        /// The number of times that it was late.
         late: u32,
     },
-    /// It is served.
+    /// The group is in use.
     Begun,
 }
 
@@ -209,25 +222,26 @@ impl<S> State<S> {
 }
 
 impl<S> ObjectGroups<S> {
-    /// The groups of a member that suspects others after such a silence, if at all.
+    /// Returns the groups of a member that suspects others after a silence of `suspect_after`, if
+    /// at all.
     pub fn new(suspect_after: Option<Duration>) -> ObjectGroups<S> {
         let grace = suspect_after.unwrap_or(LOST_GRACE);
         ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace, waits: false, renewed: BTreeMap::new() }
     }
 
-    /// The view has ended.
+    /// Notes that the view has ended.
     pub fn end_view(&mut self) {
         self.groups.clear();
         self.lost.clear();
         self.waits = false;
     }
 
-    /// Whether there are any, or are to be.
+    /// True if groups exist or are wanted.
     pub fn are_there(&self) -> bool {
         !self.groups.is_empty()
     }
 
-    /// Whether to come again soon: links may have to be tried again, or a loss be remedied.
+    /// True if another call is due soon, to try links again or to remedy a loss.
     pub fn is_pending(&self) -> bool {
         self.waits || !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))
     }
@@ -237,14 +251,15 @@ impl<S> ObjectGroups<S> {
         self.lost.push((member, now));
     }
 
-    /// Returns what is to be done about members of `view` that are lost to a group for too long, once for each loss.
+    /// Returns the remedies for members of `view` that are lost to a group for too long, once for
+    /// each loss.
     pub fn overdue(&mut self, view: &View, me: Rank, now: Time) -> Vec<Remedy> {
         let (grace, renewed) = (self.grace, &mut self.renewed);
         let overdue = self.lost.extract_if(.., |(_, since)| now.since(*since) >= grace);
         let remedy = |rank: Rank| {
             let id = view.members[rank.index()];
             match renewed.get(&id) {
-                // It is lost to several groups of this view.
+                // The member is lost to several groups of this view.
                 Some(known) if *known == view.id => None,
                 Some(_) => Some(Remedy::Suspect(rank)),
                 None => {
@@ -261,8 +276,9 @@ impl<S> ObjectGroups<S> {
         self.groups.entry(ObjectGroup::number_of(subgroup, me)).or_insert_with(|| State::opening(now));
     }
 
-    /// Takes in a stream from `from`, unless the group has begun. A process that takes other members for heads than its peers is in no group with them, and learns
-    /// it when its stream ends.
+    /// Takes in a stream from `from`, unless the group has begun. A process that takes other
+    /// members for host leaders than its peers do is in no group with them. It learns so when its
+    /// stream ends.
     pub fn stream_came(&mut self, group: &ObjectGroup<'_>, from: Rank, stream: S, now: Time) {
         if !group.is_between_heads(from) {
             return;
@@ -273,7 +289,7 @@ impl<S> ObjectGroups<S> {
         }
     }
 
-    /// The numbers of the groups that have not begun.
+    /// Returns the numbers of the groups that have not begun.
     pub fn opening(&self) -> Vec<u64> {
         self.groups
             .iter()
@@ -282,8 +298,9 @@ impl<S> ObjectGroups<S> {
             .collect()
     }
 
-    /// Says what to do for a group that has not begun: makes the streams that are this member's to make, and begins when all are there. This member's own group
-    /// does not begin before it `has_objects` for it.
+    /// Returns the steps for a group that has not begun: it makes the streams that this member has
+    /// to make, and begins when all streams exist. This member's own group does not begin before it
+    /// `has_objects` for it.
     pub fn step(&mut self, group: &ObjectGroup<'_>, has_objects: bool, now: Time) -> Vec<Step<S>> {
         let Some(State::Opening { streams, since, late }) = self.groups.get_mut(&group.number()) else {
             return Vec::new();
@@ -314,8 +331,9 @@ impl<S> ObjectGroups<S> {
         steps
     }
 
-    /// Says whether this member [knows the places](super::super::Roster::finds_places) of all. Until then no group opens, for no fault of its members: the wait
-    /// for these begins afterwards. Returns the same.
+    /// Notes whether this member [knows the places](super::super::Roster::finds_places) of all, and
+    /// returns the same value. Until then no group opens, through no fault of its members: their
+    /// time limits begin afterwards.
     pub fn may_open(&mut self, knows_places: bool, now: Time) -> bool {
         self.waits = !knows_places;
         for state in self.groups.values_mut().filter(|_| !knows_places) {
@@ -344,21 +362,22 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(2);
     const NS: Duration = Duration::from_nanos(1);
 
-    /// A view of the members 10 to 15, in whose one subgroup these ranks are and send.
+    /// Returns a view of the members 10 to 15. Its only subgroup has these ranks as members and
+    /// senders.
     fn view(members: &[u32]) -> View {
         let members: Vec<Rank> = members.iter().copied().map(Rank).collect();
         let spec = SubgroupSpec { senders: members.clone(), members, ..SubgroupSpec::of_everyone("s") };
         View { id: ViewId(3), members: (10..16).map(MemberId).collect(), nonvoters: vec![], subgroups: vec![spec] }
     }
 
-    /// The group of `root` as `me` knows it, with member 10 + i on the host `hosts[i]`.
+    /// Returns the group of `root` as `me` knows it, with member 10 + i on the host `hosts[i]`.
     fn group<'a>(view: &'a View, hosts: [u128; 6], root: u32, me: u32) -> ObjectGroup<'a> {
         let number = ObjectGroup::number_of(SubgroupId(0), Rank(root));
         ObjectGroup::new(view, number, Rank(me), |id| hosts[id.0 as usize - 10]).expect("a group")
     }
 
     const ALL: [u32; 6] = [0, 1, 2, 3, 4, 5];
-    /// The heads of the group of rank 1 are the ranks 1, 2 and 4.
+    /// The host leaders of the group of rank 1 are the ranks 1, 2 and 4.
     const HOSTS: [u128; 6] = [1, 1, 2, 2, 3, 3];
 
     fn groups() -> ObjectGroups<char> {
@@ -390,19 +409,19 @@ mod tests {
         groups.want(SubgroupId(0), Rank(1), now);
         assert_eq!(groups.opening(), [mine.number()]);
         assert_eq!(groups.step(&mine, true, now), dials(&[12, 14]));
-        // Another head, which hears of the group by the root's stream.
+        // Another host leader, which learns of the group by the root's stream.
         let mut groups = self::groups();
         let theirs = group(&view, HOSTS, 1, 2);
         assert_eq!(groups.step(&theirs, false, now), []);
         groups.stream_came(&theirs, Rank(1), 'r', now);
         assert_eq!(groups.step(&theirs, false, now), dials(&[14]));
-        // The third, to which the second makes it.
+        // The third host leader, to which the second one makes a stream.
         let mut groups = self::groups();
         let theirs = group(&view, HOSTS, 1, 4);
         groups.stream_came(&theirs, Rank(1), 'r', now);
         assert_eq!(groups.step(&theirs, false, now), []);
         groups.stream_came(&theirs, Rank(2), 's', now);
-        // By their places in the schedule.
+        // By their positions in the schedule.
         assert_eq!(groups.step(&theirs, false, now), [Step::Begin(vec![(Rank(1), 'r'), (Rank(2), 's')])]);
     }
 
@@ -445,7 +464,7 @@ mod tests {
         );
         let head = group(&view, HOSTS, 1, 4);
         assert!(ALL.iter().all(|from| !head.is_lent_by(Rank(*from))));
-        // The root is the head of its host, whatever its rank.
+        // The root is the leader of its host, whatever its rank.
         assert!(group(&view, HOSTS, 1, 0).is_lent_by(Rank(1)));
     }
 
@@ -471,7 +490,7 @@ mod tests {
         for _ in 0..LATE_MAX {
             now += GRACE;
             groups.step(&theirs, false, now);
-            // Often meanwhile.
+            // A second call within the time limit changes nothing.
             groups.step(&theirs, false, now + NS);
             assert!(groups.lost.is_empty());
         }
@@ -485,7 +504,7 @@ mod tests {
         let (mut groups, mut view) = (groups(), view(&ALL));
         let same = view.clone();
         let mut lose = |groups: &mut ObjectGroups<char>| {
-            // To two groups.
+            // The member is lost to two groups.
             (0..2).for_each(|_| groups.lose(Rank(4), Time(0)));
             let remedies = groups.overdue(&view, Rank(1), Time(0) + GRACE);
             groups.end_view();
@@ -529,8 +548,8 @@ mod tests {
         assert_eq!(tags[0], group(&first, HOSTS, 1, 4).tag(7), "the same at all members");
     }
 
-    /// The racks of the bulk group of `root` in the one subgroup of a view of six, each on a host of its own, with rank i in `racks[i]`. None: the
-    /// binomial pipeline.
+    /// Returns the racks of the bulk group of `root` in the only subgroup of a view of six members,
+    /// each on its own host, with rank i in `racks[i]`. `None` means the binomial pipeline.
     fn racks(members: &[u32], racks: [Option<&str>; 6], root: u32) -> Option<Racks> {
         let racks = racks.map(|rack| rack.map(|rack| rack.parse::<RackName>().unwrap()));
         let view = view(members);
@@ -558,7 +577,7 @@ mod tests {
         assert_eq!(racks(&ALL, mixed, 0), positions(&[&[0, 1], &[2, 4], &[3, 5]]));
         // Ranks 4, 5, 0, 1, 2, 3 have the positions 0 to 5.
         assert_eq!(racks(&ALL, mixed, 4), positions(&[&[0, 4], &[1, 5], &[2, 3]]));
-        // Only those of the subgroup count.
+        // Only the racks of the subgroup's members count.
         assert_eq!(racks(&[1, 3, 4], mixed, 3), positions(&[&[0], &[1], &[2]]));
         assert_eq!(racks(&[2, 4], mixed, 4), None);
         assert_eq!(racks(&ALL, [a; 6], 2), None);

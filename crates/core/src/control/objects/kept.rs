@@ -1,29 +1,33 @@
-//! The objects that a member has delivered and keeps for processes that follow, as a ring keeps what was delivered in its other half
+//! A member's cache of delivered objects for observers. A ring likewise keeps delivered messages in
+//! its other half
 //! ([ADR 0025](../../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
 //!
-//! No process waits for what is kept: it is the object itself, so its sender can't use that memory again so long, and takes new memory instead
-//! (INV-LENT). Nothing is kept unless a process follows. Objects that are given up are returned, for the driver to drop.
+//! No process waits for the cache. It holds the object itself. Meanwhile the object's sender can't
+//! use that memory again, and takes new memory instead (INV-LENT). Nothing is cached unless the
+//! group has an observer. Objects that are given up are returned to the driver, which drops them.
 use crate::control::Wanted;
 use crate::ids::{Time, ViewId};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Objects that a member keeps, at most.
+/// The maximum number of objects in the cache.
 const KEPT_MAX: usize = 128;
-/// Their bytes, at most; the newest is kept however long it is.
+/// The maximum number of their bytes; the newest is kept however long it is.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// How long a member that has finished waits for processes that follow and may want objects of it, at most: until they go.
+/// The longest time for which a member that has finished waits for observers that may want its
+/// objects. It waits until they go.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// The objects that one member keeps, of the view that runs and of those before. `O` is the driver's handle of an object.
+/// The objects that one member keeps, of the current view and of earlier ones. `O` is the driver's
+/// handle of an object.
 #[derive(Debug)]
 pub struct Kept<O> {
-    /// Whether a process follows.
+    /// True if the group has an observer.
     is_on: bool,
-    /// With their lengths in bytes.
+    /// The objects, with their lengths in bytes.
     objects: BTreeMap<(ViewId, Wanted), (O, u64)>,
-    /// The oldest first.
+    /// The keys, oldest first.
     order: VecDeque<(ViewId, Wanted)>,
     bytes: u64,
 }
@@ -36,7 +40,8 @@ impl<O> Default for Kept<O> {
 }
 
 impl<O> Kept<O> {
-    /// Notes whether a process follows. If not, nothing is kept: returns what was.
+    /// Notes whether the group has an observer. If not, nothing is kept, and the cached objects are
+    /// returned.
     pub fn set_on(&mut self, is_on: bool) -> Vec<O> {
         self.is_on = is_on;
         if is_on {
@@ -47,12 +52,13 @@ impl<O> Kept<O> {
         core::mem::take(&mut self.objects).into_values().map(|(object, _)| object).collect()
     }
 
-    /// Whether a process follows.
+    /// True if the group has an observer.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Keeps an object of `view` that this member forgets otherwise. Returns what is given up for that, which is the object itself if no process follows.
+    /// Keeps an object of `view` that this member would otherwise forget. Returns the objects that
+    /// are given up for that. If the group has no observer, that is the object itself.
     pub fn keep(&mut self, view: ViewId, wanted: Wanted, object: O, bytes: u64) -> Vec<O> {
         if !self.is_on {
             return Vec::from([object]);
@@ -80,7 +86,8 @@ impl<O> Kept<O> {
         self.objects.get(&(view, *wanted)).map(|(object, _)| object)
     }
 
-    /// Whether a member that has finished at `since` stays, because a process that follows may want what is kept here.
+    /// True if a member that has finished at `since` stays, because an observer may want objects
+    /// from this cache.
     pub fn delays_the_end(&self, since: Time, now: Time) -> bool {
         !self.order.is_empty() && now.since(since) < KEPT_FOR
     }

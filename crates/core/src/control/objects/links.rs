@@ -1,18 +1,18 @@
-//! The ways in bulk groups that other members have made, until this member asks for those of a view.
+//! Bulk connections that other members have made, until this member asks for those of a view.
 use crate::ids::ViewId;
 use alloc::vec::Vec;
 
-/// Views ahead of which ways are kept for.
+/// How many views ahead of the current one connections are kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
-/// Ways that are kept, at most.
+/// The maximum number of kept connections.
 const LINKS_MAX: usize = 1 << 12;
 
-/// Ways in bulk groups. `L` is what the driver knows of one.
+/// Bulk connections. `L` is the driver's handle of one.
 #[derive(Debug)]
 pub struct GroupLinks<L> {
-    /// With the group and its view.
+    /// Each with the incarnation of its group, and its view.
     links: Vec<(u128, ViewId, L)>,
-    /// The newest view that has begun; 0: none.
+    /// The newest view that has begun; 0 if none has.
     begun: ViewId,
 }
 
@@ -23,10 +23,11 @@ impl<L> Default for GroupLinks<L> {
 }
 
 impl<L> GroupLinks<L> {
-    /// Keeps a way in `view` of the group `incarnation`, if it may be asked for by a process of the group `mine`, which is 0 as long as it knows of none.
+    /// Keeps a connection in `view` of the group `incarnation`, if a process of the group `mine`
+    /// may ask for it. `mine` is 0 as long as this process knows of no group.
     pub fn keep(&mut self, mine: u128, incarnation: u128, view: ViewId, link: L) {
         let is_mine = [incarnation, 0].contains(&mine);
-        // A process that waits to be let in does not know yet which view it will be.
+        // A process that waits for admission does not know yet which view will admit it.
         let is_near = self.begun.0 == 0 || view.ahead_of(self.begun) <= VIEWS_AHEAD_MAX;
         if is_mine && is_near && view >= self.begun && self.links.len() < LINKS_MAX {
             self.links.push((incarnation, view, link));
@@ -38,7 +39,7 @@ impl<L> GroupLinks<L> {
         self.begun = view;
     }
 
-    /// Returns the ways in `view`, and forgets those in views before and of other groups.
+    /// Returns the connections in `view`, and forgets those of earlier views and of other groups.
     pub fn take(&mut self, incarnation: u128, view: ViewId) -> Vec<L> {
         self.links.retain(|(of, at, _)| *of == incarnation && *at >= view);
         self.links.extract_if(.., |(_, at, _)| *at == view).map(|(.., link)| link).collect()

@@ -2,17 +2,24 @@
 //! ([ADR 0023](../../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md),
 //! [ADR 0025](../../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
 //!
-//! State machines, each for one subject. The driver holds memory, streams and threads; the machines hold handles of them, which they
-//! never look into.
+//! This module consists of state machines, each for one subject. The driver holds memory, streams
+//! and threads. The machines hold handles of them, which they never inspect.
 //!
-//! - [`Outgoing`] is what one member sends in one subgroup: how many objects may be under way, where the ring's gate is, what is sent again.
-//! - [`ObjectGroups`] are the bulk groups of a view: which member makes which stream, when a group begins, and which member is lost to it.
-//! - [`GroupLinks`] are the ways in bulk groups that other members have made before this member asked for them.
-//! - A [`Shelf`] has the objects of a view that messages [name](ObjectName), until these are delivered.
-//! - [`Kept`] is what a member keeps for processes that follow, and [`Serving`] the order in which it sends that.
-//! - [`Fetching`] is the other end: what a process that follows has read and can't yield yet, and which member it asks for the objects.
+//! - [`Outgoing`] contains the objects that one member sends in one subgroup: the number under way,
+//!   the position of the ring's gate, and the objects to send again.
+//! - [`ObjectGroups`] are the bulk groups of a view: which member makes which stream, when a group
+//!   begins, and which member is lost to it.
+//! - [`GroupLinks`] are the bulk connections that other members have made before this member asked
+//!   for them.
+//! - A [`Shelf`] is a table of the objects of a view that messages [name](ObjectName), until these
+//!   messages are delivered.
+//! - [`Kept`] is a member's cache of objects for observers, and [`Serving`] the order in which it
+//!   sends them.
+//! - [`Fetching`] is the observer's side: the messages that it has read and can't yield yet, and
+//!   the member that it asks for the objects.
 //!
-//! Absent on purpose: the blocks of an object, which are the business of [`bulk`](crate::bulk), and the bytes, which are the driver's.
+//! Absent on purpose: the blocks of an object, which [`bulk`](crate::bulk) handles, and the bytes,
+//! which the driver holds.
 mod fetching;
 mod groups;
 mod kept;

@@ -1,17 +1,21 @@
-//! The objects that one member sends in one subgroup, from view to view: which may be sent, which of them hold the ring back, and which are sent again.
+//! The objects that one member sends in one subgroup, from view to view: which may be sent, which
+//! of them hold the ring back, and which are sent again.
 //!
-//! An object has a *name*, which is the member's own and outlives views, and in each view a *number*, which all members know. Its frame is committed at once, and
-//! the ring's gate stands before the first frame whose object some members do not have. The driver puts the gate before it publishes the frame.
+//! An object has a *name*, which is the member's own and outlives views, and in each view a
+//! *number*, which all members know. Its frame is committed at once. The ring's gate is placed
+//! before the first frame whose object some members do not have. The driver sets the gate before it
+//! publishes the frame.
 use crate::ids::ViewId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Objects of one sender in one subgroup that are not delivered everywhere, at most.
+/// The maximum number of objects of one sender in one subgroup that are not delivered everywhere.
 const OBJECTS_MAX: usize = 8;
-/// Objects of one sender that are in blocks on the way at once.
+/// The maximum number of objects of one sender whose blocks are under way at once.
 pub const SLOTS: u32 = 4;
-/// Objects of one sender that wait for their messages at a receiver, at most: far more than a sender has on the way. A sender with more does not announce
-/// what it sends, and is lost to its bulk group.
+/// The maximum number of objects of one sender that wait for their messages at a receiver: far more
+/// than a sender has under way. A sender with more does not announce its objects, and is lost to
+/// its bulk group.
 pub const SHELVED_MAX: usize = 4 * OBJECTS_MAX;
 const _: () = assert!(0 < SLOTS && SLOTS as usize <= OBJECTS_MAX);
 
@@ -19,10 +23,11 @@ const _: () = assert!(0 < SLOTS && SLOTS as usize <= OBJECTS_MAX);
 #[derive(Debug)]
 pub struct Outgoing<O> {
     lane: Option<Lane<O>>,
-    /// By name: what is not known to be delivered everywhere, of this view's ring and of those of ended ones.
+    /// The objects that are not known to be delivered everywhere, by name. They belong to this
+    /// view's ring or to rings of ended views.
     objects: BTreeMap<u64, O>,
     named: u64,
-    /// Senders that have been promised room.
+    /// The number of senders that have been promised room.
     permits: usize,
 }
 
@@ -30,17 +35,18 @@ pub struct Outgoing<O> {
 #[derive(Debug)]
 struct Lane<O> {
     view: ViewId,
-    /// No other member is in the subgroup.
+    /// True if the subgroup has no other member.
     is_alone: bool,
-    /// Objects so far.
+    /// The number of objects so far.
     count: u64,
-    /// By position in the ring: names and numbers of those that are not delivered everywhere.
+    /// By position in the ring: the names and numbers of the objects that are not delivered
+    /// everywhere.
     sent: BTreeMap<u64, (u64, u64)>,
-    /// By position in the ring: numbers of those that some members do not have.
+    /// By position in the ring: the numbers of the objects that some members do not have.
     held: BTreeMap<u64, u64>,
-    /// Objects that the bulk group has not been given yet.
+    /// The objects that were not passed to the bulk group yet.
     waiting: VecDeque<O>,
-    /// How many it has, that are not everywhere.
+    /// The number of objects in the bulk group that some members do not have.
     on_the_way: u32,
     has_group: bool,
 }
@@ -52,10 +58,11 @@ impl<O> Default for Outgoing<O> {
 }
 
 impl<O: Clone> Outgoing<O> {
-    /// Objects that may be under way at once.
+    /// The maximum number of objects under way at once.
     pub const MOST: u32 = OBJECTS_MAX as u32;
 
-    /// Promises room for one more object, if there is some. The promise is [returned](Self::release) when the object has a name, or is not sent.
+    /// Promises room for one more object, if it exists. The promise is [returned](Self::release)
+    /// when the object has a name, or is not sent.
     pub fn promise(&mut self) -> bool {
         let has_room = self.objects.len() + self.permits < OBJECTS_MAX;
         self.permits += usize::from(has_room);
@@ -80,7 +87,8 @@ impl<O: Clone> Outgoing<O> {
         self.objects.get(&name)
     }
 
-    /// Sends the object of this name in the frame at `position` of this view's ring. Returns its number; `None` if no view runs in which this member sends, or
+    /// Sends the object of this name in the frame at `position` of this view's ring. Returns its
+    /// number. Returns `None` if this member sends in no current view, or if no such object exists.
     /// there is no such object.
     pub fn commit(&mut self, name: u64, position: u64) -> Option<u64> {
         let object = self.objects.get(&name)?;
@@ -95,13 +103,13 @@ impl<O: Clone> Outgoing<O> {
         Some(number)
     }
 
-    /// The position of the first frame in this view's ring that may not be announced yet.
+    /// Returns the position of the first frame in this view's ring that may not be announced yet.
     pub fn gate(&self) -> u64 {
         let held = self.lane.as_ref().and_then(|lane| lane.held.first_key_value());
         held.map_or(u64::MAX, |(position, _)| *position)
     }
 
-    /// Whether objects wait for a bulk group of this view.
+    /// True if objects wait for a bulk group of this view.
     pub fn wants_group(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| !lane.has_group && !lane.waiting.is_empty())
     }
@@ -113,7 +121,8 @@ impl<O: Clone> Outgoing<O> {
         }
     }
 
-    /// Returns the next object that the bulk group can take. To be called until it returns none, whenever something was committed or came everywhere.
+    /// Returns the next object that the bulk group can take. After each commit, and after each
+    /// object that all members have, the caller repeats the call until it returns `None`.
     pub fn next_to_submit(&mut self) -> Option<O> {
         let lane = self.lane.as_mut().filter(|lane| lane.has_group && lane.on_the_way < SLOTS)?;
         let object = lane.waiting.pop_front()?;
@@ -121,7 +130,8 @@ impl<O: Clone> Outgoing<O> {
         Some(object)
     }
 
-    /// Notes that every member has the object with this number of `view`. Returns whether that is the view that runs: then the gate may have moved.
+    /// Notes that every member has the object with this number of `view`. True if that is the
+    /// current view; then the gate may have moved.
     pub fn everywhere(&mut self, view: ViewId, number: u64) -> bool {
         let Some(lane) = self.lane.as_mut().filter(|lane| lane.view == view) else { return false };
         lane.held.retain(|_, held| *held != number);
@@ -129,7 +139,8 @@ impl<O: Clone> Outgoing<O> {
         true
     }
 
-    /// Notes that everything below `position` in this view's ring is delivered everywhere, here too. Returns the numbers of the objects there, and the objects.
+    /// Notes that everything below `position` in this view's ring is delivered everywhere,
+    /// including here. Returns the numbers of the objects there, and the objects.
     pub fn settle(&mut self, position: u64) -> (Vec<u64>, Vec<O>) {
         let Some(lane) = &mut self.lane else { return Default::default() };
         let rest = lane.sent.split_off(&position);
@@ -138,19 +149,22 @@ impl<O: Clone> Outgoing<O> {
         (settled.values().map(|(_, number)| *number).collect(), done)
     }
 
-    /// A view begins in which this member sends; alone, if it `is_alone` in the subgroup.
+    /// Begins a view in which this member sends. `is_alone` says that the subgroup has no other
+    /// member.
     pub fn begin(&mut self, view: ViewId, is_alone: bool) {
         let (sent, held, waiting) = Default::default();
         self.lane = Some(Lane { view, is_alone, count: 0, sent, held, waiting, on_the_way: 0, has_group: false });
     }
 
-    /// The view has ended. Returns by position in its ring the names of what is not known to be delivered everywhere. Each is sent again or [passed](Self::pass).
+    /// Ends the view. Returns the names of the objects that are not known to be delivered
+    /// everywhere, by position in its ring. Each is sent again or [passed](Self::pass).
     pub fn end_view(&mut self) -> BTreeMap<u64, u64> {
         let sent = self.lane.take().map(|lane| lane.sent).unwrap_or_default();
         sent.into_iter().map(|(position, (name, _))| (position, name)).collect()
     }
 
-    /// Notes that objects of ended views were sent again, or are delivered. Returns those that this view's ring does not hold: they are forgotten.
+    /// Notes that objects of ended views were sent again, or are delivered. Returns the objects
+    /// that this view's ring does not hold, which are forgotten.
     pub fn pass(&mut self, names: impl IntoIterator<Item = u64>) -> Vec<O> {
         let is_sent =
             |name: &u64| self.lane.as_ref().is_some_and(|lane| lane.sent.values().any(|(sent, _)| sent == name));
@@ -158,7 +172,7 @@ impl<O: Clone> Outgoing<O> {
         names.iter().filter_map(|name| self.objects.remove(name)).collect()
     }
 
-    /// Notes that nothing of ended views is sent again any more. Returns what is forgotten.
+    /// Notes that no object of an ended view will be sent again. Returns the forgotten objects.
     pub fn forget_ended(&mut self) -> Vec<O> {
         let names: Vec<u64> = self.objects.keys().copied().collect();
         self.pass(names)
@@ -170,7 +184,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// One that sends in view 1 to others, with a bulk group if it `has_group`.
+    /// Returns a member that sends in view 1 to others, with a bulk group if it `has_group`.
     fn outgoing(has_group: bool) -> Outgoing<char> {
         let mut outgoing = Outgoing::default();
         outgoing.begin(ViewId(1), false);
@@ -262,7 +276,8 @@ mod tests {
         assert!(outgoing.settle(u64::MAX).1.is_empty() && !outgoing.wants_group());
         outgoing.begin(ViewId(2), false);
         assert!(!outgoing.everywhere(ViewId(1), 1), "the old view's group says so too late");
-        // The first is sent again with another number, the other one was delivered before the trim.
+        // The first object is sent again with another number. The other one was delivered before
+        // the trim.
         assert_eq!(outgoing.commit(1, 5), Some(0));
         assert!(outgoing.wants_group() && outgoing.gate() == 5, "the objects go to the members of this view");
         assert_eq!(outgoing.pass(left.into_values()), ['c']);
@@ -276,7 +291,7 @@ mod tests {
     fn what_is_not_sent_again_is_forgotten_at_last() {
         let mut outgoing = outgoing(true);
         send(&mut outgoing, 'a', 10);
-        // An application that still commits in the ring of the ended view.
+        // The application still commits in the ring of the ended view.
         outgoing.end_view();
         outgoing.name('b');
         outgoing.begin(ViewId(2), false);

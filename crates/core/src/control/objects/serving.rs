@@ -1,4 +1,5 @@
-//! The order in which a member sends the objects that it keeps to the processes that ask for them.
+//! The object server: the order in which a member sends its cached objects to the observers that
+//! ask for them.
 use super::TARGET;
 use crate::control::Wanted;
 use crate::ids::{MemberId, ViewId};
@@ -6,32 +7,33 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use tracing::info;
 
-/// Processes that are served at once, at most. The others wait for their turn.
+/// The maximum number of observers that are served at once. The others wait for their turn.
 const SERVED_MAX: usize = 8;
-/// Processes that wait, at most. One that is turned away hears nothing, and asks another member.
+/// The maximum number of waiting observers. One that is rejected gets no answer, and asks another
+/// member.
 const WAITING_MAX: usize = 64;
 
-/// The objects that a process wants of a member.
+/// The objects that an observer wants from a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObjectOrder {
-    /// The process.
+    /// The observer.
     pub from: MemberId,
     /// The view.
     pub view: ViewId,
-    /// To be repeated in the answer.
+    /// The number that the answer repeats.
     pub reply: u64,
-    /// Which.
+    /// The objects.
     pub objects: Vec<Wanted>,
 }
 
-/// The processes that wait for objects of one member.
+/// The observers that wait for objects of one member.
 #[derive(Debug, Default)]
 pub struct Serving {
     waiting: VecDeque<ObjectOrder>,
 }
 
 impl Serving {
-    /// Takes an order. A process that asks again does not wait for what it has asked for before.
+    /// Takes an order. It replaces an earlier order of the same observer that still waits.
     pub fn ask(&mut self, order: ObjectOrder) {
         self.waiting.retain(|waiting| waiting.from != order.from);
         match self.waiting.len() < WAITING_MAX {
@@ -42,7 +44,7 @@ impl Serving {
         }
     }
 
-    /// Returns the next order to carry out, while so many are being `served`.
+    /// Returns the next order to carry out, while `served` orders are under way.
     pub fn next(&mut self, served: usize) -> Option<ObjectOrder> {
         if served < SERVED_MAX { self.waiting.pop_front() } else { None }
     }

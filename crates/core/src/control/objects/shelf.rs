@@ -1,25 +1,27 @@
-//! Objects that have come to a process and are named by messages of a view, until those are delivered.
+//! The object table of a process: objects that messages of a view name, until these messages are
+//! delivered.
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ops::Deref;
 
-/// The payload of a frame that stands in place of an object.
+/// The payload of a frame that is sent in place of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjectName {
-    /// Its number among those that its sender has sent in this view and subgroup.
+    /// The object's number among those that its sender has sent in this view and subgroup.
     pub number: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The sender's own name for it, which outlives views. Means nothing to others.
+    /// The sender's own name for the object, which outlives views. It has no meaning to other
+    /// processes.
     pub own: u64,
 }
 
 impl ObjectName {
-    /// Bytes of a frame's payload that it takes.
+    /// The number of bytes that it takes in a frame's payload.
     pub const BYTES: u64 = 24;
 
-    /// As it stands in a frame.
+    /// Returns the bytes in a frame.
     pub fn encode(self) -> [u8; Self::BYTES as usize] {
         let mut bytes = [0; Self::BYTES as usize];
         for (to, word) in bytes.chunks_exact_mut(8).zip([self.number, self.bytes, self.own]) {
@@ -28,7 +30,7 @@ impl ObjectName {
         bytes
     }
 
-    /// The name in a frame's payload; `None` if that is no name.
+    /// Decodes the name in a frame's payload; `None` if the payload is no name.
     pub fn decode(payload: &[u8]) -> Option<ObjectName> {
         let (words, rest) = payload.as_chunks::<8>();
         match (words, rest) {
@@ -41,7 +43,8 @@ impl ObjectName {
     }
 }
 
-/// The objects of a view, by the ring that names them and their number there. `R` tells rings apart, and `O` is an object.
+/// The objects of a view, by the ring that names them and their number there. `R` distinguishes
+/// rings, and `O` is an object.
 #[derive(Debug)]
 pub struct Shelf<R, O> {
     objects: BTreeMap<(R, u64), Placed<O>>,
@@ -50,7 +53,7 @@ pub struct Shelf<R, O> {
 #[derive(Debug)]
 struct Placed<O> {
     object: O,
-    /// The last round in which a message has named it, if one was read.
+    /// The last round in which a message named the object, if one was read.
     round: Cell<Option<u64>>,
 }
 
@@ -61,42 +64,44 @@ impl<R, O> Default for Shelf<R, O> {
 }
 
 impl<R: Copy + Ord, O: Deref<Target = [u8]>> Shelf<R, O> {
-    /// The number of objects of all rings.
+    /// Returns the number of objects of all rings.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there is none.
+    /// True if the table has no object.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// Puts an object there, unless there is one of this number.
+    /// Adds an object, unless the table has one with this number.
     pub fn put(&mut self, ring: R, number: u64, object: O) {
         self.objects.entry((ring, number)).or_insert(Placed { object, round: Cell::new(None) });
     }
 
-    /// The objects of a ring, with their numbers.
+    /// Returns the objects of a ring, with their numbers.
     pub fn of(&self, ring: R) -> impl Iterator<Item = (u64, &O)> {
         let of_ring = self.objects.range((ring, 0)..=(ring, u64::MAX));
         of_ring.map(|((_, number), placed)| (*number, &placed.object))
     }
 
-    /// One of them.
+    /// Returns one object of a ring.
     pub fn get(&self, ring: R, number: u64) -> Option<&O> {
         self.objects.get(&(ring, number)).map(|placed| &placed.object)
     }
 
-    /// The object of this name, which the frame of `round` holds.
+    /// Returns the object of this name, which the frame of `round` holds.
     pub fn find(&self, ring: R, name: ObjectName, round: u64) -> Option<&O> {
         let placed =
             self.objects.get(&(ring, name.number)).filter(|placed| placed.object.len() as u64 == name.bytes)?;
-        // The latest of them, whatever a liar writes: an object is lent for a round that is not delivered, so it stays at least as long.
+        // The latest round counts, whatever a faulty sender writes. An object is lent for a round
+        // that is not delivered, so it stays at least until then.
         placed.round.set(placed.round.get().max(Some(round)));
         Some(&placed.object)
     }
 
-    /// Takes those of a ring whose messages had rounds below `rounds`, or all if that is `None`, with their numbers.
+    /// Takes the objects of a ring whose messages had rounds below `rounds`, with their numbers;
+    /// all of them if `rounds` is `None`.
     pub fn take(&mut self, ring: R, rounds: Option<u64>) -> Vec<(u64, O)> {
         let is_done =
             |placed: &Placed<O>| rounds.is_none_or(|rounds| placed.round.get().is_some_and(|round| round < rounds));
@@ -104,7 +109,7 @@ impl<R: Copy + Ord, O: Deref<Target = [u8]>> Shelf<R, O> {
         done.map(|((_, number), placed)| (number, placed.object)).collect()
     }
 
-    /// Takes one.
+    /// Takes one object.
     pub fn remove(&mut self, ring: R, number: u64) -> Option<O> {
         self.objects.remove(&(ring, number)).map(|placed| placed.object)
     }

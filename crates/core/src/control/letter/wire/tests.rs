@@ -90,8 +90,8 @@ fn samples() -> Vec<Letter> {
     ]
 }
 
-/// Numbers the kinds of letters, refusals and requests. A new one does not compile until it has a number, and fails below until it has a
-/// sample.
+/// Returns a number for each kind of control message, refusal and request. A new kind does not
+/// compile until it has a number, and the test below fails until it has a sample.
 fn kind(letter: &Letter) -> usize {
     match letter {
         Letter::Parts { .. } => 0,
@@ -194,7 +194,7 @@ fn other_versions_can_ask_and_refuse_and_nothing_else() {
         assert_eq!(stranger(&letter.encode()), None);
         let mut bytes = letter.encode_as(VERSION + 1);
         assert_eq!(Letter::decode(&bytes), Err(WireError::Version { got: VERSION + 1 }));
-        // Whatever they have after the header.
+        // The content after the header does not matter.
         bytes.truncate(16);
         let expected = match letter {
             Letter::Ask { .. } | Letter::Request { .. } => Stranger::Asks,
@@ -239,14 +239,14 @@ fn garbage_letters_never_panic() {
         }
         stranger(&bytes);
         if let Ok(letter) = Letter::decode(&bytes) {
-            // An address can be written in more ways than one.
+            // An address can be written in several ways.
             kinds.insert(kind(&letter));
             assert_eq!(Letter::decode(&letter.encode()), Ok(letter));
             understood += 1;
         }
     }
     assert_eq!(kinds.len(), 26, "{kinds:?}");
-    // Most were a valid letter with up to three bits turned.
+    // Most inputs are a valid message with up to three flipped bits.
     assert!((10_000..90_000).contains(&understood), "{understood}");
 }
 
