@@ -13,10 +13,11 @@ use crate::planted::planted;
 const BYTES_MAX: u64 = 64 << 10;
 /// Bytes of frames in the first poll: one small message, as nothing is known about the application.
 const BYTES_FIRST: u64 = 32;
-/// The upcalls of a poll are too long if they take more than this fraction, as a divisor, of the
-/// silence after which a member is suspected.
+/// Divisor of the silence after which a member is suspected. Upcalls that take longer than the
+/// result are too long.
 const LONG_PART: u64 = 16;
-/// If the upcalls take less than this fraction, as a divisor, the next poll may deliver more.
+/// Divisor of the same silence. After upcalls that take less than the result, the next poll may
+/// deliver more.
 const SHORT_PART: u64 = 64;
 /// Upcalls are measured by a clock that advances every few milliseconds. Upcalls that take less
 /// than this time count as short.
