@@ -628,7 +628,7 @@ impl<'a, R: Rows> Batch<'a, R> {
     }
 
     /// Takes the object at the cursor: a message that is stored in no frame. No correct sender has
-    /// announced an object that is not here. Such a frame is a defect, or is passed over once the
+    /// announced an object that is not here. Its frame is a defect, or is passed over once the
     /// view has ended, like everything that a faulty sender has left.
     #[cold]
     #[inline(never)]
