@@ -6,7 +6,7 @@
 //! A poll is one step here; in some scopes, writes of one peer may land in the middle of it.
 //! [`directed`] contains schedules that are too long for the search.
 //!
-//! The quick scopes are part of `cargo test`. Those of CI need a release build: `cargo xtask
+//! The quick scopes are part of `cargo test`. The scopes of CI need a release build: `cargo xtask
 //! scope`. With `--long` that runs the scopes with four members.
 #![expect(clippy::disallowed_types, reason = "nothing here depends on the order of a map")]
 mod directed;
