@@ -1151,7 +1151,7 @@ fn bad_links_save_no_member_that_is_named() {
         group.now = second * 1_000_000_000;
         group.run(&[0, 1, 2, 3]);
     }
-    // Of the two members that can't reach each other the younger one is left out, too.
+    // The younger of the two members that can't reach each other is left out, too.
     assert_eq!(next_members(&group)[0], Some(vec![ids[0], ids[2]]));
 }
 
