@@ -1,5 +1,6 @@
-//! Proof that the core needs nothing from outside: for wasm it is built as a module that must import nothing, with an
-//! allocator and a panic handler of its own, so that std can't come in unnoticed.
+//! Proof that the core needs nothing from outside. For wasm it is built as a module that must
+//! import nothing. It has an allocator and a panic handler of its own, so that std can't be linked
+//! unnoticed.
 #![cfg_attr(target_family = "wasm", no_std)]
 extern crate alloc;
 
@@ -15,8 +16,8 @@ use spindle_core::{
 
 const ALL: SubgroupId = SubgroupId(0);
 
-/// Sends `messages` messages through a group of `members`, of which only rank 0 speaks, and answers how many deliveries
-/// all of them saw in `polls` polls each; 0 if there is no such group.
+/// Sends `messages` messages through a group of `members` in which only rank 0 sends. Returns the
+/// number of deliveries at all of them in `polls` polls each; 0 if no such group can exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn spindle_purity(members: u32, messages: u32, polls: u32) -> u64 {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
@@ -64,7 +65,7 @@ fn send(engine: &Engine, memory: &mut Memory) -> bool {
     true
 }
 
-/// The rows of all members, seen by all at once: `me` is whoever writes.
+/// The rows of all members, visible to all at once. `me` is the member that writes.
 struct Memory {
     me: Rank,
     rows: Vec<Vec<u64>>,
@@ -95,7 +96,7 @@ impl Table for Memory {
     fn post(&mut self, _: &[Rank], _: Range<u64>) {}
 }
 
-/// What std would bring.
+/// The parts that std would supply.
 #[cfg(target_family = "wasm")]
 mod alone {
     use core::alloc::{GlobalAlloc, Layout};
@@ -105,13 +106,15 @@ mod alone {
 
     const PAGE_BYTES: usize = 65_536;
 
-    /// Gives each allocation fresh pages and takes none back: the module is built, never run for long.
+    /// Gives each allocation fresh pages and takes none back: the module is built, never run for
+    /// long.
     struct Pages;
 
     #[global_allocator]
     static PAGES: Pages = Pages;
 
-    // SAFETY: fresh pages belong to nobody else, are zero, and are aligned to more than any layout here asks for.
+    // SAFETY: fresh pages belong to no other allocation, are zero, and are aligned to more than any
+    // layout here asks for.
     unsafe impl GlobalAlloc for Pages {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             let page = memory_grow::<0>(layout.size().div_ceil(PAGE_BYTES));

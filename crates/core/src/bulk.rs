@@ -1,12 +1,14 @@
-//! Block multicast (RDMC): how one large object gets from a root to every member, in blocks that receivers pass on while
-//! more are coming.
+//! Block multicast (RDMC): sends one large object from a root to every member, in blocks. Receivers
+//! forward blocks while more blocks arrive.
 //!
-//! [`Schedule`] says, as a pure function, which block a member sends to whom in which step. [`Session`] is one member's part in a
-//! group with one root: a state machine that is told what became visible in its peers' rows and answers which blocks and counters
-//! to post. It moves no byte itself.
+//! [`Schedule`] is a pure function: it says which block a member sends to which other member in
+//! which step. [`Session`] is one member's part in a group with one root. It is a state machine
+//! whose inputs are the words that became visible in peers' rows, and whose outputs are the blocks
+//! and counters to post. It moves no bytes itself.
 //!
-//! The protocol, and why it neither deadlocks nor loses a failure, stands in `docs/protocol/bulk.md`. The members of a bulk
-//! group have ranks of their own: its root is rank 0, whatever its rank in a view.
+//! `docs/protocol/bulk.md` describes the protocol, and why it neither deadlocks nor loses a
+//! failure. The members of a bulk group have ranks of their own: its root has rank 0, whatever its
+//! rank in a view.
 mod hosts;
 mod object;
 mod pipeline;

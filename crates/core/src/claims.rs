@@ -1,30 +1,35 @@
 //! The application's side of a ring: claim space, fill it in place, commit.
 //!
-//! [`Claims`] is shared by those who send and the engine that announces. It is private to the process; only the frames
-//! themselves stand in the row. There are two ways to use a ring:
+//! [`Claims`] is shared by the senders and by the engine that announces their frames. It is private
+//! to the process; only the frames themselves are stored in the row. A ring is used in one of two
+//! ways:
 //!
-//! - by *one* claimer, with an [`Exclusive`]: its commits are in order, so each moves one word, `tail`, with release order.
-//!   It also stamps the frame with the round that it will have unless nulls come before it; the engine checks the first
-//!   stamp of a batch, and announces the batch without looking at the rest;
-//! - by *many*: a claim moves `claimed`, a commit sets the *mark* of the granule at which the frame starts, with release
-//!   order, and the engine collects the marks in order and stamps the frames.
+//! - By *one* claimer, with an [`Exclusive`]. Its commits are in order, so each moves one word,
+//!   `tail`, with release order. It also stamps the frame with the round that it will have unless
+//!   nulls come before it. The engine checks the first stamp of a batch, and announces the batch
+//!   without checking the other stamps.
+//! - By *many* claimers. A claim moves `claimed`. A commit sets the *mark* of the granule at which
+//!   the frame starts, with release order. The engine collects the marks in order and stamps the
+//!   frames.
 //!
-//! Tail and marks stand outside the ring, so no payload byte left from an earlier lap can look like a commit, and no lap has
-//! to be wiped. Nothing here blocks: a full ring is an error that the caller may wait out. INV-FRAME is kept by `limit`: the
-//! engine raises it only after every member has delivered what stood there.
+//! Tail and marks are stored outside the ring. So no payload byte of an earlier lap can look like a
+//! commit, and no lap has to be cleared. Nothing here blocks: if the ring is full the caller gets
+//! an error, and may retry later. `limit` keeps INV-FRAME: the engine raises it only after every
+//! member has delivered the frames below it.
 use crate::planted::planted;
 use crate::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
 
-/// In a mark: the frame is a void.
+/// Bit in a mark: the frame is a void.
 const VOID: u32 = 1 << 31;
-/// In a mark: the frame names an object.
+/// Bit in a mark: the frame names an object.
 const OBJECT: u32 = 1 << 30;
-/// In `claimed`: an [`Exclusive`] is out. Further than any limit, so that to everybody else the ring is full.
+/// Value of `claimed` while an [`Exclusive`] exists. It is above any limit, so the ring is full for
+/// all other claimers.
 const EXCLUSIVE: u64 = 1 << 62;
-/// Added to `claimed`: nobody claims any more.
+/// Added to `claimed`: no more space is claimed.
 const SEALED: u64 = 1 << 63;
 
 /// Claims on one ring.
@@ -34,33 +39,39 @@ pub struct Claims {
     front: Padded<Front>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
-    /// Rounds of mine that hold no frame, so far. Written by the engine. Only a hint of what the next round will be.
+    /// This member's rounds that contain no frame, so far. Written by the engine. It is only a hint
+    /// for the number of the next round.
     nulls: AtomicU64,
-    /// Offset in the row of the end of the last lap that the exclusive claimer has ended.
+    /// Offset in the row of the end of the last lap that the exclusive claimer has completed.
     lap_end: AtomicU64,
-    /// The tail behind the last frame that the exclusive claimer has committed of each sector, in its newest lap.
+    /// For each sector, the tail after the last frame that the exclusive claimer has committed in
+    /// it, in its newest lap.
     sector_ends: [AtomicU64; SECTORS],
     /// Voids that the exclusive claimer has committed.
     voids: AtomicU64,
-    /// One per granule: from commit until the engine has announced the frame that starts there, its span in granules, with
-    /// [`VOID`] or [`OBJECT`] added if it is one; 0 otherwise.
+    /// One mark per granule: from commit until the engine has announced the frame that starts
+    /// there, the span of the frame in granules, with [`VOID`] or [`OBJECT`] added if it is one;
+    /// otherwise 0.
     marks: Box<[AtomicU32]>,
-    /// Position from which on nothing is announced. Written by those who commit objects.
+    /// Position from which on nothing is announced. Written by threads that commit objects.
     gate: AtomicU64,
-    /// Position from which on no space is given back. Written by those who want to know what becomes of a frame.
+    /// Position from which on no space is freed. Written by threads that track the outcome of a
+    /// frame.
     watch: AtomicU64,
 }
 
-/// The words that applications move and the engine looks at in each poll: one line, as most rings stand still.
+/// The words that applications change and that the engine reads in each poll. They share one cache
+/// line, as most rings are idle.
 #[derive(Debug)]
 struct Front {
-    /// Position up to which space is claimed, with [`SEALED`] added once that is final; or [`EXCLUSIVE`]. Written by claimers.
+    /// Position up to which space is claimed, with [`SEALED`] added once it is final; or
+    /// [`EXCLUSIVE`]. Written by claimers.
     claimed: AtomicU64,
-    /// The exclusive claimer's commits, as [`Tail`].
+    /// The commits of the exclusive claimer, as a [`Tail`].
     tail: AtomicU64,
-    /// Rounds that applications have skipped, and the engine has not taken.
+    /// Rounds that applications have skipped, and that the engine has not taken.
     skipped: AtomicU64,
-    /// Whether nothing more is claimed.
+    /// Whether no more space will be claimed.
     closed: AtomicBool,
 }
 
@@ -76,12 +87,13 @@ impl Hash for Claims {
     }
 }
 
-/// Where the only claimer of a ring stands, so that it need not ask.
+/// The state of the only claimer of a ring, which saves it loads of shared words.
 #[derive(Debug)]
 pub struct Exclusive {
-    /// Behind the last frame committed. A claim does not move it: one that is leaked is given out again.
+    /// Position after the last committed frame. A claim does not move it: if the claim is leaked,
+    /// its space is claimed again.
     position: u64,
-    /// As it was when it was last asked for; it only grows.
+    /// The limit when it was last loaded; it only grows.
     limit: u64,
     /// Frames committed.
     frames: u64,
@@ -89,16 +101,17 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Brings the cache lines of the claims to come here, as far as nobody else uses them, by calls of `prefetch` with the
-    /// positions of blocks.
+    /// Prefetches the cache lines of the next claims, as far as no other thread uses them. Calls
+    /// `prefetch` with the positions of blocks.
     #[inline(always)]
     pub fn look_ahead(&mut self, prefetch: impl Fn(u64)) {
         self.ahead.pass(self.position, self.limit, prefetch);
     }
 }
 
-/// How far an exclusive claimer has committed, in one word: frames in the high half, granules in the low, both wrapping. No
-/// ring holds enough for a wrapped difference to be wrong.
+/// The number of frames and granules that an exclusive claimer has committed, in one word: frames
+/// in the high half, granules in the low half, both wrapping. No ring holds enough for a wrapped
+/// difference to be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Tail(u64);
 
@@ -107,14 +120,14 @@ impl Tail {
         Tail(frames << 32 | ((position / GRANULE_BYTES) & 0xffff_ffff))
     }
 
-    /// (frames, bytes) from `earlier` to here.
+    /// Returns (frames, bytes) from `earlier` to this tail.
     pub(crate) fn since(self, earlier: Tail) -> (u64, u64) {
         let frames = ((self.0 >> 32) as u32).wrapping_sub((earlier.0 >> 32) as u32);
         let granules = (self.0 as u32).wrapping_sub(earlier.0 as u32);
         (frames.into(), u64::from(granules) * GRANULE_BYTES)
     }
 
-    /// One frame of `bytes` further.
+    /// Returns the tail after one more frame of `bytes`.
     pub(crate) fn step(self, bytes: u64) -> Tail {
         let frames = (self.0 >> 32).wrapping_add(1);
         let granules = (self.0 as u32).wrapping_add((bytes / GRANULE_BYTES) as u32);
@@ -122,7 +135,8 @@ impl Tail {
     }
 }
 
-/// Claimed space that nobody else writes, until it is committed. Not `Clone`: it stands for the space.
+/// Claimed space that no other thread writes until it is committed. It is not `Clone`, as it
+/// represents the space.
 #[derive(Debug)]
 #[must_use = "a claim that is never committed stops its ring for ever"]
 pub struct Claim {
@@ -131,13 +145,13 @@ pub struct Claim {
     len: u64,
 }
 
-/// Why space could not be claimed.
+/// The reason why space could not be claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The message is longer than the subgroup allows.
     #[error("a message of {len} bytes is over the subgroup's limit of {max} bytes: split it, or raise the limit")]
     TooLong {
-        /// Bytes asked for.
+        /// Bytes requested.
         len: u64,
         /// Bytes allowed.
         max: u64,
@@ -168,7 +182,7 @@ impl Claims {
         }
     }
 
-    /// A copy, as of now, of claims that nobody is using.
+    /// Returns a copy, as of now, of claims that no thread uses.
     pub(crate) fn fork(&self) -> Claims {
         let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Claims {
@@ -190,12 +204,12 @@ impl Claims {
         }
     }
 
-    /// The ring that the claims are on.
+    /// The ring to which the claims belong.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Claims space for `len` bytes of payload; any number of threads may do so at once.
+    /// Claims space for `len` bytes of payload. Any number of threads may claim at once.
     ///
     /// # Errors
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
@@ -209,7 +223,7 @@ impl Claims {
         let mut position = self.front.claimed.load(Ordering::Relaxed);
         loop {
             let (claim, next) = self.claim_at(position, len, self.limit(), max)?;
-            // Relaxed: claims are disjoint and pass nothing to each other.
+            // Relaxed: claims are disjoint and pass no data to each other.
             match self.front.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(claim),
                 Err(now) => position = now,
@@ -217,28 +231,30 @@ impl Claims {
         }
     }
 
-    /// Begins claiming without an atomic read-modify-write. Until [`end_exclusive`](Self::end_exclusive) the holder of the
-    /// result is the only one who claims on this ring: to everybody else it is full.
+    /// Begins claiming without an atomic read-modify-write. Until
+    /// [`end_exclusive`](Self::end_exclusive) only the holder of the result claims space on this
+    /// ring. For all other claimers the ring is full.
     ///
     /// # Panics
-    /// If anything was claimed before, or if there was an exclusive claimer before.
+    /// If space was claimed before, or if an exclusive claimer existed before.
     pub fn begin_exclusive(&self) -> Exclusive {
-        // Relaxed: the claimer comes into being here, and nothing was written before.
+        // Relaxed: the claimer begins to exist here, and nothing was written before.
         let begun = self.front.claimed.compare_exchange(0, EXCLUSIVE, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(begun, Ok(0), "a ring is used exclusively from the start, or never");
         Exclusive { position: 0, limit: self.limit(), frames: 0, ahead: LookAhead::default() }
     }
 
-    /// Lets everybody claim from now on.
+    /// Lets all threads claim from now on.
     pub fn end_exclusive(&self, holder: Exclusive) {
-        // Release: who claims next comes behind it, and who collects marks finds the tail final.
+        // Release: the next claimer comes after it, and a thread that collects marks finds the tail
+        // final.
         self.front.claimed.store(holder.position, Ordering::Release);
     }
 
-    /// As [`claim`](Self::claim), for the only claimer, who commits each claim before the next.
+    /// As [`claim`](Self::claim), for the only claimer, which commits each claim before the next.
     ///
     /// # Errors
-    /// As there.
+    /// As [`claim`](Self::claim).
     #[inline(always)]
     pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
         let (ring, position) = (&self.ring, holder.position);
@@ -255,11 +271,12 @@ impl Claims {
         Ok(Claim { position, span, len })
     }
 
-    /// As [`claim`](Self::claim), or [`claim_exclusive`](Self::claim_exclusive) for the only claimer, for a message that is sent again:
-    /// it may be as long as any that was accepted in the views before.
+    /// As [`claim`](Self::claim), or [`claim_exclusive`](Self::claim_exclusive) for the only
+    /// claimer, for a message that is sent again. It may be as long as any message that was
+    /// accepted in the views before.
     ///
     /// # Errors
-    /// As there. No message of a [`Resend`](crate::Resend) is too long.
+    /// As those functions. No message of a [`Resend`](crate::Resend) is too long.
     pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
         let max = match planted!(LeftoversTooLong) {
             true => self.ring.message_bytes_max,
@@ -270,10 +287,11 @@ impl Claims {
         Ok(self.claim_at(holder.position, len, holder.limit, max)?.0)
     }
 
-    /// The frame of `span` bytes at `position`, which is being committed, is the last of its sector.
+    /// Ends a sector: the frame of `span` bytes at `position`, which is being committed, is its
+    /// last frame.
     #[cold]
     fn end_sector(&self, holder: &mut Exclusive, position: u64, span: u64) {
-        // Relaxed, all of it: the tail that covers the frame has the release.
+        // All stores are relaxed: the tail that covers the frame has the release.
         if self.ring.ends_lap(position, span) {
             holder.position = self.ring.after(position, span);
             self.lap_end.store(self.ring.offset(position) + span, Ordering::Relaxed);
@@ -282,18 +300,19 @@ impl Claims {
         self.sector_ends[self.ring.sector(position)].store(tail.0, Ordering::Relaxed);
     }
 
-    /// The round that the next frame of the only claimer will have, unless nulls come before it: what to put into the second
-    /// word of its header before [`commit_exclusive`](Self::commit_exclusive).
+    /// Returns the round that the next frame of the only claimer will have, unless nulls come
+    /// before it. The claimer stores it in the second word of the frame's header before
+    /// [`commit_exclusive`](Self::commit_exclusive).
     #[inline]
     pub fn guess_round(&self, holder: &Exclusive) -> u64 {
         holder.frames + self.nulls.load(Ordering::Relaxed)
     }
 
-    /// As [`commit`](Self::commit), for the only claimer, who has stored a [guess](Self::guess_round) in the second word of
-    /// the frame's header.
+    /// As [`commit`](Self::commit), for the only claimer, which has stored a
+    /// [guess](Self::guess_round) in the second word of the frame's header.
     ///
     /// # Panics
-    /// As there.
+    /// As [`commit`](Self::commit).
     #[inline(always)]
     pub fn commit_exclusive(
         &self,
@@ -314,12 +333,13 @@ impl Claims {
         if self.ring.ends_sector(claim.position, claim.span) {
             self.end_sector(holder, claim.position, claim.span);
         }
-        // Release: the engine that sees it sees the frame.
+        // Release: an engine that loads this tail sees the frame.
         self.front.tail.store(Tail::new(holder.frames, holder.position).0, Ordering::Release);
     }
 
-    /// Ends a claim: hands `store` the position of the frame and its header word, then makes the frame visible to the
-    /// engine. `len` may be less than was claimed. [`Kind::Void`] gives the space up.
+    /// Ends a claim: calls `store` with the position of the frame and its header word, then makes
+    /// the frame visible to the engine. `len` may be less than was claimed. [`Kind::Void`] gives up
+    /// the space.
     ///
     /// # Panics
     /// If `len` is more than was claimed.
@@ -332,22 +352,29 @@ impl Claims {
             Kind::Void => VOID,
             Kind::Object => OBJECT,
         };
-        // Release: the engine that takes the mark sees the payload and the header.
+        // Release: an engine that takes the mark sees the payload and the header.
         self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | kind, Ordering::Release);
     }
 
-    /// Frames from `position` on are not announced until the gate is moved on. It is put before a frame of [`Kind::Object`] before that
-    /// is committed, unless it is before an older one, and moved on when every member has the object: behind it, or to the next that some have not.
-    /// `u64::MAX` opens it. Messages that others send do not wait for it, only this ring's.
+    /// Sets the gate: frames from `position` on are not announced until the gate is moved forward.
+    ///
+    /// The caller moves the gate to a frame of [`Kind::Object`] before it commits that frame,
+    /// unless the gate is already before an older one. When every member has the object, it moves
+    /// the gate behind it, or to the next object that some members lack. `u64::MAX` opens the gate.
+    /// The gate holds back only this ring's messages, not those of other senders.
     pub fn set_gate(&self, position: u64) {
-        // Release: who sees it open sees what was done before. Who sees an object that was committed behind it sees it by that commit.
+        // Release: a thread that finds it open sees everything done before. It sees an object that
+        // was committed behind it by that commit.
         self.gate.store(position, Ordering::Release);
     }
 
-    /// The space of frames from `position` on is not claimed again, even if they are delivered, so that their rounds can be read. The watch
-    /// is put before a frame before that is committed, unless it is before an older one. `u64::MAX` lifts it.
+    /// Sets the watch: the space of frames from `position` on is not claimed again, even if they
+    /// are delivered, so that their rounds can be read.
+    ///
+    /// The caller moves the watch to a frame before it commits that frame, unless the watch is
+    /// already before an older one. `u64::MAX` removes the watch.
     pub fn set_watch(&self, position: u64) {
-        // Relaxed: the engine sees the frame by a commit that comes later and has the release.
+        // Relaxed: the engine sees the frame by a later commit, which has the release.
         self.watch.store(position, Ordering::Relaxed);
     }
 
@@ -356,33 +383,34 @@ impl Claims {
         self.watch.load(Ordering::Relaxed)
     }
 
-    /// Where the gate is, for somebody who has seen the [tail](Self::tail) or the mark of what may stand behind it.
+    /// The position of the gate, for a thread that has loaded the [tail](Self::tail) or the mark of
+    /// frames that may be behind it.
     #[inline]
     pub(crate) fn gate(&self) -> u64 {
         // Acquire: pairs with the release in `set_gate`.
         self.gate.load(Ordering::Acquire)
     }
 
-    /// Whether there is a gate: some members lack an object of this ring.
+    /// Whether a gate is set: some members lack an object of this ring.
     pub(crate) fn is_gated(&self) -> bool {
         self.gate() != u64::MAX
     }
 
-    /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls. A hint:
-    /// those beyond 2^46 in the life of a view are not skipped.
+    /// Declares `rounds` rounds in which this member will send nothing, so that no member has to
+    /// wait for its nulls. It is a hint: rounds beyond 2^46 in the life of a view are not skipped.
     pub fn skip_rounds(&self, rounds: u64) {
         self.front.skipped.fetch_add(rounds, Ordering::Relaxed);
     }
 
     /// Declares that nothing more will be claimed. Every claim must have been committed.
     pub fn close(&self) {
-        // Release: who sees it closed sees all marks.
+        // Release: a thread that finds it closed sees all marks.
         self.front.closed.store(true, Ordering::Release);
     }
 
-    /// How far many claimers have claimed; 0 while one alone does.
+    /// The position up to which many claimers have claimed; 0 while one claimer has exclusive use.
     pub(crate) fn claimed(&self) -> u64 {
-        // Relaxed: who asks whether it was committed has to wait anyhow.
+        // Relaxed: a caller that asks whether the space was committed has to wait anyway.
         let claimed = self.front.claimed.load(Ordering::Relaxed) & !SEALED;
         if claimed >= EXCLUSIVE { 0 } else { claimed }
     }
@@ -392,15 +420,16 @@ impl Claims {
         self.front.closed.load(Ordering::Acquire)
     }
 
-    /// What the exclusive claimer has committed.
+    /// The committed frames of the exclusive claimer.
     #[inline]
     pub(crate) fn tail(&self) -> Tail {
         // Acquire: pairs with the release in `commit_exclusive`.
         Tail(self.front.tail.load(Ordering::Acquire))
     }
 
-    /// The tail behind the last frame of the sector of `position`. Only if a [`tail`](Self::tail) has been seen that lies there
-    /// or further, and `position` is not free yet: until then no frame of the next lap can take its place.
+    /// The tail after the last frame of the sector of `position`. The caller must have loaded a
+    /// [`tail`](Self::tail) that is there or further, and `position` must not be free yet: until
+    /// then no frame of the next lap can take its space.
     #[inline]
     pub(crate) fn sector_end(&self, position: u64) -> Tail {
         Tail(self.sector_ends[self.ring.sector(position)].load(Ordering::Relaxed))
@@ -417,20 +446,20 @@ impl Claims {
         self.voids.load(Ordering::Relaxed)
     }
 
-    /// Whether many may claim, so that there may be marks.
+    /// Whether many claimers may claim, so that marks may exist.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
-        // Acquire: pairs with the release in `end_exclusive`. Where many claim from the start, it is the first claim that
-        // tells; its mark has the release.
+        // Acquire: pairs with the release in `end_exclusive`. If many claimers claim from the
+        // start, the first claim makes this true, and its mark has the release.
         !matches!(self.front.claimed.load(Ordering::Acquire), 0 | EXCLUSIVE)
     }
 
-    /// Whether space from `position` on is claimed, by one of many claimers.
+    /// Whether space from `position` on is claimed by one of many claimers.
     pub(crate) fn is_claimed(&self, position: u64) -> bool {
         self.is_shared() && self.front.claimed.load(Ordering::Relaxed) != position
     }
 
-    /// Tells an exclusive claimer how many of my rounds hold no frame.
+    /// Sets the number of this member's rounds that contain no frame, for an exclusive claimer.
     pub(crate) fn set_nulls(&self, nulls: u64) {
         self.nulls.store(nulls, Ordering::Relaxed);
     }
@@ -440,8 +469,8 @@ impl Claims {
         Marks { slots: &self.marks, mask: self.ring.capacity - 1 }
     }
 
-    /// Refuses claims from now on, as if the ring were full for ever. An exclusive claimer may still use up the room that it
-    /// knows of, until it [retires](Self::retire).
+    /// Refuses claims from now on, as if the ring were full for ever. An exclusive claimer may
+    /// still use the room that it knows of, until it [retires](Self::retire).
     pub fn revoke(&self) {
         self.limit.store(0, Ordering::Release);
         // Relaxed: a claim that came first is found in the position, and its mark has the release.
@@ -449,16 +478,18 @@ impl Claims {
         let _ = self.front.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
     }
 
-    /// The only claimer ends, after the ring was revoked: it will commit nothing more here, and finds the ring full for ever.
+    /// Ends the only claimer, after the ring was revoked. It will commit nothing more here, and the
+    /// ring is full for it for ever.
     pub fn retire(&self, holder: &mut Exclusive) {
         holder.limit = 0;
-        // Release: who sees it finds the tail final.
+        // Release: a thread that loads it finds the tail final.
         self.front.claimed.store(holder.position | SEALED, Ordering::Release);
     }
 
-    /// Whether everything that will ever be committed here lies below `position`, where the exclusive claimer's tail is `tail`.
+    /// Whether everything that will ever be committed here lies below `position`, if the exclusive
+    /// claimer's tail is `tail`.
     pub(crate) fn ends_at(&self, position: u64, tail: Tail) -> bool {
-        // First: what is claimed, or committed, before it is seen after it.
+        // Load this first: space that is claimed or committed before it is visible after it.
         let is_closed = self.is_closed();
         match self.front.claimed.load(Ordering::Acquire) {
             EXCLUSIVE => is_closed && self.tail() == tail,
@@ -469,17 +500,18 @@ impl Claims {
 
     /// Allows claims up to `position`.
     pub(crate) fn raise_limit(&self, position: u64) {
-        // Release: pairs with the acquire in `claim_at`, so that what is written into freed space comes after every
-        // member's delivery of what stood there.
+        // Release: pairs with the acquire in `claim_at`, so that new data in freed space comes
+        // after every member's delivery of the old data.
         self.limit.store(position, Ordering::Release);
     }
 
     pub(crate) fn take_skipped(&self) -> u64 {
-        // Checked first, because a swap on an idle ring would take the line for nothing.
+        // Checked first, because a swap on an idle ring would take the cache line for nothing.
         if self.front.skipped.load(Ordering::Relaxed) == 0 { 0 } else { self.front.skipped.swap(0, Ordering::Relaxed) }
     }
 
-    /// Whether the frame at `position` may be claimed: `limit` is how far claims may go, as the caller knows it.
+    /// Returns the claim of the frame at `position`, and the position after it. `limit` is the
+    /// position up to which claims may extend, as the caller knows it.
     #[inline]
     fn claim_at(&self, position: u64, len: u64, limit: u64, max: u64) -> Result<(Claim, u64), ClaimError> {
         if len > max {
@@ -512,7 +544,8 @@ pub(crate) struct Marks<'a> {
 }
 
 impl Marks<'_> {
-    /// Takes the mark of the frame at `position`, if it is committed: its kind and span. Of an object only if `is_open`.
+    /// Takes the mark of the frame at `position`, if it is committed: its kind and span. The mark
+    /// of an object is taken only if `is_open`.
     #[inline]
     pub(crate) fn take(self, position: u64, is_open: impl FnOnce() -> bool) -> Option<(Kind, u64)> {
         let slot = &self.slots[((position & self.mask) / GRANULE_BYTES) as usize];
@@ -522,7 +555,7 @@ impl Marks<'_> {
             return None;
         }
         if !planted!(MarkStays) {
-            // Relaxed: the next claimer of this granule is ordered behind it by `limit`.
+            // Relaxed: `limit` orders the next claimer of this granule after it.
             slot.store(0, Ordering::Relaxed);
         }
         let kind = match mark & (VOID | OBJECT) {
@@ -546,7 +579,7 @@ impl Claim {
         self.len == 0
     }
 
-    /// Where the frame stands in its ring.
+    /// Position of the frame in its ring.
     #[inline]
     pub fn position(&self) -> u64 {
         self.position

@@ -1,12 +1,13 @@
-//! Walking the frames of a subgroup in the order of delivery, in place.
+//! Walks the frames of a subgroup in the order of delivery, in place.
 //!
-//! A [`Cursor`] knows, for each sender, which frame comes next. Asked for everything up to a frontier, it hands out a
-//! [`Batch`]: an iterator over messages that stand in the senders' rings. The engine walks one for upcalls on its own
-//! thread; a consumer on another thread walks its own and reports how far it came ([`Handoff`]). There is no queue between
-//! them: the rings are the queue.
+//! A [`Cursor`] knows the next frame of each sender. Given a frontier, it returns a [`Batch`]: an
+//! iterator over the messages below it, which are stored in the senders' rings. The engine uses one
+//! cursor for upcalls on its own thread. A consumer on another thread uses its own cursor and
+//! reports its progress ([`Handoff`]). No queue exists between them, because the rings are the
+//! queue.
 //!
-//! What a peer wrote is checked before it is used: a frame that no correct sender can have written stops the cursor with a
-//! [`Defect`], never with a panic.
+//! Data that a peer wrote is checked before it is used. A frame that no correct sender can have
+//! written stops the cursor with a [`Defect`], never with a panic.
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::planted::planted;
 use crate::ring::{Header, Kind, LookAhead, Ring};
@@ -20,9 +21,10 @@ use core::ops::Range;
 /// One message, in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Its sender's rank: in the view that an observer or a receiver names, and in the newest one where a node hands it over.
+    /// The rank of its sender: in the view that an observer or a receiver names, and in the newest
+    /// view if a node delivers the message.
     pub sender: Rank,
-    /// Its round: in a subgroup with a total order, messages are ordered by (round, sender).
+    /// Its round. In a subgroup with a total order, messages are ordered by (round, sender).
     pub round: u64,
     /// The payload, in the sender's ring.
     pub payload: &'a [u8],
@@ -31,21 +33,23 @@ pub struct Message<'a> {
 /// A frame, or a run of frames, that breaks the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Defect {
-    /// Whose ring it stands in.
+    /// The owner of the ring that contains it.
     pub sender: Rank,
     /// Its position in that ring.
     pub position: u64,
-    /// The word that gave it away: the frame's header or its round, or how far the ring is said to be announced.
+    /// The word that shows the defect: the frame's header or its round, or the announced position
+    /// of the ring.
     pub header: u64,
 }
 
-/// No sender gets this far in the life of a view; a frame that claims to is garbage.
+/// Rounds in the life of a view are below this number. A frame with a higher round is garbage.
 pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
-/// No frontier gets this far.
+/// Every frontier is below this number.
 const PLACES_MAX: u64 = u64::MAX / 4;
 
-/// Places of a total order up to and with the last of the first `rounds` rounds of the sender with sender rank `sender`.
+/// The number of sequence numbers of a total order up to and including the last of the first
+/// `rounds` rounds of the sender with sender rank `sender`.
 pub(crate) fn places(rounds: u64, sender: usize, senders: usize) -> u64 {
     let (sender, senders) = (sender as u64, senders as u64);
     (rounds * senders + sender + 1).saturating_sub(senders)
@@ -54,43 +58,47 @@ pub(crate) fn places(rounds: u64, sender: usize, senders: usize) -> u64 {
 /// The frames of one sender.
 #[derive(Clone, Hash, Debug)]
 struct Lane {
-    /// Where the next frame starts, or will start.
+    /// The position at which the next frame starts, or will start.
     position: u64,
     published: u64,
     /// No frame from `position` on has a smaller round.
     next: u64,
-    /// The round of the message at `position`, once it was looked at.
+    /// The round of the message at `position`, once it was read.
     ahead: Option<u64>,
     ring: Ring,
     sender: Rank,
-    /// The sender's rank in the view that those know to whom messages are handed.
+    /// The sender's rank in the view that the consumer of the messages knows.
     named: Rank,
-    /// Offset in the sender's row of the word that says how far its ring is announced.
+    /// Offset in the sender's row of the word with the announced position of its ring.
     published_at: u64,
-    /// Rounds below this were delivered in an earlier view, and are passed over. 0 in a subgroup with a total order.
+    /// Rounds below this were delivered in an earlier view, and are passed over. 0 in a subgroup
+    /// with a total order.
     skipped: u64,
-    /// Rounds behind the end of this view that were delivered before it was known: they come again in the next view.
+    /// Rounds after the end of this view that were delivered before the end was known. They arrive
+    /// again in the next view.
     beyond: u64,
 }
 
-/// A place in the order of one subgroup.
+/// A position in the order of one subgroup.
 #[derive(Hash, Debug)]
 pub struct Cursor {
     lanes: Vec<Lane>,
     order: Order,
-    /// The round of the next place of the total order.
+    /// The round of the next sequence number of the total order.
     round: u64,
-    /// The lane of the next place; in a Fifo subgroup, the one that was read last.
+    /// The lane of the next sequence number; in a Fifo subgroup, the lane that was read last.
     lane: usize,
     defect: Option<Defect>,
-    /// The place at which the view ends, once that is decided.
+    /// The sequence number at which the view ends, once that is decided.
     end: Option<u64>,
-    /// As `skipped` of a lane, of senders that have no ring here because their subgroup is unavailable: see [`Again::Later`].
+    /// The value of `skipped` for senders that have no lane here because their subgroup is
+    /// unavailable: see [`Again::Later`].
     waiting: Vec<(MemberId, u64)>,
 }
 
 impl Cursor {
-    /// A cursor at the start; `senders` gives, by sender rank, who it is, its ring, and the offset of its `published` word.
+    /// Returns a cursor at the start. `senders` yields, by sender rank, each sender's rank, its
+    /// ring, and the offset of its `published` word.
     pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
         let lanes = senders.map(|(sender, ring, published_at)| {
             let (position, published, next, ahead, skipped, beyond) = Default::default();
@@ -99,9 +107,11 @@ impl Cursor {
         Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None, waiting: Vec::new() }
     }
 
-    /// The messages from here up to `frontier` places of the total order; in a Fifo subgroup, all that were announced.
+    /// Returns the messages from here up to `frontier` sequence numbers of the total order; in a
+    /// Fifo subgroup, all announced messages.
     ///
-    /// Once the cursor was [closed](Self::close), those up to the end of the view, whatever the frontier.
+    /// Once the cursor was [closed](Self::close), returns those up to the end of the view, for any
+    /// frontier.
     pub fn advance<'a, R: Rows>(&'a mut self, rows: &'a R, frontier: u64) -> Batch<'a, R> {
         if self.end.is_none() {
             self.load_published(rows);
@@ -110,7 +120,8 @@ impl Cursor {
         let left = match self.order {
             Order::Total => frontier.min(PLACES_MAX).saturating_sub(self.count()),
             Order::Fifo => {
-                // Another sender's turn first: one that is always busy must not keep the others waiting.
+                // Start with another sender's turn: a sender that is always busy must not keep the
+                // others waiting.
                 self.lane = (self.lane + 1) % self.lanes.len().max(1);
                 u64::MAX
             }
@@ -122,7 +133,8 @@ impl Cursor {
         for lane in &mut self.lanes {
             // Loaded after the frontier, so everything below the frontier is announced by it.
             lane.published = rows.load(lane.sender, lane.published_at);
-            // INV-MONOTONE and INV-FRAME: never back, and never over what I have not read.
+            // INV-MONOTONE and INV-FRAME: the position never goes back, and never beyond a lap over
+            // unread frames.
             if lane.published.wrapping_sub(lane.position) > lane.ring.capacity {
                 let defect = Defect { sender: lane.sender, position: lane.position, header: lane.published };
                 self.defect.get_or_insert(defect);
@@ -131,11 +143,12 @@ impl Cursor {
         }
     }
 
-    /// The view has ended: from now on the cursor yields what lies below `trims`, by sender rank in rounds, and nothing else.
-    /// What a sender wrote that can't be read does not count, at any member.
+    /// Closes the cursor, as the view has ended: from now on it yields the messages below `trims`,
+    /// by sender rank in rounds, and no others. Frames of a sender that can't be read do not count,
+    /// at any member.
     ///
     /// # Panics
-    /// If there is not one trim for each sender.
+    /// If `trims` does not contain one trim for each sender.
     pub fn close<R: Rows>(&mut self, rows: &R, trims: &[u64]) {
         assert_eq!(trims.len(), self.lanes.len(), "one trim a sender");
         self.load_published(rows);
@@ -157,14 +170,15 @@ impl Cursor {
                 lane.published = position;
             }
             lane.ahead = None;
-            // Consumed before the view ended, beyond its end: comes again in the next view.
+            // Consumed before the view ended, but beyond its end: the message arrives again in the
+            // next view.
             lane.beyond = lane.next.max(lane.skipped).saturating_sub(trim);
             end = end.max(places(trim, rank, senders));
         }
         self.end = Some(end);
     }
 
-    /// Whether the cursor was closed, and all that was below the trims has been taken.
+    /// Whether the cursor was closed, and all messages below the trims have been taken.
     pub fn is_at_end(&self) -> bool {
         self.end.is_some_and(|end| match self.order {
             Order::Total => self.count() >= end || self.lanes.iter().all(|lane| lane.position >= lane.published),
@@ -172,8 +186,9 @@ impl Cursor {
         })
     }
 
-    /// Goes on where `old`, which is closed, has ended: in a Fifo subgroup its senders send again what was announced and not
-    /// received by all, of which `old` may have yielded a part. `from` and `to` are the views of the two cursors, and the subgroup there.
+    /// Continues after the end of `old`, which is closed. In a Fifo subgroup its senders send again
+    /// the messages that were announced and not received by all members. `old` may have yielded a
+    /// part of them. `from` and `to` are the views of the two cursors, and the subgroup there.
     ///
     /// # Panics
     /// If one of the views has no such subgroup.
@@ -188,8 +203,9 @@ impl Cursor {
         }
     }
 
-    /// The first `rounds` rounds that `sender` sends in its next ring were delivered before, and are passed over. In a total order
-    /// that never happens. `here` is the view of the cursor, and the subgroup there.
+    /// Passes over the first `rounds` rounds that `sender` sends in its next ring, because they
+    /// were delivered before. In a total order that never happens. `here` is the view of the
+    /// cursor, and the subgroup there.
     pub(crate) fn pass_over(&mut self, sender: MemberId, rounds: u64, here: (&View, SubgroupId)) {
         if self.order == Order::Total || rounds == 0 {
             return;
@@ -201,29 +217,31 @@ impl Cursor {
         }
     }
 
-    /// Another at the same place.
+    /// Returns another cursor at the same position.
     pub(crate) fn fork(&self) -> Cursor {
         Cursor { lanes: self.lanes.clone(), waiting: self.waiting.clone(), ..*self }
     }
 
-    /// How many places of the total order lie behind the cursor.
+    /// The number of sequence numbers of the total order behind the cursor.
     pub fn count(&self) -> u64 {
         self.round * self.lanes.len() as u64 + self.lane as u64
     }
 
-    /// From now on messages name their senders by other ranks: `rank` says which.
+    /// Changes the ranks by which messages name their senders: `rank` maps the old rank to the new
+    /// one.
     pub(crate) fn rename(&mut self, rank: impl Fn(Rank) -> Option<Rank>) {
         for lane in &mut self.lanes {
             lane.named = rank(lane.sender).unwrap_or(lane.sender);
         }
     }
 
-    /// How many rounds of the sender with this sender rank lie behind the cursor, in a Fifo subgroup.
+    /// The number of rounds of the sender with this sender rank that are behind the cursor, in a
+    /// Fifo subgroup.
     pub fn taken(&self, sender: usize) -> u64 {
         self.lanes[sender].next
     }
 
-    /// Whether `frontier`, as the engine handed it off, lies ahead of the cursor.
+    /// Whether `frontier`, as the engine handed it off, is ahead of the cursor.
     pub fn is_behind(&self, frontier: u64) -> bool {
         match self.order {
             Order::Total => self.count() < frontier,
@@ -236,14 +254,14 @@ impl Cursor {
         self.lanes.len()
     }
 
-    /// What stopped the cursor for good, if anything did.
+    /// The defect that stopped the cursor for good, if one did.
     pub fn defect(&self) -> Option<Defect> {
         self.defect
     }
 }
 
 impl Lane {
-    /// Passes over voids. The round of the frame at `position` then, if one is announced.
+    /// Passes over voids. Returns the round of the frame at `position` then, if one is announced.
     fn look<R: Rows>(&mut self, rows: &R) -> Result<Option<u64>, Defect> {
         if self.ahead.is_some() {
             return Ok(self.ahead);
@@ -267,7 +285,7 @@ impl Lane {
     }
 }
 
-/// One lane while [`Batch::run`] walks it, up to the end of its ring's lap.
+/// One lane while [`Batch::run`] reads it, up to the end of its ring's lap.
 struct Run<F> {
     frames: F,
     sender: Rank,
@@ -275,9 +293,9 @@ struct Run<F> {
     place: u64,
     stop: u64,
     ahead: LookAhead,
-    /// Whether more is announced behind `stop`.
+    /// Whether more frames are announced after `stop`.
     wraps: bool,
-    /// Rounds below this hold no frame of the sender, apart from those behind `place`.
+    /// Rounds below this contain no frame of the sender, apart from those behind `place`.
     next: u64,
 }
 
@@ -285,7 +303,7 @@ impl<F> Run<F> {
     #[inline]
     fn new(frames: F, lane: &Lane) -> Run<F> {
         let start = lane.position & (lane.ring.capacity - 1);
-        // A liar's last frame may stand out of what it announced.
+        // The last frame of a faulty sender may extend beyond the announced position.
         let announced = start + lane.published.saturating_sub(lane.position);
         let stop = lane.ring.capacity.min(announced);
         Run {
@@ -301,17 +319,18 @@ impl<F> Run<F> {
     }
 }
 
-/// Messages in the order of delivery, lent by their senders' rings.
+/// Messages in the order of delivery, borrowed from their senders' rings.
 ///
-/// A message counts as delivered when the batch that yielded it is dropped; one that was not taken out of the batch is
-/// offered again. So a handler that stops early holds back only itself, and its senders when their rings are full.
+/// A message counts as delivered when the batch that yielded it is dropped. A message that was not
+/// taken out of the batch is offered again. So a handler that stops early delays only itself, and
+/// its senders when their rings are full.
 #[derive(Debug)]
 pub struct Batch<'a, R> {
     rows: &'a R,
     cursor: &'a mut Cursor,
-    /// Places from the cursor to the frontier.
+    /// Sequence numbers from the cursor to the frontier.
     left: u64,
-    /// Bytes of frames that it may still yield; the last round may go over.
+    /// Bytes of frames that the batch may still yield. The last round may exceed it.
     quota: u64,
     messages: u64,
     bytes: u64,
@@ -328,32 +347,35 @@ impl<R> Batch<'_, R> {
         self.bytes
     }
 
-    /// How many bytes of frames it may still yield.
+    /// The bytes of frames that the batch may still yield.
     pub(crate) fn quota(&self) -> u64 {
         self.quota
     }
 
-    /// Yields no more after the round with which so many bytes of frames are reached.
+    /// Limits the batch: it yields nothing after the round in which `bytes` bytes of frames are
+    /// reached.
     pub(crate) fn at_most(self, bytes: u64) -> Self {
         Batch { quota: bytes, ..self }
     }
 }
 
 impl<R: Rows> Batch<'_, R> {
-    /// Tells the engine that the consumer on this thread is done with what it took, and with the nulls behind it.
+    /// Reports to the engine that the consumer on this thread has finished the messages that it
+    /// took, and the nulls after them.
     pub fn report(mut self, handoff: &Handoff) {
         self.has_next();
         handoff.report(self.cursor, self.messages, self.bytes);
     }
 }
 
-/// A run of a batch's messages at work. Where it came to is written down at its end. If it does not get there, because the
-/// application panics, the messages that it handed over are passed over, so that none is offered twice.
+/// A run of a batch's messages in progress. Its progress is stored at its end. If the application
+/// panics before that, the messages that it received are passed over, so that none is offered
+/// twice.
 struct Walk<'b, 'a, R: Rows> {
     batch: &'b mut Batch<'a, R>,
-    /// Goes up by one with every message.
+    /// Rises by one with every message.
     count: u64,
-    /// What `count` was when the batch had yielded nothing.
+    /// The value of `count` when the batch had yielded nothing.
     zero: u64,
 }
 
@@ -366,7 +388,7 @@ impl<'b, 'a, R: Rows> Walk<'b, 'a, R> {
 }
 
 impl<R: Rows> Drop for Walk<'_, '_, R> {
-    // Inlined in any case: a count whose address is passed on can't stay in a register.
+    // Always inlined: a count whose address is passed on can't stay in a register.
     #[expect(clippy::inline_always)]
     #[inline(always)]
     fn drop(&mut self) {
@@ -388,7 +410,7 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
         }
     }
 
-    /// As [`Batch::for_each`], which a batch that is owned would not find.
+    /// As [`Batch::for_each`], which would not be found for an owned batch.
     #[inline]
     fn for_each<F: FnMut(Message<'a>)>(mut self, upcall: F) {
         Batch::for_each(&mut self, upcall);
@@ -396,8 +418,9 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
 }
 
 impl<'a, R: Rows> Batch<'a, R> {
-    /// Calls `upcall` with every message that is left. Faster than a loop over the iterator: the state of the walk stays in
-    /// registers. If `upcall` panics, the message that it was called with counts as taken.
+    /// Calls `upcall` with every message that is left. This is faster than a loop over the
+    /// iterator, as the state of the walk stays in registers. If `upcall` panics, the message with
+    /// which it was called counts as taken.
     #[inline]
     pub fn for_each(&mut self, mut upcall: impl FnMut(Message<'a>)) {
         loop {
@@ -430,8 +453,8 @@ impl<'a, R: Rows> Batch<'a, R> {
         while self.messages < messages && self.next().is_some() {}
     }
 
-    /// The round of the message at the cursor, and the one up to which the rounds are the same sender's: who is busy for a while
-    /// sends many in a row.
+    /// The round of the message at the cursor, and the end of the rounds in which only its sender
+    /// has messages. A sender that is busy for a while sends many messages in a row.
     #[inline]
     fn rounds_alone(&mut self) -> Option<Range<u64>> {
         let cursor = &mut *self.cursor;
@@ -446,16 +469,17 @@ impl<'a, R: Rows> Batch<'a, R> {
             match lane.look(self.rows) {
                 Ok(_) if planted!(PassesAnother) => {}
                 Ok(round) => limit = round.map_or(limit, |round| limit.min(round * senders + rank)),
-                // Garbage, which is for `seek` to find when it is its turn. The same goes for a place behind the cursor.
+                // Garbage, which `seek` finds when its turn comes. The same holds for a sequence
+                // number behind the cursor.
                 Err(_) => limit = here,
             }
         }
-        // The message at the cursor is handed over in any case, as by `next`.
+        // The message at the cursor is delivered in any case, as by `next`.
         Some(cursor.round..(limit.max(here + 1) + senders - 1 - me) / senders)
     }
 
-    /// Hands over the message at the cursor, and those that follow it from the same sender without another's between them. Says
-    /// whether there was any.
+    /// Delivers the message at the cursor, and the messages that follow it from the same sender
+    /// with none of another sender between them. Returns whether it delivered any.
     #[inline]
     fn run_alone(&mut self, upcall: &mut impl FnMut(Message<'a>)) -> bool {
         let Some(Range { start: first, end }) = self.rounds_alone() else { return false };
@@ -496,8 +520,8 @@ impl<'a, R: Rows> Batch<'a, R> {
         true
     }
 
-    /// Hands over whole rounds of `N` senders, as far as they are plain: to a void, garbage, the end of a ring's lap, or the
-    /// last round before the frontier.
+    /// Delivers whole rounds of `N` senders, as far as they contain only plain messages: up to a
+    /// void, garbage, the end of a ring's lap, or the last round before the frontier.
     #[inline]
     fn run<const N: usize>(&mut self, upcall: &mut impl FnMut(Message<'a>)) {
         let mut walk = Walk::new(self, 0);
@@ -540,7 +564,7 @@ impl<'a, R: Rows> Batch<'a, R> {
             }
             (lane, round) = (0, round + 1);
             if walk.count == first {
-                // A round of nulls: on to the next that holds a message.
+                // A round of nulls: continue with the next round that contains a message.
                 let next = runs.iter().map(|run| run.next).fold(u64::MAX, u64::min);
                 round = next.clamp(round, end.max(round));
             }
@@ -558,13 +582,14 @@ impl<'a, R: Rows> Batch<'a, R> {
         batch.bytes += bytes;
     }
 
-    /// Whether another message is there; passes over the nulls before it.
+    /// Whether another message exists; passes over the nulls before it.
     #[inline]
     pub fn has_next(&mut self) -> bool {
         self.left > 0 && self.quota > 0 && (self.is_here() || self.seek_checked())
     }
 
-    /// Whether the next place of the total order is a message, and not a null or behind a void.
+    /// Whether the next sequence number of the total order is a message, and neither a null nor
+    /// behind a void.
     #[inline]
     fn is_here(&self) -> bool {
         let cursor = &*self.cursor;
@@ -590,7 +615,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         })
     }
 
-    /// The message at the cursor, unless nulls or voids come before it.
+    /// Takes the message at the cursor, unless nulls or voids come before it.
     #[inline]
     fn take(&mut self) -> Option<Message<'a>> {
         let cursor = &mut *self.cursor;
@@ -602,8 +627,9 @@ impl<'a, R: Rows> Batch<'a, R> {
         self.pass(found)
     }
 
-    /// The object at the cursor, where a message is that stands in no frame. One that is not here no correct sender has announced: it is a
-    /// defect, and nothing once the view has ended, like all that a liar has left.
+    /// Takes the object at the cursor: a message that is stored in no frame. No correct sender has
+    /// announced an object that is not here. Its frame is a defect, or is passed over once the
+    /// view has ended, like everything that a faulty sender has left.
     #[cold]
     #[inline(never)]
     fn take_object(&mut self) -> Option<Message<'a>> {
@@ -614,7 +640,7 @@ impl<'a, R: Rows> Batch<'a, R> {
             if let Some(found) = frames.message(lane.position).or_else(|| frames.object(lane.position)) {
                 let taken = self.pass(found);
                 if taken.is_none() {
-                    // It is not what it was a moment ago: it has to be looked at again.
+                    // The frame has changed since it was read: it must be read again.
                     self.forget();
                 }
                 return taken;
@@ -631,7 +657,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         None
     }
 
-    /// Takes what was found at the cursor, if it is what belongs there.
+    /// Takes the message that was found at the cursor, if it belongs there.
     #[inline(always)]
     fn pass(&mut self, Found { round, span, payload }: Found<'a>) -> Option<Message<'a>> {
         let cursor = &mut *self.cursor;
@@ -658,7 +684,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         Some(Message { sender: lane.named, round, payload })
     }
 
-    /// The frame at the cursor is not what it was a moment ago: it has to be looked at again.
+    /// Forgets the frame at the cursor, which has changed since it was read: it must be read again.
     #[cold]
     fn forget(&mut self) {
         if let Some(lane) = self.cursor.lanes.get_mut(self.cursor.lane) {
@@ -666,7 +692,8 @@ impl<'a, R: Rows> Batch<'a, R> {
         }
     }
 
-    /// Goes to the next message, over nulls and voids, or to the frontier if none comes before it.
+    /// Moves to the next message, over nulls and voids, or to the frontier if no message comes
+    /// before it.
     fn seek(&mut self) -> Result<bool, Defect> {
         let cursor = &mut *self.cursor;
         let senders = cursor.lanes.len() as u64;
@@ -681,7 +708,8 @@ impl<'a, R: Rows> Batch<'a, R> {
         }
         let here = cursor.round * senders + cursor.lane as u64;
         if found < here {
-            // Places behind the cursor hold nothing: the sender stamped a frame with a round that it had announced as null.
+            // Sequence numbers behind the cursor contain nothing: the sender stamped a frame with a
+            // round that it had announced as null.
             let lane = &cursor.lanes[(found % senders) as usize];
             return Err(Defect { sender: lane.sender, position: lane.position, header: found / senders });
         }
@@ -705,18 +733,19 @@ impl<'a, R: Rows> Batch<'a, R> {
     }
 }
 
-/// Instead of a count: the consumer has met a [`Defect`].
+/// Stored in place of a count: the consumer has found a [`Defect`].
 const STOPPED: u64 = u64::MAX;
 
-/// What the engine and a consumer on another thread tell each other about one subgroup.
+/// The words that the engine and a consumer on another thread exchange about one subgroup.
 #[derive(Debug)]
 pub struct Handoff {
     frontier: Padded<AtomicU64>,
-    /// One count in a subgroup with a total order, one per sender in a Fifo one; the first is [`STOPPED`] behind a defect.
+    /// One count in a subgroup with a total order, one for each sender in a Fifo subgroup. The
+    /// first is [`STOPPED`] after a defect.
     delivered: Padded<Box<[AtomicU64]>>,
-    /// Whether the consumer is gone.
+    /// Whether the consumer has ended.
     given_up: AtomicBool,
-    /// By sender rank, once the view has ended.
+    /// The trims by sender rank, once the view has ended.
     trims: Box<[AtomicU64]>,
     ended: AtomicBool,
     /// Sender, position and header of the defect that stopped the consumer.
@@ -745,16 +774,19 @@ impl Handoff {
         }
     }
 
-    /// How far the consumer may go; to be given to [`Cursor::advance`]. In a Fifo subgroup it only tells that something
-    /// was announced.
+    /// The frontier up to which the consumer may deliver, for [`Cursor::advance`]. In a Fifo
+    /// subgroup it only shows that something was announced.
     pub fn frontier(&self) -> u64 {
-        // Acquire: pairs with the release in `raise`; what the engine saw announced, the consumer sees.
+        // Acquire: pairs with the release in `raise`. The consumer sees everything that the engine
+        // saw announced.
         self.frontier.load(Ordering::Acquire)
     }
 
-    /// Tells the engine that the consumer is done with everything behind `cursor`, and what has stopped it if anything has.
+    /// Reports to the engine that the consumer has finished everything behind `cursor`, and the
+    /// defect that stopped it, if any.
     pub fn report(&self, cursor: &Cursor, messages: u64, bytes: u64) {
-        // Release: pairs with the acquire in `delivered`, so that no frame is freed before its reader is done.
+        // Release: pairs with the acquire in `delivered`, so that no frame is freed before its
+        // reader has finished.
         match cursor.order {
             Order::Total => self.delivered[0].store(cursor.count(), Ordering::Release),
             Order::Fifo => {
@@ -770,7 +802,7 @@ impl Handoff {
             self.delivered[0].store(STOPPED, Ordering::Release);
         }
         if messages > 0 {
-            // One consumer: plain additions, no read-modify-write.
+            // Only one consumer exists: plain additions, no read-modify-write.
             let add = |count: &AtomicU64, by| count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
             add(&self.messages, messages);
             add(&self.bytes, bytes);
@@ -778,19 +810,21 @@ impl Handoff {
         }
     }
 
-    /// With what the view ends, by sender rank, once that is decided: to be given to [`Cursor::close`].
+    /// The trims with which the view ends, by sender rank, once that is decided, for
+    /// [`Cursor::close`].
     pub fn trims(&self) -> Option<Vec<u64>> {
         // Acquire: pairs with the release in `end`.
         let ended = self.ended.load(Ordering::Acquire);
         ended.then(|| self.trims.iter().map(|trim| trim.load(Ordering::Relaxed)).collect())
     }
 
-    /// Tells the consumer that the view has ended.
+    /// Reports to the consumer that the view has ended.
     pub(crate) fn end(&self, trims: &[u64]) {
         for (word, trim) in self.trims.iter().zip(trims) {
             word.store(*trim, Ordering::Relaxed);
         }
-        // Release: who sees it sees the trims, and all that the engine has seen of the rows.
+        // Release: a consumer that loads it sees the trims, and everything that the engine has seen
+        // of the rows.
         self.ended.store(true, Ordering::Release);
     }
 
@@ -798,9 +832,10 @@ impl Handoff {
         self.frontier.store(frontier, Ordering::Release);
     }
 
-    /// Tells the engine that nobody will take the deliveries any more: they count as delivered from now on.
+    /// Reports to the engine that no consumer will take the deliveries any more: they count as
+    /// delivered from now on.
     pub fn give_up(&self) {
-        // Release: what the consumer read comes before any reuse of it.
+        // Release: the consumer's reads come before any reuse of the space.
         self.given_up.store(true, Ordering::Release);
     }
 
@@ -808,7 +843,7 @@ impl Handoff {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// How far the consumer is, or what it met.
+    /// The progress of the consumer, or the defect that it found.
     pub(crate) fn delivered(&self, index: usize) -> Result<u64, Defect> {
         match self.delivered[index].load(Ordering::Acquire) {
             STOPPED => Err(self.defect()),

@@ -1,17 +1,17 @@
-//! What ends a group early. Which process a rank is, and what to do, is the library's to say.
+//! Faults that end a group early. The library maps a rank to its process, and decides what to do.
 use crate::cursor::Defect;
 use crate::ids::{Rank, SubgroupId};
 
-/// What stops an engine.
+/// A fault that stops an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A member's counter went back, or further than any can go.
+    /// A member's counter went back, or further than any counter can go.
     #[error("the member of rank {member} sent garbage: its counter `{counter}` went from {before} to {now}")]
     Counter {
-        /// Who.
+        /// The rank of the member.
         member: Rank,
-        /// Which counter.
+        /// The name of the counter.
         counter: &'static str,
         /// Its last good value.
         before: u64,
@@ -24,21 +24,21 @@ pub enum Fault {
         defect.sender, defect.position, defect.header
     )]
     Frame {
-        /// Where.
+        /// The subgroup of the frame.
         subgroup: SubgroupId,
-        /// What was found.
+        /// The frame that was found.
         defect: Defect,
     },
-    /// A proposal, or a decision, that no correct member writes.
+    /// A member accepted a proposal, or published a decision, that no correct member writes.
     #[error("the member of rank {member} sent garbage: what it has accepted, or says was decided, makes no view")]
     Proposal {
-        /// Who.
+        /// The rank of the member.
         member: Rank,
     },
 }
 
 impl Fault {
-    /// Whose fault it is.
+    /// Returns the rank of the member that caused the fault.
     pub fn member(&self) -> Rank {
         match self {
             Fault::Counter { member, .. } | Fault::Proposal { member } => *member,

@@ -1,86 +1,94 @@
-//! The identifiers that members exchange and the time that they are told. All are plain counts or names; none has a
-//! meaning outside the view it was made for, except [`MemberId`].
+//! Identifiers that members exchange, and the time that the caller passes in. All are plain counts
+//! or names. None has a meaning outside the view for which it was made, except [`MemberId`].
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// Who a member is, for as long as it lives: unique in its group, unrelated to its [`Rank`].
+/// The identity of a member for as long as it lives: unique in its group, unrelated to its
+/// [`Rank`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(pub u64);
 
-/// A process: a member id, and a number that no other process has, so that a restarted process is another one.
+/// A process: a member id, and a number that no other process has, so that a restarted process is a
+/// different one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Process {
-    /// The id under which it takes part.
+    /// The member id of this process.
     pub id: MemberId,
     /// Drawn at random when the process starts.
     pub nonce: u32,
 }
 
-/// A member's place in its view, from 0: the index of its row in the table.
+/// A member's index in its view, from 0: the index of its row in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank(pub u32);
 
-/// The number of a view: its *count*, from 1 for the first view, in the lower 32 bits, and above them its *era*, which a recovery begins
-/// (docs/protocol/views.md): how many recoveries led to it in the upper 16 bits, and a tag of those that went on. So a view of a recovered group
-/// is newer than all those of the members that were given up, and of two parts of a group that have given up each other, the views of one are
-/// newer.
+/// The number of a view: its *count* in the lower 32 bits, and its *era* in the upper 32 bits.
+///
+/// The count is 1 for the first view. A recovery begins a new era (docs/protocol/views.md). The
+/// upper 16 bits of the era count the recoveries that led to the view, and its lower 16 bits are a
+/// tag of the members that continued. So a view of a recovered group is newer than all views of the
+/// members that were given up. If two parts of a group have given up each other, the views of one
+/// part are newer than those of the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ViewId(pub u64);
 
-/// A subgroup's place in its view's list, from 0.
+/// A subgroup's index in its view's list, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubgroupId(pub u32);
 
-/// A moment, in nanoseconds since an origin that the caller chose. The core compares times and never reads one.
+/// A moment, in nanoseconds since an origin that the caller chose. The core compares times and
+/// never reads a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
-/// From here on ids are those of visitors: processes that write to a group and hear its answers, but never take part.
+/// The lowest id of an observer or admin client: a process that sends to a group and receives its
+/// answers, but is never a member.
 pub const VISITOR_IDS_FROM: u64 = 1 << 63;
 
 impl ViewId {
-    /// The era of this view: 0 until a recovery. A later one is larger.
+    /// The era of this view: 0 until a recovery. A later era is larger.
     pub const fn era(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// How many views led to this one, with this one.
+    /// The number of views up to this one, itself included.
     pub const fn count(self) -> u64 {
         self.0 & u32::MAX as u64
     }
 
-    /// The view behind this one.
+    /// The view after this one.
     pub const fn next(self) -> ViewId {
         ViewId(self.0 + 1)
     }
 
-    /// The view behind this one, if a recovery ends this by which members with this `tag` go on.
+    /// The view after this one, if a recovery ends this one and the members with this `tag`
+    /// continue.
     pub const fn recovered(self, tag: u16) -> ViewId {
         ViewId(((self.0 >> 48) + 1) << 48 | (tag as u64) << 32 | (self.count() + 1))
     }
 
-    /// Whether this may be the view behind `other`, by a recovery or without.
+    /// Whether this may be the view after `other`, with or without a recovery.
     pub const fn follows(self, other: ViewId) -> bool {
         let is_recovered = self.0 >> 48 == (other.0 >> 48) + 1;
         self.count() == other.count() + 1 && (self.era() == other.era() || is_recovered)
     }
 
-    /// How many views this one is ahead of `other`; 0 if it is no later one.
+    /// The number of views by which this one is later than `other`; 0 if it is not later.
     pub const fn ahead_of(self, other: ViewId) -> u64 {
         self.count().saturating_sub(other.count())
     }
 }
 
 impl Rank {
-    /// This rank as an index into a list with one element a member.
+    /// This rank as an index into a list with one element for each member.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl Time {
-    /// The time that has passed since `earlier`; zero if that is later.
+    /// The time that has passed since `earlier`; zero if `earlier` is later than this moment.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -89,7 +97,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Time;
 
-    /// The moment so much later, or the last that there is.
+    /// The moment that is later by `wait`, or the last possible moment.
     fn add(self, wait: Duration) -> Time {
         Time(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -98,7 +106,7 @@ impl Add<Duration> for Time {
 impl Sub<Duration> for Time {
     type Output = Time;
 
-    /// The moment so much earlier, or the first.
+    /// The moment that is earlier by `before`, or the first possible moment.
     fn sub(self, before: Duration) -> Time {
         Time(self.0.saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)))
     }

@@ -1,4 +1,4 @@
-//! Where everything stands in every member's row, computed by each member from the view alone.
+//! The layout of every member's row, which each member computes from the view alone.
 //!
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
@@ -9,12 +9,14 @@
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
 //!
-//! Entries and rings are those of the subgroups whose epochs begin with the view: all others keep theirs in the row of the view with which their epochs
-//! began. Cuts are those of all subgroups of the member.
+//! A row contains entries and rings of the subgroups whose epochs begin with the view. Other
+//! subgroups keep theirs in the row of the view with which their epochs began. A row contains cuts
+//! of all subgroups of the member.
 //!
-//! All counters of a member are contiguous, so that one post per peer and loop carries every acknowledgement and
-//! announcement of every subgroup. An entry is *one* line, not two: announcements and acknowledgements are written by the
-//! same thread, and a peer that waits for either gets both with one cache miss.
+//! All counters of a member are contiguous, so that one post per peer and loop carries every
+//! acknowledgement and announcement of every subgroup. An entry is *one* line, not two:
+//! announcements and acknowledgements are written by the same thread, and a peer that waits for
+//! either gets both with one cache miss.
 use crate::ids::{Rank, SubgroupId, ViewId};
 use crate::moves;
 use crate::proposal;
@@ -30,20 +32,24 @@ pub const LINE_BYTES: u64 = 64;
 pub mod membership {
     /// Set while the member's engine sleeps and wants its doorbell rung.
     pub const ASLEEP: u64 = 0;
-    /// Set when the member's applications will send no more and all they sent is announced.
+    /// Set when the member's applications will send nothing more and everything that they sent is
+    /// announced.
     pub const FINISHED: u64 = 8;
-    /// Set when the member has delivered everything and will read nothing more: its exit is no failure, and its row final.
+    /// Set when the member has delivered everything and will read nothing more: its exit is no
+    /// failure, and its row is final.
     pub const LEFT: u64 = 16;
-    /// Set when the member gives the group up before it has left: it will acknowledge nothing more, and its row is final.
+    /// Set when the member gives up the group before it has left: it will acknowledge nothing more,
+    /// and its row is final.
     pub const ABANDONED: u64 = 24;
-    /// Moves while the member lives, if silence is watched at all.
+    /// Changes while the member lives, if members watch for silence.
     pub const HEARTBEAT: u64 = 32;
-    /// Set when the member wants this view to end, and its wishes for the next one stand in its row: to 1, or to 2 if the epochs of all subgroups are to end.
+    /// Set when the member wants this view to end, and its proposed changes for the next view are
+    /// stored in its row. The value is 1, or 2 if the epochs of all subgroups are to end.
     pub const CLOSING: u64 = 40;
     /// Set when the member wants to be left out of the next view.
     pub const LEAVING: u64 = 56;
-    /// The highest ballot that the member has promised: it accepts nothing below it. No less than `ACCEPTED` by the time that is seen, or
-    /// a little later.
+    /// The highest ballot that the member has promised: it accepts no lower ballot. When this word
+    /// is read, it is at least `ACCEPTED`, or becomes so a little later.
     pub const PROMISED: u64 = 72;
     /// The ballot of the newest proposal that the member has accepted, and the slot in which its value is stored.
     pub const ACCEPTED: u64 = 64;
@@ -51,41 +57,45 @@ pub mod membership {
     pub const DECIDED: u64 = 80;
     /// Set when the view has ended for the member: it announces and receives nothing more in the epochs that end.
     pub const ENDED: u64 = 88;
-    /// Set when the member begins the next view before its row in that is on its way to all members of its host.
+    /// Set when the member begins the next view before its row of that view is on its way to all
+    /// members of its host.
     pub const UNSENT: u64 = 96;
     /// The view for which the member shows its row at [`NEXT_AT`]. Fabrics with shared memory write it.
     pub const NEXT_VIEW: u64 = 104;
-    /// Where that row begins, in bytes, in the memory of which this one is a range.
+    /// Offset of that row, in bytes, in the memory of which this row is a range.
     pub const NEXT_AT: u64 = 112;
-    /// The first word of the bits that say whom the member suspects by what it has seen itself. A hint, which is taken back.
+    /// The first word of the bits of members that this member suspects by its own observation. They
+    /// are hints, which may be taken back.
     pub const SUSPECTED: u64 = 128;
 
-    /// The first word of the bits that say which members this one is asked to evict, in a view of so many. It stands behind those of
-    /// [`SUSPECTED`]. A hint.
+    /// The first word of the bits of members that this one is asked to evict, in a view of
+    /// `members` members. It follows the bits of [`SUSPECTED`]. They are hints.
     pub const fn evicting(members: usize) -> u64 {
         SUSPECTED + 8 * members.div_ceil(64) as u64
     }
 
-    /// The first word of the bits that say which members this one asks for a sign of life, in a view of so many. It stands behind those of
-    /// [`evicting`]. A hint.
+    /// The first word of the bits of members that this one asks for a sign of life, in a view of
+    /// `members` members. It follows the bits of [`evicting`]. They are hints.
     pub const fn asking(members: usize) -> u64 {
         SUSPECTED + 16 * members.div_ceil(64) as u64
     }
 
-    /// The first word of the bits that say which members this one has given up, in a view of so many. It stands behind those of
-    /// [`asking`]. None is taken back.
+    /// The first word of the bits of members that this one has given up, in a view of `members`
+    /// members. It follows the bits of [`asking`]. No bit is taken back.
     pub const fn given_up(members: usize) -> u64 {
         SUSPECTED + 24 * members.div_ceil(64) as u64
     }
 
-    /// The first word of the bits that say of which members this one has mapped the memory, so that it finds their next rows there, in a view of so many. It
-    /// stands behind those of [`given_up`]. None is taken back. Fabrics with shared memory write them.
+    /// The first word of the bits of members whose memory this one has mapped, so that it finds
+    /// their next rows there, in a view of `members` members. It follows the bits of [`given_up`].
+    /// No bit is taken back. Fabrics with shared memory write them.
     pub const fn mapped(members: usize) -> u64 {
         SUSPECTED + 32 * members.div_ceil(64) as u64
     }
 
-    /// The first word of the bits that say which members may take the row that is shown at [`NEXT_AT`], because this one knows that they read it, in a view of so
-    /// many. It stands behind those of [`mapped`]. Written before [`NEXT_VIEW`], once.
+    /// The first word of the bits of members that may take the row shown at [`NEXT_AT`], because
+    /// this member knows that they read it, in a view of `members` members. It follows the bits of
+    /// [`mapped`]. Written once, before [`NEXT_VIEW`].
     pub const fn shown_to(members: usize) -> u64 {
         SUSPECTED + 40 * members.div_ceil(64) as u64
     }
@@ -93,38 +103,41 @@ pub mod membership {
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
 pub mod entry {
-    /// Bytes of my ring that I announced (a ring position).
+    /// Bytes of its ring that the member announced (a ring position).
     pub const PUBLISHED: u64 = 0;
-    /// Rounds that I announced, nulls included.
+    /// Rounds that the member announced, nulls included.
     pub const ROUNDS: u64 = 8;
-    /// Rounds up to and with my newest message: how far the other senders must come for it to be delivered.
+    /// Rounds up to and including the member's newest message: the other senders must announce as
+    /// many for it to be delivered.
     pub const SPOKEN: u64 = 16;
-    /// Position below which my ring may be overwritten.
+    /// Position below which the member's ring may be overwritten.
     pub const FREED: u64 = 24;
-    /// How much of the subgroup's order I have received.
+    /// Sequence numbers of the subgroup's order that the member has received.
     pub const RECEIVED: u64 = 32;
-    /// How much of the subgroup's order I have delivered.
+    /// Sequence numbers of the subgroup's order that the member has delivered.
     pub const DELIVERED: u64 = 40;
-    /// How much of the subgroup's order I hold on disk. Zero until logs exist.
+    /// Sequence numbers of the subgroup's order that the member holds on disk. Zero until logs
+    /// exist.
     pub const PERSISTED: u64 = 48;
-    /// Set when my applications will send no more here and all they sent is announced.
+    /// Set when the member's applications will send nothing more here and everything that they sent
+    /// is announced.
     pub const CLOSED: u64 = 56;
 }
 
-/// One subgroup in one member's row.
+/// The offsets of one subgroup in one member's row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// Offset of the entry's line.
     pub entry: u64,
     /// Offset of the first of the per-sender words; the end of the entry in a subgroup with a total order.
     pub by_sender: u64,
-    /// Offset behind the entry.
+    /// Offset of the end of the entry.
     pub end: u64,
     /// The member's ring, if it sends.
     pub ring: Option<Ring>,
 }
 
-/// One member's row.
+/// The layout of one member's row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowLayout {
     /// Bytes of the whole row; a multiple of [`LINE_BYTES`].
@@ -133,24 +146,27 @@ pub struct RowLayout {
     pub membership: u64,
     /// Bytes of the control block.
     pub control: u64,
-    /// Where the counts of posts begin, which peers that read the row in place look at.
+    /// Offset of the counts of posts, which are loaded by peers that read the row in place.
     pub moves: u64,
-    /// Where the cuts stand.
+    /// The range of the cuts.
     pub cuts: Range<u64>,
-    /// Where the two slots for proposals stand, each of half the bytes. See [`free`](Self::free).
+    /// The range of the two slots for proposals, each of half the bytes. See [`free`](Self::free).
     pub proposals: Range<u64>,
-    /// Where it stands which subgroups the member's ballot touches: checksum, count of the words behind it, ballot, one bit per subgroup.
+    /// The range that lists the subgroups that the member's ballot touches: checksum, count of the
+    /// words after it, ballot, one bit per subgroup.
     pub touched: Range<u64>,
-    /// Where the member's wishes for the next view stand, written before it wedges.
+    /// The range of the changes that the member proposes for the next view, written before it
+    /// wedges.
     pub wishes: Range<u64>,
     hints_end: u64,
-    /// One for each subgroup that the member is in and whose epoch begins with the view, in their order.
+    /// One for each subgroup that contains the member and whose epoch begins with the view, in
+    /// their order.
     places: Vec<(SubgroupId, Place)>,
-    /// The places of the cuts, one for each subgroup that the member is in.
+    /// Offsets of the cuts, one for each subgroup that contains the member.
     cut_places: Vec<(SubgroupId, u64)>,
 }
 
-/// The rows of all members of a view.
+/// The layout of the rows of all members of a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     view: ViewId,
@@ -158,14 +174,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out `view`.
+    /// Computes the layout of `view`.
     ///
     /// # Errors
-    /// What [`View::check`] finds.
+    /// The error of [`View::check`].
     pub fn new(view: &View) -> Result<Layout, ViewError> {
         view.check()?;
         let slot_words = proposal::words_max(view) as u64;
-        // Most members are in few of many subgroups.
+        // In many subgroups most members are in only a few of them.
         let mut mine: Vec<Vec<SubgroupId>> = alloc::vec![Vec::new(); view.members.len()];
         for (id, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {
             spec.members.iter().for_each(|rank| mine[rank.index()].push(id));
@@ -182,7 +198,7 @@ impl Layout {
     /// The row of `member`.
     ///
     /// # Panics
-    /// If it is not a member of the view.
+    /// If `member` is not a member of the view.
     pub fn row(&self, member: Rank) -> &RowLayout {
         &self.rows[member.index()]
     }
@@ -194,24 +210,27 @@ impl Layout {
 }
 
 impl RowLayout {
-    /// Where `subgroup` stands in this row; `None` if the member is not in it, or its epoch began with an earlier view.
+    /// The offsets of `subgroup` in this row; `None` if the member is not in it, or its epoch began
+    /// with an earlier view.
     pub fn place(&self, subgroup: SubgroupId) -> Option<Place> {
         let found = self.places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
         Some(self.places[found].1)
     }
 
-    /// Offset of the first of the words that say, by sender of `subgroup`, how many rounds the member had when it wedged; `None` if it is not in the subgroup.
+    /// Offset of the first of the words that contain, by sender of `subgroup`, the number of rounds
+    /// that the member had when it wedged; `None` if the member is not in the subgroup.
     pub fn cut(&self, subgroup: SubgroupId) -> Option<u64> {
         let found = self.cut_places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
         Some(self.cut_places[found].1)
     }
 
-    /// Where the subgroups stand that the member is in, and whose epochs begin with the view.
+    /// The offsets of the subgroups that contain the member, and whose epochs begin with the view.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.places.iter().map(|(_, place)| place)
     }
 
-    /// The ranges whose words may take any value at any time: hints, and what counts only through a ballot that names it.
+    /// The ranges whose words may take any value at any time: hints, and words that count only
+    /// through a ballot that names them.
     pub fn free(&self) -> [Range<u64>; 2] {
         [membership::SUSPECTED..self.hints_end, self.proposals.start..self.touched.end]
     }
@@ -277,7 +296,8 @@ impl RowLayout {
     }
 }
 
-/// At least so many bytes, and up to a quarter more: in steps, so that rows of views that differ by little have the same length, and take each other's places.
+/// Rounds up `bytes` by at most a quarter, in steps: rows of views that differ by little have the
+/// same length, so that one can take the space of another.
 fn in_steps(bytes: u64) -> u64 {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(LINE_BYTES))
 }

@@ -1,13 +1,15 @@
-//! The protocol of Spindle: how a group of members agrees on one order of messages through memory that each of
-//! them writes alone and all of them read.
+//! The protocol of Spindle: the members of a group agree on one order of messages through memory.
+//! Each member writes only its own row, and all members read all rows.
 //!
-//! This crate holds no I/O, no clock, no thread and no `unsafe`: time is an argument, memory is the [`Table`] that a
-//! fabric supplies, and [`Engine::poll`] does a bounded amount of work and returns. The same code runs in a real
-//! process, polled by a thread, and by the hundred in the simulator, polled in virtual time.
+//! This crate contains no I/O, no clock, no thread and no `unsafe`. Time is an argument, memory is
+//! the [`Table`] that a fabric supplies, and [`Engine::poll`] does a bounded amount of work and
+//! returns. The same code runs in a real process, polled by a thread, and in the simulator, which
+//! polls hundreds of engines in virtual time.
 //!
-//! Start with [`View`] (who takes part, in which subgroups), then [`Layout`] (where everything stands in a member's
-//! row), [`claims::Claims`] (how applications put messages into their own ring) and [`Engine`] (the send, receive and
-//! delivery predicates). The names are those of the Derecho and Spindle papers.
+//! Start with [`View`] (the members and their subgroups), then [`Layout`] (the offsets in a
+//! member's row), [`claims::Claims`] (how applications put messages into their own ring) and
+//! [`Engine`] (the send, receive and delivery predicates). The names are those of the Derecho and
+//! Spindle papers.
 #![no_std]
 #![forbid(unsafe_code)]
 

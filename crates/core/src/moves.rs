@@ -1,7 +1,10 @@
-//! In which subgroups something of the others may have moved, so that a poll looks at no others.
+//! Counts of posts by subgroup, so that a poll reads only the subgroups in which a peer may have
+//! posted.
 //!
-//! A member counts its posts of entries, in all and by subgroup, in words of its row. It counts after it has stored what it posts, and before it looks who sleeps. A peer that
-//! reads the row in place looks at one line of it, and at more only if that has moved.
+//! A member counts its posts of entries, in total and by subgroup, in words of its row. It raises
+//! the counts after it has stored the entry that it posts, and before it checks which peers sleep.
+//! A peer that reads the row in place reads the line with the total. It reads the other counts only
+//! if the total has changed.
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout};
 use crate::planted::planted;
@@ -11,14 +14,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// So many counts are told apart: subgroups whose numbers are equal modulo this share one.
+/// Number of counts by subgroup. Subgroups whose numbers are equal modulo this number share one.
 const COUNTS: usize = 64;
-/// Counts of peers are looked at where there are so many times as many entries.
+/// The counts of peers are read if there are at least this many times as many entries as peers.
 const PAYS_FROM: usize = 2;
-/// Bytes of the words: a line for the number of all posts, and behind it one word for each count.
+/// Bytes of the words: a line for the number of all posts, followed by one word for each count.
 pub(crate) const BYTES: u64 = LINE_BYTES + 8 * COUNTS as u64;
 
-/// The bit of `subgroup` in what [`Moves::look`] finds.
+/// The bit of `subgroup` in the result of [`Moves::look`].
 pub(crate) fn bit(subgroup: SubgroupId) -> u64 {
     1 << (subgroup.index() % COUNTS)
 }
@@ -34,27 +37,28 @@ impl Counts {
     const NONE: Counts = Counts { all: 0, by_subgroup: [0; COUNTS] };
 }
 
-/// A member with which this one shares subgroups.
+/// A peer with which this member shares subgroups.
 #[derive(Clone, Debug)]
 struct Peer {
     rank: Rank,
-    /// Where its counts begin.
+    /// Offset of its counts in its row.
     at: u64,
     seen: Counts,
-    /// How often something had arrived, where its row is a copy.
+    /// The last count of arrivals, if its row is a copy.
     arrived: u64,
 }
 
-/// The posts of one member, and those of the others as far as it has seen them.
+/// The posts of this member, and those of its peers as far as this member has seen them.
 #[derive(Clone, Debug)]
 pub(crate) struct Moves {
-    /// Whether members count at all: where there is one subgroup, each poll looks at it.
+    /// Whether members count their posts. They don't in a view with one subgroup, as each poll
+    /// reads it.
     counts: bool,
     me: Rank,
-    /// Where my counts begin.
+    /// Offset of this member's counts in its row.
     at: u64,
     own: Box<Counts>,
-    /// Empty if looking at all entries costs no more.
+    /// Empty if reading all entries costs no more than reading the counts.
     peers: Vec<Peer>,
 }
 
@@ -76,13 +80,14 @@ impl Moves {
         self.counts
     }
 
-    /// Whether looking at the counts costs less than looking at all entries.
+    /// Whether reading the counts costs less than reading all entries.
     #[inline]
     pub(crate) fn pays(&self) -> bool {
         !self.peers.is_empty()
     }
 
-    /// My entry of `subgroup` is about to be posted: what is posted is stored.
+    /// Counts a post of this member's entry of `subgroup`. The caller has stored the entry and
+    /// posts it next.
     #[inline]
     pub(crate) fn show<T: Table>(&mut self, subgroup: SubgroupId, table: &mut T) {
         if self.counts && matches!(table.trace(self.me), Trace::Stored) && !planted!(MoveUnshown) {
@@ -95,7 +100,8 @@ impl Moves {
         }
     }
 
-    /// The [bits](bit) of the subgroups in which entries of others may have moved since the last look. The caller looks at these entries next.
+    /// The [bits](bit) of the subgroups in which entries of peers may have changed since the last
+    /// call. The caller reads these entries next.
     #[cold]
     pub(crate) fn look<T: Table>(&mut self, table: &T) -> u64 {
         let mut moved = 0;

@@ -1,10 +1,12 @@
-//! Following a view from outside: an observer reads the rows as the members do, delivers what they deliver, and acknowledges
-//! nothing. So it delays nobody, and may be *lapped*: a frame may be written over before it has read it. It knows then which rounds
-//! it has missed, and goes on at the present.
+//! Observes a view from outside: an observer reads the rows as the members do, delivers what they
+//! deliver, and acknowledges nothing. So it delays no member, and may be *lapped*: a frame may be
+//! overwritten before the observer has read it. The observer then knows which rounds it has missed,
+//! and continues at the present.
 //!
-//! It copies each frame, and looks then whether the sender had given the space free meanwhile ([`entry::FREED`]): if not, the copy
-//! is good. It follows a view to its end, which it finds in the rows as the members do, and has then delivered exactly what they
-//! have, and so can begin the next one where they do.
+//! It copies each frame, and then checks whether the sender has freed the space meanwhile
+//! ([`entry::FREED`]). If not, the copy is good. It follows a view to its end, which it finds in
+//! the rows as the members do. By then it has delivered exactly the messages that they have
+//! delivered, and so it can begin the next view where they do.
 use crate::cursor::{ROUNDS_MAX, places};
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::layout::{Layout, entry, membership};
@@ -15,31 +17,31 @@ use crate::view::{Again, Order, View, ViewError};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// One view, as somebody follows it who is no member of it.
+/// One view, as an observer follows it: a process that is no member of the view.
 #[derive(Debug)]
 pub struct Observer {
     view: View,
     layout: Layout,
     streams: Vec<Stream>,
-    /// Which of them is being followed.
+    /// The index of the stream that is being read.
     current: usize,
     decision: Option<Decision>,
-    /// A frame's payload.
+    /// The payload of a frame.
     copy: Vec<u8>,
 }
 
-/// A message that was delivered. Its bytes are [`Observer::payload`] until the next one.
+/// A message that was delivered. [`Observer::payload`] returns its bytes until the next message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// Where.
+    /// The subgroup of the message.
     pub subgroup: SubgroupId,
-    /// Whose it is.
+    /// The rank of its sender.
     pub sender: Rank,
     /// Its round.
     pub round: u64,
 }
 
-/// One subgroup.
+/// The state of one subgroup.
 #[derive(Debug)]
 struct Stream {
     id: SubgroupId,
@@ -49,15 +51,18 @@ struct Stream {
     received: Vec<(Rank, u64)>,
     round: u64,
     lane: usize,
-    /// How far to follow before it is looked again: in a total order a place, otherwise a position in the ring of this lane.
+    /// The limit up to which to read before it is computed again: a sequence number in a total
+    /// order, otherwise a position in the ring of this lane.
     frontier: u64,
-    /// The view has ended, and has not touched the subgroup: its end comes with a later one, and is not seen here.
+    /// Whether the view has ended and has not touched the subgroup. Its end comes with a later
+    /// view, and is not seen here.
     goes_on: bool,
-    /// As `known` of a lane, of senders that have no ring here because their subgroup is unavailable.
+    /// The value of `known` for senders that have no lane here because their subgroup is
+    /// unavailable.
     waiting: Vec<(MemberId, u64)>,
 }
 
-/// One sender.
+/// The state of one sender.
 #[derive(Debug)]
 struct Lane {
     sender: Rank,
@@ -68,23 +73,25 @@ struct Lane {
     next: u64,
     /// Rounds before this one were yielded in the view before.
     known: u64,
-    /// Rounds from this one on do not belong to the view.
+    /// Rounds from this one on are not part of the view.
     trim: u64,
 }
 
-/// An observer has to miss something.
+/// The error of an observer that has to miss messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("missed in subgroup {subgroup} from round {round} of the member of rank {sender} on: {}", self.why())]
 pub struct Lapped {
-    /// Where.
+    /// The subgroup of the messages.
     pub subgroup: SubgroupId,
-    /// Whose messages.
+    /// The rank of their sender.
     pub sender: Rank,
     /// The first round that may be missed.
     pub round: u64,
-    /// Whether it is only this round, because its message is an object, which does not stand in the rows: its name is the observer's
-    /// [`payload`](Observer::payload), and whoever gets the object by that has missed nothing. Otherwise the observer was too slow: what it has
-    /// to read next is gone.
+    /// Whether only this round is missed, because its message is an object, which is not stored in
+    /// the rows. The name of the object is the observer's [`payload`](Observer::payload). A caller
+    /// that gets the object by this name has missed nothing.
+    ///
+    /// Otherwise the observer was too slow: the frames that it has to read next are overwritten.
     pub is_object: bool,
 }
 
@@ -97,29 +104,30 @@ impl Lapped {
     }
 }
 
-/// Rounds of one sender that an observer has missed. Each was a message, or a null or void, of which nobody knows any more.
+/// Rounds of one sender that an observer has missed. Each was a message, a null or a void, and it
+/// is unknown which.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// Whose they were.
+    /// The rank of the sender.
     pub sender: Rank,
-    /// Which. The observer goes on with the first behind them.
+    /// The missed rounds. The observer continues with the first round after them.
     pub rounds: Range<u64>,
 }
 
-/// A frame as it stands in a ring.
+/// A frame as stored in a ring.
 struct Found {
     round: u64,
     span: u64,
-    /// Bytes of what stands in the frame: a message, or the name of an object.
+    /// Bytes of the content of the frame: a message, or the name of an object.
     len: Option<u64>,
     is_object: bool,
 }
 
 impl Observer {
-    /// An observer of `view`, from its present on.
+    /// Returns an observer of `view` that begins at the present.
     ///
     /// # Errors
-    /// What [`View::check`] finds.
+    /// The error of [`View::check`].
     pub fn new<R: Rows>(view: View, rows: &R) -> Result<Observer, ViewError> {
         let mut observer = Observer::at_start(view)?;
         for stream in &mut observer.streams {
@@ -128,16 +136,17 @@ impl Observer {
         Ok(observer)
     }
 
-    /// An observer of the view that follows, from its beginning. To be called [at the end](Self::is_at_end) of this one.
+    /// Returns an observer of the view `next`, from its beginning. Call it [at the
+    /// end](Self::is_at_end) of this view.
     ///
     /// # Errors
-    /// What [`View::check`] finds.
+    /// The error of [`View::check`].
     pub fn successor(&self, next: View) -> Result<Observer, ViewError> {
         let mut observer = Observer::at_start(next)?;
         for stream in observer.streams.iter_mut().filter(|stream| stream.order == Order::Fifo) {
             let Some(old) = self.view.subgroup(&observer.view.subgroups[stream.id.index()].name) else { continue };
             let old = &self.streams[old.index()];
-            // A sender sends again first, in the next view, everything from its trim on.
+            // In the next view, a sender first sends again everything from its trim on.
             let known = |lane: &Lane| lane.next.max(lane.known).saturating_sub(lane.trim);
             let lanes = old.lanes.iter().map(|lane| (self.view.members[lane.sender.index()], known(lane)));
             for (sender, known) in lanes.chain(old.waiting.iter().copied()).filter(|(_, known)| *known > 0) {
@@ -184,29 +193,31 @@ impl Observer {
         &self.view
     }
 
-    /// Where everything stands in the rows.
+    /// The layout of the rows.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// How the view ends, once that is decided and was seen.
+    /// The decision that ends the view, once the observer has seen it.
     pub fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
     }
 
-    /// How many places of the order of `subgroup`, which is totally ordered, lie behind the observer.
+    /// The number of sequence numbers of `subgroup`, which is totally ordered, that are behind the
+    /// observer.
     pub fn place(&self, subgroup: SubgroupId) -> u64 {
         self.streams[subgroup.index()].place()
     }
 
-    /// By sender, which rounds of `subgroup` lie behind the observer, yielded or not.
+    /// The rounds of `subgroup` that are behind the observer, by sender, yielded or not.
     pub fn behind(&self, subgroup: SubgroupId) -> Vec<Gap> {
         let stream = &self.streams[subgroup.index()];
         stream.rounds().zip(&stream.lanes).map(|(next, lane)| Gap { sender: lane.sender, rounds: 0..next }).collect()
     }
 
-    /// How many of a sender's first rounds in this view lie behind the observer since the [view before](Self::successor), in which
-    /// they did not belong: they come again. Only those of whom there are any, and never in a total order.
+    /// The number of a sender's first rounds in this view that are behind the observer since the
+    /// [view before](Self::successor). They were not part of that view, and are sent again.
+    /// Contains only senders with such rounds, and none of a total order.
     pub fn known(&self) -> impl Iterator<Item = (SubgroupId, Rank, u64)> {
         self.streams.iter().flat_map(|stream| {
             let lanes = stream.lanes.iter().map(|lane| (lane.sender, lane.known));
@@ -215,25 +226,27 @@ impl Observer {
         })
     }
 
-    /// Whether the view has ended and everything that belongs to it was yielded.
+    /// Whether the view has ended and all messages of it were yielded.
     pub fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
         self.decision.is_some() && self.streams.iter().all(|stream| stream.is_at_end(rows))
     }
 
-    /// Whether all members have finished and everything that they have sent was yielded.
+    /// Whether all members have finished and every message that they sent was yielded.
     pub fn is_finished<R: Rows>(&self, rows: &R) -> bool {
-        // The flags speak of counters that were stored before them.
+        // The flags refer to counters that were stored before them.
         let is_finished = |rank| rows.load(rank, membership::FINISHED) != 0;
         self.view.ranks().all(is_finished) && self.streams.iter().all(|stream| stream.is_finished(rows))
     }
 
-    /// The next message that is deliverable and was not yielded: of each subgroup in its order. `None` if there is none now; a view
-    /// may have ended by that. After a bounded number of messages of one subgroup it is the next one's turn.
+    /// Returns the next message that is deliverable and was not yielded; within each subgroup, in
+    /// its order. Returns `None` if none exists now, possibly because the view has ended. After a
+    /// bounded number of messages of one subgroup the next subgroup has its turn.
     ///
     /// # Errors
-    /// [`Lapped`], until it is told to [go on](Self::go_on) at the present.
+    /// [`Lapped`], until the caller [continues](Self::go_on) at the present.
     pub fn next<R: Rows>(&mut self, rows: &R) -> Result<Option<Seen>, Lapped> {
-        // Once more the one in which it stopped: the others may have been looked at in between.
+        // Visits the stream in which it stopped once more: the other streams may have been read in
+        // between.
         for _ in 0..=self.streams.len() {
             if let Some(stream) = self.streams.get_mut(self.current)
                 && let Some(seen) = stream.next(rows, &mut self.copy)?
@@ -245,13 +258,15 @@ impl Observer {
         Ok(None)
     }
 
-    /// The bytes of the message that was [yielded](Self::next) last, or the name of the object that could not be.
+    /// The bytes of the message that was [yielded](Self::next) last, or the name of the object that
+    /// could not be yielded.
     pub fn payload(&self) -> &[u8] {
         &self.copy
     }
 
-    /// Goes on at the present of a subgroup in which this observer was lapped, or behind an object. What it has missed by that: in a
-    /// total order something of all senders, otherwise of the one.
+    /// Continues at the present of a subgroup in which this observer was lapped, or after an
+    /// object. Returns the rounds that it has missed: in a total order they may be of all senders,
+    /// otherwise of the one sender.
     pub fn go_on<R: Rows>(&mut self, lapped: &Lapped, rows: &R) -> Vec<Gap> {
         if lapped.is_object {
             return alloc::vec![Gap { sender: lapped.sender, rounds: lapped.round..lapped.round + 1 }];
@@ -271,7 +286,8 @@ impl Observer {
         gaps.filter(|gap| !gap.rounds.is_empty()).collect()
     }
 
-    /// On to the next subgroup; and before the first one, looks whether the view has ended.
+    /// Continues with the next subgroup. Before the first subgroup, checks whether the view has
+    /// ended.
     fn turn<R: Rows>(&mut self, rows: &R) {
         self.current += 1;
         if self.current >= self.streams.len() {
@@ -303,7 +319,7 @@ impl Stream {
         self.lanes.len() as u64
     }
 
-    /// How many places of the total order lie behind.
+    /// The number of sequence numbers of the total order behind the observer.
     fn place(&self) -> u64 {
         self.round * self.senders() + self.lane as u64
     }
@@ -313,7 +329,7 @@ impl Stream {
         (self.round, self.lane) = (place / senders, (place % senders) as usize);
     }
 
-    /// By sender: the first round that does not lie behind.
+    /// The first round, by sender, that is not behind the observer.
     fn rounds(&self) -> impl Iterator<Item = u64> {
         let (order, round, current) = (self.order, self.round, self.lane);
         self.lanes.iter().enumerate().map(move |(rank, lane)| match order {
@@ -322,31 +338,34 @@ impl Stream {
         })
     }
 
-    /// Goes to the present: in a total order to what is stable, as far as these rows show it.
+    /// Moves to the present: in a total order to the stable frontier, as far as these rows show it.
     fn go_to_present<R: Rows>(&mut self, rows: &R) {
         if self.order == Order::Fifo || self.lanes.is_empty() {
             self.lanes.iter_mut().for_each(|lane| lane.go_to_present(rows));
             return;
         }
         loop {
-            // A view that has ended may have been followed beyond that.
+            // A view that has ended may have been read beyond that.
             self.go_to(self.delivered(rows).max(self.stable(rows)).max(self.place()));
             let mut is_lost = false;
             for (rank, lane) in self.lanes.iter_mut().enumerate() {
                 let first = self.round + u64::from(rank < self.lane);
-                // Its row may be the older one: then frames of earlier rounds have yet to come, and are passed over later.
+                // Its row may be the older one. Then frames of earlier rounds arrive later, and are
+                // passed over then.
                 let announced = lane.announced(rows);
                 is_lost |= lane.pass_until(rows, first);
                 lane.next = lane.next.max(first.min(announced));
             }
-            // A frame that is freed while it is passed over was delivered by its sender before, perhaps behind this place.
+            // A frame that is freed while it is passed over was delivered by its sender before,
+            // perhaps after this sequence number.
             if !is_lost || self.delivered(rows) <= self.place() {
                 return;
             }
         }
     }
 
-    /// How far a member has delivered. Rows of other members may be older here than the row of a sender that has freed what they delivered.
+    /// The highest `delivered` of any member. Rows of other members may be older here than the row
+    /// of a sender that has freed what they delivered.
     fn delivered<R: Rows>(&self, rows: &R) -> u64 {
         let delivered =
             |(rank, received): &(Rank, u64)| rows.load(*rank, received - entry::RECEIVED + entry::DELIVERED);
@@ -357,7 +376,7 @@ impl Stream {
         self.received.iter().map(|(rank, at)| rows.load(*rank, *at)).min().unwrap_or(0)
     }
 
-    /// Looks how far it may be followed now.
+    /// Computes the limit up to which the stream may be read now.
     fn enter<R: Rows>(&mut self, rows: &R, is_over: bool) {
         self.frontier = match self.order {
             Order::Total if is_over && !self.goes_on => self.arrived(rows),
@@ -396,7 +415,7 @@ impl Stream {
     }
 
     fn next_in_order<R: Rows>(&mut self, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Seen>, Lapped> {
-        // Lanes in a row that had nothing in their round.
+        // Consecutive lanes that had nothing in their round.
         let mut silent = 0;
         while self.place() < self.frontier {
             let (subgroup, round, announced) = (self.id, self.round, self.announced(self.lane));
@@ -430,7 +449,8 @@ impl Stream {
         self.frontier.saturating_sub(lane as u64).div_ceil(self.senders())
     }
 
-    /// Nobody had anything in a whole round: goes to the first place where somebody may have. Rounds are skipped by millions.
+    /// Moves to the first sequence number at which a sender may have a message, after a whole round
+    /// of nulls. Millions of rounds may be skipped.
     fn pass_silence(&mut self) {
         let senders = self.senders();
         let next = self.lanes.iter().zip(0..).filter(|(lane, _)| lane.next < lane.trim);
@@ -438,14 +458,15 @@ impl Stream {
         self.go_to(next.min(self.frontier).max(self.place()));
     }
 
-    /// Places of a total order that belong to the view, once its end is known.
+    /// Sequence numbers of a total order that are part of the view, once its end is known.
     fn end(&self) -> u64 {
         let ends = self.lanes.iter().enumerate().map(|(rank, lane)| places(lane.trim, rank, self.lanes.len()));
         ends.max().unwrap_or(0)
     }
 
-    /// How far everything is here that belongs to the view, once its end is known. Who shares memory with all members finds all of it
-    /// at once; over a network the end may be told by one before the last messages have come from another.
+    /// The frontier up to which all messages of the view have arrived, once its end is known. A
+    /// process that shares memory with all members finds all of them at once. Over a network, one
+    /// member may report the end before the last messages of another have arrived.
     fn arrived<R: Rows>(&self, rows: &R) -> u64 {
         let missing = self.lanes.iter().zip(0..).filter(|(lane, _)| !lane.has_all(rows));
         let missing = missing.map(|(lane, rank)| lane.announced(rows) * self.senders() + rank);
@@ -473,33 +494,35 @@ impl Lane {
         rows.load(self.sender, self.entry + entry::PUBLISHED)
     }
 
-    /// How many rounds the sender has announced, as far as that is known here.
+    /// The number of rounds that the sender has announced, as far as this row shows it.
     fn announced<R: Rows>(&self, rows: &R) -> u64 {
         rows.load(self.sender, self.entry + entry::ROUNDS)
     }
 
-    /// Whether all rounds are here that belong to the view, once its end is known.
+    /// Whether all rounds of the view have arrived, once its end is known.
     fn has_all<R: Rows>(&self, rows: &R) -> bool {
         self.announced(rows) >= self.trim
     }
 
-    /// The frame at the position, if one is announced that belongs to the view. Whether it still was there, `is_lapped` tells.
+    /// The frame at the position, if a frame of the view is announced there. `is_lapped` returns
+    /// whether it was still there.
     fn look<R: Rows>(&self, rows: &R) -> Option<Found> {
         if self.position >= self.published(rows) {
             return None;
         }
         let at = self.ring.offset(self.position);
         let (word, round) = (rows.load(self.sender, at), rows.load(self.sender, at + 8));
-        // Garbage ends the lane, as it does at the members; a frame that was overwritten looks like it.
+        // Garbage ends the lane, as it does at the members. A frame that was overwritten looks like
+        // garbage.
         let header = Header::decode(word, &self.ring).filter(|_| (self.next..self.trim).contains(&round))?;
         let is_object = header.kind == Kind::Object;
         let len = (is_object || header.kind == Kind::Message).then_some(header.len);
         Some(Found { round, span: header.span, len, is_object })
     }
 
-    /// Whether what was read at the position may have been written over meanwhile.
+    /// Whether the data read at the position may have been overwritten meanwhile.
     fn is_lapped<R: Rows>(&self, rows: &R) -> bool {
-        // Loads are acquiring, so this one comes after those of the frame.
+        // Loads have acquire order, so this one comes after those of the frame.
         self.freed(rows) > self.position
     }
 
@@ -512,7 +535,8 @@ impl Lane {
         self.next = found.round + 1;
     }
 
-    /// Passes over what stands there by now, as far as it is before `round`. Returns whether there were frames that stand there no more.
+    /// Passes over the frames stored so far whose round is before `round`. Returns whether any
+    /// frames were already overwritten.
     fn pass_until<R: Rows>(&mut self, rows: &R, round: u64) -> bool {
         let published = self.published(rows);
         let mut is_lost = false;
@@ -534,7 +558,8 @@ impl Lane {
         }
     }
 
-    /// Goes to the present of a sender whose messages wait for nobody's, and knows then which round is next.
+    /// Moves to the present of a sender whose messages wait for no other sender's, and finds its
+    /// next round.
     fn go_to_present<R: Rows>(&mut self, rows: &R) {
         self.pass_until(rows, ROUNDS_MAX);
         loop {
@@ -546,7 +571,8 @@ impl Lane {
             let rounds = self.announced(rows);
             match found {
                 Some(found) => self.next = found.round,
-                // Announced behind `published`: if that has moved meanwhile, this may be beyond the position.
+                // `rounds` is announced after `published`: if that has changed meanwhile, this may
+                // be beyond the position.
                 None if self.published(rows) <= self.position => self.next = self.next.max(rounds),
                 None if self.look(rows).is_some() => continue,
                 None => {}
@@ -555,7 +581,7 @@ impl Lane {
         }
     }
 
-    /// The next frame, copied.
+    /// Takes the next frame, copied.
     fn take<R: Rows>(&mut self, id: SubgroupId, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Found>, Lapped> {
         let found = self.look(rows);
         if let Some(len) = found.as_ref().and_then(|found| found.len) {
@@ -570,7 +596,8 @@ impl Lane {
         Ok(found)
     }
 
-    /// The frame of this round, copied, if there is one; passes over what is before it. All rounds before `announced` are.
+    /// Takes the frame of this round, copied, if it exists. Passes over frames before it. All
+    /// rounds before `announced` are announced.
     fn take_round<R: Rows>(
         &mut self,
         id: SubgroupId,
@@ -585,13 +612,13 @@ impl Lane {
                 Some(found) if found.round < round => {}
                 Some(found) if found.round == round => return Ok(Some(found)),
                 Some(found) => {
-                    // For later: this round is a null.
+                    // The frame is for later: this round is a null.
                     self.position = position;
                     self.next = found.round;
                     return Ok(None);
                 }
                 None => {
-                    // So are all that are announced.
+                    // So are all rounds that are announced.
                     self.next = self.next.max(announced);
                     return Ok(None);
                 }

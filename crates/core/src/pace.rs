@@ -1,39 +1,46 @@
-//! How much one poll hands to applications.
+//! The amount of data that one poll delivers to applications.
 //!
-//! A member shows that it lives between two polls. Applications that take long for each message would silence it for as long as a whole batch takes, so a poll
-//! hands them the less, in all subgroups together, the longer their upcalls in the poll before have taken. The rest comes with the next poll.
+//! A member shows that it is alive between two polls. If its applications take long for each
+//! message, it would be silent for the time of a whole batch. Therefore a poll delivers less, in
+//! all subgroups together, if the upcalls of the poll before took longer. The next poll delivers
+//! the rest.
 use crate::ids::SubgroupId;
 use crate::planted::planted;
 
-/// Bytes of frames, times the senders, that one poll hands to the application of a subgroup before it acknowledges them. With more, members
-/// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
+/// Bytes of frames, times the number of senders, that one poll delivers to the application of a
+/// subgroup before it acknowledges them. With more bytes the members would take turns: one member
+/// delivers a whole ring while the others wait for its acknowledgement.
 const BYTES_MAX: u64 = 64 << 10;
-/// The first poll hands over so many, which is one small message, as nothing is known of the application.
+/// Bytes of frames in the first poll: one small message, as nothing is known about the application.
 const BYTES_FIRST: u64 = 32;
-/// Upcalls that take longer than this part of the silence that is suspected are too long.
+/// Divisor of the silence after which a member is suspected. Upcalls that take longer than the
+/// result are too long.
 const LONG_PART: u64 = 16;
-/// After upcalls that take less than this part, the next poll may hand over more.
+/// Divisor of the same silence. After upcalls that take less than the result, the next poll may
+/// deliver more.
 const SHORT_PART: u64 = 64;
-/// Upcalls are measured by a clock that moves on every few milliseconds. All that take less than this are short.
+/// Upcalls are measured by a clock that advances every few milliseconds. Upcalls that take less
+/// than this time count as short.
 const CLOCK_NS: u64 = 8_000_000;
 
-/// How much a poll hands to applications.
+/// The amount of data that a poll delivers to applications.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// Bytes of frames that one poll may hand over in all subgroups together.
+    /// Bytes of frames that one poll may deliver in all subgroups together.
     bytes: u64,
-    /// With so many, no subgroup keeps another from its [`BYTES_MAX`].
+    /// With this many bytes, each subgroup can always use its full [`BYTES_MAX`].
     most: u64,
-    /// This poll has handed over so many.
+    /// Bytes of frames that this poll has delivered.
     handed: u64,
-    /// The subgroup in which the last of them were handed over when that was all it might. The next poll begins behind it.
+    /// The last subgroup in which a poll that used up all its bytes delivered. The next poll begins
+    /// after it.
     last: Option<SubgroupId>,
-    /// Whether this poll has handed over as much as it might, in one subgroup or in all.
+    /// Whether this poll has delivered as many bytes as it may, in one subgroup or in all.
     filled: bool,
 }
 
 impl Pace {
-    /// For subgroups that have so many senders together.
+    /// The pace for subgroups that have `senders` senders together.
     pub(crate) fn new(senders: usize) -> Pace {
         let most = BYTES_MAX * senders.max(1) as u64;
         Pace { bytes: BYTES_FIRST, most, handed: 0, last: None, filled: false }
@@ -49,8 +56,8 @@ impl Pace {
         self.bytes >= self.most
     }
 
-    /// A poll begins. It may hand over twice as many bytes as one before it that handed over all that it might, unless the upcalls of that one
-    /// [took](Self::took) long.
+    /// Begins a poll. If the poll before delivered as many bytes as it could, this one may deliver
+    /// twice as many, unless the upcalls of that poll [took](Self::took) too long.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if self.handed < self.bytes {
@@ -62,20 +69,21 @@ impl Pace {
         self.handed = 0;
     }
 
-    /// The subgroup behind which this poll begins to hand over, if it may not hand over as much in all.
+    /// The subgroup after which this poll begins to deliver, if the poll has a limit for all
+    /// subgroups together.
     #[inline]
     pub(crate) fn last(&self) -> Option<SubgroupId> {
         self.last.filter(|_| !self.is_open())
     }
 
-    /// How many bytes of frames this poll may hand over in a subgroup with so many senders.
+    /// The bytes of frames that this poll may deliver in a subgroup with `senders` senders.
     #[inline]
     pub(crate) fn quota(&self, senders: usize) -> u64 {
         let most = BYTES_MAX * senders as u64;
         if self.is_open() { most } else { most.min(self.bytes - self.handed) }
     }
 
-    /// This poll has handed over all of its `quota` in a subgroup but what is `left`.
+    /// Notes that this poll has delivered its `quota` in a subgroup, except the bytes `left`.
     #[inline]
     pub(crate) fn note(&mut self, subgroup: SubgroupId, quota: u64, left: u64) {
         self.handed += quota - left;
@@ -85,13 +93,14 @@ impl Pace {
         }
     }
 
-    /// Whether the last poll handed over as much as it might.
+    /// Whether the last poll delivered as many bytes as it could.
     #[inline]
     pub(crate) fn has_filled(&self) -> bool {
         self.filled
     }
 
-    /// The upcalls of the last poll have taken so many ns, if that is known. Silence of `suspect_after` ns is suspected.
+    /// Notes that the upcalls of the last poll took `ns` nanoseconds, if that is known. A member is
+    /// suspected after a silence of `suspect_after` nanoseconds.
     #[cold]
     pub(crate) fn took(&mut self, ns: Option<u64>, suspect_after: u64) {
         if planted!(PaceKept) {
@@ -101,7 +110,7 @@ impl Pace {
             self.filled = false;
             return;
         };
-        // The next poll doubles it. At least one message is handed over in any case.
+        // The next poll doubles this. A poll delivers at least one message in any case.
         let part = match ns {
             _ if ns > (suspect_after / LONG_PART).max(CLOCK_NS) => 8,
             _ if ns > (suspect_after / SHORT_PART).max(CLOCK_NS) => 2,
@@ -119,7 +128,9 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SUSPECT_AFTER: u64 = 1000 * MS;
 
-    /// Polls in which each subgroup has more than it may hand over, in messages of 32 bytes of frame that take so long each. The messages of each subgroup, poll by poll.
+    /// Runs polls in which each subgroup has more messages than it may deliver. Each message has a
+    /// frame of 32 bytes and takes `ns` nanoseconds. Returns the messages of each subgroup, poll by
+    /// poll.
     fn polled(pace: &mut Pace, subgroups: usize, ns: u64, polls: usize) -> Vec<Vec<u64>> {
         let mut poll = || {
             pace.begin();
@@ -153,7 +164,7 @@ mod tests {
         let mut pace = Pace::new(1);
         polled(&mut pace, 1, 1, 20);
         let handed = polled(&mut pace, 1, 10 * MS, 20);
-        // The first is not known to be long.
+        // The upcalls of the first poll are not known to be long.
         assert!(handed[1..].iter().any(|poll| poll[0] < 20), "{handed:?}");
         assert!(handed[4..].iter().all(|poll| (1..=16).contains(&poll[0])), "{handed:?}");
     }

@@ -1,6 +1,8 @@
-//! Bugs that can be switched on, one at a time, to prove that the simulator's checkers find them.
+//! Mutations: bugs that can be switched on, one at a time, to prove that the simulator's checkers
+//! find them.
 //!
-//! Only builds with `--cfg planted` contain them. Elsewhere `planted!` is the constant `false`.
+//! Only builds with `--cfg planted` contain them. In other builds `planted!` is the constant
+//! `false`.
 
 /// Whether the named bug is planted and active.
 macro_rules! planted {
@@ -23,13 +25,13 @@ mod bugs {
 
     macro_rules! bugs {
         ($($(#[$doc:meta])* $bug:ident,)*) => {
-            /// The bugs of this crate.
+            /// The mutations of this crate.
             #[derive(Clone, Copy, PartialEq, Eq, Debug)]
             #[repr(u32)]
             pub enum Bug { $($(#[$doc])* $bug,)* }
 
             impl Bug {
-                /// All of them.
+                /// All mutations.
                 pub const ALL: &[Bug] = &[$(Bug::$bug,)*];
             }
         };
@@ -38,9 +40,9 @@ mod bugs {
     bugs! {
         /// The stability frontier leaves out the last member.
         StableForgetsOne,
-        /// `received` counts one place too many.
+        /// `received` counts one sequence number too many.
         ReceivedOneTooMany,
-        /// A ring's space is reused when everybody has received it.
+        /// A ring's space is reused when all members have received it.
         FreedOnReceipt,
         /// Nulls stop one round short for senders of lower rank.
         NullsFallShort,
@@ -50,7 +52,7 @@ mod bugs {
         AnnouncedBeforeStamped,
         /// Control words are posted before the data that they announce.
         ControlBeforeData,
-        /// What stands in a ring's overhang is not posted.
+        /// The frames in a ring's overhang are not posted.
         OverhangUnposted,
         /// `delivered` moves to the frontier although the application took only a part.
         DeliveredWithoutTaking,
@@ -60,33 +62,33 @@ mod bugs {
         CheckpointsMergeForward,
         /// Skipping empty rounds skips one that is not empty.
         SkipsARound,
-        /// The run of one sender's messages goes on past a message of another.
+        /// The run of one sender's messages continues past a message of another sender.
         PassesAnother,
         /// The mark of an announced frame stays, so an old one is announced again a lap later.
         MarkStays,
-        /// A member says that it has finished while frames wait to be announced.
+        /// A member reports that it has finished while frames wait to be announced.
         FinishedTooEarly,
         /// `received` is recomputed without regard to what was announced before.
         ReceivedGoesBack,
-        /// An exclusive claimer's guesses of its rounds are believed, whatever nulls came between.
+        /// An exclusive claimer's guesses of its rounds are used, even if nulls came between.
         GuessesBelieved,
         /// A message is delivered without waiting for stability.
         DeliveredOnReceipt,
-        /// `spoken` is stored before `published`, which its readers look at next.
+        /// `spoken` is stored before `published`, which its readers load next.
         SpokenBeforePublished,
         /// A poll that did not look at idle subgroups does not ask for another.
         IdleForgotten,
         /// A Fifo sender does not notice counts by sender that arrive behind the entry.
         FifoRoomUnnoticed,
-        /// Applications are told of room only every other time.
+        /// Applications are notified of room only every other time.
         RoomUntold,
         /// Objects are announced before all members have them.
         GateIgnored,
-        /// What frees rings is put off, and then forgotten.
+        /// Counters that free rings are put off, and then forgotten.
         PutOffForgotten,
         /// The final rows of the dead count for nothing.
         DeadRowsUnread,
-        /// A leader takes no notice of values that only the dead have accepted.
+        /// A leader ignores values that only the dead have accepted.
         DeadValuesUnread,
         /// A dead row counts although it promised a higher ballot.
         DeadWithHigherPromiseCounts,
@@ -98,45 +100,48 @@ mod bugs {
         PromiseForgotten,
         /// A leader needs no quorum.
         NoQuorum,
-        /// A leader takes a value only if the rows that it has read could make it a decision, whatever the others hold.
+        /// A leader takes a value only if the rows that it has read could make it a decision, and
+        /// ignores what the other rows could contain.
         UnreadDontBind,
         /// A row's acceptance is read before its promise.
         AcceptedReadFirst,
-        /// A leader leaves out whom it suspects, however few go on.
+        /// A leader leaves out the members that it suspects, even if too few continue.
         EvictsWithoutQuorum,
-        /// In a recovery a majority of those that are not given up is enough.
+        /// In a recovery a majority of the members that are not given up is enough.
         GivenUpQuorum,
-        /// In a recovery rows count whose members have given none up.
+        /// In a recovery, rows count although their members have given up no member.
         OneGivesUp,
-        /// Members that are given up are listened to.
+        /// Rows of members that are given up are still read.
         GivenUpHeard,
         /// The leader of a recovery takes no value that only members that are given up may have decided.
         RecoveryNotAdopted,
         /// A suspicion is never taken back.
         SuspicionKept,
-        /// A member that is awaited is suspected for its silence, and not asked for a sign of life.
+        /// A member that is awaited is suspected for its silence, without being asked for a sign of
+        /// life.
         AsksNobody,
-        /// A member shows that it lives only when it is polled for the first time.
+        /// A member shows that it is alive only when it is polled for the first time.
         AskedInVain,
-        /// A member awaits none of those that have not received what was announced.
+        /// A member awaits no peer that has not received what was announced.
         ReceiptUnawaited,
-        /// A member awaits none of those that have not delivered what it sent.
+        /// A member awaits no peer that has not delivered what it sent.
         DeliveryUnawaited,
-        /// A member awaits none while its ring has a gate.
+        /// A member awaits no peer while its ring has a gate.
         GateUnawaited,
-        /// A member awaits none for a process that follows.
+        /// A member awaits no peer for an observer.
         FollowerUnawaited,
-        /// A poll hands over as much as before, however long that took.
+        /// A poll delivers as much as before, however long that took.
         PaceKept,
-        /// A process counts as dead if another one that had its id before it has ended.
+        /// A process counts as dead if another process that had its id before has ended.
         DeathOfAnother,
         /// Posts of entries are not counted.
         MoveUnshown,
-        /// A member looks at the others' membership blocks only when a view begins.
+        /// A member reads the membership blocks of its peers only when a view begins.
         MovesUnnoticed,
-        /// Members whose hosts are not known count as members of this one where large messages go from host to host.
+        /// Members whose hosts are not known count as members of this host when large messages go
+        /// from host to host.
         PlacesGuessed,
-        /// A member that promises or accepts wakes no other for it.
+        /// A member that promises or accepts wakes no peer for it.
         LeaderUnwoken,
         /// All values of a member are written into the same slot.
         OneSlot,
@@ -144,87 +149,90 @@ mod bugs {
         NeverAdopts,
         /// A leader decides without waiting for acknowledgements.
         DecidesAlone,
-        /// A trim is what any member has, not what all have.
+        /// A trim is the maximum that any member has, not what all have.
         TrimIsLongest,
-        /// A member wedges without saying what it has.
+        /// A member wedges without storing its cuts.
         CutUnwritten,
-        /// A member promises a ballot before it has wedged what that touches.
+        /// A member promises a ballot before it has wedged the subgroups that the ballot touches.
         PromisedUnwedged,
-        /// A leader takes a ballot before it has wedged what that touches.
+        /// A leader takes a ballot before it has wedged the subgroups that the ballot touches.
         LeaderUnwedged,
         /// A leader proposes to touch subgroups that its ballot does not name.
         TouchedUnnamed,
-        /// A subgroup counts as untouched though a member of it does not go on.
+        /// A subgroup counts as untouched although a member of it does not continue.
         GoneUnnoticed,
-        /// A member writes down no cuts of subgroups whose epochs began with earlier views.
+        /// A member stores no cuts of subgroups whose epochs began with earlier views.
         OlderCutUnwritten,
-        /// A subgroup that wedged and was not touched stays as it is.
+        /// A subgroup that wedged and was not touched stays wedged.
         UnwedgeForgotten,
-        /// A subgroup that is touched goes on, if its epoch began with an earlier view.
+        /// A subgroup that is touched continues, if its epoch began with an earlier view.
         OlderEndForgotten,
-        /// A member takes what it has of older epochs for all that there is.
+        /// A member takes the part of older epochs that it has for all of them.
         OlderUnclosed,
-        /// A member leaves while what it has said in older views is on its way.
+        /// A member leaves while its newest words in rows of older views are in transit.
         LeavesUnheard,
-        /// A member awaits none for subgroups of older epochs.
+        /// A member awaits no peer for subgroups of older epochs.
         OlderUnawaited,
-        /// A process begins to follow a view whose end is under way.
+        /// A process begins to observe a view whose end is in progress.
         FollowersLetInLate,
-        /// What lies beyond the trims is delivered too.
+        /// Messages beyond the trims are delivered too.
         DeliversBeyondTrim,
-        /// A member that the others have evicted goes on.
+        /// A member that the others have evicted continues.
         EvictedGoesOn,
         /// A ballot is set before its proposal is written.
         BallotBeforeProposal,
-        /// What the old view has delivered is sent again.
+        /// Messages that the old view has delivered are sent again.
         ResendsDelivered,
-        /// What was announced and not delivered is not sent again.
+        /// Messages that were announced and not delivered are not sent again.
         ResendForgotten,
-        /// In a Fifo subgroup what was delivered beyond the trims is delivered again.
+        /// In a Fifo subgroup, messages that were delivered beyond the trims are delivered again.
         FifoTwice,
-        /// In a Fifo subgroup that is unavailable for a while, what was delivered beyond the trims is delivered again.
+        /// In a Fifo subgroup that is unavailable for a while, messages that were delivered beyond
+        /// the trims are delivered again.
         WaitingForgotten,
         /// A message that is sent again may be no longer than new ones.
         LeftoversTooLong,
         /// A block is sent to a member that is not ready for it.
         CreditIgnored,
-        /// A block is sent that is not here yet.
+        /// A block is sent before it has arrived.
         SendsUnheld,
-        /// A member that passes an object on tells a length that is a multiple of the blocks'.
+        /// A member that forwards an object reports a length that is a multiple of the blocks'
+        /// length.
         LengthFromBlocks,
-        /// A slot is used again although one member is not done with it.
+        /// A slot is used again although one member has not finished with it.
         SlotReusedEarly,
-        /// The steps that a member has taken are told one too high.
+        /// The number of steps that a member reports is one too high.
         StepsAhead,
-        /// An object for which there is no room yet fails without a word.
+        /// An object for which no room exists yet fails without a report.
         FailureForgotten,
         /// A seed answers before its promise or vote is on disk.
         AnswersBeforeDisk,
         /// A seed that has not answered counts as one that votes, if it belonged to no group.
         SilenceIsAnAnswer,
-        /// A majority of the seeds founds a group although their votes are not on disk.
+        /// A majority of the seeds creates a group although their votes are not on disk.
         AnyMajority,
-        /// A process that was a member of a group founds another one.
+        /// A process that was a member of a group creates another one.
         EvictedFound,
-        /// A seed that leads an attempt does not adopt what others have voted for.
+        /// A seed that leads an attempt does not adopt the value for which others have voted.
         VotesForgotten,
         /// A seed forgets what it has promised.
         PromisesForgotten,
-        /// A process that waits is put into the first view without having acknowledged its incarnation.
+        /// A waiting process is put into the first view without having acknowledged its
+        /// incarnation.
         WaitersAreMembers,
         /// Members don't send their incarnation to the seeds.
         MembersKeepSilent,
-        /// A process that waits does not heed members that answer.
+        /// A waiting process ignores members that answer.
         MembersUnheard,
-        /// A process reports only once what it waits for.
+        /// A process reports only once why it waits.
         SilentWhileItWaits,
         /// An answer of a seed counts for ever.
         OldAnswersCount,
         /// Processes that ask between two views are not admitted later.
         AdmissionsLost,
-        /// A process that asks a member of its host is not told of the others.
+        /// A process that asks a member of its host is not informed of the other members.
         JoinersUntold,
-        /// Any process with the id of a member is that member.
+        /// Any process with the id of a member counts as that member.
         NoncesIgnored,
         /// The first view of a process is not over when the group has a later one.
         FirstViewNeverOver,
@@ -232,50 +240,53 @@ mod bugs {
         EvictionIsProof,
         /// A process that could not stay is admitted again at once.
         ReadmittedAtOnce,
-        /// A member that has not begun the view is suspected at the first look.
+        /// A member that has not begun the view is suspected at the first check.
         NoTimeToBegin,
-        /// A view begins without missing rows after a fraction of the time for which they are waited for.
+        /// A view begins without missing rows after a fraction of the waiting time.
         BeginsHastily,
-        /// A view begins before the application has got all of the one before.
+        /// A view begins before the application has received everything of the one before.
         RestCutOff,
-        /// A member that is cut off does not ask whether the others go on without it.
+        /// A member that is cut off does not ask whether the others continue without it.
         CutOffAsksNobody,
-        /// Members that meet and do not know each other tell each other nothing.
+        /// Members that connect and have not seen each other before exchange no view.
         StrangersPass,
-        /// A member that hears that its side was given up does not tell the others of its side.
+        /// A member that learns that its side was given up does not inform the others of its side.
         GivenUpUntold,
-        /// A stream that breaks is dialled again a few times only.
+        /// A stream that breaks is dialled again only a few times.
         RedialsGiveUp,
-        /// A stream that breaks is not made again in a view that has ended, in which subgroups go on.
+        /// A stream that breaks is not made again in a view that has ended, in which subgroups
+        /// continue.
         OlderStreamsLost,
-        /// A member that tells of a view does not send the decision that led to it.
+        /// A member that announces a view does not send the decision that led to it.
         DecisionsUntold,
-        /// A founder counts processes that have gone.
+        /// A process that bootstraps the group counts processes that have ended.
         GoneFound,
         /// Streams for a view that has begun are refused.
         LateStreamsRefused,
         /// A process of another host votes as soon as it is admitted, whether members reach it or not.
         FarJoinersVote,
-        /// A process with the id of a member is believed as to where that is.
+        /// The address that a process with the id of a member claims for that id is accepted.
         ConflictsBelieved,
-        /// A process with the id of one that was at a seed's address is written to there.
+        /// Messages for a process with the id of one that was at a seed's address are sent to that
+        /// address.
         SeedPlacesKept,
-        /// Only the leader of a group that can't go on knows it.
+        /// Only the leader of a group that can't continue knows that it can't.
         BlockedUnknown,
-        /// A process that asks members of a group that can't go on is told only to wait.
+        /// A process that asks members of a group that can't continue is only asked to wait.
         BlockedUntold,
-        /// Members keep for ever what observers need that have gone.
+        /// Members keep data for observers that have ended for ever.
         ObserversKept,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);
 
-    /// Makes `bug` the active one, in the whole process.
+    /// Makes `bug` the active mutation, in the whole process.
     pub fn activate(bug: Option<Bug>) {
         ACTIVE.store(bug.map_or(u32::MAX, |bug| bug as u32), Ordering::Relaxed);
     }
 
-    /// The message with which a test fails while `bug` is the active one. Tests that call it take turns.
+    /// Returns the message with which a test fails while `bug` is the active mutation. Tests that
+    /// call it run one after the other.
     ///
     /// # Panics
     /// If the test passes.
@@ -291,7 +302,7 @@ mod bugs {
         panic.downcast_ref::<&str>().copied().unwrap_or("values differ")
     }
 
-    /// Whether `bug` is the active one.
+    /// Whether `bug` is the active mutation.
     pub fn is_active(bug: Bug) -> bool {
         ACTIVE.load(Ordering::Relaxed) == bug as u32
     }

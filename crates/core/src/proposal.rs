@@ -1,4 +1,5 @@
-//! What a view change decides, as the words that stand in a row: the next view, and with what the old one ends.
+//! The result of a view change, as the words stored in a row: the next view, and the end of the old
+//! one.
 //!
 //! ```text
 //! words = checksum | count of the words behind it | ballot | view id | members: count, ids | nonvoters
@@ -6,8 +7,8 @@
 //!       | trims: by subgroup of the old view that is touched, and sender | nonces of the members that were not in the old view
 //! ```
 //!
-//! A peer may send any words. They are checked before they are believed: what comes out is a view that passes
-//! [`View::check`], and trims of the shape of the old view.
+//! A peer may send any words. They are checked before they are used: the result of decoding is a
+//! view that passes [`View::check`], and trims of the shape of the old view.
 use crate::cursor::ROUNDS_MAX;
 use crate::ids::{MemberId, Process, Rank, ViewId};
 use crate::limits;
@@ -16,16 +17,18 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How a view ends, by subgroup of that view and by sender rank in it: messages of rounds below these are delivered by every
-/// member that goes on, all others by none. A subgroup that is not touched has none.
+/// The end of a view, by subgroup of that view and by sender rank in it. Messages of rounds below
+/// these are delivered by every member that continues, and all other messages by none. A subgroup
+/// that is not touched has no trims.
 pub type Trims = Vec<Box<[u64]>>;
 
 /// The value of an agreement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Value {
-    /// The view that follows.
+    /// The view after this one.
     pub(crate) next: View,
-    /// The processes that join with it, in its order. Another process with the id of one of them has no part in the view.
+    /// The processes that join with it, in its order. A different process with the id of one of
+    /// them is not in the view.
     pub(crate) joined: Vec<Process>,
     /// The end of the old view.
     pub(crate) trims: Trims,
@@ -37,7 +40,7 @@ const HEAD: usize = 2;
 /// Words before the view: checksum, count and ballot.
 const CONTENT: usize = HEAD + 1;
 
-/// The words of a proposal, under the ballot of this word.
+/// Encodes a proposal as words, under the ballot of this word.
 pub(crate) fn encode(ballot: u64, value: &Value) -> Vec<u64> {
     let Value { next, joined, trims } = value;
     let mut words = alloc::vec![0; HEAD];
@@ -50,24 +53,24 @@ pub(crate) fn encode(ballot: u64, value: &Value) -> Vec<u64> {
     sealed(words)
 }
 
-/// The word of the ballot of a proposal; `None` if the words are not those of one as a whole.
+/// Returns the word of the ballot of a proposal; `None` if the words are not one complete proposal.
 pub(crate) fn ballot_of(words: &[u64]) -> Option<u64> {
     content(words)?.first().copied()
 }
 
-/// The same proposal under another ballot.
+/// Returns the same proposal under another ballot.
 pub(crate) fn with_ballot(mut words: Vec<u64>, ballot: u64) -> Vec<u64> {
     words[HEAD] = ballot;
     words[0] = checksum(&words[1..]);
     words
 }
 
-/// Whether two proposals have the same value, whatever their ballots.
+/// Whether two proposals have the same value, for any ballots.
 pub(crate) fn is_same(one: &[u64], other: &[u64]) -> bool {
     one.get(CONTENT..) == other.get(CONTENT..)
 }
 
-/// Reads a proposal to end `old`; `None` if no correct member can have written it.
+/// Decodes a proposal to end `old`; `None` if no correct member can have written it.
 pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     let mut reader = Reader { words: content(words)?.get(CONTENT - HEAD..)? };
     let next = reader.view()?;
@@ -87,8 +90,8 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     reader.words.is_empty().then_some(Value { next, joined, trims })
 }
 
-/// How many words a slot for proposals to follow `view` has: what a view takes that is twice as large, and room for many joins
-/// at once.
+/// The number of words in a slot for proposals to follow `view`: enough for a view twice as large,
+/// and for many joins at once.
 pub(crate) fn words_max(view: &View) -> usize {
     let mut words = Vec::new();
     encode_view(view, &mut words);
@@ -96,12 +99,12 @@ pub(crate) fn words_max(view: &View) -> usize {
     CONTENT + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
 }
 
-/// How many words say which subgroups of `view` a ballot touches.
+/// The number of words that encode which subgroups of `view` a ballot touches.
 pub(crate) fn touched_words(view: &View) -> usize {
     CONTENT + view.subgroups.len().div_ceil(64)
 }
 
-/// The words that say which subgroups the ballot of this word touches.
+/// Encodes which subgroups the ballot of this word touches.
 pub(crate) fn encode_touched(ballot: u64, touched: &[bool]) -> Vec<u64> {
     let mut words = alloc::vec![0; CONTENT + touched.len().div_ceil(64)];
     words[HEAD] = ballot;
@@ -111,7 +114,8 @@ pub(crate) fn encode_touched(ballot: u64, touched: &[bool]) -> Vec<u64> {
     sealed(words)
 }
 
-/// Which of the `subgroups` of a view the ballot of this word touches; `None` if the words are not those for it as a whole.
+/// Decodes which of the `subgroups` of a view the ballot of this word touches; `None` if the words
+/// are not complete or belong to another ballot.
 pub(crate) fn decode_touched(words: &[u64], ballot: u64, subgroups: usize) -> Option<Vec<bool>> {
     let content = content(words)?;
     let bits = content.get(CONTENT - HEAD..)?;
@@ -128,17 +132,17 @@ pub(crate) struct Join {
     pub(crate) votes: bool,
 }
 
-/// What one member wishes of the next view.
+/// The changes that one member proposes for the next view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Wishes {
     /// The processes that want to be admitted, in the order in which they asked.
     pub(crate) joins: Vec<Join>,
-    /// What is to be different.
+    /// The changes of subgroups.
     pub(crate) changes: Vec<Change>,
 }
 
 impl Wishes {
-    /// Words that hold no wish take no room.
+    /// Encodes the proposed changes. Words without any proposed change take no space.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let mut words = alloc::vec![0; HEAD];
         words.push(self.joins.len() as u64);
@@ -166,7 +170,7 @@ impl Wishes {
         sealed(words)
     }
 
-    /// `None` if no correct member can have written these words.
+    /// Decodes proposed changes; `None` if no correct member can have written these words.
     pub(crate) fn decode(words: &[u64]) -> Option<Wishes> {
         if words.first() == Some(&0) {
             return Some(Wishes::default());
@@ -180,14 +184,14 @@ impl Wishes {
     }
 }
 
-/// The words, which begin with room for their checksum and count, with both.
+/// Fills in the checksum and count of words that begin with room for them.
 fn sealed(mut words: Vec<u64>) -> Vec<u64> {
     words[1] = (words.len() - HEAD) as u64;
     words[0] = checksum(&words[1..]);
     words
 }
 
-/// What stands behind a right checksum and count.
+/// The words after a correct checksum and count.
 fn content(words: &[u64]) -> Option<&[u64]> {
     let count = usize::try_from(*words.get(1)?).ok()?;
     let words = words.get(..HEAD.checked_add(count)?)?;
@@ -195,14 +199,14 @@ fn content(words: &[u64]) -> Option<&[u64]> {
 }
 
 impl View {
-    /// As words, for those who were no members of the view before.
+    /// Encodes the view as words, for processes that were not members of the view before.
     pub fn encode(&self) -> Vec<u64> {
         let mut words = Vec::new();
         encode_view(self, &mut words);
         words
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` if it did not.
+    /// Decodes the result of [`encode`](Self::encode); `None` for other words.
     pub fn decode(words: &[u64]) -> Option<View> {
         let mut reader = Reader { words };
         let view = reader.view()?;
@@ -220,7 +224,7 @@ fn encode_view(view: &View, words: &mut Vec<u64>) {
     }
 }
 
-/// A subgroup of a view of so many members.
+/// Encodes a subgroup of a view of `members` members.
 fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
     encode_name(&spec.name, words);
     words.push(u64::from(spec.order == Order::Fifo));
@@ -242,7 +246,7 @@ fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
     }
 }
 
-/// A set of ranks of a view of so many members, one bit each.
+/// Encodes a set of ranks of a view of `members` members, one bit each.
 fn encode_ranks(ranks: &[Rank], members: usize, words: &mut Vec<u64>) {
     let first = words.len();
     words.resize(first + members.div_ceil(64), 0);
@@ -299,7 +303,7 @@ impl<'a> Reader<'a> {
         (word >> 33 == 0).then_some(Join { process, votes: word >> 32 == 1 })
     }
 
-    /// A set of ranks of a view of so many members, one bit each.
+    /// Decodes a set of ranks of a view of `members` members, one bit each.
     fn ranks(&mut self, members: usize) -> Option<Vec<Rank>> {
         let words = self.take(members.div_ceil(64))?;
         let mut ranks = Vec::with_capacity(words.iter().map(|word| word.count_ones() as usize).sum());
@@ -374,12 +378,12 @@ impl<'a> Reader<'a> {
         let count = self.count(limits::SUBGROUPS_MAX)?;
         let subgroups = (0..count).map(|_| self.subgroup(members.len())).collect::<Option<Vec<_>>>()?;
         let view = View { id, members, nonvoters, subgroups };
-        // The last member may leave: then nobody goes on.
+        // The last member may leave: then no member continues.
         (view.members.is_empty() || view.check().is_ok()).then_some(view)
     }
 }
 
-/// FNV-1a by words, which tells torn and made-up words from those that somebody wrote.
+/// FNV-1a by words, which distinguishes torn and arbitrary words from those that a member wrote.
 fn checksum(words: &[u64]) -> u64 {
     words.iter().fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29))
 }

@@ -1,4 +1,5 @@
-//! What a member sends again in the next view: its own messages that did not make it into the old one.
+//! Messages that a member sends again in the next view: its own messages that were not delivered in
+//! the old view.
 use crate::claims::{Claims, Tail};
 use crate::ids::Rank;
 use crate::planted::planted;
@@ -7,18 +8,20 @@ use crate::table::Rows;
 use crate::view::Order;
 use alloc::sync::Arc;
 
-/// My messages of an ended view that were not delivered, in order: those announced at or behind my trim, and those that
-/// applications have committed, or are still committing, in the old ring.
+/// The member's own messages of an ended view that were not delivered, in order. They are the
+/// messages announced at or after its trim, and the messages that applications have committed, or
+/// are still committing, in the old ring.
 ///
-/// Applications may stay in the old ring for a while: one that holds a claim, or is the only claimer and knows of room. They
-/// are let into the next view's ring when this is [done](Self::is_done), so that their messages keep their order.
+/// Applications may use the old ring for a while: one that holds a claim, or is the only claimer
+/// and knows of free space. They get access to the next view's ring when this resend is
+/// [done](Self::is_done), so that their messages keep their order.
 #[derive(Debug)]
 pub struct Resend {
     claims: Arc<Claims>,
     me: Rank,
     order: Order,
     position: u64,
-    /// Up to here frames were announced, and have their rounds.
+    /// Frames below this position were announced, and have their rounds.
     announced: u64,
     trim: u64,
     tail: Tail,
@@ -27,13 +30,13 @@ pub struct Resend {
 /// A frame to be sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resent {
-    /// A message, or an object's name; or a void, which a Fifo subgroup needs for counting.
+    /// A message, the name of an object, or a void. A Fifo subgroup needs voids for counting.
     pub kind: Kind,
-    /// Offset of its payload in my row of the old view.
+    /// Offset of its payload in this member's row of the old view.
     pub at: u64,
     /// Bytes of payload.
     pub len: u64,
-    /// Where the frame stands in my ring of the old view.
+    /// Position of the frame in this member's ring of the old view.
     pub position: u64,
 }
 
@@ -49,7 +52,7 @@ impl Resend {
         Resend { claims, me, order, position: positions.start, announced: positions.end, trim, tail }
     }
 
-    /// The next frame, if there is one at this moment. `old` is the old view's table.
+    /// Returns the next frame, if one exists now. `old` is the old view's table.
     ///
     /// # Panics
     /// If `old` is another table.
@@ -82,7 +85,8 @@ impl Resend {
         }
     }
 
-    /// Up to where the old ring was looked through: what stands below was handed out, or is delivered.
+    /// The position up to which the old ring was read. Frames below it were handed out or are
+    /// delivered.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -92,12 +96,13 @@ impl Resend {
         &self.claims
     }
 
-    /// Whether nobody will commit in the old ring any more, and everything in it has been handed out.
+    /// Whether no application will commit in the old ring any more, and every frame in it has been
+    /// handed out.
     pub fn is_done(&self) -> bool {
         self.position >= self.announced && self.claims.ends_at(self.position, self.tail)
     }
 
-    /// Whether the applications have said that they will send no more at all.
+    /// Whether the applications have declared that they will send nothing more.
     pub fn is_closed(&self) -> bool {
         self.claims.is_closed()
     }

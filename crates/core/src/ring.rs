@@ -1,34 +1,37 @@
-//! Where frames stand in a ring: pure arithmetic, no memory.
+//! Positions of frames in a ring: pure arithmetic, no memory.
 //!
-//! A ring is `capacity` bytes (a power of two) and, behind them, room for one frame of the largest size. A frame starts
-//! anywhere below `capacity` and may run past it; the next one then starts the next lap. So a frame is always one
-//! contiguous slice, no padding frame exists, and writer and readers find the next position by the same addition.
+//! A ring has `capacity` bytes (a power of two), followed by room for one frame of the largest
+//! size. A frame starts at any offset below `capacity` and may extend past it; the next frame then
+//! starts the next lap. So a frame is always one contiguous slice, no padding frame exists, and
+//! writer and readers find the next position by the same addition.
 //!
-//! A *position* counts bytes since the view began and never falls; its low bits are the offset in the ring.
-//! Space below position `p` is free when every member has delivered every frame that starts below `p` (INV-FRAME).
+//! A *position* counts bytes since the view began and never falls. Its low bits are the offset in
+//! the ring. Space below position `p` is free when every member has delivered every frame that
+//! starts below `p` (INV-FRAME).
 //!
-//! The capacity is cut into [`SECTORS`] *sectors*. Frames are announced, and their space is freed, a sector's worth at a time
-//! at the most: so a ring that was filled in one go is emptied and filled again in parts, at the same time.
+//! The capacity is divided into [`SECTORS`] *sectors*. Frames are announced, and their space is
+//! freed, at most one sector at a time. So a ring that was filled at once is emptied and filled
+//! again in parts, at the same time.
 
 /// Bytes of a frame before its payload.
 pub const HEADER_BYTES: u64 = 16;
-/// Frames are aligned to, and their spans counted in, this many bytes; so payloads are 16-byte aligned.
+/// Alignment of frames in bytes, and the unit of their spans. So payloads are 16-byte aligned.
 pub const GRANULE_BYTES: u64 = 16;
 
 /// Sectors of a ring.
 pub const SECTORS: usize = 8;
 
-/// Bytes that a frame with `payload` bytes takes in a ring.
+/// Bytes of ring space for a frame with `payload` bytes of payload.
 pub const fn frame_bytes(payload: u64) -> u64 {
     (HEADER_BYTES + payload + GRANULE_BYTES - 1) & !(GRANULE_BYTES - 1)
 }
 
-/// In a header's first word: the frame is a void.
+/// Bit in a header's first word: the frame is a void.
 pub const VOID: u64 = 1 << 63;
-/// In a header's first word: the frame names an object.
+/// Bit in a header's first word: the frame names an object.
 pub const OBJECT: u64 = 1 << 62;
 
-/// Where one sender's ring stands in its row and how it wraps.
+/// The offset of one sender's ring in its row, and its dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ring {
     /// Offset of the ring in its owner's row.
@@ -39,18 +42,18 @@ pub struct Ring {
     pub sector_bytes: u64,
     /// The largest payload of a new message.
     pub message_bytes_max: u64,
-    /// Bytes of a frame with the largest payload, also of a message that is sent again.
+    /// Bytes of a frame with the largest payload, which may be that of a message sent again.
     pub frame_bytes_max: u64,
 }
 
 impl Ring {
-    /// A ring at `at` that holds at least `window` frames of `message_bytes_max`.
+    /// Returns a ring at `at` that has room for at least `window` frames of `message_bytes_max`.
     pub fn new(at: u64, window: u64, message_bytes_max: u64) -> Ring {
         Ring::with_leftovers(at, window, message_bytes_max, 0)
     }
 
-    /// As [`new`](Self::new), with room for frames of `leftover_bytes_max`, one at a time: messages that are sent again may be longer
-    /// than new ones.
+    /// As [`new`](Self::new), with room for frames of `leftover_bytes_max`, one at a time. Messages
+    /// that are sent again may be longer than new ones.
     pub fn with_leftovers(at: u64, window: u64, message_bytes_max: u64, leftover_bytes_max: u64) -> Ring {
         let frame_bytes_max = frame_bytes(message_bytes_max.max(leftover_bytes_max));
         let bytes = (window * frame_bytes(message_bytes_max)).max(frame_bytes_max);
@@ -58,7 +61,7 @@ impl Ring {
         Ring { at, capacity, sector_bytes: capacity / SECTORS as u64, message_bytes_max, frame_bytes_max }
     }
 
-    /// Bytes of memory that the ring takes, its overhang included.
+    /// Bytes of memory that the ring occupies, including the overhang after `capacity`.
     pub fn size(&self) -> u64 {
         self.capacity + self.frame_bytes_max.next_multiple_of(64)
     }
@@ -84,7 +87,7 @@ impl Ring {
     /// Whether a frame of `span` bytes at `position` is the last that starts in its sector.
     #[inline]
     pub fn ends_sector(&self, position: u64, span: u64) -> bool {
-        // They differ in a bit above those of the offset in the sector.
+        // If it is, the two positions differ in a bit above those of the offset in the sector.
         position ^ (position + span) >= self.sector_bytes
     }
 
@@ -95,33 +98,36 @@ impl Ring {
     }
 }
 
-/// Brings the cache lines of a ring here before they are needed, a block at a time. Frames are found by the lengths of those
-/// before them, so the processor can't look ahead by itself, and small ones from a distant core would wait for each line.
+/// Prefetches the cache lines of a ring before they are needed, a block at a time. The position of
+/// a frame follows from the lengths of the frames before it, so the processor can't prefetch by
+/// itself. Small frames from a distant core would wait for each line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookAhead {
-    /// The place behind the last one for which there is no more to do.
+    /// The position after the last one that needs no more work.
     at: u64,
 }
 
 impl LookAhead {
-    /// How far ahead: as many lines as arrive in the time of one from a distant core.
+    /// The distance to prefetch ahead: as many lines as arrive in the time of one from a distant
+    /// core.
     const BYTES: u64 = 2048;
     /// Bytes of a block: a few frames, if they are small.
     pub const BLOCK_BYTES: u64 = 512;
 
-    /// One that begins at `place`.
+    /// Returns a look-ahead that begins at `place`.
     #[inline]
     pub fn from(place: u64) -> LookAhead {
         LookAhead { at: place }
     }
 
-    /// The next frame is at `place`. Calls `prefetch` with the places of blocks ahead of it, as far as they end below `stop`.
+    /// Notes that the next frame is at `place`. Calls `prefetch` with the positions of blocks ahead
+    /// of it, as far as they end below `stop`.
     #[inline(always)]
     pub fn pass(&mut self, place: u64, stop: u64, prefetch: impl Fn(u64)) {
         if place < self.at {
             return;
         }
-        // Two blocks at the most: inside long frames the processor goes on by itself.
+        // Two blocks at most: inside long frames the processor prefetches by itself.
         self.at = self.at.max(place.saturating_sub(Self::BLOCK_BYTES));
         while place >= self.at {
             if self.at + Self::BYTES + Self::BLOCK_BYTES > stop {
@@ -134,31 +140,32 @@ impl LookAhead {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A message.
     Message,
-    /// A claim that was given up: space and a round, but no message.
+    /// A claim that was given up: it has space and a round, but no message.
     Void,
-    /// A message that stands elsewhere: the payload says where each member finds it. It is not announced before all have it
-    /// ([`Claims::set_gate`](crate::Claims::set_gate)).
+    /// A message that is stored outside the ring: the payload says where each member finds it. It
+    /// is announced only after all members have it ([`Claims::set_gate`](crate::Claims::set_gate)).
     Object,
 }
 
-/// The first word of a frame's header: span, length, and what it is. The second word is the frame's round.
+/// The first word of a frame's header: span, length and kind. The second word is the frame's round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it is.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// Bytes of the ring that it takes; a multiple of [`GRANULE_BYTES`].
+    /// Bytes of the ring that the frame occupies; a multiple of [`GRANULE_BYTES`].
     pub span: u64,
     /// Bytes of payload.
     pub len: u64,
 }
 
 impl Header {
-    /// As the word that stands in memory: length in the low 32 bits, span in granules above, and [`VOID`] or [`OBJECT`].
+    /// Encodes the header as a word: length in the low 32 bits, span in granules above, and
+    /// [`VOID`] or [`OBJECT`].
     #[inline]
     pub fn encode(self) -> u64 {
         let kind = match self.kind {
@@ -169,8 +176,8 @@ impl Header {
         kind | (self.span / GRANULE_BYTES) << 32 | self.len
     }
 
-    /// Reads a header word that a peer wrote; `None` if no frame of this ring can have it. The length may be over the limit
-    /// of messages by what the largest frame is rounded up.
+    /// Decodes a header word that a peer wrote. Returns `None` if no frame of this ring can have
+    /// it. The length may exceed the limit of messages by the rounding of the largest frame.
     #[inline]
     pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
         let kind = match word & (VOID | OBJECT) {
@@ -183,10 +190,11 @@ impl Header {
         Some(Header { kind, ..header })
     }
 
-    /// As [`decode`](Self::decode), for messages that stand in their frame only: what it answers has `len + HEADER_BYTES <= span <= frame_bytes_max`.
+    /// As [`decode`](Self::decode), but only for messages stored in their frame. The result has
+    /// `len + HEADER_BYTES <= span <= frame_bytes_max`.
     #[inline]
     pub fn of_message(word: u64, frame_bytes_max: u64) -> Option<Header> {
-        // The bit of a void or an object makes a span that no frame has.
+        // A bit of a void or an object makes a span that no frame has.
         let span = (word >> 28) & !(GRANULE_BYTES - 1);
         let len = word & 0xffff_ffff;
         let fits = (span <= frame_bytes_max) & (len + HEADER_BYTES <= span);

@@ -1,4 +1,5 @@
-//! The sender's half of a subgroup: what applications have committed, and which of it may be overwritten.
+//! The sender's half of a subgroup: the frames that applications have committed, and the space that
+//! may be overwritten.
 use crate::ablation::Ablation;
 use crate::claims::{Claims, Tail};
 use crate::ids::Rank;
@@ -9,25 +10,26 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::hash::{Hash, Hasher};
 
-/// My ring, if I send.
+/// This member's ring, if it is a sender.
 #[derive(Hash, Debug)]
 pub(crate) struct Sending {
-    /// My sender rank.
+    /// Its sender rank.
     pub(crate) rank: usize,
     pub(crate) ring: Ring,
     pub(crate) claims: Arc<Claims>,
     pub(crate) checkpoints: Checkpoints,
-    /// What of the exclusive claimer's frames is announced.
+    /// The announced part of the exclusive claimer's frames.
     tail: Tail,
-    /// Frames announced: the other rounds are nulls.
+    /// Frames announced. The other rounds are nulls.
     pub(crate) frames: u64,
     /// Voids of the exclusive claimer that were counted.
     voids: u64,
-    /// How far the ring was freed when those who wait for room were told of it last.
+    /// The position up to which the ring was freed when the claimers that wait for room were last
+    /// notified.
     pub(crate) told: u64,
 }
 
-/// How far my ring and my rounds are announced.
+/// The announced part of this member's ring and rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     pub(crate) published: u64,
@@ -39,13 +41,13 @@ pub(crate) struct Announced {
 pub(crate) struct SendBatch {
     /// Frames, each of which takes a round.
     pub(crate) frames: u64,
-    /// How many of them are voids.
+    /// The number of voids among them.
     pub(crate) voids: u64,
-    /// Where the ring stands behind them.
+    /// The ring position after them.
     pub(crate) position: u64,
-    /// Offset in the row of their end.
+    /// Offset of their end in the row.
     pub(crate) end: u64,
-    /// Whether some were left for the next time.
+    /// Whether some committed frames were left for the next batch.
     pub(crate) more: bool,
 }
 
@@ -69,14 +71,15 @@ impl Sending {
         Sending { claims: Arc::new(self.claims.fork()), checkpoints: self.checkpoints.clone(), ..*self }
     }
 
-    /// How far the exclusive claimer's frames are announced.
+    /// The announced part of the exclusive claimer's frames.
     pub(crate) fn tail(&self) -> Tail {
         self.tail
     }
 
-    /// What of my ring may be written over while observers follow, who acknowledge nothing; `popped` checkpoints of it were delivered
-    /// since I looked last, and it is free up to `freed`. Half a lap stays readable behind what is announced, but for as much as the
-    /// next message takes.
+    /// Returns the position below which the ring may be overwritten while observers, which
+    /// acknowledge nothing, read it. `popped` checkpoints of the ring were delivered since the last
+    /// call, and it is free up to `freed`. Half a lap below `published` stays readable, except for
+    /// the space that the next message needs.
     #[cold]
     pub(crate) fn release(&mut self, popped: usize, freed: u64, published: u64) -> u64 {
         let Ring { capacity, frame_bytes_max, .. } = self.ring;
@@ -85,17 +88,20 @@ impl Sending {
         })
     }
 
-    /// Whether anything was claimed that has yet to be announced from `position` on; an exclusive claim once it is committed.
+    /// Whether any frame at or after `position` was claimed and is not announced yet. A frame of an
+    /// exclusive claimer counts once it is committed.
     pub(crate) fn has_more(&self, position: u64) -> bool {
         self.claims.tail() != self.tail || self.claims.is_claimed(position)
     }
 
-    /// How far the ring was claimed or committed by now, if it is announced up to `published`.
+    /// The position up to which the ring is claimed or committed now, if it is announced up to
+    /// `published`.
     pub(crate) fn committed(&self, published: u64) -> u64 {
         (published + self.claims.tail().since(self.tail).1).max(self.claims.claimed())
     }
 
-    /// Takes what applications have committed since `announced.published`, and makes sure that it is stamped with its rounds.
+    /// Takes the frames that applications have committed since `announced.published`, and makes
+    /// sure that they are stamped with their rounds.
     #[inline]
     pub(crate) fn collect<T: Table>(
         &mut self,
@@ -114,8 +120,8 @@ impl Sending {
         }
     }
 
-    /// The frames of the exclusive claimer. Its guesses of the rounds only grow with what it knows of nulls, so they are all
-    /// right if the first one is.
+    /// Collects the frames of the exclusive claimer. The rounds that it guesses rise only with the
+    /// nulls that it knows of. Therefore all guesses are right if the first one is right.
     fn collect_exclusive<T: Table>(
         &mut self,
         tail: Tail,
@@ -137,7 +143,8 @@ impl Sending {
         } else {
             tail
         };
-        // After the tail: if that covers an object, the gate is before it, or it was opened.
+        // Load the gate after the tail: if the tail covers an object, the gate is before the object
+        // or was opened for it.
         let gate = self.claims.gate();
         let is_held = start + tail.since(self.tail).1 > gate && !planted!(GateIgnored);
         let tail = if is_held { self.tail_before(gate, table, me, start) } else { tail };
@@ -161,7 +168,8 @@ impl Sending {
         SendBatch { frames, voids, position, end, more: bytes < committed && !is_held }
     }
 
-    /// What of the exclusive claimer's frames from `start` on, where the ring is announced, lies before `gate`.
+    /// The part of the exclusive claimer's frames that lies before `gate`. It begins at `start`,
+    /// where the announced part ends.
     #[cold]
     fn tail_before<T: Table>(&self, gate: u64, table: &T, me: Rank, start: u64) -> Tail {
         let (mut tail, mut at) = (self.tail, start);
@@ -173,16 +181,16 @@ impl Sending {
         tail
     }
 
-    /// The frames of many claimers, as far as they are committed without a gap.
+    /// Collects the frames of many claimers, as far as they are committed without a gap.
     fn collect_marked<T: Table>(&mut self, table: &mut T, announced: Announced, ablation: &Ablation) -> SendBatch {
         let (ring, marks) = (self.ring, self.claims.marks());
         let mut batch = SendBatch { position: announced.published, ..SendBatch::default() };
-        // The gate is looked at after the mark.
+        // Load the gate after the mark.
         let is_open = |position| self.claims.gate() > position || planted!(GateIgnored);
         while let Some((kind, span)) = marks.take(batch.position, || is_open(batch.position)) {
             table.stamp(&ring, batch.position, announced.rounds + batch.frames);
             batch.frames += 1;
-            // A void takes a round too, so that its space is freed like a message's.
+            // A void takes a round too, so that its space is freed like that of a message.
             batch.voids += u64::from(kind == Kind::Void);
             batch.end = ring.offset(batch.position) + span;
             batch.more = !ablation.send_batch || ring.ends_sector(batch.position, span);
@@ -195,25 +203,27 @@ impl Sending {
     }
 }
 
-/// From rounds to ring positions: where my ring stood when so many rounds were announced.
+/// Maps rounds to ring positions: the end of this member's ring when a number of rounds was
+/// announced.
 ///
-/// A fixed number of pairs, a power of two; when they are all in use the newest is moved forward, which only frees space later.
+/// It holds a fixed number of pairs, a power of two. If all are in use the newest is moved forward,
+/// which only frees space later.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoints {
     pairs: Box<[(u64, u64)]>,
     first: usize,
     count: usize,
     popped: u64,
-    /// While observers follow: how many of those that were popped are [held](Self::hold).
+    /// While observers read the ring: the number of popped checkpoints that are [held](Self::hold).
     held: Option<usize>,
 }
 
-/// Send batches that may be on the way before two share a checkpoint, at most.
+/// Maximum number of send batches in transit before two of them share a checkpoint.
 const CHECKPOINTS_MAX: u64 = 1024;
 
 impl Hash for Checkpoints {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Those that were popped and are not held are nothing any more.
+        // Checkpoints that were popped and are not held have no effect any more.
         let held = self.held.unwrap_or(0);
         let first = self.pairs.len() + self.first;
         (first - held..first + self.count).for_each(|i| self.pairs[self.at(i)].hash(state));
@@ -222,9 +232,9 @@ impl Hash for Checkpoints {
 }
 
 impl Checkpoints {
-    /// For a ring of so many bytes.
+    /// Checkpoints for a ring of `capacity` bytes.
     fn new(capacity: u64) -> Checkpoints {
-        // No ring holds more frames.
+        // No ring holds more frames than this.
         let count = (capacity / HEADER_BYTES).next_power_of_two().min(CHECKPOINTS_MAX) as usize;
         Checkpoints { pairs: alloc::vec![(0, 0); count].into(), first: 0, count: 0, popped: 0, held: None }
     }
@@ -233,30 +243,33 @@ impl Checkpoints {
         i & (self.pairs.len() - 1)
     }
 
-    /// The position that [`pop`](Self::pop) answered last.
+    /// The last position that [`pop`](Self::pop) returned.
     pub(crate) fn popped(&self) -> u64 {
         self.popped
     }
 
-    /// Checkpoints that were not popped.
+    /// The number of checkpoints that were not popped.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// From now on those that are popped are held until they are [released](Self::release), or no more.
+    /// With `hold`, popped checkpoints are held until they are [released](Self::release). Without
+    /// it, they are held no more.
     pub(crate) fn hold(&mut self, hold: bool) {
         self.held = hold.then(|| self.held.unwrap_or(0));
     }
 
-    /// Whether those that are popped are held.
+    /// Whether popped checkpoints are held.
     pub(crate) fn is_holding(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Holds the `popped` newest of those that were popped as well, and goes on from `freed` over those held as long as `is_due`
-    /// says so, by the position so far and the next one. Where it came to; a frame starts there.
+    /// Holds the `popped` newest of the popped checkpoints as well. Then releases held checkpoints,
+    /// from `freed` on, while `is_due` returns true for the current position and the next one.
+    /// Returns the position that it has reached, at which a frame starts.
     pub(crate) fn release(&mut self, popped: usize, mut freed: u64, is_due: impl Fn(u64, u64) -> bool) -> u64 {
-        // Of the oldest the pairs may be in use again, which only frees their space later.
+        // The pairs of the oldest checkpoints may be in use again, which only frees their space
+        // later.
         let mut held = (self.held.unwrap_or(0) + popped).min(self.pairs.len() - self.count);
         while held > 0 {
             let (_, position) = self.pairs[self.at(self.pairs.len() + self.first - held)];
@@ -281,8 +294,9 @@ impl Checkpoints {
         }
     }
 
-    /// The position below which no member needs anything, if `done` tells whether so many of my rounds are delivered everywhere. A
-    /// frame starts there.
+    /// Pops checkpoints whose rounds are `done`, and returns the position below which no member
+    /// needs anything. A frame starts there. `done` returns whether that number of this member's
+    /// rounds is delivered everywhere.
     #[inline]
     pub(crate) fn pop(&mut self, done: impl Fn(u64) -> bool) -> u64 {
         while self.count > 0 && done(self.pairs[self.first].0) {

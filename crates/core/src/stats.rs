@@ -1,17 +1,17 @@
-//! What an engine counts while it runs: plain integers, read between polls.
+//! Counters of a running engine: plain integers, read between polls.
 
-/// What one subgroup did at this member since the view began.
+/// Counters of one subgroup at this member since the view began.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SubgroupStats {
-    /// Messages that I announced.
+    /// Messages that this member announced.
     pub sent: u64,
-    /// Times that I announced at least one.
+    /// Times that this member announced at least one message.
     pub send_batches: u64,
-    /// Nulls that I announced (rounds, not posts).
+    /// Nulls that this member announced (rounds, not posts).
     pub nulls: u64,
-    /// Times that I announced at least one null.
+    /// Times that this member announced at least one null.
     pub null_batches: u64,
-    /// Times that my `received` moved.
+    /// Times that this member's `received` rose.
     pub receive_batches: u64,
     /// Messages that were delivered here.
     pub delivered: u64,
@@ -21,26 +21,26 @@ pub struct SubgroupStats {
     pub delivery_batches: u64,
 }
 
-/// What an engine did since the view began.
+/// Counters of an engine since the view began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineStats {
     /// Polls.
     pub polls: u64,
-    /// Polls that did something.
+    /// Polls that had work to do.
     pub productive_polls: u64,
-    /// Posts of ring data, each counted once whatever the number of peers.
+    /// Posts of ring data, each counted once for any number of peers.
     pub data_posts: u64,
-    /// Posts of control words, each counted once whatever the number of peers.
+    /// Posts of control words, each counted once for any number of peers.
     pub control_posts: u64,
 }
 
-/// How far a member is in one subgroup, as this member knows it.
+/// The progress of a member in one subgroup, as this member knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frontier {
     /// Rounds announced (0 for a member that does not send).
     pub rounds: u64,
-    /// Places of the order received.
+    /// Sequence numbers received without a gap.
     pub received: u64,
-    /// Places of the order delivered.
+    /// Sequence numbers delivered.
     pub delivered: u64,
 }

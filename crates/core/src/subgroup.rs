@@ -1,8 +1,9 @@
-//! One subgroup at one member: the send, receive and delivery predicates of the Spindle paper (sections II-D and III),
-//! evaluated over the entries of its members.
+//! One subgroup at one member: the send, receive and delivery predicates of the Spindle paper
+//! (sections II-D and III), evaluated over the entries of its members.
 //!
-//! Everything is batched as it is found: one evaluation takes whatever has come since the last. The order of stores is the
-//! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
+//! Everything is batched as it is found: one evaluation handles all data that has arrived since the
+//! last one. Stores happen in the order in which peers may see them: a frame, then the counters
+//! that announce it, then the acknowledgements.
 use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
@@ -25,21 +26,24 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Range;
 
-/// No counter gets further in the life of a view; a peer that claims to has sent garbage. Rounds and what counts them stay
-/// far enough below [`ROUNDS_MAX`] that following a liar with nulls does not make garbage of my own frames.
+/// Maxima of the counters in the life of a view. A peer with a higher counter has sent garbage.
+/// Rounds, and the counters of rounds, stay far enough below [`ROUNDS_MAX`]: if this member follows
+/// a faulty peer with nulls, its own frames are still valid.
 const COUNTS_MAX: [u64; 5] = {
     let rounds = ROUNDS_MAX / 2;
     let places = rounds * crate::limits::MEMBERS_MAX as u64;
-    // Fits with a round to spare, whatever it is multiplied with.
+    // Fits with a round to spare, for each factor by which it is multiplied.
     assert!(places < u64::MAX / 4);
     [rounds, rounds, places, places, rounds]
 };
-/// Batches that are announced at the most between the decision to wedge and the wedge; what comes later is sent again.
+/// Maximum number of batches that are announced between the decision to wedge and the wedge. Later
+/// messages are sent again.
 const WEDGE_BATCHES_MAX: u32 = 64;
-/// Rounds that applications may skip in the life of a view; those beyond go by nulls.
+/// Rounds that applications may skip in the life of a view. Rounds beyond this number are announced
+/// as nulls.
 const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
 
-/// What I know of one member.
+/// The counters of one peer, as this member knows them.
 #[derive(Clone, Hash, Debug)]
 struct Peer {
     rank: Rank,
@@ -51,11 +55,12 @@ struct Peer {
     spoken: u64,
     received: u64,
     delivered: u64,
-    /// In a Fifo subgroup in which I send: how many of my rounds it has delivered.
+    /// In a Fifo subgroup in which this member sends: the number of its rounds that the peer has
+    /// delivered.
     delivered_of_mine: u64,
 }
 
-/// My own counters, as they stand in my row.
+/// This member's own counters, as stored in its row.
 #[derive(Clone, Hash, Debug, Default)]
 struct Own {
     published: u64,
@@ -63,7 +68,7 @@ struct Own {
     spoken: u64,
     freed: u64,
     received: u64,
-    /// One count in a subgroup with a total order, one per sender in a Fifo one.
+    /// One count in a subgroup with a total order, one count for each sender in a Fifo subgroup.
     delivered: Box<[u64]>,
 }
 
@@ -71,18 +76,19 @@ struct Own {
 enum Delivery {
     Inline(Cursor),
     Handoff(Arc<Handoff>),
-    /// The consumer is gone: what is stable counts as delivered.
+    /// The consumer has ended: stable messages count as delivered.
     Nobody,
 }
 
-/// What a subgroup does.
+/// The phase of a subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// It announces, receives and delivers.
     Live,
-    /// It announces and receives nothing, until the change of the view has touched it or not.
+    /// It announces and receives nothing until it is known whether the change of the view has
+    /// touched it.
     Wedged,
-    /// Its epoch has ended: what lies below the trims is delivered.
+    /// Its epoch has ended: messages below the trims are delivered.
     Closed,
 }
 
@@ -113,54 +119,57 @@ pub(crate) struct Subgroup {
     sending: Option<Sending>,
     delivery: Delivery,
     phase: Phase,
-    /// Whether all others know that I send no more.
+    /// Whether all peers know that this member sends nothing more.
     told_closed: bool,
-    /// Something is left to do although no counter moved.
+    /// Whether work is left to do although no counter changed.
     pending: bool,
-    /// Counters of others may have moved unnoticed.
+    /// Whether counters of peers may have changed unnoticed.
     stale: bool,
-    /// Something has happened, or counters of others may have moved, since that was last asked for.
+    /// Whether anything has happened, or counters of peers may have changed, since the last
+    /// `take_news`.
     news: bool,
     awaits: Awaits,
     stable: u64,
-    /// Once the view's end is decided: how many rounds of mine belong to it.
+    /// The number of this member's rounds that belong to the view, once the end of the view is
+    /// decided.
     trim: u64,
     stats: SubgroupStats,
 }
 
-/// Whether this member waits for others in the subgroup.
+/// Whether this member waits for peers in the subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Awaits {
-    /// It has to look.
+    /// It has to be computed.
     Unknown,
-    /// It does not, as long as its ring has no gate.
+    /// It waits for no peer, as long as its ring has no gate.
     Nobody,
 }
 
-/// It follows from the rest, so states that differ only in this are the same.
+/// This follows from the other fields, so states that differ only in it are the same.
 impl Hash for Awaits {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// How much a member has of a subgroup that has wedged.
+/// The part of a wedged subgroup that a member has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cuts {
-    /// The rounds that are here, with the sender's rank.
+    /// The rounds that are here, with the sender rank.
     pub(crate) rounds: Vec<(usize, u64)>,
-    /// How much of the order is delivered, as far as the engine knows.
+    /// The sequence numbers that are delivered, as far as the engine knows.
     pub(crate) delivered: u64,
 }
 
-/// What one evaluation changed in my row and has not posted.
+/// The changes that one evaluation made in this member's row and has not posted.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Ring bytes to post.
     pub(crate) data: Range<u64>,
     /// Whether the entry has to be posted.
     pub(crate) entry: bool,
-    /// Whether counts have moved that only free rings: nobody waits for them to deliver anything.
+    /// Whether counts have changed that only free rings. No member waits for them to deliver a
+    /// message.
     pub(crate) freeing: bool,
-    /// Whether anything at all happened.
+    /// Whether the evaluation did any work.
     pub(crate) worked: bool,
     pub(crate) data_posts: u64,
     pub(crate) control_posts: u64,
@@ -223,7 +232,7 @@ impl Subgroup {
         self.phase == Phase::Closed
     }
 
-    /// Whether its epoch has ended and all of it is handed over here.
+    /// Whether its epoch has ended and all of it is delivered to the application here.
     pub(crate) fn is_through(&self) -> bool {
         let is_at_end = !matches!(&self.delivery, Delivery::Inline(cursor) if !cursor.is_at_end());
         self.is_closed() && is_at_end
@@ -243,7 +252,8 @@ impl Subgroup {
         }
     }
 
-    /// The view `next` has begun and has not touched it: there it has another number, and its members other ranks.
+    /// Notes that the view `next` has begun and has not touched this subgroup. In `next` it has
+    /// another number, and its members have other ranks.
     pub(crate) fn rename(&mut self, was: &View, next: &View) {
         self.named = next.subgroup(&was.subgroups[self.id.index()].name).unwrap_or(self.id);
         if let Delivery::Inline(cursor) = &mut self.delivery {
@@ -259,7 +269,7 @@ impl Subgroup {
         &self.members
     }
 
-    /// The part of my row that holds this subgroup's counters.
+    /// The range of this member's row that contains this subgroup's counters.
     pub(crate) fn entry(&self) -> Range<u64> {
         self.place.entry..self.place.end
     }
@@ -279,7 +289,7 @@ impl Subgroup {
         }
     }
 
-    /// How many places I have delivered on the engine's thread.
+    /// The number of sequence numbers that this member has delivered on the engine's thread.
     pub(crate) fn delivered_inline(&self) -> Option<u64> {
         match (&self.delivery, self.order) {
             (Delivery::Inline(cursor), Order::Total) => Some(cursor.count()),
@@ -295,7 +305,7 @@ impl Subgroup {
         SubgroupStats { delivered: messages, delivered_bytes: bytes, delivery_batches: batches, ..self.stats }
     }
 
-    /// How far each member is, in the order of the subgroup's members.
+    /// The progress of each member, in the order of the subgroup's members.
     pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Rank, Frontier)> {
         let own = Frontier {
             rounds: self.own.rounds,
@@ -310,17 +320,19 @@ impl Subgroup {
         })
     }
 
-    /// Gives the deliveries to a consumer on another thread. Only before the first of them.
+    /// Gives the deliveries to a consumer on another thread. Allowed only before the first
+    /// delivery.
     pub(crate) fn hand_off(&mut self, view: &View, layout: &Layout) -> (Cursor, Arc<Handoff>) {
         let handoff = Arc::new(Handoff::new(self.order, self.senders));
         match core::mem::replace(&mut self.delivery, Delivery::Handoff(Arc::clone(&handoff))) {
-            // It knows what has to be passed over.
+            // This cursor knows which messages must be passed over.
             Delivery::Inline(cursor) => (cursor, handoff),
             Delivery::Handoff(_) | Delivery::Nobody => (cursor(view, layout, self.id), handoff),
         }
     }
 
-    /// Evaluates all predicates once. Counters of others are looked at if it `is_hot`, or [stale](Self::note_stale).
+    /// Evaluates all predicates once. Counters of peers are loaded if `is_hot`, or if they are
+    /// [stale](Self::note_stale).
     #[inline]
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn evaluate<T: Table>(
@@ -366,7 +378,8 @@ impl Subgroup {
         Ok(())
     }
 
-    /// A peer breaks the protocol. If all is here for good the view need not end for that, and what is stable is still to be delivered.
+    /// Handles a peer that breaks the protocol. If all messages are stable here, the view need not
+    /// end for it, and stable messages must still be delivered.
     #[cold]
     fn deliver_despite<T: Table>(
         &mut self,
@@ -385,7 +398,7 @@ impl Subgroup {
         Err(fault)
     }
 
-    /// Posts at once what was changed, when posting at the end of the loop is switched off.
+    /// Posts the changes at once, if posting at the end of the loop is switched off.
     #[inline]
     fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, moves: &mut Moves, changes: &mut Changes) {
         if !ablation.deferred_posts && changes.entry {
@@ -393,7 +406,8 @@ impl Subgroup {
         }
     }
 
-    /// Whether what frees rings may be told with the next post. Not while there is more to deliver: a sender may wait for the room.
+    /// Whether counters that free rings may wait for the next post. They may not while more
+    /// messages can be delivered: a sender may be waiting for the room.
     fn may_put_off(&self) -> bool {
         !self.pending
     }
@@ -412,12 +426,13 @@ impl Subgroup {
         changes.control_posts += 1;
     }
 
-    /// Whether evaluating again at once may do something although nobody's counters move.
+    /// Whether another evaluation at once may do work although no counter of a peer changes.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending
     }
 
-    /// Whether my application will send no more and all that it sent is announced.
+    /// Whether this member's application will send nothing more and everything that it sent is
+    /// announced.
     pub(crate) fn has_finished_sending(&self) -> bool {
         self.sending.as_ref().is_none_or(|sending| {
             let closed = sending.claims.is_closed();
@@ -425,12 +440,12 @@ impl Subgroup {
         })
     }
 
-    /// Whether I have sent a message in this epoch.
+    /// Whether this member has sent a message in this epoch.
     pub(crate) fn has_sent(&self) -> bool {
         self.own.spoken > 0
     }
 
-    /// Whether everything that the senders announced has been delivered here.
+    /// Whether every message that the senders announced has been delivered here.
     pub(crate) fn has_delivered_all(&self) -> bool {
         match self.order {
             Order::Total => self.own.delivered[0] >= self.end(),
@@ -438,18 +453,20 @@ impl Subgroup {
         }
     }
 
-    /// (sender rank, rounds up to and with its newest message) of every sender, myself included.
+    /// (sender rank, rounds up to and including its newest message) of every sender, including this
+    /// member.
     fn announced(&self) -> impl Iterator<Item = (usize, u64)> {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.spoken));
         own.into_iter().chain(self.peers.iter().filter_map(|peer| Some((peer.sender?, peer.spoken))))
     }
 
-    /// Rounds up to and with the newest message of the sender with this sender rank.
+    /// Rounds up to and including the newest message of the sender with this sender rank.
     fn spoken_by(&self, sender: usize) -> u64 {
         self.announced().find(|(rank, _)| *rank == sender).map_or(0, |(_, spoken)| spoken)
     }
 
-    /// Whether everything that the senders announced is here for good: nobody else is needed to deliver it.
+    /// Whether every message that the senders announced is stable here, so that no peer is needed
+    /// to deliver it.
     pub(crate) fn has_received_all(&self) -> bool {
         match self.order {
             Order::Total => self.stable >= self.end(),
@@ -457,23 +474,25 @@ impl Subgroup {
         }
     }
 
-    /// Places of the total order up to and with the last message.
+    /// The number of sequence numbers of the total order up to and including the last message.
     fn end(&self) -> u64 {
         self.announced().map(|(sender, spoken)| places(spoken, sender, self.senders)).max().unwrap_or(0)
     }
 
-    /// Loads the others' counters; true if any moved.
+    /// Loads the counters of all peers. Returns true if any changed.
     fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
         let mut moved = false;
         self.news = true;
-        // A line of its own in the peer's row: it may arrive after the entry's line, and must be noticed then.
+        // This counter is in another line of the peer's row. It may arrive after the line of the
+        // entry, and must be noticed then.
         let of_mine = match (self.order, &self.sending) {
             (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
             _ => None,
         };
         for peer in &mut self.peers {
             let word = |at| table.load(peer.rank, peer.entry + at);
-            // `rounds` first: everything that it announces, `published` and `spoken` included, was stored before it.
+            // `rounds` first: everything that it announces, `published` and `spoken` included, was
+            // stored before it.
             let (rounds, spoken) = match peer.sender {
                 Some(_) => (word(entry::ROUNDS), word(entry::SPOKEN)),
                 None => (0, 0),
@@ -481,15 +500,15 @@ impl Subgroup {
             let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
             let now = [rounds, spoken, received, delivered, of_mine.map_or(0, word)];
             let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
-            // Compared as a whole, without a branch for each.
+            // Compared as a whole, without a branch for each counter.
             let changed = now.iter().zip(&before).fold(0, |changed, (now, before)| changed | (now ^ before));
             if changed == 0 || (planted!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
                 continue;
             }
             moved = true;
-            // INV-MONOTONE, which a peer that sends garbage breaks.
+            // INV-MONOTONE: a peer that sends garbage breaks it.
             if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNTS_MAX[i]) {
-                // The others have yet to be looked at.
+                // The remaining peers have not been read yet.
                 self.stale = true;
                 let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
                 return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
@@ -500,7 +519,8 @@ impl Subgroup {
         Ok(moved)
     }
 
-    /// The send predicate: announces what applications have committed, and the rounds they skip.
+    /// The send predicate: announces the messages that applications have committed, and the rounds
+    /// that they skip.
     fn send<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
         let own = &mut self.own;
@@ -541,8 +561,9 @@ impl Subgroup {
         }
     }
 
-    /// The null rule (paper, section III-B) in closed form, INV-NULL: a sender that is behind the newest *message* of
-    /// another moves its rounds up to where that message no longer waits for it.
+    /// The null rule (paper, section III-B) in closed form, INV-NULL: a sender that is behind the
+    /// newest *message* of another sender raises its rounds until that message no longer waits for
+    /// it.
     fn send_nulls<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
         let Some(sending) = &self.sending else { return };
         if !ablation.null_sends {
@@ -564,8 +585,8 @@ impl Subgroup {
         }
     }
 
-    /// The receive predicate: every message before round m = min c_i has arrived, and in round m those of the ranks below
-    /// the first with c_i = m.
+    /// The receive predicate: every message before round m = min c_i has arrived, and in round m
+    /// the messages of the ranks below the first with c_i = m.
     fn receive<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
         let own = self.sending.as_ref().map(|sending| (self.own.rounds, sending.rank));
         let others = self.peers.iter().filter_map(|peer| Some((peer.rounds, peer.sender?)));
@@ -588,7 +609,7 @@ impl Subgroup {
         }
     }
 
-    /// INV-STABLE: what every member has received.
+    /// INV-STABLE: computes the frontier that every member has received.
     fn find_stable(&mut self) {
         let count = self.peers.len() - usize::from(planted!(StableForgetsOne) && !self.peers.is_empty());
         let others = self.peers.iter().take(count).map(|peer| peer.received);
@@ -597,7 +618,7 @@ impl Subgroup {
     }
 
     /// The delivery predicate.
-    // Part of the engine's loop, or else one message at a time costs some percent more.
+    // Inlined into the engine's loop: otherwise one message at a time costs some percent more.
     #[expect(clippy::inline_always)]
     #[inline(always)]
     fn deliver<T: Table>(
@@ -662,8 +683,9 @@ impl Subgroup {
         Ok(())
     }
 
-    /// Hands what stands between the cursor and `frontier` to the application, if it is delivered to on this thread.
-    // Inlined in any case: a call costs small batches of several senders over one per cent.
+    /// Offers the messages between the cursor and `frontier` to the application, if messages are
+    /// delivered on this thread.
+    // Always inlined: a call costs small batches of several senders over one per cent.
     #[expect(clippy::inline_always)]
     #[inline(always)]
     fn offer<T: Table>(
@@ -681,7 +703,7 @@ impl Subgroup {
         let mut batch = cursor.advance(table, frontier).at_most(quota);
         if batch.has_next() {
             upcalls.deliver(self.named, &mut batch);
-            // Passes over the nulls behind the last message.
+            // Passes over the nulls after the last message.
             batch.has_next();
         }
         pace.note(self.id, quota, batch.quota());
@@ -692,18 +714,20 @@ impl Subgroup {
         Some(cursor)
     }
 
-    /// How far my ring was claimed or committed by now.
+    /// The position up to which this member's ring is claimed or committed now.
     pub(crate) fn committed(&self) -> u64 {
         self.sending.as_ref().map_or(0, |sending| sending.committed(self.own.published))
     }
 
-    /// Whether every member has delivered what stands in my ring before `position`.
+    /// Whether every member has delivered all frames of this member's ring before `position`.
     pub(crate) fn is_delivered(&self, position: u64) -> bool {
         self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
     }
 
-    /// Adds the members for which this one waits: those that have not received all that was announced, as far as I know, and those that have not delivered
-    /// all that I sent. While my ring has a gate, all: what is committed there waits until each has a large message.
+    /// Adds the peers for which this member waits: those that have not received everything
+    /// announced, as far as this member knows, and those that have not delivered everything that it
+    /// sent. While its ring has a gate it waits for all peers: frames committed there wait until
+    /// each member has a large message.
     pub(crate) fn await_peers(&mut self, awaited: &mut Ranks) {
         let is_held_back =
             self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !planted!(GateUnawaited);
@@ -731,7 +755,7 @@ impl Subgroup {
         }
     }
 
-    /// INV-FRAME: my ring's space is free once every member has delivered what stands in it.
+    /// INV-FRAME: frees the space of this member's ring that every member has delivered.
     fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
         let (senders, rank) = (self.senders as u64, sending.rank as u64);
@@ -740,7 +764,8 @@ impl Subgroup {
             Order::Total => {
                 let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
                 let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
-                // The last of so many rounds of mine has a place below those.
+                // The last of these rounds of this member has a sequence number below the delivered
+                // ones.
                 sending.checkpoints.pop(|rounds| rounds * senders + rank < places + senders)
             }
             Order::Fifo => {
@@ -754,7 +779,7 @@ impl Subgroup {
         } else {
             delivered
         };
-        // What observers hold back is freed before all is delivered, or not at all.
+        // Space that observers hold back is freed before all is delivered, or never.
         let is_untold = freed < delivered && delivered == self.own.published && freed > sending.told;
         if freed > self.own.freed || is_untold {
             let freed = freed.min(sending.claims.watch());
@@ -762,7 +787,8 @@ impl Subgroup {
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);
             sending.claims.raise_limit(freed + sending.ring.capacity);
-            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring was freed, or all of it that can be.
+            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring
+            // was freed, or everything that can be freed.
             let worth = freed - sending.told >= sending.ring.capacity / 4 || delivered == self.own.published;
             if worth {
                 sending.told = freed;
@@ -773,22 +799,23 @@ impl Subgroup {
         }
     }
 
-    /// How many rounds of the sender with this sender rank are delivered here.
+    /// The number of rounds of the sender with this sender rank that are delivered here.
     pub(crate) fn delivered_rounds(&self, sender: usize) -> u64 {
         match self.order {
-            // The rounds whose place lies below so many.
+            // The rounds whose sequence numbers are delivered.
             Order::Total => (self.own.delivered[0] + self.senders as u64 - 1 - sender as u64) / self.senders as u64,
             Order::Fifo => self.own.delivered[sender],
         }
     }
 
-    /// The round of the frame of mine that starts at `position`, which is not free; `None` if it is not announced.
+    /// The round of this member's frame that starts at `position`, which is not free; `None` if the
+    /// frame is not announced.
     fn round_at<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
         let sending = self.sending.as_ref().filter(|_| position < self.own.published)?;
         Some(rows.load(self.members[self.me], sending.ring.offset(position) + 8))
     }
 
-    /// The number in the order that a round of mine has.
+    /// The sequence number of a round of this member.
     fn sequence(&self, round: u64) -> u64 {
         match (self.order, &self.sending) {
             (Order::Total, Some(sending)) => round * self.senders as u64 + sending.rank as u64,
@@ -816,28 +843,30 @@ impl Subgroup {
         (round < trim).then(|| self.sequence(round))
     }
 
-    /// Once the view's end is decided: how many rounds of mine belong to it.
+    /// The number of this member's rounds that belong to the view, once the end of the view is
+    /// decided.
     pub(crate) fn trim(&self) -> u64 {
         self.trim
     }
 
-    /// Whether the frame of mine at `position` is announced.
+    /// Whether this member's frame at `position` is announced.
     pub(crate) fn is_announced(&self, position: u64) -> bool {
         position < self.own.published
     }
 
-    /// The next evaluation looks at everything.
+    /// Makes the next evaluation read everything.
     pub(crate) fn look_again(&mut self) {
         (self.pending, self.stale) = (true, true);
     }
 
-    /// Up to where my ring is delivered by everybody.
+    /// The position up to which every member has delivered this member's ring.
     pub(crate) fn delivered_everywhere(&self) -> Option<u64> {
         self.sending.as_ref().map(|sending| sending.checkpoints.popped())
     }
 
-    /// The last things before the epoch's end: announces what applications have committed by now, so that it is among what others
-    /// may have received. From here on I announce and receive nothing, and what I have stays as it is.
+    /// Wedges the subgroup before the end of its epoch. First it announces the messages that
+    /// applications have committed by now, so that peers may receive them. From here on this member
+    /// announces and receives nothing, and its cuts don't change.
     pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation, moves: &mut Moves) {
         self.awaits = Awaits::Unknown;
         for _ in 0..WEDGE_BATCHES_MAX {
@@ -854,27 +883,29 @@ impl Subgroup {
         self.phase = Phase::Wedged;
     }
 
-    /// How many rounds of each sender are here.
+    /// The number of rounds of each sender that are here.
     pub(crate) fn cuts(&self) -> Cuts {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
         let others = self.peers.iter().filter_map(|peer| {
             let sender = peer.sender?;
-            // In a Fifo subgroup the cursor may have been ahead of what I have seen announced, and what all have delivered is
-            // freed, and can't come again.
+            // In a Fifo subgroup the cursor may have been ahead of the rounds that this member has
+            // seen announced. A round that all members have delivered is freed, and can't arrive
+            // again.
             let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
             Some((sender, peer.rounds.max(delivered)))
         });
         Cuts { rounds: own.into_iter().chain(others).collect(), delivered: self.own.delivered.iter().sum() }
     }
 
-    /// The change of the view has not touched it: it goes on.
+    /// Continues the subgroup: the change of the view has not touched it.
     pub(crate) fn unwedge(&mut self) {
         if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
             (self.phase, self.pending, self.stale) = (Phase::Live, true, true);
         }
     }
 
-    /// Tells the others once that my applications send no more, when all they sent is announced.
+    /// Informs the peers once that this member's applications send nothing more, when everything
+    /// that they sent is announced.
     pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T, moves: &mut Moves) {
         if !self.told_closed && self.has_finished_sending() {
             self.told_closed = true;
@@ -884,23 +915,25 @@ impl Subgroup {
         }
     }
 
-    /// Counters of others may have moved. That holds until all have been looked at.
+    /// Notes that counters of peers may have changed. This holds until all of them have been
+    /// loaded.
     pub(crate) fn note_stale(&mut self) {
         self.stale = true;
     }
 
-    /// Whether something has happened, or counters of others may have moved, since this was asked last.
+    /// Whether anything has happened, or counters of peers may have changed, since the last call.
     pub(crate) fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
     }
 
-    /// Whether all senders say that they send no more.
+    /// Whether all senders have declared that they send nothing more.
     pub(crate) fn senders_have_closed<R: Rows>(&self, rows: &R) -> bool {
         let has_closed = |peer: &Peer| peer.sender.is_none() || rows.load(peer.rank, peer.entry + entry::CLOSED) != 0;
         self.has_finished_sending() && self.peers.iter().all(has_closed)
     }
 
-    /// The end of the epoch is decided: what lies below the trims is delivered, and nothing else.
+    /// Closes the epoch, whose end is decided: messages below the trims are delivered, and no
+    /// others.
     pub(crate) fn close<T: Table>(&mut self, trims: &[u64], table: &T, upcalls: &mut impl Upcalls<T>) {
         self.phase = Phase::Closed;
         self.trim = self.sending.as_ref().map_or(0, |sending| trims[sending.rank]);
@@ -914,12 +947,13 @@ impl Subgroup {
         }
     }
 
-    /// Delivers what is left of the epoch. A consumer on another thread finds that by itself, and continues with the next epoch.
+    /// Delivers the rest of the epoch. A consumer on another thread finds the rest by itself, and
+    /// continues with the next epoch.
     pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) {
         self.offer(0, pace, table, upcalls);
     }
 
-    /// After the end: my messages that have to be sent again.
+    /// Returns this member's messages that have to be sent again after the end of the epoch.
     pub(crate) fn resend(&self, me: Rank) -> Option<Resend> {
         let sending = self.sending.as_ref()?;
         let claims = Arc::clone(&sending.claims);
@@ -941,7 +975,8 @@ impl Subgroup {
         }
     }
 
-    /// Whether the consumer on another thread has come further than I have told the others.
+    /// Whether the consumer on another thread has come further than this member has reported to its
+    /// peers.
     fn handed_back(&self) -> bool {
         match &self.delivery {
             Delivery::Inline(_) | Delivery::Nobody => false,

@@ -1,16 +1,18 @@
-//! From the engine to the application.
+//! Calls from the engine to the application.
 use crate::cursor::Batch;
 use crate::ids::SubgroupId;
 
-/// What the engine tells the application while it is polled. A closure over (subgroup, batch) is one.
+/// The events that the engine reports to the application while it is polled. A closure over
+/// (subgroup, batch) implements this trait.
 pub trait Upcalls<R> {
-    /// Messages of `subgroup`, in order. Those that are not taken out of the batch are offered again at the next poll.
+    /// Delivers messages of `subgroup`, in order. Messages that are left in the batch are offered
+    /// again at the next poll.
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, R>);
 
-    /// My ring in `subgroup` has more room than before.
+    /// Reports that this member's ring in `subgroup` has more room than before.
     fn room(&mut self, _subgroup: SubgroupId) {}
 
-    /// The consumer of `subgroup` on another thread has more to deliver.
+    /// Reports that the consumer of `subgroup` on another thread has more to deliver.
     fn handed_off(&mut self, _subgroup: SubgroupId) {}
 }
 

@@ -1,16 +1,17 @@
-//! The schedules of the block multicast: against an oracle's digests, and against what every schedule has to keep.
+//! The schedules of the block multicast: compared with an oracle's digests, and with the rules that
+//! every schedule must keep.
 use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Hop, Racks, RacksError, Schedule};
 
 const BLOCKS_MAX: u32 = 50;
 
-/// Everything that is sent, ordered by step and sender.
+/// All transfers, ordered by step and sender.
 fn sent(schedule: &Schedule, blocks: u32) -> Vec<Hop> {
     let steps = 0..schedule.steps(blocks);
     steps.flat_map(|step| (0..schedule.members()).filter_map(move |x| schedule.send(blocks, Rank(x), step))).collect()
 }
 
-/// Every promise of a schedule, for one number of blocks.
+/// Checks every promise of a schedule, for one number of blocks.
 fn check(schedule: &Schedule, blocks: u32) {
     let n = schedule.members();
     let name = format!("{:?}", schedule.algorithm());
@@ -41,7 +42,7 @@ fn check(schedule: &Schedule, blocks: u32) {
     assert!(held.iter().flatten().all(Option::is_some), "somebody is not complete: {context}");
     let last = hops.iter().map(|hop| hop.step + 1).max().unwrap_or(0);
     assert_eq!(schedule.steps(blocks), last, "{context}");
-    // What nobody sends nobody receives.
+    // No member receives a block that no member sends.
     let received = (0..last).map(|step| (0..n).filter(|x| schedule.receive(blocks, Rank(*x), step).is_some()).count());
     assert_eq!(received.sum::<usize>(), hops.len(), "{context}");
     let mut by_sender = vec![vec![]; n as usize];
@@ -85,7 +86,7 @@ fn the_binomial_pipeline_is_that_of_the_oracle() {
     assert_eq!(cases, 63 + 60);
 }
 
-/// What the oracle says of a few small groups, to be read.
+/// The oracle's schedules of a few small groups, to be read.
 #[test]
 fn small_pipelines_are_those_of_the_oracle() {
     for line in include_str!("golden/bulk_small.txt").lines() {
@@ -131,7 +132,8 @@ fn the_plain_schedules_keep_their_promises() {
     }
 }
 
-/// Racks of these sizes; ranks are dealt to them in turns, as hosts are that were not sorted by rack.
+/// Racks of these sizes. Ranks are assigned to them in turns, as for hosts that were not sorted by
+/// rack.
 fn dealt(sizes: &[u32]) -> Racks {
     let mut racks: Vec<Vec<Rank>> = vec![vec![]; sizes.len()];
     let mut next = 0;
@@ -175,7 +177,8 @@ fn the_hybrid_keeps_its_promises_and_crosses_once() {
     }
 }
 
-/// Whatever the names: a partition whose order everybody computes alike, and a hybrid that crosses once.
+/// For any names: the partition has the same order at every member, and a hybrid schedule crosses
+/// once.
 #[test]
 fn racks_that_are_named_are_a_partition_in_the_order_of_their_first_members() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -201,7 +204,7 @@ fn racks_that_are_named_are_a_partition_in_the_order_of_their_first_members() {
         let by_hand =
             seen.iter().map(|of| (0..members).filter(|rank| names[*rank as usize] == *of).map(Rank).collect());
         assert_eq!(Racks::new(by_hand.collect()), Ok(racks.clone()), "{names:?}");
-        // What the names are makes no difference.
+        // The names themselves make no difference.
         assert_eq!(Racks::grouped(names.iter().map(|name| name.map(|name| 99 - name))), racks);
         let schedule = Schedule::new(Algorithm::Hybrid(racks.clone()), members);
         for blocks in [1, 5] {

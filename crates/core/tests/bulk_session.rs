@@ -1,10 +1,10 @@
-//! The stories of one member of a bulk group, and nonsense from its peers.
+//! Scenarios of one member of a bulk group, and invalid counters from its peers.
 use spindle_core::bulk::{Algorithm, Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
 use spindle_core::{Fault, Rank};
 
 const SLOT: Slot = Slot(0);
 
-/// Blocks of 10 bytes, one slot, nothing direct.
+/// Blocks of 10 bytes, one slot, no direct objects.
 fn session(algorithm: Algorithm, members: u32, me: u32) -> (Session, Vec<Output>) {
     let schedule = Schedule::new(algorithm, members);
     let settings = Settings { block_bytes: 10, slots: 1, direct_below: 0, ..Settings::new(schedule, Rank(me)) };
@@ -16,7 +16,7 @@ fn start(settings: Settings) -> (Session, Vec<Output>) {
     (Session::new(settings, &mut out).unwrap(), out)
 }
 
-/// What a session does about an input.
+/// Returns the outputs of a session for an input.
 fn does(session: &mut Session, input: Input) -> Vec<Output> {
     let mut out = vec![];
     session.handle(input, &mut out).unwrap();
@@ -32,7 +32,7 @@ fn columns(bytes: u64, steps: u64, ready: u64, have: u64) -> Columns {
     Columns { bytes, steps, ready, have }
 }
 
-/// To whom blocks go, from where in the object, and how long they are.
+/// The receivers of blocks, the offsets in the object, and the lengths.
 fn blocks(out: &[Output]) -> Vec<(u32, u64, u64)> {
     let block = |output: &Output| match *output {
         Output::Block { to, at, bytes, .. } => Some((to.0, at, bytes)),
@@ -81,7 +81,7 @@ fn the_length_is_exact() {
     let out = gone(&mut root);
     assert_eq!(blocks(&out), [(1, 20, 5)]);
     assert!(matches!(out[0], Output::Block { is_first: false, columns, .. } if columns.bytes == 26), "{out:?}");
-    // An object of no bytes is a block of none.
+    // An object of no bytes is one block of no bytes.
     let (mut root, _) = session(Algorithm::Chain, 2, 0);
     hears(&mut root, 1, columns(0, 0, 1, 0));
     let mut out = vec![];
@@ -100,7 +100,7 @@ fn a_slot_is_used_again_when_everybody_is_done_with_it() {
     assert_eq!(root.send(10, &mut out), Err(SendError::Full { slots: 1 }));
     assert_eq!(gone(&mut root), []);
     assert_eq!(gone(&mut root), [Output::Complete { object: Object(0) }]);
-    // Who is done is ready for the first block of the next object.
+    // A peer that has finished is ready for the first block of the next object.
     assert_eq!(hears(&mut root, 1, columns(11, 2, 2, 1)), []);
     assert_eq!(root.send(10, &mut out), Err(SendError::Full { slots: 1 }));
     assert_eq!(hears(&mut root, 2, columns(11, 2, 1, 1)), [Output::Everywhere { object: Object(0) }]);
@@ -131,7 +131,7 @@ fn a_death_fails_what_is_not_complete_and_is_told_once() {
     let (mut root, _) = session(Algorithm::Chain, 3, 0);
     assert_eq!(does(&mut root, Input::Closed { dead: Rank(2) }), [Output::Closed { dead: Rank(2) }]);
     assert_eq!(root.send(1, &mut vec![]), Err(SendError::Closed { dead: Rank(2) }));
-    // Who holds all of it has not lost it.
+    // A member that has the whole object has not lost it.
     let (mut last, _) = session(Algorithm::Chain, 2, 1);
     hears(&mut last, 0, columns(6, 1, 0, 0));
     let out = does(&mut last, Input::Room { object: Object(0) });
@@ -186,7 +186,7 @@ fn nonsense_names_who_wrote_it_and_changes_nothing() {
     assert_eq!(said(&mut root, 1, columns(5, 0, 1, 0)), Some((1, "bytes")));
 }
 
-/// Words that grow by chance, mostly near what would be right.
+/// Counters that grow at random, mostly near the correct values.
 #[test]
 fn no_counters_of_a_peer_make_a_member_panic() {
     let mut word = 1_u64;

@@ -1,4 +1,5 @@
-//! Engines over the simplest possible fabric: copies of rows in one thread, posts applied between polls.
+//! Engines over the simplest possible fabric: copies of rows in one thread, posts applied between
+//! polls.
 use spindle_core::ring::Kind;
 use spindle_core::*;
 use std::collections::BTreeSet;
@@ -8,14 +9,14 @@ fn process(id: u64) -> Process {
     Process { id: MemberId(id), nonce: 1 }
 }
 
-/// One member: its copies of all rows and what it has posted since it was last asked.
+/// One member: its copies of all rows, and its posts that were not taken yet.
 struct Memory {
     me: Rank,
     rows: Vec<Vec<u8>>,
     posts: Vec<(Rank, u64, Vec<u8>)>,
     /// The members that it has woken.
     woken: Vec<Rank>,
-    /// The members to which what it posts is on its way for long.
+    /// The members at which its posts arrive only much later.
     unheard: Vec<Rank>,
 }
 
@@ -67,15 +68,15 @@ struct Group {
     engines: Vec<Engine>,
     memories: Vec<Memory>,
     delivered: Vec<Vec<(u32, u64, Vec<u8>)>>,
-    /// How often each was told that it has room.
+    /// The number of times that each member was notified of room.
     rooms: Vec<u64>,
     take: usize,
-    /// Of each of these the second gets nothing any more of what the first posts.
+    /// Pairs of members: the second receives no further posts of the first.
     broken: Vec<(usize, usize)>,
     now: u64,
 }
 
-/// What one engine tells.
+/// The upcalls of one engine.
 struct Told<'a> {
     delivered: &'a mut Vec<(u32, u64, Vec<u8>)>,
     rooms: &'a mut u64,
@@ -151,7 +152,7 @@ impl Group {
         progress
     }
 
-    /// Takes what `member` has posted to where it goes.
+    /// Applies the posts of `member` at their receivers.
     fn pass_on(&mut self, member: usize) {
         for (peer, at, bytes) in std::mem::take(&mut self.memories[member].posts) {
             if !self.broken.contains(&(member, peer.index())) {
@@ -161,7 +162,7 @@ impl Group {
         }
     }
 
-    /// Polls all until nobody works any more.
+    /// Polls all members until no poll does any work.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             let polls: Vec<Progress> = (0..self.engines.len()).map(|i| self.poll(i)).collect();
@@ -262,7 +263,8 @@ fn skipped_rounds_cost_the_others_no_nulls() {
     assert_eq!(group.delivered[2].len(), 100);
     assert_eq!(nulls(&group, 1), 0, "it had skipped these rounds");
     assert!(nulls(&group, 2) >= 99);
-    // Its own next message comes after the skipped rounds, and the others make way for it.
+    // Its own next message comes after the skipped rounds, and the other members fill up with
+    // nulls.
     group.try_send(1, b"back", Kind::Message);
     group.settle();
     assert_eq!(group.delivered[0].last().unwrap(), &(1, 1000, b"back".to_vec()));
@@ -283,7 +285,8 @@ fn skipping_more_rounds_than_there_are_harms_nobody() {
     assert_eq!(group.delivered[0], group.delivered[1]);
 }
 
-/// So many rounds times so many senders would be more than a count can hold, at a member that has caught up with nulls.
+/// At a member that has caught up with nulls, this number of rounds times this number of senders
+/// would exceed a count.
 #[test]
 fn rounds_beyond_any_view_are_garbage_in_a_large_one_too() {
     let senders: Vec<u32> = (0..65).collect();
@@ -344,7 +347,8 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
     assert!(group.engines[0].is_changing() && group.engines[0].suspects(Rank(1)));
 }
 
-/// What a consumer on another thread meets ends the group as well: it would wait for ever.
+/// A defect that a consumer on another thread finds ends the group as well: the consumer would wait
+/// for ever.
 #[test]
 fn garbage_that_a_consumer_meets_is_a_fault_too() {
     for order in [Order::Total, Order::Fifo] {
@@ -364,7 +368,7 @@ fn garbage_that_a_consumer_meets_is_a_fault_too() {
     }
 }
 
-/// No correct sender announces one before everybody has it.
+/// No correct sender announces an object before all members have it.
 #[test]
 fn an_object_that_is_not_here_is_its_senders_fault() {
     for (order, senders) in [(Order::Total, &[0, 1][..]), (Order::Total, &[1]), (Order::Fifo, &[0, 1])] {
@@ -382,13 +386,14 @@ fn an_object_that_is_not_here_is_its_senders_fault() {
     }
 }
 
-/// Everything is there for good, so the view need not end for who breaks the protocol now; and the rest is delivered all the same.
+/// Every message is stable, so the view need not end for a peer that breaks the protocol now. The
+/// remaining messages are delivered in any case.
 #[test]
 fn garbage_behind_the_end_keeps_nothing_back() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     (0..5).for_each(|_| assert!(group.try_send(0, b"one of five", Kind::Message)));
     group.engines[0].claims(SubgroupId(0)).unwrap().close();
-    // Nobody takes anything yet.
+    // No member takes any message yet.
     group.take = 0;
     for _ in 0..20 {
         group.poll(0);
@@ -398,7 +403,7 @@ fn garbage_behind_the_end_keeps_nothing_back() {
     let at = (entry + layout::entry::RECEIVED) as usize;
     group.memories[1].rows[0][at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     group.take = 1;
-    // Only as long as it asks for it.
+    // Only as long as the engine asks for it.
     let mut polls = 0;
     while {
         let progress = group.poll(1);
@@ -424,7 +429,8 @@ fn an_idle_group_is_silent() {
     assert_eq!(posts, group.engines.iter().map(|e| e.stats().control_posts).collect::<Vec<_>>());
 }
 
-/// What only frees rings goes with the next post, or with the end of the next poll, and nothing is left untold.
+/// Counters that only free rings are sent with the next post, or at the end of the next poll, and
+/// none is left unsent.
 #[test]
 fn what_only_frees_rings_is_put_off_once() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
@@ -435,7 +441,7 @@ fn what_only_frees_rings_is_put_off_once() {
     let before = posts(&group);
     assert!(group.poll(0).worked);
     assert_eq!(posts(&group), before, "delivered, and not told yet");
-    // It goes along with the next message.
+    // It is sent along with the next message.
     group.try_send(0, b"second", Kind::Message);
     assert!(group.poll(0).worked && group.poll(1).worked);
     assert_eq!((posts(&group), delivered(&group)), (before + 1, 1));
@@ -469,8 +475,9 @@ fn a_member_that_gives_up_is_left_out() {
     }
 }
 
-/// In a Fifo subgroup the counts by sender stand on lines of their own, and the lines of one post arrive in any order.
-/// Found by the simulator: a sender that saw the entry's line first never noticed the other, and stayed full.
+/// In a Fifo subgroup the counts by sender are stored on lines of their own, and the lines of one
+/// post arrive in any order. Found by the simulator: a sender that saw the entry's line first never
+/// noticed the other line, and its ring stayed full.
 #[test]
 fn a_fifo_sender_notices_room_that_arrives_behind_the_entry() {
     let mut group = Group::new(2, &[0], Order::Fifo, Ablation::default());
@@ -491,8 +498,9 @@ fn a_fifo_sender_notices_room_that_arrives_behind_the_entry() {
     assert_eq!(fill(&mut group), first);
 }
 
-/// An engine looks at idle subgroups only now and then while others are busy. Found by the simulator: what was committed
-/// in an idle one during the last busy poll was forgotten by those who trust `wake_at` and sleep.
+/// An engine reads idle subgroups only now and then while others are busy. Found by the simulator:
+/// messages committed in an idle subgroup during the last busy poll were forgotten if the driver
+/// relied on `wake_at` and slept.
 #[test]
 fn a_poll_that_skips_idle_subgroups_asks_for_another() {
     let mut group = Group::with(2, &[0], Order::Total, Ablation::default(), 2);
@@ -518,7 +526,7 @@ fn a_poll_that_skips_idle_subgroups_asks_for_another() {
     assert_eq!(group.engines[0].subgroup_stats(SubgroupId(1)).unwrap().sent, 1);
 }
 
-/// A message, a void, and a message of which only a part is announced: nothing that a correct sender does.
+/// A message, a void, and a message only a part of which is announced: no correct sender does this.
 #[test]
 fn a_frame_that_runs_past_what_is_announced_is_no_panic() {
     let mut group = Group::new(2, &[1], Order::Total, Ablation::default());
@@ -535,8 +543,8 @@ fn a_frame_that_runs_past_what_is_announced_is_no_panic() {
     assert_eq!(taken, 2);
 }
 
-/// A claim of many that is never committed stops its ring, and with it the end: what is committed behind it is not lost
-/// without a word.
+/// One of many claims that is never committed stops its ring, and with it the end of the group:
+/// messages committed behind it are not lost silently.
 #[test]
 fn a_leaked_claim_keeps_the_group_from_finishing() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
@@ -554,7 +562,7 @@ fn a_leaked_claim_keeps_the_group_from_finishing() {
     assert_eq!(*group.engines[0].state(), State::Finished);
 }
 
-/// An exclusive claim that is leaked is as if it had never been.
+/// An exclusive claim that is leaked has no effect.
 #[test]
 fn a_leaked_exclusive_claim_is_given_out_again() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
@@ -577,7 +585,8 @@ fn a_leaked_exclusive_claim_is_given_out_again() {
     assert!(group.engines.iter().all(|engine| *engine.state() == State::Running));
 }
 
-/// A group whose second member lies: it has announced four rounds of nulls, and then announces a frame with this header.
+/// A group whose second member is faulty: it has announced four rounds of nulls, and then announces
+/// a frame with this header.
 fn liar(header: [u64; 2]) -> (Group, Cursor, std::sync::Arc<Handoff>) {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
     let (mut cursor, handoff) = group.engines[0].hand_off(SubgroupId(0)).unwrap();
@@ -612,8 +621,9 @@ fn liar(header: [u64; 2]) -> (Group, Cursor, std::sync::Arc<Handoff>) {
     (group, cursor, handoff)
 }
 
-/// Found in review: with garbage at another's turn, or a frame in a round that was announced as null, a walk by runs handed
-/// over nothing, said that there was something, and told nobody.
+/// Found in review: with garbage at another sender's turn, or a frame in a round that was announced
+/// as null, a walk by runs delivered nothing, returned that messages existed, and reported no
+/// defect.
 #[test]
 fn garbage_at_anothers_turn_keeps_nothing_back_and_is_found() {
     for header in [[2 << 32 | 4, 2], [u64::MAX, 5]] {
@@ -642,7 +652,8 @@ fn garbage_in_a_round_that_has_passed_does_not_keep_the_end_of_a_view_away() {
     assert!(cursor.is_at_end());
 }
 
-/// Found in review: a walk by runs that was ended by a panic was forgotten, and its messages came again.
+/// Found in review: a walk by runs that was ended by a panic was forgotten, and its messages were
+/// delivered again.
 #[test]
 fn a_panic_in_the_middle_of_a_batch_brings_no_message_twice() {
     for senders in [&[0][..], &[0, 1], &[0, 1, 2, 3, 4]] {
@@ -671,7 +682,7 @@ fn a_panic_in_the_middle_of_a_batch_brings_no_message_twice() {
     }
 }
 
-/// Found in review: the next batch began with the sender at which a batch that was full had ended.
+/// Found in review: the next batch began with the sender at which a full batch had ended.
 #[test]
 fn a_busy_fifo_sender_does_not_keep_the_others_waiting() {
     let mut group = Group::new(3, &[0, 1], Order::Fifo, Ablation::default());
@@ -683,7 +694,7 @@ fn a_busy_fifo_sender_does_not_keep_the_others_waiting() {
         }
         assert!(polls < 40, "{} messages of the busy one", group.delivered[2].len());
         while group.try_send(0, &[0; 100], Kind::Message) {}
-        // All of it is announced before the third member takes one.
+        // Everything is announced before the third member takes a message.
         for member in [0, 0, 0, 0, 0, 0, 0, 0, 1, 2] {
             group.poll(member);
         }
@@ -691,7 +702,8 @@ fn a_busy_fifo_sender_does_not_keep_the_others_waiting() {
     }
 }
 
-/// What was committed in one go is announced a sector at a time, so that its space is freed while the rest is delivered.
+/// Frames that were committed at once are announced a sector at a time, so that their space is
+/// freed while the rest is delivered.
 #[test]
 fn a_ring_that_was_filled_at_once_is_freed_in_parts() {
     for exclusive in [true, false] {
@@ -761,7 +773,8 @@ fn a_consumer_that_is_gone_holds_nobody_up() {
     }
 }
 
-/// Who has everything that anybody sent needs nobody any more: a slow consumer gets it all, whoever dies meanwhile.
+/// A member that has every message that any member sent needs no peer any more: a slow consumer
+/// gets all of them, even if a member dies meanwhile.
 #[test]
 fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
     let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
@@ -779,7 +792,7 @@ fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
     assert_eq!(*group.engines[1].state(), State::Finished);
 }
 
-/// Each member's row as its owner has it: what an observer of shared memory reads.
+/// Each member's row as its owner has it, which is what an observer of shared memory reads.
 struct Owners<'a>(&'a [Memory]);
 
 impl Rows for Owners<'_> {
@@ -804,7 +817,7 @@ impl Rows for Owners<'_> {
 /// (sender, round, payload) of messages, in the order of delivery.
 type Delivered = Vec<(u32, u64, Vec<u8>)>;
 
-/// What an observer got, and which rounds it was told that it had missed.
+/// The messages that an observer got, and the rounds that were reported to it as missed.
 #[derive(Default)]
 struct Followed {
     got: Delivered,
@@ -830,8 +843,9 @@ impl Followed {
     }
 }
 
-/// An observer that starts in the middle, looks now and then, and follows to the end of a view that a death ends. Everything that a
-/// member delivers is one of three: before its beginning, seen, or among what it was told that it missed.
+/// An observer starts in the middle, reads now and then, and follows to the end of a view that a
+/// death ends. Every message that a member delivers is one of three: before its beginning, seen, or
+/// reported as missed.
 #[test]
 fn an_observer_sees_what_the_members_deliver_and_knows_what_it_missed() {
     let (mut laps, mut missed, mut seen) = (0, 0, 0);
@@ -903,7 +917,7 @@ fn an_observer_sees_what_the_members_deliver_and_knows_what_it_missed() {
     assert!(laps > 100 && missed > 1000 && seen > 1000, "{laps} gaps, {missed} missed, {seen} seen");
 }
 
-/// A group of silent members, of which those that are not running are not polled.
+/// A group of silent members. Members that are not running are not polled.
 fn silent(members: u32) -> Group {
     Group::new(members, &[0], Order::Total, Ablation::default())
 }
@@ -916,7 +930,7 @@ impl Group {
         }
     }
 
-    /// All links work again, and carry what was posted meanwhile.
+    /// All links work again, and carry everything that was posted meanwhile.
     fn heal(&mut self) {
         self.broken.clear();
         for owner in 0..self.engines.len() {
@@ -958,7 +972,7 @@ fn a_group_that_fell_apart_goes_on_with_all_members_when_the_links_are_back() {
         assert!(group.engines.iter().all(|engine| engine.is_blocked() && engine.decision().is_none()), "{sides:?}");
         group.heal();
         group.trust_each_other();
-        // The leader may have been outbid meanwhile, and backs off.
+        // Another leader may have made a higher ballot meanwhile, and the leader backs off.
         for second in 60..70 {
             group.now = second * 1_000_000_000;
             group.run(&members);
@@ -968,7 +982,8 @@ fn a_group_that_fell_apart_goes_on_with_all_members_when_the_links_are_back() {
     }
 }
 
-/// Track record: one of three was cut off, another died meanwhile, the cut healed: the survivor that was not cut off ended itself.
+/// Track record: one of three was cut off, another died meanwhile, and the cut healed. The survivor
+/// that was not cut off ended itself.
 #[test]
 fn a_member_that_was_cut_off_makes_a_majority_after_another_died() {
     let mut group = silent(3);
@@ -1000,7 +1015,8 @@ fn a_majority_goes_on_and_the_minority_ends_only_by_its_decision() {
     assert!(group.engines[..2].iter().all(|engine| *engine.state() == State::Evicted));
 }
 
-/// A cut between two members that a third one hears both of: one end of it goes, and the rest continues.
+/// A cut between two members, both of which a third member can reach: one end of it is left out,
+/// and the rest continues.
 #[test]
 fn a_cut_that_is_not_transitive_removes_one_end_of_it() {
     for cut in [(0, 1), (0, 2), (1, 2)] {
@@ -1035,7 +1051,7 @@ fn the_last_of_many_goes_on_alone_if_all_deaths_are_proven_and_all_rows_final() 
     }
 }
 
-/// What the dead have decided binds a member that only hung.
+/// A decision of the dead binds a member that only hung.
 #[test]
 fn a_value_that_the_dead_may_have_decided_is_taken() {
     let mut group = silent(3);
@@ -1085,7 +1101,8 @@ fn a_decision_that_comes_in_words_ends_the_view() {
     assert_eq!(*group.engines[2].state(), State::Ended);
 }
 
-/// Its predecessor may have begun a view that the members agreed on before they heard of it.
+/// A process's predecessor with the same id may have begun a view on which the members agreed
+/// before they learned of the process.
 #[test]
 fn a_decision_names_the_process_that_asked_last_with_an_id() {
     let mut group = silent(3);
@@ -1098,13 +1115,14 @@ fn a_decision_names_the_process_that_asked_last_with_an_id() {
     }
 }
 
-/// The ids of the members of the next view, by member, where it is decided.
+/// The ids of the members of the next view, by member, if it is decided.
 fn next_members(group: &Group) -> Vec<Option<Vec<u64>>> {
     let ids = |engine: &Engine| Some(engine.decision()?.next.members.iter().map(|id| id.0).collect());
     group.engines.iter().map(ids).collect()
 }
 
-/// Track record: the named member led, took the request for a suspicion of itself, and left out the member that was asked.
+/// Track record: the named member led, took the request for a suspicion of itself, and left out the
+/// member that was asked.
 #[test]
 fn the_member_that_is_named_is_evicted_whatever_its_rank() {
     for (by, named) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
@@ -1121,8 +1139,8 @@ fn the_member_that_is_named_is_evicted_whatever_its_rank() {
     }
 }
 
-/// Track record: the member that was asked had one more bad link, counted with the request as the end of two, and was left out in place of the
-/// member that was named.
+/// Track record: the member that was asked had one more bad link. Together with the request it
+/// counted as the end of two bad links, and was left out instead of the member that was named.
 #[test]
 fn bad_links_save_no_member_that_is_named() {
     let mut group = silent(4);
@@ -1133,11 +1151,12 @@ fn bad_links_save_no_member_that_is_named() {
         group.now = second * 1_000_000_000;
         group.run(&[0, 1, 2, 3]);
     }
-    // Of the two that do not hear each other the younger one goes, too.
+    // The younger of the two members that can't reach each other is left out, too.
     assert_eq!(next_members(&group)[0], Some(vec![ids[0], ids[2]]));
 }
 
-/// Track record: a member that was asked to evict another during a cut looked at that one's heartbeats no more, and missed its vote for ever.
+/// Track record: a member that was asked to evict another during a cut stopped reading its
+/// heartbeats, and missed its vote for ever.
 #[test]
 fn a_member_that_is_to_be_evicted_is_heard_again_after_a_cut() {
     for members in [2, 3] {
@@ -1163,7 +1182,8 @@ fn a_member_that_is_to_be_evicted_is_heard_again_after_a_cut() {
     }
 }
 
-/// A group of members that show that they live while others wait for them, and suspect those that do not for a second.
+/// A group of members that show that they are alive while others wait for them, and suspect members
+/// that do not for a second.
 fn on_demand(members: u32, senders: &[u32], order: Order) -> Group {
     let mut group = Group::new(members, senders, order, Ablation::default());
     for engine in &mut group.engines {
@@ -1180,7 +1200,8 @@ impl Group {
         self.memories[member].load(Rank(member as u32), layout::membership::HEARTBEAT)
     }
 
-    /// Polls these when it is time for them, or something was posted, until `end`. Returns how often it was time for one of them.
+    /// Polls these members when it is time for them, or after a post, until `end`. Returns how
+    /// often it was time for one of them.
     fn pass_time(&mut self, members: &[usize], end: u64) -> u32 {
         let mut timers = 0;
         loop {
@@ -1191,7 +1212,7 @@ impl Group {
                 self.poll(*member).wake_at
             };
             match members.iter().filter_map(last).min() {
-                // One that is polled again at once does not sleep.
+                // A member that is polled again at once does not sleep.
                 Some(Time(at)) if at <= self.now && self.now < end => self.now += SECOND / 1000,
                 Some(Time(at)) if at > self.now && at <= end => (self.now, timers) = (at, timers + 1),
                 _ => {
@@ -1203,18 +1224,18 @@ impl Group {
     }
 }
 
-/// Nothing happens in a group in which nothing happens, however long one of its members hangs.
+/// An idle group does nothing, however long one of its members hangs.
 #[test]
 fn in_an_idle_group_none_shows_that_it_lives_and_none_is_suspected() {
     let mut group = on_demand(3, &[0, 1, 2], Order::Total);
     let timers = group.pass_time(&[0, 1, 2], SECOND);
     assert!(timers <= 3, "{timers}");
     let before: Vec<u64> = (0..3).map(|member| group.heartbeat(member)).collect();
-    // The last to begin hears the others at its first look, and they hear it at their second.
+    // The last member to begin sees the others at its first poll, and they see it at their second.
     assert_eq!(before, [2, 2, 1], "it has begun");
     assert_eq!(group.pass_time(&[0, 1], 100 * SECOND), 0);
     assert_eq!((0..3).map(|member| group.heartbeat(member)).collect::<Vec<_>>(), before);
-    // The member that hung is there again.
+    // The member that hung runs again.
     assert!(group.try_send(0, b"a", Kind::Message));
     group.pass_time(&[0, 1, 2], 101 * SECOND);
     assert!(group.delivered.iter().all(|delivered| delivered.len() == 1));
@@ -1238,13 +1259,13 @@ fn a_member_that_hangs_is_suspected_once_others_wait_for_it() {
     }
 }
 
-/// Asked for a sign of life, it gives one, for as long as others wait.
+/// Asked for a sign of life, the member gives one, for as long as others wait.
 #[test]
 fn a_member_that_can_not_deliver_is_not_suspected_while_it_lives() {
     let mut group = on_demand(3, &[0], Order::Total);
     group.pass_time(&[0, 1, 2], 10 * SECOND);
     assert!(group.try_send(0, b"a", Kind::Message));
-    // Nothing of what the others have received comes to member 2, whose application waits for it.
+    // No message that the others have received reaches member 2, whose application waits for it.
     group.take = 0;
     group.pass_time(&[0, 1, 2], 30 * SECOND);
     assert!(group.delivered.iter().all(Vec::is_empty));
@@ -1258,7 +1279,8 @@ fn a_member_that_can_not_deliver_is_not_suspected_while_it_lives() {
     assert_eq!(group.heartbeat(2), before);
 }
 
-/// The others have received the message, and cannot deliver it before its sender has received what they had to say first.
+/// The others have received the message, and cannot deliver it before its sender has received their
+/// earlier messages.
 #[test]
 fn a_sender_that_hangs_is_suspected_while_others_wait_for_its_receipt() {
     let mut group = on_demand(3, &[0, 1], Order::Total);
@@ -1269,7 +1291,7 @@ fn a_sender_that_hangs_is_suspected_while_others_wait_for_its_receipt() {
     assert!(group.engines[0].suspects(Rank(1)), "its receipt is awaited");
 }
 
-/// All others have received the message. Only its sender knows who has not delivered it.
+/// All others have received the message. Only its sender knows which member has not delivered it.
 #[test]
 fn a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender() {
     let mut group = on_demand(3, &[0], Order::Total);
@@ -1283,7 +1305,8 @@ fn a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender() {
     assert!(group.engines[0].suspects(Rank(2)), "its delivery is awaited");
 }
 
-/// Track record: a member that hung before it had a large message held back all that its sender sent, for ever.
+/// Track record: a member that hung before it had a large message held back every message of its
+/// sender, for ever.
 #[test]
 fn a_member_that_hangs_while_a_large_message_waits_for_it_is_suspected() {
     let mut group = on_demand(3, &[0], Order::Total);
@@ -1298,7 +1321,8 @@ fn a_member_that_hangs_while_a_large_message_waits_for_it_is_suspected() {
     assert!(group.delivered.iter().all(Vec::is_empty));
 }
 
-/// Track record: a process that followed an idle group waited for the memory of a member that hung, until it gave up.
+/// Track record: an observer of an idle group waited for the memory of a member that hung, until it
+/// gave up.
 #[test]
 fn a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all() {
     let mut group = on_demand(3, &[0], Order::Total);
@@ -1311,7 +1335,8 @@ fn a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all() {
     assert!(group.engines[1].suspects(Rank(2)), "all are awaited");
 }
 
-/// A member that begins a view late may ask in a row that has not come to another: that one shows that it lives as long as it has not heard each.
+/// A member that begins a view late may ask in a row that has not reached a peer. That peer shows
+/// that it is alive until it has seen a sign of life of every member.
 #[test]
 fn a_member_shows_that_it_lives_until_it_has_heard_all() {
     let mut group = on_demand(3, &[0], Order::Total);
@@ -1325,7 +1350,8 @@ fn a_member_shows_that_it_lives_until_it_has_heard_all() {
     assert_eq!(group.heartbeat(1), before);
 }
 
-/// Its application takes 25 ms for each of the messages that have queued up, which is less than the silence that is suspected, and more in all.
+/// Its application takes 25 ms for each of the queued messages. That is less than the silence after
+/// which it is suspected, and more in all.
 #[test]
 fn a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue() {
     const EACH: u64 = SECOND / 40;
@@ -1356,7 +1382,8 @@ fn a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_que
     }
 }
 
-/// Members that sleep without a timer, and are polled when they are woken. Each wakes for the first that closes the view, for the ballot, for the value and for the decision.
+/// Members that sleep without a timer, and are polled when they are woken. Each wakes for the first
+/// member that closes the view, for the ballot, for the value and for the decision.
 #[test]
 fn a_view_ends_with_a_few_wake_ups_of_each_member() {
     const MEMBERS: u32 = 12;
@@ -1376,7 +1403,7 @@ fn a_view_ends_with_a_few_wake_ups_of_each_member() {
     assert!(wakes[1..].iter().all(|wakes| *wakes <= 6) && wakes[0] <= 4 * MEMBERS, "{wakes:?}");
 }
 
-/// The simulator's processes do not hang for ever, so no liveness check fails for these.
+/// The simulator's processes do not hang for ever, so no liveness check fails for these mutations.
 #[cfg(planted)]
 #[test]
 #[ignore = "wants a process of its own: cargo xtask planted"]
@@ -1438,7 +1465,8 @@ fn a_leader_that_hangs_is_suspected_while_others_wait_for_it_to_let_a_process_in
     assert!(group.engines[1].suspects(Rank(0)));
 }
 
-/// Track record: a member that was told to suspect another did not hear it any more after its own clock had gone back.
+/// Track record: a member that was told to suspect another one ignored its heartbeats after its own
+/// clock had gone back.
 #[test]
 fn a_suspicion_that_was_told_ends_although_the_clock_went_back() {
     let mut group = silent(2);
@@ -1454,7 +1482,7 @@ fn a_suspicion_that_was_told_ends_although_the_clock_went_back() {
     group.poll(0);
     group.engines[0].suspect(Rank(1));
     group.poll(0);
-    // The first look after the clock has gone back finds no sign of life.
+    // The first poll after the clock has gone back finds no sign of life.
     group.now = 50_000_000_000;
     group.poll(0);
     pass(&mut group, 50_020..53_000);
@@ -1474,7 +1502,7 @@ fn of_two_that_are_to_evict_each_other_one_stays() {
     assert_eq!([0, 1].map(|member| *group.engines[member].state() == State::Evicted), [false, true]);
 }
 
-/// The other member leaves: without the one that is named nobody would be left.
+/// The other member leaves: without the named member no member would be left.
 #[test]
 fn the_last_member_that_stays_is_not_evicted() {
     let mut group = silent(2);
@@ -1494,7 +1522,7 @@ fn an_admission_that_is_taken_back_is_not_carried_to_the_next_view() {
         while !group.engines[0].is_changing() {
             (0..3).for_each(|member| _ = group.poll(member));
         }
-        // Too late for the view that is being agreed on.
+        // Too late for the view on which the members are agreeing.
         assert!(group.engines[0].admit(process(99)) && group.engines[0].admit_nonvoter(process(98)));
         if withdraws {
             group.engines[0].withdraw(MemberId(99));
@@ -1562,7 +1590,8 @@ fn what_is_kept_for_observers_counts_as_delivered() {
     }
 }
 
-/// A sender that tries again only when it was told of room, in rings so small that half of one is less than a message takes.
+/// A sender that tries again only when it was notified of room, in rings so small that half of one
+/// is less than a message takes.
 #[test]
 fn observers_stop_no_sender_however_small_its_ring_is() {
     for (order, window) in [Order::Total, Order::Fifo].into_iter().flat_map(|order| (1..=9).map(move |w| (order, w))) {
@@ -1580,7 +1609,7 @@ fn observers_stop_no_sender_however_small_its_ring_is() {
                 assert!(group.rooms[0] > rooms, "nobody is told of room: {case}");
                 rooms = group.rooms[0];
             }
-            // What was kept is free once nobody follows.
+            // Space that was held back is free once no observer is left.
             group.engines[0].set_observed(false);
             group.settle();
             let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
@@ -1606,7 +1635,8 @@ fn a_ring_of_many_messages_keeps_half_of_them_for_observers() {
     }
 }
 
-/// A counter that goes back is found at each poll, and nothing ends a view in which everybody has finished.
+/// A counter that goes back is found at each poll, and nothing ends a view in which all members
+/// have finished.
 #[test]
 fn a_fault_is_kept_once() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
@@ -1624,7 +1654,7 @@ fn a_fault_is_kept_once() {
     assert_eq!(group.engines[1].faults().len(), 1);
 }
 
-/// Ends the view of all.
+/// Ends the view of all members.
 fn settled_with(changes: [(usize, Change); 2]) -> Group {
     let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
     for (member, change) in changes {
@@ -1649,7 +1679,8 @@ fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_go
     assert_eq!(next.engines[0].view().subgroups.len(), 3, "two that don't contradict each other");
 }
 
-/// Track record 127: the lists of a subgroup that was taken from a view and altered made the member that wished for it panic.
+/// Track record 127: the lists of a subgroup that was taken from a view and altered made the member
+/// that proposed the change panic.
 #[test]
 fn the_lists_of_a_subgroup_mean_nothing_in_a_wish() {
     let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
@@ -1681,7 +1712,8 @@ fn changes_are_wished_for_up_to_a_limit() {
     assert_eq!(wished, limits::CHANGES_MAX);
 }
 
-/// Says in all copies of the row of `rank` that it has accepted a proposal of the leader 0, or knows it to be decided, where there is none.
+/// Writes into all copies of the row of `rank` that it has accepted a proposal of the leader 0, or
+/// knows it to be decided, although none exists.
 fn lie_about_a_ballot(group: &mut Group, rank: usize, word: u64) {
     let ballot = 5u64 << 32 | 1 << 1;
     for memory in &mut group.memories {
@@ -1725,7 +1757,7 @@ fn a_row_that_lies_about_the_decision_hides_it_from_no_observer() {
     assert_eq!(observer.decision(), group.engines[1].decision());
 }
 
-/// A leader that is not in a subgroup has only the word of those who are.
+/// A leader that is not in a subgroup depends on the words of its members.
 #[test]
 fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
     let of =
@@ -1745,12 +1777,13 @@ fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
     assert!(group.engines.iter().all(|engine| engine.decision().is_some() && !engine.suspects(Rank(0))));
 }
 
-/// A learner becomes a member: what it has had of a Fifo sender beyond the end of the view comes again, and not to it.
+/// A learner becomes a member. Messages of a Fifo sender that it has observed beyond the end of the
+/// view are sent again, and not delivered to it again.
 #[test]
 fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
     for handed_off in [false, true] {
         let mut group = Group::new(2, &[0, 1], Order::Fifo, Ablation::default());
-        // A group that is followed.
+        // A group with observers.
         group.engines.iter_mut().for_each(|engine| engine.keep_epochs(false));
         let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
         assert!(group.engines[1].admit(process(99)));
@@ -1768,7 +1801,7 @@ fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
         let next = observer.decision().unwrap().next.clone();
         let known: Vec<_> = observer.successor(next.clone()).unwrap().known().collect();
         assert_eq!(known, [(SubgroupId(0), Rank(0), 1)]);
-        // Nor where the subgroup has too few members for a while.
+        // Nor if the subgroup has too few members for a while.
         let mut unavailable = next.clone();
         unavailable.subgroups[0].member_rule = Rule::Shard { set: 0, least: 9, most: 9 };
         unavailable.subgroups[0].senders.clear();
@@ -1795,7 +1828,8 @@ fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
     }
 }
 
-/// Two members in `s0`, and three in `s1`, of which the last leaves: the old view, which goes on in `s0`, and the next one of those that stay.
+/// Two members in `s0`, and three in `s1`, the last of which leaves: the old view, which continues
+/// in `s0`, and the next view of the members that stay.
 fn one_leaves(order: Order, suspect_after: Option<u64>) -> (Group, Group) {
     let spec = |name, count| {
         let ids = (10..10 + u64::from(count)).map(MemberId).collect();
@@ -1867,7 +1901,7 @@ fn a_subgroup_that_a_change_does_not_touch_goes_on() {
     assert!(old.try_send(0, b"after", Kind::Message));
     run_both(&mut old, &mut next, &[0, 1]);
     assert_eq!([0, 1].map(|member| texts(&old, member)), [["before", "between", "after"]; 2]);
-    // The group ends when all have closed in both.
+    // The group ends when all members have closed in both.
     next.engines.iter().for_each(|engine| engine.claims(s1).unwrap().close());
     run_both(&mut old, &mut next, &[0, 1]);
     assert!(next.engines.iter().all(|engine| *engine.state() == State::Running));
@@ -1883,7 +1917,7 @@ fn the_end_of_a_later_view_ends_an_older_epoch() {
     let (mut old, mut next) = one_leaves(Order::Total, None);
     let s0 = SubgroupId(0);
     run_both(&mut old, &mut next, &[0, 1]);
-    // The other one has it, and dies before it says so.
+    // The other member has it, and dies before it acknowledges it.
     assert!(old.try_send(0, b"unacknowledged", Kind::Message));
     old.broken.push((1, 0));
     (0..9).for_each(|i| _ = old.poll(i % 2));
@@ -1914,7 +1948,7 @@ fn who_holds_up_a_subgroup_of_an_older_epoch_is_awaited() {
     }
 }
 
-/// The view was not to be followed, as a process that stood still for long does not know.
+/// The view was not to be observed, which a process that stood still for long does not know.
 #[test]
 fn an_observer_does_not_wait_for_subgroups_that_go_on() {
     for order in [Order::Total, Order::Fifo] {
@@ -1938,7 +1972,7 @@ fn what_was_announced_before_the_last_closed_is_delivered() {
     run_both(&mut old, &mut next, &[0, 1]);
     next.engines.iter().for_each(|engine| engine.claims(s1).unwrap().close());
     old.engines[..2].iter().for_each(|engine| engine.claims(s0).unwrap().close());
-    // What the other one writes in its old row is late.
+    // The other member's writes in its old row arrive late.
     assert!(old.try_send(1, b"late", Kind::Message));
     old.broken.push((1, 0));
     run_both(&mut old, &mut next, &[1]);
@@ -1952,8 +1986,8 @@ fn what_was_announced_before_the_last_closed_is_delivered() {
     assert_eq!(old.delivered[0].len(), 2);
 }
 
-/// The rows of two views reach a peer independently. If a member dies right after it has set `LEFT` in the newest, posts of the older one that are still on the
-/// way are lost.
+/// The rows of two views reach a peer independently. If a member dies right after it has set `LEFT`
+/// in the newest row, posts of the older row that are still in transit are lost.
 #[test]
 fn who_has_left_is_needed_in_no_older_view() {
     let finish = |old: &mut Group, next: &mut Group| {
@@ -1973,11 +2007,11 @@ fn who_has_left_is_needed_in_no_older_view() {
         old.memories[0].unheard.clear();
         run_both(&mut old, &mut next, &[0]);
         assert_eq!(state(&next), [State::Finished, State::Running]);
-        // From the other one nothing is to come, and nothing is for it.
+        // Nothing is expected from the other member, and nothing is sent to it.
         run_both(&mut old, &mut next, &[1]);
         assert_eq!(state(&next), [State::Finished, State::Finished]);
 
-        // A member that is gone can't hear, and the other finds out.
+        // A member that has ended can't receive, and the other one finds out.
         let (mut old, mut next) = one_leaves(order, Some(1_000_000));
         old.memories[0].unheard.push(Rank(1));
         old.memories[1].unheard.push(Rank(0));

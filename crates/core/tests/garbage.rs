@@ -1,15 +1,17 @@
-//! What a peer's memory may hold is anything. An engine, and a cursor on another thread, that read random nonsense, torn
-//! announcements and counters that go back either go on or stop with a fault that names the peer: no panic, no poll
-//! without an end, no store but into the own row.
+//! A peer's memory may contain anything. An engine, and a cursor on another thread, read random
+//! data, torn announcements and counters that go back. They either continue or stop with a fault
+//! that names the peer: no panic, no endless poll, and no store except into the own row.
 //!
-//! A failure prints its seed; `GARBAGE_SEED=n cargo test -p spindle-core --test garbage` runs that case alone.
+//! A failure prints its seed; `GARBAGE_SEED=n cargo test -p spindle-core --test garbage` runs that
+//! case alone.
 use spindle_core::layout::{LINE_BYTES, entry, membership};
 use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::*;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Loads that one call may make before it counts as hung: far more than all frames of all rings have headers.
+/// Loads that one call may make before it counts as hung: far more than the headers of all frames
+/// of all rings.
 const LOADS_MAX: u64 = 1_000_000;
 const CASES: u64 = if cfg!(miri) { 200 } else { 100_000 };
 
@@ -75,7 +77,7 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// A number with a nose for edges.
+    /// A random number that is often an edge case.
     fn nasty(&mut self) -> u64 {
         let edge = [0, 1, 8, 16, 64, 1 << 31, 1 << 32, 1 << 47, 1 << 48, 1 << 56, 1 << 58, 1 << 63, u64::MAX];
         match self.below(5) {
@@ -106,7 +108,8 @@ impl Drop for Seed {
 }
 
 fn view(random: &mut Random) -> View {
-    // Many members now and then: what is multiplied by the number of senders gets largest there.
+    // Sometimes many members: values that are multiplied by the number of senders get largest
+    // there.
     let members = if random.chance(400) { 100 } else { 2 + random.below(3) };
     let ranks: Vec<Rank> = (0..members as u32).map(Rank).collect();
     let subgroups = (0..1 + random.below(2)).map(|i| {
@@ -133,7 +136,8 @@ fn view(random: &mut Random) -> View {
     }
 }
 
-/// How one peer lies. It keeps up a plausible face as well, so that the nonsense is found deep inside.
+/// The behaviour of one faulty peer. It also sends plausible values, so that its garbage is found
+/// deep inside.
 struct Liar {
     rank: Rank,
     subgroup: SubgroupId,
@@ -157,7 +161,7 @@ impl Liar {
                 memory.put(self.rank, [membership::FINISHED, membership::LEFT][random.below(2) as usize], random.next())
             }
             3..6 => {
-                // Acknowledges whatever there may be.
+                // Acknowledges all possible sequence numbers.
                 let Some(place) = row.place(self.subgroup) else { return };
                 let count = if random.chance(8) { random.nasty() } else { random.below(200) };
                 for at in (place.entry + entry::RECEIVED..place.entry + LINE_BYTES)
@@ -171,7 +175,7 @@ impl Liar {
         }
     }
 
-    /// Announces frames, most of which are as they should be.
+    /// Announces frames, most of which are valid.
     fn speak(&mut self, random: &mut Random, layout: &Layout, memory: &mut Memory) {
         let Some(place) = layout.row(self.rank).place(self.subgroup) else { return };
         let Some(ring) = place.ring else { return };
@@ -208,7 +212,7 @@ impl Liar {
             *word = word.wrapping_add(random.below(64)).wrapping_sub(32);
         }
         for (i, (at, value)) in words.into_iter().enumerate() {
-            // Torn: the rest does not arrive.
+            // Torn: the remaining words do not arrive.
             if i == 0 || !random.chance(12) {
                 memory.put(self.rank, place.entry + at, value);
             }
@@ -256,7 +260,7 @@ fn case(seed: u64, seen: &mut Seen) {
     let mut engine = Engine::new(view.clone(), me, ablation).unwrap();
     let layout = engine.layout().clone();
     let others: Vec<Rank> = view.ranks().filter(|rank| *rank != me).collect();
-    // The rest is silent, and must not be blamed.
+    // The other peers are silent, and must not be blamed.
     let liars = if random.chance(2) { others } else { random.some_of(&others) };
     let mut faces: Vec<Liar> = liars
         .iter()
@@ -371,7 +375,7 @@ fn headers_of_any_bits_are_refused_or_fit() {
     assert!(fitting > 10_000, "{fitting}");
 }
 
-/// A view of which nothing is right for sure.
+/// A view in which every field may be wrong.
 fn wild_view(random: &mut Random) -> View {
     let members = random.below(7);
     let ranks = |random: &mut Random, count: u64| -> Vec<Rank> {

@@ -1,9 +1,11 @@
-//! The lock-free parts under loom: every interleaving, and every value that a weak memory order allows, of an application
-//! thread or two against an engine. `RUSTFLAGS='--cfg loom' cargo test --release -p spindle-core --test loom`.
+//! The lock-free parts under loom: every interleaving, and every value that a weak memory order
+//! allows, of one or two application threads against an engine. `RUSTFLAGS='--cfg loom' cargo test
+//! --release -p spindle-core --test loom`.
 //!
-//! Frames stand in cells whose every unsynchronised access loom reports, so an order too weak on a mark, the tail, the limit
-//! or a hand-off is found as a race on the frame that it should have guarded. Rings hold two frames and are gone round more
-//! than once. Atomic header words are plain here, which asks for more than the protocol does.
+//! Frames are stored in cells, and loom reports every unsynchronised access to them. So an order
+//! too weak on a mark, the tail, the limit or a hand-off is found as a race on the frame that it
+//! should have guarded. Rings hold two frames, and the tests use more than one lap. Atomic header
+//! words are plain here, which is stricter than the protocol.
 #![cfg(loom)]
 use loom::cell::Cell;
 use loom::model::Builder;
@@ -17,16 +19,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
 const ALL: SubgroupId = SubgroupId(0);
-/// Payload bytes of every message: one word to tell them apart, one that repeats it.
+/// Payload bytes of every message: one word to distinguish them, and one that repeats it.
 const LEN: u64 = 16;
 
-/// What a thread sends: names, and whether they are messages.
+/// The sends of a thread: names, and whether they are messages.
 type Sends = &'static [(u64, Kind)];
 
-/// Payloads are lent as bytes, and cells can't lend any: message `n` is lent as the `n`-th of these.
+/// Payloads are borrowed as bytes, which cells don't allow: message `n` is represented by the
+/// `n`-th of these.
 static NAMES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// One row: control words are atomics, the rest is not.
+/// One row: control words are atomics, all other words are not.
 struct Row {
     control: Vec<AtomicU64>,
     frames: Vec<Cell<u64>>,
@@ -78,7 +81,7 @@ impl Memory {
         Memory { me, rows: rows.collect(), posts: vec![] }
     }
 
-    /// Carries what was posted over to `peer`'s copy of my row.
+    /// Copies posted ranges to `peer`'s copy of this member's row.
     fn deliver(&mut self, peer: &Memory) {
         for (at, value) in self.posts.drain(..) {
             peer.rows[self.me.index()].store(at, value);
@@ -120,7 +123,7 @@ impl Table for Memory {
     }
 }
 
-/// Engines of `members` members, of which all send, with rings of two messages.
+/// Engines of `members` members, all of which send, with rings of two messages.
 fn engines(members: u32) -> Vec<(Engine, Memory)> {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let subgroup = SubgroupSpec {
@@ -152,7 +155,7 @@ fn fill(row: &Row, claim: &Claim, ring: &Ring, name: u64) {
     row.store(at + 8, name);
 }
 
-/// Sends as one of many; false if the ring is full.
+/// Sends as one of many claimers; false if the ring is full.
 fn send(claims: &Claims, row: &Row, name: u64, kind: Kind) -> bool {
     let Ok(claim) = claims.claim(LEN) else { return false };
     fill(row, &claim, claims.ring(), name);
@@ -160,7 +163,7 @@ fn send(claims: &Claims, row: &Row, name: u64, kind: Kind) -> bool {
     true
 }
 
-/// Sends as the only one.
+/// Sends as the only claimer.
 fn send_alone(claims: &Claims, holder: &mut Exclusive, row: &Row, name: u64, kind: Kind) {
     let claim = loop {
         match claims.claim_exclusive(holder, LEN) {
@@ -197,8 +200,9 @@ fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     println!("{} executions", runs.load(Relaxed));
 }
 
-/// Two threads claim and commit, and the engine announces, delivers and frees. Nobody waits: who finds the ring full sends
-/// that message not at all, so that every execution is short.
+/// Two threads claim and commit, and the engine announces, delivers and frees. No thread waits: a
+/// thread that finds the ring full does not send that message at all, so that every execution is
+/// short.
 fn many_claimers(preemptions: usize, polls: usize, first: Sends, second: Sends) {
     let sends = [first, second];
     let frames_max = std::sync::Arc::new(Plain::new(0));
@@ -207,7 +211,8 @@ fn many_claimers(preemptions: usize, polls: usize, first: Sends, second: Sends) 
         let (mut engine, mut memory) = engines(1).pop().unwrap();
         let claims = engine.claims(ALL).unwrap();
         let row = Arc::clone(&memory.rows[0]);
-        // The ring is full: whatever the threads send stands where something else was read.
+        // The ring is full: the messages that the threads send are stored where other messages were
+        // read.
         assert!(send(&claims, &row, 14, Kind::Message) && send(&claims, &row, 15, Kind::Message));
         let claimers = sends.map(|list| {
             let (claims, row) = (claims.clone(), row.clone());
@@ -251,7 +256,8 @@ fn two_claimers_that_give_up_space() {
     );
 }
 
-/// One thread claims exclusively while nulls come between its frames, because the peer sends as well.
+/// One thread claims exclusively while nulls come between its frames, because the peer sends as
+/// well.
 fn exclusive_claimer(preemptions: usize, sends: Sends, shared_after: bool) {
     model(preemptions, move || {
         let [(mut engine, mut memory), (mut peer, mut peers)] = <[_; 2]>::try_from(engines(2)).ok().unwrap();
@@ -304,7 +310,8 @@ fn an_exclusive_claimer_that_becomes_one_of_many() {
     exclusive_claimer(2, &[(0, Kind::Void)], true);
 }
 
-/// A consumer on another thread reads in place and reports; the engine frees what it reported, and the ring is reused.
+/// A consumer on another thread reads in place and reports. The engine frees the reported frames,
+/// and the ring is reused.
 fn consumer_on_another_thread(preemptions: usize) {
     model(preemptions, || {
         let (mut engine, mut memory) = engines(1).pop().unwrap();

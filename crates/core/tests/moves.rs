@@ -1,4 +1,4 @@
-//! How much of the others' rows a poll looks at, over rows that all members read in place.
+//! Counts the words of peers' rows that a poll loads, over rows that all members read in place.
 use spindle_core::*;
 use std::cell::Cell;
 use std::ops::Range;
@@ -7,11 +7,11 @@ use std::rc::Rc;
 const MEMBERS: u32 = 6;
 const SUBGROUPS: u32 = 20;
 
-/// One member's table. Words only: no message has any bytes.
+/// One member's table. It contains words only: no message has any bytes.
 struct Memory {
     me: Rank,
     rows: Rc<[Vec<Cell<u64>>]>,
-    /// Words of others that were loaded.
+    /// Words of peers that were loaded.
     loads: Cell<usize>,
 }
 

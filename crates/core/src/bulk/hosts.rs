@@ -1,24 +1,26 @@
-//! Which members of a bulk group share a host.
+//! The partition of the members of a bulk group into hosts.
 use crate::ids::Rank;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// On which hosts the members of a bulk group are. One member of each host, its *head*, takes part in what goes over streams, and lends what it gets to
-/// the others there. The root is the head of its host; elsewhere it is the first, by rank from the root on.
+/// The hosts of the members of a bulk group. One member of each host, its *host leader*, takes part
+/// in the transfer over streams, and shares the data that it receives with the other members of the
+/// host. The root is the leader of its host. On another host the leader is the first member, by
+/// rank from the root on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosts {
     root: Rank,
-    /// By position: the root, and then the others as they follow by rank.
+    /// By position: the root, and then the other host leaders, ordered by rank from the root on.
     heads: Vec<Rank>,
-    /// By rank: the position of the head of its host.
+    /// By rank: the position of the leader of the member's host.
     positions: Vec<Rank>,
 }
 
 impl Hosts {
-    /// Those of a group whose member of rank i is on the host `hosts[i]`.
+    /// Returns the hosts of a group whose member of rank i is on the host `hosts[i]`.
     ///
     /// # Panics
-    /// If `root` is none of them.
+    /// If `root` is not one of the members.
     pub fn new<H: PartialEq>(root: Rank, hosts: &[H]) -> Hosts {
         assert!(root.index() < hosts.len(), "the root is a member");
         let mut made = Hosts { root, heads: vec![], positions: vec![Rank(0); hosts.len()] };
@@ -33,57 +35,58 @@ impl Hosts {
         made
     }
 
-    /// Each of `members` is on a host of its own.
+    /// Returns hosts with one of `members` on each.
     pub fn apart(members: u32, root: Rank) -> Hosts {
         Hosts::new(root, &(0..members).collect::<Vec<_>>())
     }
 
-    /// All `members` are on one.
+    /// Returns a single host with all `members`.
     pub fn one(members: u32, root: Rank) -> Hosts {
         Hosts::new(root, &vec![(); members as usize])
     }
 
-    /// How many members the group has.
+    /// The number of members in the group.
     pub fn members(&self) -> u32 {
         self.positions.len() as u32
     }
 
-    /// How many hosts there are.
+    /// The number of hosts.
     pub fn count(&self) -> u32 {
         self.heads.len() as u32
     }
 
-    /// Who sends.
+    /// The rank of the sender.
     pub fn root(&self) -> Rank {
         self.root
     }
 
-    /// One member of each host: the root first, the others as they follow by rank. In this order they are the positions of a schedule.
+    /// One member of each host: the root first, the others ordered by rank from the root on. In
+    /// this order they are the positions of a schedule.
     pub fn heads(&self) -> &[Rank] {
         &self.heads
     }
 
-    /// The head of a member's host.
+    /// The leader of a member's host.
     ///
     /// # Panics
-    /// If it is no member.
+    /// If `member` is not a member.
     pub fn head(&self, member: Rank) -> Rank {
         self.heads[self.position(member).index()]
     }
 
-    /// All members of a member's host, it included, by rank.
+    /// All members of a member's host, including itself, by rank.
     ///
     /// # Panics
-    /// If it is no member.
+    /// If `member` is not a member.
     pub fn on_the_host_of(&self, member: Rank) -> impl Iterator<Item = Rank> + use<'_> {
         let position = self.position(member);
         (0..).map(Rank).zip(&self.positions).filter(move |(_, at)| **at == position).map(|(rank, _)| rank)
     }
 
-    /// The position of the head of a member's host.
+    /// The position of the leader of a member's host.
     ///
     /// # Panics
-    /// If it is no member.
+    /// If `member` is not a member.
     pub fn position(&self, member: Rank) -> Rank {
         self.positions[member.index()]
     }

@@ -1,26 +1,29 @@
-//! One slot: the object that it carries, as one member sees it, and the counters by which the member tells of it.
+//! One slot: the object that it carries, as one member sees it, and the counters by which the
+//! member reports on it.
 //!
-//! A slot carries one object after the other. Its counters run on from one to the next: what they stood at when an object
-//! began is its *base*, which is the same at every member, because all have finished the same objects before it.
+//! A slot carries one object after the other. Its counters continue from one object to the next.
+//! Their values when an object began are its *base*. The base is the same at every member, because
+//! all have finished the same objects before it.
 use super::schedule::{Hop, Schedule};
 use super::session::{Columns, Object, Settings};
 use crate::planted::planted;
 use alloc::vec::Vec;
 
-/// What a member knows once it knows how long an object is.
+/// The facts that a member knows once it knows the length of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Size {
     pub(super) bytes: u64,
     pub(super) blocks: u32,
-    /// Whether the root sends it to everybody itself.
+    /// Whether the root itself sends it to every member.
     pub(super) is_direct: bool,
 }
 
-/// What a member has to send next.
+/// The next block that a member has to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Next {
     hop: Hop,
-    /// The block that it has to have for it, by the order in which it receives them; `None` if it has it anyway.
+    /// The block that the member must have for it, by the order in which it receives them; `None`
+    /// if it always has it.
     needs: Option<u32>,
 }
 
@@ -28,28 +31,30 @@ struct Next {
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) object: Object,
-    /// What the counters stood at when the object began; `ready` and `have` count blocks, and so share `have`.
+    /// The counters when the object began. `ready` and `have` both count blocks, and so share
+    /// `have`.
     base: Columns,
-    /// What I say. `steps` is behind until [`Transfer::columns`] is asked.
+    /// The counters that this member reports. `steps` is not up to date until [`Transfer::columns`]
+    /// is called.
     mine: Columns,
     pub(super) size: Option<Size>,
     /// Whether the application has made room for the whole object.
     pub(super) has_room: bool,
-    /// Blocks that are here, without a gap in the order in which they come.
+    /// Blocks that have arrived, without a gap in the order of arrival.
     pub(super) have: u32,
-    /// Which of those behind them are here, too: bit i for the i-th.
+    /// Later blocks that have arrived, too: bit i for the i-th.
     beyond: u64,
     next: Option<Next>,
-    /// Blocks posted and not yet gone.
+    /// Blocks posted and not yet sent.
     pub(super) posts: u32,
-    /// Members that have said that they have all of it. Only the root is told.
+    /// Peers that have reported that they have the whole object. Only the root is informed.
     pub(super) whole_peers: u32,
     /// Whether the application knows that it is complete.
     pub(super) is_told: bool,
 }
 
 impl Transfer {
-    /// The slot before anything is in it; `first` is the object that will be the first.
+    /// Returns the slot before it carries anything; `first` is the first object that it will carry.
     pub(super) fn new(first: Object, settings: &Settings) -> Transfer {
         let mut transfer = Transfer {
             object: first,
@@ -68,7 +73,7 @@ impl Transfer {
         transfer
     }
 
-    /// The slot is done with its object and waits for the next.
+    /// Finishes the slot's object and prepares for the next one.
     pub(super) fn turn(&mut self, settings: &Settings, schedules: &Schedules) {
         let Some(size) = self.size else { return };
         self.base.bytes += size.bytes + 1;
@@ -79,14 +84,14 @@ impl Transfer {
         self.begin(settings);
     }
 
-    /// There is always room for one block.
+    /// Begins an object. Room for one block always exists.
     fn begin(&mut self, settings: &Settings) {
         if settings.me.0 != 0 {
             self.mine.ready = self.base.have + 1;
         }
     }
 
-    /// The object has this length.
+    /// Stores the length of the object.
     pub(super) fn learn(&mut self, size: Size, settings: &Settings, schedules: &Schedules) {
         self.size = Some(size);
         self.mine.bytes = self.base.bytes + size.bytes + 1;
@@ -100,13 +105,13 @@ impl Transfer {
         self.find_next(0, settings, schedules);
     }
 
-    /// The length that a peer's counters tell, if they tell one of this object.
+    /// The length in a peer's counters, if they contain that of this object.
     pub(super) fn length_in(&self, seen: &Columns) -> Option<u64> {
         seen.bytes.checked_sub(self.base.bytes)?.checked_sub(1)
     }
 
-    /// A counter of a peer that can't stand where it does as long as I am not done with an object of this `size`, if there is one: its
-    /// name, the most that it can be, and what it is.
+    /// Finds a counter of a peer that has an impossible value, as long as this member has not
+    /// finished an object of this `size`. Returns its name, its maximum and its value.
     pub(super) fn find_impossible(
         &self,
         size: Option<Size>,
@@ -116,7 +121,7 @@ impl Transfer {
     ) -> Option<(&'static str, u64, u64)> {
         let is_root = settings.me.0 == 0;
         if !is_root && (size.is_none() || self.is_whole()) {
-            // Peers may be further than I know.
+            // Peers may be further than this member knows.
             return None;
         }
         let base = &self.base;
@@ -126,7 +131,7 @@ impl Transfer {
         let most = [
             ("bytes", base.bytes + bytes, seen.bytes),
             ("steps", base.steps + steps, seen.steps),
-            // Who is done is ready for the first block of the next object.
+            // A peer that has finished is ready for the first block of the next object.
             ("ready", base.have + blocks + 1, seen.ready),
             ("have", base.have + blocks, seen.have),
         ];
@@ -134,11 +139,12 @@ impl Transfer {
         most.into_iter().find(|(name, most, now)| now > most || (is_shorter && *name == "bytes"))
     }
 
-    /// Takes what has arrived according to `seen`, the counters of all peers in this slot, by rank. Whether that is anything.
+    /// Takes the blocks that have arrived according to `seen`, the counters of all peers in this
+    /// slot, by rank. Returns whether it took any.
     pub(super) fn take(&mut self, seen: &[Columns], settings: &Settings, schedules: &Schedules) -> bool {
         let Some(size) = self.size.filter(|size| self.have < size.blocks) else { return false };
         let schedule = schedules.of(size);
-        // Whoever sent more than that did so without credit.
+        // A peer that sent more blocks than that did so without credit.
         let given = (self.mine.ready - self.base.have).min(size.blocks.into()) as u32;
         for i in 0..given.saturating_sub(self.have) {
             let arrival = schedule.arrival(size.blocks, settings.me, self.have + i);
@@ -151,7 +157,8 @@ impl Transfer {
         count > 0
     }
 
-    /// What a peer would have sent me if these were its counters, of what I am ready for and have not taken.
+    /// The blocks that a peer would have sent if these were its counters, out of those for which
+    /// this member is ready and that it has not taken.
     pub(super) fn announced(
         &self,
         from: crate::Rank,
@@ -168,7 +175,7 @@ impl Transfer {
             .filter(move |hop| hop.from == from && hop.step < steps)
     }
 
-    /// Gives as much credit as it may, and names those who wait for it.
+    /// Grants as much credit as possible, and returns the peers that wait for it.
     pub(super) fn grant(&mut self, settings: &Settings, schedules: &Schedules) -> Vec<crate::Rank> {
         let Some(size) = self.size.filter(|_| self.has_room && settings.me.0 != 0) else { return Vec::new() };
         let end = self.have.saturating_add(settings.ahead).min(size.blocks);
@@ -181,7 +188,8 @@ impl Transfer {
         senders
     }
 
-    /// What can be sent now: the next block, if it is here and its target is ready for it.
+    /// The block that can be sent now: the next one, if it has arrived and its target is ready for
+    /// it.
     pub(super) fn sendable(&self, seen: &[Columns]) -> Option<Hop> {
         let next = self.next?;
         let is_here = next.needs.is_none_or(|index| self.holds(index)) || planted!(SendsUnheld);
@@ -190,40 +198,40 @@ impl Transfer {
         (is_here && is_ready).then_some(next.hop)
     }
 
-    /// `hop` is posted.
+    /// Notes that `hop` is posted.
     pub(super) fn sent(&mut self, hop: &Hop, settings: &Settings, schedules: &Schedules) {
         self.posts += 1;
         self.find_next(hop.step + 1, settings, schedules);
     }
 
-    /// Whether all has come and all has gone.
+    /// Whether all blocks have arrived and all posts are sent.
     pub(super) fn is_complete(&self) -> bool {
         self.is_whole() && self.has_room && self.next.is_none() && self.posts == 0
     }
 
-    /// The application is told that it is complete.
+    /// Notes that the application knows that the object is complete.
     pub(super) fn tell(&mut self) {
         self.is_told = true;
         self.mine.have = self.base.have + self.size.map_or(0, |size| u64::from(size.blocks));
     }
 
-    /// Whether it is one block.
+    /// Whether the object is one block.
     pub(super) fn is_single(&self) -> bool {
         self.size.is_some_and(|size| size.blocks == 1)
     }
 
-    /// Whether every block is here.
+    /// Whether every block has arrived.
     pub(super) fn is_whole(&self) -> bool {
         self.size.is_some_and(|size| self.have == size.blocks)
     }
 
-    /// Whether a peer's `have` went over all of this object.
+    /// Whether a rise of a peer's `have` completed this object.
     pub(super) fn became_whole(&self, before: u64, now: u64) -> bool {
         let end = self.size.map(|size| self.base.have + u64::from(size.blocks));
         end.is_some_and(|end| before < end && now >= end)
     }
 
-    /// The counters as they are to be posted.
+    /// Returns the counters to be posted.
     pub(super) fn columns(&self, schedules: &Schedules) -> Columns {
         let taken = match (self.size, &self.next) {
             (None, _) => 0,
@@ -247,7 +255,7 @@ impl Transfer {
     }
 }
 
-/// The schedules of a group: that of large objects, and that of small ones.
+/// The schedules of a group: one for large objects, and one for small objects.
 #[derive(Clone, Debug)]
 pub(super) struct Schedules {
     pub(super) pipeline: Schedule,

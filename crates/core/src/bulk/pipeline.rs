@@ -1,14 +1,17 @@
 //! The binomial pipeline of Ganesan and Seshadri, for any number of members, in closed form.
 //!
-//! Let m = 2^l be the largest power of two that is at most n. The members stand on the m vertices of a hypercube, the root alone
-//! on vertex 0, and on vertices 1 to n - m two each, which are *twins*. In step j every vertex talks to its neighbour along
-//! dimension j mod l, and sends it the newest block that it has. Of two twins one receives what comes from outside (the
-//! *receiver*) and the other sends what goes outside; the receiver meanwhile passes on to its twin what it got from outside
-//! last. A receiver and its twin change places after each step along a dimension whose bit their vertex has.
+//! Let m = 2^l be the largest power of two that is at most n. The members are placed on the m
+//! vertices of a hypercube: the root alone on vertex 0, and two members on each of the vertices 1
+//! to n - m, which are *twins*. In step j every vertex exchanges blocks with its neighbour along
+//! dimension j mod l: it sends the newest block that it has. One of two twins receives the block
+//! from outside (the *receiver*), and the other sends the block to the outside. Meanwhile the
+//! receiver passes the last block that it got from outside to its twin. A receiver and its twin
+//! swap roles after each step along a dimension whose bit is set in their vertex.
 //!
-//! Positions here count from the root, which is 0. Steps are u64, because block numbers fill 32 bits.
+//! Positions here count from the root, which is 0. Steps are u64, because block numbers fill 32
+//! bits.
 
-/// A binomial pipeline among so many members, at least 1.
+/// A binomial pipeline among `members` members, at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pipeline {
     members: u32,
@@ -22,7 +25,8 @@ impl Pipeline {
         Pipeline { members, dimensions: members.ilog2() }
     }
 
-    /// Steps that `blocks` take: `blocks - 1 + ceil(log2 members)`, the fewest possible.
+    /// The number of steps for `blocks` blocks: `blocks - 1 + ceil(log2 members)`, the minimum
+    /// possible.
     pub(super) fn steps(&self, blocks: u32) -> u64 {
         match self.members {
             1 => 0,
@@ -30,7 +34,7 @@ impl Pipeline {
         }
     }
 
-    /// To whom `x` sends which block in `step`.
+    /// The receiver and the block that `x` sends in `step`.
     pub(super) fn send(&self, blocks: u32, x: u32, step: u64) -> Option<(u32, u32)> {
         if step >= self.steps(blocks) {
             return None;
@@ -49,7 +53,7 @@ impl Pipeline {
         Some((self.receiver(self.neighbour(v, step), step), block))
     }
 
-    /// From whom `x` receives which block in `step`.
+    /// The sender and the block that `x` receives in `step`.
     pub(super) fn receive(&self, blocks: u32, x: u32, step: u64) -> Option<(u32, u32)> {
         if x == 0 || step >= self.steps(blocks) {
             return None;
@@ -69,25 +73,27 @@ impl Pipeline {
         Some((self.sender(w, step), self.vertex_sends(blocks, w, step)?))
     }
 
-    /// The step in which `x`, not the root, receives its first block. It does not depend on how many there are.
+    /// The step in which `x`, not the root, receives its first block. It does not depend on the
+    /// number of blocks.
     pub(super) fn first_step(&self, x: u32) -> u64 {
         let v = self.vertex(x);
         let step = u64::from(v.ilog2());
         if self.receiver(v, step) == x { step } else { u64::from(self.dimensions) }
     }
 
-    /// The step in which `x`, not the root, receives the block that is its `index`-th, counted from 0.
+    /// The step in which `x`, not the root, receives its `index`-th block, counted from 0.
     pub(super) fn step_of(&self, x: u32, index: u32) -> u64 {
         let first = self.first_step(x);
         match index {
             0 => first,
-            // Between its first step and step l nothing comes. A twin that was first has nothing from outside in step l, and its
-            // twin has nothing for it yet.
+            // Between its first step and step l it receives nothing. If a twin was first, it
+            // receives nothing from outside in step l, and its twin has nothing for it yet.
             _ => u64::from(self.dimensions) + u64::from(index) - u64::from(!self.is_late(x)),
         }
     }
 
-    /// How many blocks `x`, not the root, has received before `step`, if there are enough.
+    /// The number of blocks that `x`, not the root, has received before `step`, if there are
+    /// enough.
     pub(super) fn received_before(&self, x: u32, step: u64) -> u64 {
         let first = self.first_step(x);
         if step <= first {
@@ -110,25 +116,27 @@ impl Pipeline {
         !self.members.is_power_of_two()
     }
 
-    /// Whether anything that `x` receives from its second block on comes a step later than on a vertex of its own.
+    /// Whether `x` receives its second and later blocks a step later than a member alone on a
+    /// vertex.
     fn is_late(&self, x: u32) -> bool {
         self.twin(x).is_some()
     }
 
-    /// The last step of an object with one block, where there are twins: those without it get it along dimension 0, and not from
-    /// their twins. So the first sender of each member is the same for all sizes.
+    /// The last step of an object with one block, if there are twins: members without the block get
+    /// it along dimension 0, and not from their twins. So the first sender of each member is the
+    /// same for all sizes.
     fn send_single(&self, x: u32, v: u32) -> Option<(u32, u32)> {
         let step = u64::from(self.dimensions);
         let to = v ^ 1;
         (self.sender(v, step) == x && self.is_double(to)).then(|| (self.receiver(to, step), 0))
     }
 
-    /// Steps in which vertices talk to each other.
+    /// Steps in which vertices exchange blocks.
     pub(super) fn outside_steps(&self, blocks: u32) -> u64 {
         u64::from(blocks) + u64::from(self.dimensions) - 1
     }
 
-    /// m, the vertices.
+    /// m, the number of vertices.
     fn vertices(&self) -> u32 {
         1 << self.dimensions
     }
@@ -154,7 +162,7 @@ impl Pipeline {
         (step % u64::from(self.dimensions)) as u32
     }
 
-    /// The member of vertex `v` that takes what comes from outside in `step`.
+    /// The member of vertex `v` that receives the block from outside in `step`.
     fn receiver(&self, v: u32, step: u64) -> u32 {
         if !self.is_double(v) {
             return v;
@@ -180,8 +188,8 @@ impl Pipeline {
         Some(block.min(last) as u32)
     }
 
-    /// The block that `x` has received last from outside its vertex before `step`. It was the receiver in one of the 2l + 1 steps
-    /// before, because twins change places in every l steps.
+    /// The last block that `x` has received from outside its vertex before `step`. It was the
+    /// receiver in one of the 2l + 1 steps before, because twins swap roles in every l steps.
     fn newest_from_outside(&self, blocks: u32, x: u32, step: u64) -> Option<u32> {
         let v = self.vertex(x);
         let end = step.min(self.outside_steps(blocks));

@@ -1,10 +1,12 @@
-//! Which members stand in which rack, and the hybrid schedule between and inside the racks.
+//! The partition of members into racks, and the hybrid schedule between and inside the racks.
 //!
-//! Inside each rack runs a binomial pipeline, rooted in the rack's first member. Racks form a chain: every block crosses once from a
-//! rack to the next. The paper leaves open who sends it across. The first member of a rack has no send to spare, as it sends
-//! within its rack in every step; but each step there is a member whose neighbour in the hypercube is that first member, which
-//! needs nothing. It sends the block that it got from the first member l steps ago across instead. So no member ever sends two
-//! blocks in a step, the chain runs at the full rate, and a rack is l + 1 steps behind the one before it.
+//! A binomial pipeline runs inside each rack, with the rack's first member as its root. Racks form
+//! a chain: every block crosses once from a rack to the next. The paper does not specify which
+//! member sends it across. The first member of a rack has no free send, as it sends within its rack
+//! in every step. But in each step some member's neighbour in the hypercube is that first member,
+//! which needs nothing. This member sends the block that it got from the first member l steps ago
+//! across instead. So no member ever sends two blocks in a step, the chain runs at the full rate,
+//! and a rack is l + 1 steps behind the one before it.
 use super::pipeline::Pipeline;
 use crate::ids::Rank;
 use alloc::collections::BTreeMap;
@@ -14,9 +16,9 @@ use alloc::vec::Vec;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Racks {
     racks: Vec<Rack>,
-    /// By rank: which rack, and the place in it.
+    /// By rank: the rack, and the index in it.
     places: Vec<(u32, u32)>,
-    /// By how many steps an object takes longer than it has blocks.
+    /// The number of steps of an object minus the number of its blocks.
     more_steps: u64,
 }
 
@@ -24,18 +26,18 @@ pub struct Racks {
 struct Rack {
     members: Vec<Rank>,
     pipeline: Pipeline,
-    /// The step in which its first member begins to send.
+    /// The step in which the first member of the rack begins to send.
     begin: u64,
 }
 
-/// What is wrong with a partition into racks.
+/// The reason why a partition into racks is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RacksError {
     /// A rack is empty.
     #[error("rack {rack} is empty; leave it out")]
     Empty {
-        /// Its place in the list, from 0.
+        /// The index of the rack in the list, from 0.
         rack: usize,
     },
     /// The first rack does not begin with the root.
@@ -43,27 +45,29 @@ pub enum RacksError {
         "the first rack begins with rank {found}; name the root's rack first, and in it the root, which has rank 0"
     )]
     RootNotFirst {
-        /// Who stands there.
+        /// The rank that was found in its place.
         found: Rank,
     },
-    /// A rank stands in two places, or is one too high.
+    /// A rank is listed twice, or is too high.
     #[error(
         "rank {rank} is in two racks, or there are only {members} members; name each of the ranks 0 to {members} - 1 once"
     )]
     NotAPartition {
         /// The rank.
         rank: Rank,
-        /// How many ranks are named.
+        /// The number of ranks listed.
         members: u32,
     },
 }
 
 impl Racks {
-    /// Racks in the order of their chain, with their members. The ranks have to be those from 0 up, each in one rack. The first
-    /// member of each rack is the one that gets what comes from the rack before.
+    /// Creates racks in the order of their chain, with their members. The ranks must be those from
+    /// 0 up, each in one rack. The first member of each rack receives the blocks from the rack
+    /// before.
     ///
     /// # Errors
-    /// If they are not, if a rack is empty, or if the first does not begin with rank 0.
+    /// If the ranks are not those, if a rack is empty, or if the first rack does not begin with
+    /// rank 0.
     pub fn new(racks: Vec<Vec<Rank>>) -> Result<Racks, RacksError> {
         let members = racks.iter().map(Vec::len).sum::<usize>();
         let mut places = alloc::vec![None; members];
@@ -86,15 +90,17 @@ impl Racks {
         }
         let more = |rack: &Rack| rack.begin + u64::from(rack.members.len().next_power_of_two().ilog2());
         let more_steps = list.iter().map(more).max().ok_or(RacksError::Empty { rack: 0 })?;
-        // As many members as places, none of them twice: every place is taken.
+        // The list has as many members as places, and none twice: every place is filled.
         Ok(Racks { racks: list, places: places.into_iter().flatten().collect(), more_steps })
     }
 
-    /// The racks of members who each name theirs, by rank: those who give the same name stand in one. The root's rack comes first, the others
-    /// follow by their first members, and each holds its members by rank; so whoever knows the same names has the same racks.
+    /// Groups members into racks by the names that they give, by rank: members with the same name
+    /// are in the same rack. The root's rack comes first, the others follow in the order of their
+    /// first members, and each lists its members by rank. So every process that knows the same
+    /// names computes the same racks.
     ///
     /// # Panics
-    /// If there is nobody.
+    /// If `names` is empty.
     pub fn grouped<Name: Ord>(names: impl IntoIterator<Item = Name>) -> Racks {
         let mut racks: Vec<Vec<Rank>> = Vec::new();
         let mut places = BTreeMap::new();
@@ -109,17 +115,17 @@ impl Racks {
         Racks::new(racks).expect("each rank is in the rack that it names, the root in the first")
     }
 
-    /// How many racks there are.
+    /// The number of racks.
     pub fn count(&self) -> u32 {
         self.racks.len() as u32
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn members(&self) -> u32 {
         self.places.len() as u32
     }
 
-    /// The rack in which `rank` stands, from 0.
+    /// The index of the rack that contains `rank`, from 0.
     pub fn rack_of(&self, rank: Rank) -> u32 {
         self.places[rank.index()].0
     }
@@ -167,7 +173,7 @@ impl Racks {
         }
     }
 
-    /// The steps outside of which `rank` sends nothing.
+    /// The range of steps outside of which `rank` sends nothing.
     pub(super) fn sending(&self, blocks: u32, rank: Rank) -> core::ops::Range<u64> {
         let (r, x) = self.places[rank.index()];
         let rack = &self.racks[r as usize];
@@ -180,11 +186,11 @@ impl Racks {
 }
 
 impl Rack {
-    /// Who sends which block to the next rack in `step` of this rack.
+    /// The sender and the block that crosses to the next rack in `step` of this rack.
     fn across(&self, blocks: u32, step: u64) -> Option<(u32, u32)> {
         let (pipeline, l) = (&self.pipeline, u64::from(self.pipeline.dimensions));
         let block = u32::try_from(step.checked_sub(l)?).ok().filter(|block| *block < blocks)?;
-        // In the last step twins send to each other. Then the first member has nothing to do.
+        // In the last step twins send to each other. Then the first member has a free send.
         let first = l == 0 || (pipeline.has_twins() && blocks > 1 && block == blocks - 1);
         Some((if first { 0 } else { pipeline.sender(1 << (step % l), step) }, block))
     }

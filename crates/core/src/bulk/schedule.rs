@@ -1,43 +1,48 @@
-//! Who sends which block to whom in which step: pure functions of the number of members, the number of blocks, a rank and a step.
+//! The transfers of blocks in each step: pure functions of the number of members, the number of
+//! blocks, a rank and a step.
 //!
-//! In a step each member sends at most one block and receives at most one, and what it receives it can send from the next step
-//! on. Nobody waits for a step to end; steps only say in which order a member sends and receives. No function here
-//! takes more than O(log n) time, n being the members, or holds anything by block; the steps of [`Schedule::next_send`] that it passes
-//! over are O(log n), too.
+//! In a step each member sends at most one block and receives at most one. It can send a received
+//! block from the next step on. No member waits for a step to end; steps only define the order in
+//! which a member sends and receives. No function here takes more than O(log n) time, where n is
+//! the number of members, or stores anything by block. [`Schedule::next_send`] passes over only
+//! O(log n) steps, too.
 //!
-//! The *index* of a transfer counts the blocks that its receiver gets, in the order of steps. Credits are counted by it.
+//! The *index* of a transfer counts the blocks that its receiver gets, in the order of steps.
+//! Credits are counted by it.
 use super::pipeline::Pipeline;
 use super::racks::Racks;
 use crate::ids::Rank;
 use core::ops::Range;
 
-/// How blocks spread.
+/// The way in which blocks spread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// The binomial pipeline: `blocks - 1 + ceil(log2 members)` steps, which is the optimum.
     BinomialPipeline,
-    /// The root sends all of it to one member after the other: `blocks * (members - 1)` steps.
+    /// The root sends the whole object to one member after the other: `blocks * (members - 1)`
+    /// steps.
     Sequential,
     /// Each member sends to the next: `blocks + members - 2` steps.
     Chain,
-    /// Members that have all of it send it on, twice as many in each stage: `blocks * ceil(log2 members)` steps.
+    /// Members that have the whole object forward it, twice as many in each stage: `blocks *
+    /// ceil(log2 members)` steps.
     BinomialTree,
     /// A chain of racks, and a binomial pipeline inside each.
     Hybrid(Racks),
 }
 
-/// One block on its way from one member to another.
+/// The transfer of one block from one member to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hop {
-    /// In which step.
+    /// The step.
     pub step: u64,
-    /// Who sends it.
+    /// The rank of the sender.
     pub from: Rank,
-    /// Who receives it.
+    /// The rank of the receiver.
     pub to: Rank,
-    /// Which block, from 0.
+    /// The number of the block, from 0.
     pub block: u32,
-    /// How many blocks its receiver has received before it.
+    /// The number of blocks that its receiver has received before it.
     pub index: u32,
 }
 
@@ -49,10 +54,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of `algorithm` for `members` members.
+    /// Returns the schedule of `algorithm` for `members` members.
     ///
     /// # Panics
-    /// If there are no members, or not those of the racks.
+    /// If there are no members, or the racks have a different number of them.
     pub fn new(algorithm: Algorithm, members: u32) -> Schedule {
         assert!(members > 0, "a schedule has a root");
         if let Algorithm::Hybrid(racks) = &algorithm {
@@ -61,17 +66,17 @@ impl Schedule {
         Schedule { members, algorithm }
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn members(&self) -> u32 {
         self.members
     }
 
-    /// How blocks spread.
+    /// The way in which blocks spread.
     pub fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
 
-    /// How many steps `blocks` blocks take.
+    /// The number of steps for `blocks` blocks.
     pub fn steps(&self, blocks: u32) -> u64 {
         let (n, k) = (u64::from(self.members), u64::from(blocks));
         match &self.algorithm {
@@ -84,7 +89,7 @@ impl Schedule {
         }
     }
 
-    /// What `rank` sends in `step`.
+    /// The block that `rank` sends in `step`.
     pub fn send(&self, blocks: u32, rank: Rank, step: u64) -> Option<Hop> {
         let (n, k, x) = (self.members, u64::from(blocks), u64::from(rank.0));
         if step >= self.steps(blocks) || rank.0 >= n {
@@ -107,7 +112,7 @@ impl Schedule {
         (to < n).then(|| self.hop(step, rank, Rank(to), block))
     }
 
-    /// What `rank` receives in `step`.
+    /// The block that `rank` receives in `step`.
     pub fn receive(&self, blocks: u32, rank: Rank, step: u64) -> Option<Hop> {
         let (k, x) = (u64::from(blocks), u64::from(rank.0));
         if step >= self.steps(blocks) || rank.0 >= self.members || x == 0 {
@@ -129,13 +134,14 @@ impl Schedule {
         Some(self.hop(step, Rank(from), rank, block))
     }
 
-    /// The first thing that `rank` sends in `step` or later.
+    /// The first block that `rank` sends in `step` or later.
     pub fn next_send(&self, blocks: u32, rank: Rank, step: u64) -> Option<Hop> {
         let range = self.sending(blocks, rank);
         (step.max(range.start)..range.end).find_map(|step| self.send(blocks, rank, step))
     }
 
-    /// The block that `rank` receives after so many others; `None` for the root, and when it has all.
+    /// The block that `rank` receives after `index` others; `None` for the root, and if it has all
+    /// blocks.
     pub fn arrival(&self, blocks: u32, rank: Rank, index: u32) -> Option<Hop> {
         if rank.0 == 0 || rank.0 >= self.members || index >= blocks {
             return None;
@@ -143,15 +149,15 @@ impl Schedule {
         self.receive(blocks, rank, self.step_of(blocks, rank, index))
     }
 
-    /// From whom `rank` receives its first block, `None` for the root. It is the same for any number of blocks, so a receiver
-    /// knows it before it knows the size.
+    /// The rank from which `rank` receives its first block; `None` for the root. It is the same for
+    /// any number of blocks, so a receiver knows it before it knows the size.
     pub fn first_sender(&self, rank: Rank) -> Option<Rank> {
-        // The step may depend on the number of blocks, the sender does not.
+        // The step may depend on the number of blocks, but the sender does not.
         self.arrival(1, rank, 0).map(|hop| hop.from)
     }
 
-    /// Which of the blocks that `rank` receives has to be there for it to send what `hop` says, by its index; `None` for the root,
-    /// which has all of them.
+    /// The index of the received block that `hop.from` must have to send `hop`; `None` for the
+    /// root, which has all blocks.
     pub fn needs(&self, blocks: u32, hop: &Hop) -> Option<u32> {
         let rank = hop.from;
         if rank.0 == 0 {
@@ -161,18 +167,20 @@ impl Schedule {
             Algorithm::Sequential | Algorithm::Chain | Algorithm::BinomialTree => Some(hop.block),
             Algorithm::BinomialPipeline | Algorithm::Hybrid(_) => {
                 let before = self.received_before(blocks, rank, hop.step);
-                // It is among the last few: a member sends what it got O(log n) steps ago at most.
+                // It is one of the last few: a member sends a block at most O(log n) steps after it
+                // received it.
                 let is_it = |index: &u32| self.arrival(blocks, rank, *index).is_some_and(|a| a.block == hop.block);
                 (0..before).rev().find(is_it)
             }
         }
     }
 
-    /// The steps outside of which `rank` sends nothing. In between, it is idle for O(log n) steps at a time.
+    /// The range of steps outside of which `rank` sends nothing. Inside the range it is idle for
+    /// O(log n) steps at a time.
     fn sending(&self, blocks: u32, rank: Rank) -> Range<u64> {
         let (n, k, x) = (self.members, u64::from(blocks), u64::from(rank.0));
         match &self.algorithm {
-            // One of two never sends.
+            // In a group of two, the other member never sends.
             Algorithm::BinomialPipeline if n == 2 && x == 1 => 0..0,
             Algorithm::BinomialPipeline => 0..self.steps(blocks),
             Algorithm::Sequential if x == 0 => 0..self.steps(blocks),
@@ -213,7 +221,7 @@ impl Schedule {
     fn hop(&self, step: u64, from: Rank, to: Rank, block: u32) -> Hop {
         let index = match &self.algorithm {
             Algorithm::Sequential | Algorithm::Chain | Algorithm::BinomialTree => block,
-            // Steps before this one do not know how many blocks there are.
+            // Steps before this one do not depend on the number of blocks.
             Algorithm::BinomialPipeline | Algorithm::Hybrid(_) => self.received_before(u32::MAX, to, step),
         };
         Hop { step, from, to, block, index }

@@ -1,8 +1,10 @@
-//! One member's part in a bulk group: which blocks and counters to post, given what has become visible.
+//! One member's part in a bulk group: the blocks and counters to post, given those that have become
+//! visible.
 //!
-//! [`Session`] is told [`Input`]s and answers with [`Output`]s. It owns no memory of objects and no row: the caller copies blocks
-//! and keeps the [`Columns`] of each slot in its row. The group's members, root and schedule never change; whoever wants others makes
-//! another session, and a session ends with the first death in it.
+//! [`Session`] takes [`Input`]s and returns [`Output`]s. It owns no memory of objects and no row:
+//! the caller copies blocks and keeps the [`Columns`] of each slot in its row. The group's members,
+//! root and schedule never change. To change them, the caller creates another session. A session
+//! ends with the first death in it.
 use super::object::{Schedules, Size, Transfer};
 use super::schedule::{Algorithm, Schedule};
 use crate::fault::Fault;
@@ -12,156 +14,172 @@ use crate::planted::planted;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What all members of a bulk group have to agree on, and who I am in it.
+/// The settings on which all members of a bulk group have to agree, and this member's rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How blocks spread, and among how many.
+    /// The way in which blocks spread, and the number of members.
     pub schedule: Schedule,
-    /// My rank in the bulk group; the root's is 0.
+    /// This member's rank in the bulk group; the root has rank 0.
     pub me: Rank,
-    /// Bytes of a block. Large blocks cost less each, small ones let members begin earlier to pass on.
+    /// Bytes of a block. Large blocks have less overhead per byte; with small blocks members begin
+    /// to forward earlier.
     pub block_bytes: u64,
-    /// Objects that may be on the way at the same time.
+    /// Objects that may be in transfer at the same time.
     pub slots: u32,
-    /// For how many blocks a receiver is ready beyond those that it has, 2 to 64. With too few, senders wait for credit; more than
-    /// the latency covers are of no use.
+    /// The number of blocks for which a receiver is ready beyond those that it has, 2 to 64. With
+    /// too few, senders wait for credit. More than the latency covers have no effect.
     pub ahead: u32,
-    /// Blocks that may be posted and not yet gone, at least 1; objects of one block do not count. With 1 the network rests between two,
-    /// for as long as it takes to hear that one is gone; with more, members drift apart and blocks that come early hold up others.
+    /// Blocks that may be posted and not yet sent, at least 1; objects of one block do not count.
+    /// With 1 the network is idle between two blocks, until the member learns that one is sent.
+    /// With more, members drift apart, and blocks that arrive early delay other blocks.
     pub posts_max: u32,
-    /// Objects of one block that are shorter than this go from the root to everybody. 0: none do.
+    /// Objects of one block that are shorter than this go from the root to every member directly.
+    /// With 0, none do.
     pub direct_below: u64,
 }
 
-/// Bytes of a block unless told otherwise: of a few hundred MB on 12.5 GB/s, smaller blocks lose more to latency, and larger ones to the
-/// first and last steps, in which not everybody has something to send.
+/// Default bytes of a block. For objects of a few hundred MB on 12.5 GB/s, smaller blocks lose more
+/// time to latency. Larger blocks lose more in the first and last steps, in which some members have
+/// nothing to send.
 pub const BLOCK_BYTES: u64 = 2 << 20;
-/// Objects of up to so many bytes go from the root to everybody, unless told otherwise, ...
+/// By default, objects of up to this many bytes go from the root to every member directly, ...
 pub const DIRECT_BYTES: u64 = 16 << 10;
-/// ... in groups of up to so many members. The root posts once for each, about 1 µs; on the way through relays every object waits
-/// for ceil(log2 members) latencies, and for as many members to look, which may sleep.
+/// ... in groups of up to this many members. The root posts once for each member, which takes about
+/// 1 µs. On a path through relays every object waits for ceil(log2 members) latencies, and for the
+/// same number of members to poll, which may sleep.
 pub const DIRECT_MEMBERS: u32 = 16;
 
 impl Settings {
-    /// Blocks of [`BLOCK_BYTES`], two objects at a time, and what did best in the model otherwise.
+    /// Default settings: blocks of [`BLOCK_BYTES`], two objects at a time, and otherwise the values
+    /// that were best in the model.
     pub fn new(schedule: Schedule, me: Rank) -> Settings {
         let direct_below = if schedule.members() <= DIRECT_MEMBERS { DIRECT_BYTES + 1 } else { 0 };
         Settings { schedule, me, block_bytes: BLOCK_BYTES, slots: 2, ahead: 2, posts_max: 1, direct_below }
     }
 }
 
-/// Which object: the root numbers them from 0.
+/// The number of an object. The root numbers objects from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Object(pub u64);
 
-/// Where an object stands while it is on the way: object `o` has slot `o` modulo the number of slots.
+/// The slot of an object in transfer: object `o` has slot `o` modulo the number of slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
-/// A member's counters for one slot. They are columns of its row: all begin at 0, none ever falls, and they run on from one object
-/// in the slot to the next. So a post of them may be left out for a later one.
+/// A member's counters for one slot. They are columns of its row: all begin at 0, none ever falls,
+/// and they continue from one object in the slot to the next. So a post of them may be left out for
+/// a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Columns {
-    /// The lengths of the objects whose length I know, plus one for each.
+    /// The sum of the lengths of the objects whose length this member knows, plus one for each.
     pub bytes: u64,
-    /// Steps of the schedule that I have taken: what I send in them is posted, ahead of this counter.
+    /// Steps of the schedule that this member has taken: the blocks that it sends in them are
+    /// posted before this counter.
     pub steps: u64,
-    /// "Ready for block": how many blocks may come, in the order in which I receive them.
+    /// "Ready for block": the number of blocks that may arrive, in the order in which this member
+    /// receives them.
     pub ready: u64,
-    /// "Have k blocks", raised when an object is complete here: behind [`Output::Complete`], so that who sees it may count on what the
-    /// application does about that.
+    /// "Have k blocks", raised when an object is complete here. It is raised after
+    /// [`Output::Complete`], so that a peer that sees it may rely on the application's reaction to
+    /// that.
     pub have: u64,
 }
 
-/// What happens to a member.
+/// An event at a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// These counters of a peer have become visible, and with them all blocks that it posted to me before.
+    /// These counters of a peer have become visible, and with them all blocks that it posted to
+    /// this member before.
     Columns {
-        /// Whose.
+        /// The rank of the peer.
         from: Rank,
-        /// Of which slot.
+        /// The slot of the counters.
         slot: Slot,
         /// Their values now.
         columns: Columns,
     },
-    /// The application has made room for an object of which it was told [`Output::Size`], and moved the first block there.
+    /// The application has made room for an object that was reported to it by [`Output::Size`], and
+    /// moved the first block there.
     Room {
-        /// Which.
+        /// The object.
         object: Object,
     },
-    /// A block that I posted is gone: its memory is not read any more.
+    /// A block that this member posted is sent: its memory is not read any more.
     Gone {
-        /// Of which slot.
+        /// The slot of the block.
         slot: Slot,
     },
     /// A member is dead.
     Died {
-        /// Who.
+        /// The rank of the member.
         rank: Rank,
     },
-    /// A peer says that it closed the group.
+    /// A peer reports that it closed the group.
     Closed {
-        /// Whose death it names.
+        /// The rank whose death it names.
         dead: Rank,
     },
 }
 
-/// What a member has to do.
+/// An action that a member has to take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Post a block and then these counters. Answer with [`Input::Gone`].
     Block {
-        /// To whom.
+        /// The rank of the receiver.
         to: Rank,
         /// The slot.
         slot: Slot,
         /// The object.
         object: Object,
-        /// Where the block begins in the object, in bytes.
+        /// Offset of the block in the object, in bytes.
         at: u64,
         /// Its length in bytes; only the last block is shorter than the others.
         bytes: u64,
-        /// Whether it is the first that the receiver gets: then it goes to the place that is always kept for one.
+        /// Whether it is the first block that the receiver gets: then it goes to the place that is
+        /// always reserved for one.
         is_first: bool,
-        /// My counters.
+        /// This member's counters.
         columns: Columns,
     },
     /// Post these counters.
     Columns {
-        /// To whom.
+        /// The rank of the receiver.
         to: Rank,
-        /// Of which slot.
+        /// The slot of the counters.
         slot: Slot,
-        /// My counters.
+        /// This member's counters.
         columns: Columns,
     },
-    /// Tell the application how long an object is, so that it makes room. Answer with [`Input::Room`].
+    /// Report the length of an object to the application, so that it makes room. Answer with
+    /// [`Input::Room`].
     Size {
-        /// Which.
+        /// The object.
         object: Object,
         /// Its length.
         bytes: u64,
     },
-    /// Tell the application that it has all of an object and that its memory is not read any more for others. Objects complete in
-    /// order.
+    /// Report to the application that it has the whole object and that its memory is not read any
+    /// more for others. Objects complete in order.
     Complete {
-        /// Which.
+        /// The object.
         object: Object,
     },
-    /// Tell the root's application that an object is complete at every member, and that their applications have been told so.
+    /// Report to the root's application that an object is complete at every member, and that their
+    /// applications have been informed.
     Everywhere {
-        /// Which.
+        /// The object.
         object: Object,
     },
-    /// Tell the application that an object of which it knows will never be complete.
+    /// Report to the application that an object that it knows will never be complete.
     Failed {
-        /// Which.
+        /// The object.
         object: Object,
     },
-    /// Tell every peer ([`Input::Closed`]) and the application that the group is closed. It is the last output.
+    /// Report to every peer ([`Input::Closed`]) and to the application that the group is closed.
+    /// This is the last output.
     Closed {
-        /// Whose death closed it.
+        /// The rank whose death closed it.
         dead: Rank,
     },
 }
@@ -169,32 +187,33 @@ pub enum Output {
 /// A block that a peer's counters announce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
-    /// Of which object.
+    /// The object of the block.
     pub object: Object,
-    /// How long that is.
+    /// The length of the object.
     pub object_bytes: u64,
-    /// Where the block begins in it, in bytes.
+    /// Offset of the block in the object, in bytes.
     pub at: u64,
     /// Bytes of the block.
     pub bytes: u64,
-    /// Whether it is the first that I get: it may come before there is room for the object.
+    /// Whether it is the first block that this member gets: it may arrive before room for the
+    /// object exists.
     pub is_first: bool,
 }
 
-/// Why the root can't send now.
+/// The reason why the root can't send now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Somebody else is the root.
+    /// Another member is the root.
     #[error("rank {me} is not the root of the bulk group; have rank 0 send, or make a group with another root")]
     NotRoot {
-        /// Me.
+        /// This member's rank.
         me: Rank,
     },
-    /// As many objects as may be are on the way.
+    /// The maximum number of objects is in transfer.
     #[error("all {slots} slots are in use; wait until an object is everywhere, or give the group more slots")]
     Full {
-        /// How many may be.
+        /// The maximum number of objects.
         slots: u32,
     },
     /// Block numbers would not fit.
@@ -202,28 +221,28 @@ pub enum SendError {
     TooLong {
         /// Its length.
         bytes: u64,
-        /// The longest.
+        /// The maximum length.
         max: u64,
     },
     /// A member has died.
     #[error("the bulk group was closed when rank {dead} died; make another without it")]
     Closed {
-        /// Who.
+        /// The rank of the member.
         dead: Rank,
     },
 }
 
-/// What makes no session.
+/// The error of a setting for which no session can exist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[error("{what} is {found}, but has to be {least} to {most}")]
 pub struct SessionError {
-    /// Which setting.
+    /// The name of the setting.
     pub what: &'static str,
     /// Its value.
     pub found: u64,
-    /// The least that it can be.
+    /// Its minimum.
     pub least: u64,
-    /// The most that it can be.
+    /// Its maximum.
     pub most: u64,
 }
 
@@ -233,7 +252,7 @@ pub struct Session {
     settings: Settings,
     schedules: Schedules,
     slots: Vec<Transfer>,
-    /// By slot: what every member's counters were last, by rank.
+    /// By slot: the last known counters of every member, by rank.
     seen: Vec<Vec<Columns>>,
     /// The next object of the root.
     next: Object,
@@ -241,20 +260,21 @@ pub struct Session {
     incomplete: Object,
     /// The first object that is not complete everywhere, as far as the root knows.
     everywhere: Object,
-    /// Blocks posted and not yet gone, of objects with more than one.
+    /// Blocks posted and not yet sent, of objects with more than one block.
     posts: u32,
-    /// Who is still to be told my counters, of which slot.
+    /// Peers that must still receive this member's counters, with the slot.
     untold: Vec<(usize, Rank)>,
     closed: Option<Rank>,
 }
 
-/// How many blocks an object has: at least one, and `None` if their numbers don't fit.
+/// The number of blocks of an object: at least one. `None` if the block numbers don't fit.
 pub fn blocks(bytes: u64, block_bytes: u64) -> Option<u32> {
     u32::try_from(bytes.div_ceil(block_bytes).max(1)).ok()
 }
 
 impl Session {
-    /// A session, and in `out` the counters to be posted when the peers can be reached.
+    /// Creates a session, and appends to `out` the counters to be posted when the peers can be
+    /// reached.
     ///
     /// # Errors
     /// If a setting is out of its range.
@@ -294,22 +314,23 @@ impl Session {
         Ok(session)
     }
 
-    /// What all members agreed on.
+    /// The settings on which all members agreed.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// My counters of a slot as they stand.
+    /// This member's current counters of a slot.
     pub fn columns(&self, slot: Slot) -> Columns {
         self.slots[slot.0 as usize].columns(&self.schedules)
     }
 
-    /// The blocks that I would take for arrived if these counters of a peer became visible, without those that I have taken already. A caller
-    /// to whom blocks and counters come one after the other can tell from it which block is to come, and that no peer announces what it
-    /// has not sent.
+    /// The blocks that this member would count as arrived if these counters of a peer became
+    /// visible, except those that it has taken already. If a caller receives blocks and counters
+    /// one after the other, it can find out the next block to come. It can also check that no peer
+    /// announces a block that it has not sent.
     ///
     /// # Panics
-    /// If the rank or the slot is none of this group.
+    /// If the rank or the slot is not one of this group.
     pub fn announced(&self, from: Rank, slot: Slot, columns: &Columns) -> impl Iterator<Item = Announced> {
         let transfer = &self.slots[slot.0 as usize];
         let size = transfer.size.or_else(|| self.size(transfer.length_in(columns)?));
@@ -329,10 +350,11 @@ impl Session {
         })
     }
 
-    /// The root begins to send an object of so many bytes.
+    /// Begins to send an object of `bytes` bytes from the root.
     ///
     /// # Errors
-    /// If I am not the root, no slot is free, the object has too many blocks, or the group is closed.
+    /// If this member is not the root, no slot is free, the object has too many blocks, or the
+    /// group is closed.
     pub fn send(&mut self, bytes: u64, out: &mut Vec<Output>) -> Result<Object, SendError> {
         let Settings { me, slots, block_bytes, .. } = self.settings;
         if let Some(dead) = self.closed {
@@ -353,14 +375,16 @@ impl Session {
         Ok(object)
     }
 
-    /// Takes an input and does all that follows from it. Once the group is closed, nothing does.
+    /// Takes an input and does everything that follows from it. Once the group is closed, it does
+    /// nothing.
     ///
     /// # Errors
-    /// If a peer's counters are nonsense. The session is as if it had not heard them; the peer should be taken for dead.
+    /// If a peer's counters are invalid. The session ignores them; the caller should treat the peer
+    /// as dead.
     ///
     /// # Panics
-    /// If a rank, slot or object is none of this group, if more blocks are gone than were posted, or if there is room for an object of
-    /// whose size nobody was told.
+    /// If a rank, slot or object is not one of this group, if more blocks are sent than were
+    /// posted, or if the input reports room for an object whose size was not reported.
     pub fn handle(&mut self, input: Input, out: &mut Vec<Output>) -> Result<(), Fault> {
         if self.closed.is_some() {
             return Ok(());
@@ -389,7 +413,7 @@ impl Session {
         Ok(())
     }
 
-    /// A peer's counters.
+    /// Takes the counters of a peer.
     fn hear(&mut self, from: Rank, slot: usize, now: Columns, out: &mut Vec<Output>) -> Result<(), Fault> {
         let before = self.seen[slot][from.index()];
         let pairs = [
@@ -419,7 +443,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes over the size of an object, if it is news.
+    /// Stores the size of an object, if it was not known.
     fn learn(&mut self, slot: usize, size: Option<Size>, out: &mut Vec<Output>) {
         let transfer = &mut self.slots[slot];
         if let (None, Some(size)) = (transfer.size, size) {
@@ -433,7 +457,7 @@ impl Session {
         Some(Size { bytes, blocks, is_direct: blocks == 1 && bytes < self.settings.direct_below })
     }
 
-    /// Takes the blocks that have come.
+    /// Takes the blocks that have arrived.
     fn take(&mut self, slot: usize) {
         if self.slots[slot].take(&self.seen[slot], &self.settings, &self.schedules) {
             self.grant(slot);
@@ -446,7 +470,8 @@ impl Session {
         }
     }
 
-    /// Tells those who may send me the first block of an object that there is room for it.
+    /// Informs the peers that may send this member the first block of an object that it has room
+    /// for it.
     fn greet(&mut self, slot: usize) {
         let Some(first) = self.settings.schedule.first_sender(self.settings.me) else { return };
         self.tell(slot, first);
@@ -455,7 +480,7 @@ impl Session {
         }
     }
 
-    /// My counters of a slot are to be told to somebody.
+    /// Notes that this member's counters of a slot must be sent to a peer.
     fn tell(&mut self, slot: usize, to: Rank) {
         if !self.untold.contains(&(slot, to)) {
             self.untold.push((slot, to));
@@ -467,7 +492,8 @@ impl Session {
         out.push(Output::Columns { to, slot: Slot(slot as u32), columns });
     }
 
-    /// Sends what can be sent, of the oldest object first, and finishes what is done.
+    /// Sends the blocks that can be sent, of the oldest object first, and finishes objects that are
+    /// complete.
     fn work(&mut self, out: &mut Vec<Output>) {
         let slots = self.settings.slots;
         let oldest = self.slots.iter().map(|transfer| transfer.object).min().map_or(0, |object| self.slot_of(object));
@@ -486,7 +512,8 @@ impl Session {
             && let Some(hop) = self.slots[slot].sendable(&self.seen[slot])
             && let Some(size) = self.slots[slot].size
         {
-            // A block would keep the counters behind it waiting. Those to others can wait until all blocks are posted.
+            // A block would delay the counters behind it. Counters to other peers can wait until
+            // all blocks are posted.
             if let Some(i) = self.untold.iter().position(|untold| *untold == (slot, hop.to)) {
                 self.untold.swap_remove(i);
                 self.post(slot, hop.to, out);
@@ -506,7 +533,7 @@ impl Session {
         }
     }
 
-    /// Tells of what is complete, in order, and gives slots to the objects to come.
+    /// Reports complete objects, in order, and gives slots to the next objects.
     fn finish(&mut self, out: &mut Vec<Output>) {
         let peers = self.settings.schedule.members() - 1;
         loop {
@@ -535,7 +562,7 @@ impl Session {
         }
     }
 
-    /// The slot is free for its next object, of which peers may have spoken already.
+    /// Frees the slot for its next object, whose counters peers may have posted already.
     fn turn(&mut self, slot: usize, out: &mut Vec<Output>) {
         self.slots[slot].turn(&self.settings, &self.schedules);
         self.greet(slot);
@@ -548,7 +575,7 @@ impl Session {
 
     fn close(&mut self, dead: Rank, out: &mut Vec<Output>) {
         self.closed = Some(dead);
-        // What a member has completed is always a prefix of what was sent.
+        // The complete objects of a member are always a prefix of those that were sent.
         let mut failed = false;
         let end = self.incomplete.0 + u64::from(self.settings.slots);
         for object in (self.incomplete.0..end).map(Object) {

@@ -1,4 +1,4 @@
-//! Schedules that are too long for the search: larger groups, and what has to happen in them one after the other.
+//! Schedules that are too long for the search: larger groups, and longer sequences of events.
 use crate::member::{Event, Inputs, Landing, Memory, Row, Running, Write};
 use crate::silent;
 use crate::world::{Scope, World};
@@ -14,7 +14,7 @@ struct Group {
     own: Vec<Row>,
     /// By reader and owner.
     seen: Vec<Vec<Rc<Row>>>,
-    /// Writes on their way, by owner and reader.
+    /// Writes in transit, by owner and reader.
     links: Vec<Vec<VecDeque<Write>>>,
 }
 
@@ -42,7 +42,7 @@ impl Group {
         Group { members, own, seen, links }
     }
 
-    /// The writes of a poll of `me`, which are on their way to all others.
+    /// The writes of a poll of `me`, which are in transit to all peers.
     fn poll_with(&mut self, me: usize, landing: Option<Landing>, inputs: Inputs) -> Vec<Write> {
         let running = &self.members[me];
         let polled = running.poll(Memory::Posted, &self.own[me], &self.seen[me], landing, &inputs);
@@ -61,7 +61,7 @@ impl Group {
         while self.members[me].engine.decision().is_none() && !self.poll_with(me, None, Inputs::default()).is_empty() {}
     }
 
-    /// An operator gives `lost` up at `me`, which then polls until it does nothing more.
+    /// An operator gives up `lost` at `me`, which then polls until it does nothing more.
     fn give_up(&mut self, me: usize, lost: &[u32]) {
         let lost: Vec<Rank> = lost.iter().copied().map(Rank).collect();
         let running = &self.members[me];
@@ -71,7 +71,7 @@ impl Group {
         self.run(me, Inputs::default());
     }
 
-    /// So many of the writes of `owner` land at `reader`.
+    /// The first `count` writes of `owner` land at `reader`.
     fn land_some(&mut self, owner: usize, reader: usize, count: usize) {
         let mut row = (*self.seen[reader][owner]).clone();
         for write in self.links[owner][reader].drain(..count) {
@@ -85,7 +85,7 @@ impl Group {
         readers.iter().for_each(|reader| self.land_some(owner, *reader, self.links[owner][*reader].len()));
     }
 
-    /// `leader` leads, `followers` promise, and it hears of that.
+    /// `leader` leads, `followers` promise, and it receives their promises.
     fn lead(&mut self, leader: usize, followers: &[usize], inputs: Inputs) {
         self.run(leader, inputs);
         self.land(leader, followers);
@@ -95,7 +95,7 @@ impl Group {
         }
     }
 
-    /// `leader` proposes, `followers` accept, and it hears of that and decides.
+    /// `leader` proposes, `followers` accept, and it receives their acceptances and decides.
     fn propose(&mut self, leader: usize, followers: &[usize]) {
         self.run(leader, Inputs::default());
         self.land(leader, followers);
@@ -112,8 +112,8 @@ impl Group {
     }
 }
 
-/// The members 0, 2 and 3 of five have decided, and 0 alone knows. The leader 1 reads the row of 2 while the acceptance and then the
-/// promise of its own ballot land in it.
+/// The members 0, 2 and 3 of five have decided, and only 0 knows. The leader 1 reads the row of 2
+/// while the acceptance and then the promise of its own ballot land in it.
 #[test]
 pub(crate) fn an_acceptance_that_lands_while_its_row_is_read_binds() {
     let mut group = Group::new(5);
@@ -137,8 +137,9 @@ pub(crate) fn an_acceptance_that_lands_while_its_row_is_read_binds() {
     assert_eq!(group.next(1), group.next(0), "two decisions");
 }
 
-/// The members 0, 1 and 2 of five have decided, and 0 alone knows. The leader 1 of a second ballot dies while it writes the same value
-/// once more. The leader 3 of a third ballot, which reads 2 and the final row of 1, finds what both accepted first.
+/// The members 0, 1 and 2 of five have decided, and only 0 knows. The leader 1 of a second ballot
+/// dies while it writes the same value once more. The leader 3 of a third ballot, which reads 2 and
+/// the final row of 1, finds the value that both accepted first.
 #[test]
 pub(crate) fn a_value_that_was_being_replaced_at_the_death_of_its_holder_binds() {
     let mut group = Group::new(5);
@@ -165,7 +166,8 @@ pub(crate) fn a_value_that_was_being_replaced_at_the_death_of_its_holder_binds()
     assert_eq!(group.next(3), group.next(0), "two decisions");
 }
 
-/// The members 0 and 1 of six give up 3, 4 and 5. The member 2 hears them again before it is told so, and decides with them.
+/// The members 0 and 1 of six give up 3, 4 and 5. Member 2 can read their rows again before it
+/// learns of that, and decides with them.
 #[test]
 pub(crate) fn a_recovery_needs_all_that_are_not_given_up() {
     let mut group = Group::new(6);
@@ -188,8 +190,9 @@ pub(crate) fn a_recovery_needs_all_that_are_not_given_up() {
     assert_eq!(group.next(0), None, "two decisions");
 }
 
-/// The members 0, 1 and 4 of five have decided, and 4 alone knows. When 1, 2 and 3 have died, of which the last two have promised more,
-/// 0 gives 4 up. The rows that it reads are too few for that decision, but 4 may have made it.
+/// The members 0, 1 and 4 of five have decided, and only 4 knows. When 1, 2 and 3 have died, the
+/// last two of which have promised a higher ballot, 0 gives up 4. The rows that it reads are too
+/// few for that decision, but 4 may have made it.
 #[test]
 pub(crate) fn a_recovery_adopts_what_may_be_decided() {
     let mut group = Group::new(5);
@@ -211,8 +214,9 @@ pub(crate) fn a_recovery_adopts_what_may_be_decided() {
     assert_eq!((group.next(4), group.next(0)), (Some(vec![0, 1, 4]), Some(vec![0, 1])), "two decisions");
 }
 
-/// The members 0 to 3 of seven have decided a view with 4, which does not know, and the other three have given them up. A letter tells 6 of that view. It
-/// ends, and its row says nothing to 4, with which 5 has decided.
+/// The members 0 to 3 of seven have decided a view with 4, which does not know, and the other three
+/// have given them up. A control message informs 6 of that view. It ends, and its row has no effect
+/// on 4, with which 5 has decided.
 #[test]
 fn a_decision_of_members_that_were_given_up_ends_one_that_is_told_and_no_other() {
     let mut group = Group::new(7);
@@ -249,8 +253,8 @@ fn a_decision_of_members_that_were_given_up_ends_one_that_is_told_and_no_other()
     assert_eq!(group.next(4), group.next(5));
 }
 
-/// The leader 1 of five waits no longer for values that are not whole. It reads the row of 2 while 2 accepts another value: that is no
-/// fault of 2.
+/// The leader 1 of five waits no longer for incomplete values. It reads the row of 2 while 2
+/// accepts another value: that is no fault of 2.
 #[test]
 fn a_member_that_accepts_while_its_row_is_read_is_not_blamed() {
     let mut group = Group::new(5);

@@ -1,4 +1,5 @@
-//! Values by number: equal values have the same one, so that states are lists of small numbers.
+//! Numbers for values: equal values have the same number, so that states are lists of small
+//! numbers.
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
@@ -6,7 +7,7 @@ use std::rc::Rc;
 /// The number of a value.
 pub(crate) type Id = u32;
 
-/// All values of one kind that have come up.
+/// All values of one kind that have occurred.
 pub(crate) struct Interner<T> {
     ids: HashMap<Rc<T>, Id>,
     all: Vec<Rc<T>>,
@@ -36,7 +37,7 @@ impl<T: Hash + Eq> Interner<T> {
     }
 }
 
-/// For keys that are a few numbers.
+/// A hasher for keys that are a few numbers.
 #[derive(Default)]
 pub(crate) struct Mix(u64);
 
@@ -65,5 +66,5 @@ impl Hasher for Mix {
     }
 }
 
-/// What was worked out before.
+/// Results that were computed before.
 pub(crate) type Memo<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;

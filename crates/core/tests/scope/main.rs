@@ -1,11 +1,13 @@
-//! Every way in which a small group can end a view, on the real engines: docs/protocol/views.md says what that shows.
+//! Every way in which a small group can end a view, on the real engines. docs/protocol/views.md
+//! explains what that shows.
 //!
-//! [`member`] is one member and one poll of it, [`world`] all that each member can do, [`search`] the walk through all states of
-//! the group, with what must hold in them. A poll is one step here; some scopes let writes of one peer land in the middle of it.
-//! [`directed`] holds schedules that are too long for the search.
+//! [`member`] is one member and one poll of it, [`world`] all steps that each member can take, and
+//! [`search`] the walk through all states of the group, with the conditions that must hold in them.
+//! A poll is one step here; in some scopes, writes of one peer may land in the middle of it.
+//! [`directed`] contains schedules that are too long for the search.
 //!
-//! The quick scopes are part of `cargo test`. Those of CI want a release build: `cargo xtask scope`. With `--long` that runs the
-//! ones with four members.
+//! The quick scopes are part of `cargo test`. The scopes of CI need a release build: `cargo xtask
+//! scope`. With `--long` that runs the scopes with four members.
 #![expect(clippy::disallowed_types, reason = "nothing here depends on the order of a map")]
 mod directed;
 mod intern;
@@ -19,7 +21,7 @@ use member::Memory;
 use search::{Report, Search};
 use world::{Proofs, Scope};
 
-/// Three members of which two send one message each at any time, and nothing else happens.
+/// Three members, two of which send one message each at any time, and nothing else happens.
 fn calm(memory: Memory) -> Scope {
     Scope {
         members: 3,
@@ -39,8 +41,8 @@ fn calm(memory: Memory) -> Scope {
     }
 }
 
-/// Nobody says anything: for the agreement alone, in groups that would be too large otherwise. The sender is there because a
-/// group without senders is at its end.
+/// No member sends a message: for the agreement alone, in groups that would be too large otherwise.
+/// The sender exists because a group without senders is at its end.
 fn silent(memory: Memory) -> Scope {
     Scope { messages: vec![0], early: true, ..calm(memory) }
 }
@@ -49,7 +51,7 @@ fn search(scope: &Scope) -> Report {
     Search::new(scope.clone()).run(STATES_MAX)
 }
 
-/// More would not fit into the memory of a small machine.
+/// More states would not fit into the memory of a small machine.
 const STATES_MAX: usize = 400_000_000;
 
 #[track_caller]
@@ -72,7 +74,7 @@ fn one_of_three_is_suspected_over_shared_memory() {
     holds(&Scope { suspicions: 1, early: true, ..calm(Memory::Shared) });
 }
 
-/// They announce and receive until they hear of a ballot.
+/// Members announce and receive until they learn of a ballot.
 #[test]
 fn members_wedge_for_a_ballot() {
     let epochs = |memory| Scope { epochs: true, early: true, ..calm(memory) };
@@ -233,7 +235,7 @@ fn long_one_of_four_crashes_and_one_is_suspected() {
     holds(&Scope { members: 4, crashes: 1, suspicions: 1, revocable: true, waits: 1, ..silent(Memory::Shared) });
 }
 
-/// As an operator says once, those of the highest ranks are lost.
+/// The members of the highest ranks are lost, as an operator declares once.
 fn recovers(lost: usize, scope: Scope) -> Scope {
     Scope { recoveries: 1, lost, ..scope }
 }

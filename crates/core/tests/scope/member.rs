@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// The only subgroup.
 pub(crate) const ALL: SubgroupId = SubgroupId(0);
 
-/// Whose message, and its how-manieth, from 0.
+/// The sender of a message, and its index, from 0.
 pub(crate) type Message = (u8, u8);
 
 /// The bytes of a row.
@@ -25,28 +25,28 @@ pub(crate) struct Write {
     pub(crate) bytes: Box<[u8]>,
 }
 
-/// What others, or the member's application, may notice of a poll, in order.
+/// The events of a poll that other members, or the member's application, may notice, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Event {
     /// Becomes visible at all peers.
     Shown(Write),
     Delivered(Message),
-    /// The word that says so stands in the member's own row.
+    /// The word for this is stored in the member's own row.
     Decided,
 }
 
-/// How memory reaches the others.
+/// The way in which memory reaches the other members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Memory {
-    /// By posts: each lands on each link at a moment of its own, whole, behind those before it.
+    /// By posts: each lands on each link at a moment of its own, complete, after those before it.
     Posted,
     /// By stores: each lands on each link at a moment of its own, in the order of the stores.
     Stored,
-    /// By stores that everybody sees at once.
+    /// By stores that all members see at once.
     Shared,
 }
 
-/// What happens to a member before it polls.
+/// The events at a member before it polls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inputs {
     /// Messages that its application commits.
@@ -55,16 +55,16 @@ pub(crate) struct Inputs {
     pub(crate) died: Vec<Rank>,
     /// Deaths that are proven to it, where the tail of the row is lost.
     pub(crate) gone: Vec<Rank>,
-    /// The dead whose connections break.
+    /// Dead members whose connections break.
     pub(crate) lost: Vec<Rank>,
-    /// Members that live.
+    /// Live members that become suspected.
     pub(crate) suspected: Vec<Rank>,
-    /// Members of which a suspicion is taken back.
+    /// Members whose suspicion is taken back.
     pub(crate) trusted: Vec<Rank>,
     pub(crate) leaves: bool,
-    /// Members that an operator gives up. This is no poll: the next one writes it down.
+    /// Members that an operator gives up. This is no poll: the next poll writes it into the row.
     pub(crate) given_up: Vec<Rank>,
-    /// Whether the time has come at which it wanted to be polled.
+    /// Whether the time has come at which it asked to be polled.
     pub(crate) late: bool,
 }
 
@@ -72,16 +72,17 @@ pub(crate) struct Inputs {
 pub(crate) struct Running {
     pub(crate) engine: Engine,
     pub(crate) row: Id,
-    /// What of it is on its way to the others, or there.
+    /// The part of its row that is in transit to the others, or has arrived.
     pub(crate) shown: Id,
     /// Messages committed.
     pub(crate) sent: u8,
     pub(crate) now: Time,
-    /// When it wants to be polled though nothing happens.
+    /// The time at which it asked to be polled even if nothing happens.
     pub(crate) wake_at: Option<Time>,
 }
 
-/// Writes that land in the middle of a poll: the row of `rank` becomes this one when so many of its ballots have been loaded.
+/// Writes that land in the middle of a poll: the row of `rank` becomes this one after this number
+/// of its ballots have been loaded.
 #[derive(Clone)]
 pub(crate) struct Landing {
     pub(crate) rank: Rank,
@@ -93,11 +94,11 @@ pub(crate) struct Landing {
 struct View<'a> {
     me: Rank,
     memory: Memory,
-    /// By rank; mine is `own`.
+    /// By rank; this member's own row is `own`.
     others: &'a [Rc<Row>],
     own: Row,
     landing: Option<Landing>,
-    /// How many ballots of the row that changes have been loaded.
+    /// The number of ballots of the changing row that have been loaded.
     loaded: Cell<u32>,
     events: Rc<RefCell<Vec<Event>>>,
 }
@@ -169,7 +170,7 @@ impl Table for View<'_> {
     }
 }
 
-/// What a poll led to.
+/// The result of a poll.
 pub(crate) struct Polled {
     pub(crate) engine: Engine,
     pub(crate) row: Row,
@@ -179,7 +180,7 @@ pub(crate) struct Polled {
 }
 
 impl Running {
-    /// What comes of the member if `inputs` happen and it then polls with `others`, by rank, in view.
+    /// The member after `inputs` happen and it then polls while it sees `others`, by rank.
     pub(crate) fn poll(
         &self,
         memory: Memory,
@@ -204,9 +205,10 @@ impl Running {
             engine.leave();
         }
         if memory != Memory::Shared {
-            // Right after a poll that did something a member does not look whether the view has to end. It might as well have
-            // seen that later: what says so comes behind all else on its link. So that is no difference here. (It is me whom I
-            // want admitted, which means nothing.)
+            // Right after a poll that did work a member does not check whether the view has to end.
+            // It might as well have seen that later, because the words for it come after all others
+            // on their link. So the order makes no difference here. (The member asks to admit
+            // itself, which has no effect.)
             engine.admit(Process { id: engine.view().members[me.index()], nonce: 1 });
         }
         let mut upcall = |_: SubgroupId, batch: &mut Batch<'_, View<'_>>| {
@@ -225,7 +227,8 @@ impl Running {
         Polled { engine, row: own, events: events.take(), now, wake_at }
     }
 
-    /// What comes of the member if an operator gives `lost` up when it has `others`, by rank, in view; `None` if it refuses.
+    /// The member after an operator gives up `lost` while it sees `others`, by rank; `None` if it
+    /// refuses.
     pub(crate) fn give_up(&self, memory: Memory, own: &Row, others: &[Rc<Row>], lost: &[Rank]) -> Option<Polled> {
         let mut engine = self.engine.fork();
         let (me, loaded, events) = (engine.me(), Cell::new(0), Rc::default());
@@ -234,7 +237,7 @@ impl Running {
         Some(Polled { engine, row: view.own, events: Vec::new(), now: self.now, wake_at: self.wake_at })
     }
 
-    /// What the member's application sends again, if it has ended.
+    /// The messages that the member's application sends again, if it has ended.
     pub(crate) fn resends(&self, own: &Row) -> Vec<Message> {
         let others = self.engine.view().ranks().map(|_| Rc::new(own.clone())).collect::<Vec<_>>();
         let me = self.engine.me();
@@ -251,7 +254,8 @@ impl Running {
         .collect()
     }
 
-    /// Tells states of one member's engine apart: 128 bits, so that no two of them are taken for one by chance.
+    /// Distinguishes states of one member's engine: 128 bits, so that no two of them are confused
+    /// by chance.
     pub(crate) fn print(&self) -> [u64; 2] {
         [0, 1].map(|salt: u64| {
             let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! Which planted bugs the search finds, and with how little: `cargo xtask planted` runs it.
+//! The mutations that the search finds, each in the smallest scope: `cargo xtask planted` runs it.
 use crate::member::Memory;
 use crate::search::Search;
 use crate::world::{Proofs, Scope};
@@ -7,7 +7,7 @@ use spindle_core::planted::{Bug, activate};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// From the smallest to the largest.
+/// Scopes from the smallest to the largest.
 fn scopes() -> Vec<Scope> {
     let shared = Scope { early: true, ..calm(Memory::Shared) };
     let posted = Scope { early: true, ..calm(Memory::Posted) };
@@ -37,10 +37,10 @@ fn recoveries() -> Vec<Scope> {
     vec![recovers(2, Scope { members: 4, suspicions: 2, revocable: true, ..silent(Memory::Shared) })]
 }
 
-/// The search of one scope for one bug gives up after so many states.
+/// Maximum number of states in the search of one scope for one mutation.
 const STATES_MAX: usize = 3_000_000;
 
-/// Those that are about the agreement. `PromiseForgotten` is left to the simulator.
+/// Mutations of the agreement. `PromiseForgotten` is left to the simulator.
 const BUGS: &[Bug] = &[
     Bug::DeadRowsUnread,
     Bug::DeadValuesUnread,
@@ -61,7 +61,7 @@ const BUGS: &[Bug] = &[
     Bug::ResendForgotten,
 ];
 
-/// The bugs that are about recoveries.
+/// Mutations of recoveries.
 const RECOVERY_BUGS: &[Bug] = &[Bug::OneGivesUp, Bug::GivenUpHeard];
 
 #[test]
@@ -81,7 +81,7 @@ fn planted_bugs_are_found() {
     assert_eq!(missed, [], "not found");
 }
 
-/// Bugs that take longer schedules.
+/// Mutations that need longer schedules.
 const DIRECTED: [(Bug, fn()); 4] = [
     (Bug::AcceptedReadFirst, directed::an_acceptance_that_lands_while_its_row_is_read_binds),
     (Bug::OneSlot, directed::a_value_that_was_being_replaced_at_the_death_of_its_holder_binds),
@@ -103,13 +103,13 @@ fn planted_bugs_fail_directed_schedules() {
     }
 }
 
-/// There is one active bug in a process.
+/// Only one mutation can be active in a process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is wrong in this scope.
+/// The error found in this scope.
 fn hunt(scope: &Scope) -> Option<String> {
     match panic::catch_unwind(|| Search::new(scope.clone()).run(STATES_MAX)) {
         Ok(report) => {

@@ -1,4 +1,5 @@
-//! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
+//! Searches all states of the group, breadth first, so that each error found comes with a shortest
+//! path to it.
 use crate::intern::{Id, Mix};
 use crate::member::{Event, Message};
 use crate::world::{CUT, Chances, Choice, MEMBERS, Midway, Scope, Standing, World};
@@ -10,7 +11,7 @@ use std::hash::Hasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Actors, links by writer and reader, suspicions used, waits used, operators' words used.
+/// Actors, links by writer and reader, suspicions used, waits used, recoveries used.
 const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 3;
 const RECOVERIES: usize = WORDS - 3;
 const SUSPICIONS: usize = WORDS - 2;
@@ -22,20 +23,20 @@ const OVERDUE_NS: u64 = 4_000_000_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State([Id; WORDS]);
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) states: usize,
     pub(crate) transitions: u64,
-    /// States in which nothing moves any more.
+    /// States in which no step changes anything any more.
     pub(crate) ends: u64,
-    /// Of these, those in which somebody is left blocked.
+    /// The number of these in which a member is left blocked.
     pub(crate) blocked: u64,
-    /// Of these, those in which nobody goes on.
+    /// The number of these in which no member continues.
     pub(crate) nobody: u64,
     /// States in which a recovery is decided.
     pub(crate) recovered: u64,
-    /// Of these, those in which members that were given up have decided otherwise.
+    /// The number of these in which members that were given up have made a different decision.
     pub(crate) split: u64,
     /// Decisions, by content.
     pub(crate) decisions: usize,
@@ -44,12 +45,12 @@ pub(crate) struct Report {
     pub(crate) wrong: Option<String>,
 }
 
-/// What a member does, and whether it dies of it.
+/// The step of a member, and whether it dies in it.
 struct Step {
     member: usize,
     choice: (Rc<Vec<Choice>>, usize),
     dies_behind: Option<usize>,
-    /// Need not happen.
+    /// Whether the step need not happen.
     chance: bool,
     to: State,
 }
@@ -58,7 +59,7 @@ pub(crate) struct Search {
     world: World,
     members: usize,
     visited: HashSet<u64, BuildHasherDefault<Mix>>,
-    /// By number of state: that of the one before it, and by which of its steps.
+    /// By number of state: the state before it, and the index of the step that led from there.
     ways: Vec<(u32, u32)>,
     compared: HashSet<[Id; MEMBERS], BuildHasherDefault<Mix>>,
     transitions: u64,
@@ -79,7 +80,8 @@ impl State {
         self.0[MEMBERS + from * MEMBERS + to] = link;
     }
 
-    /// 64 bits: of 100 million states two are taken for one with a chance of less than one in 3,000.
+    /// 64 bits: the chance that two of 100 million states get the same hash is less than one in
+    /// 3,000.
     fn hash(&self) -> u64 {
         let mut mix = Mix::default();
         self.0.iter().for_each(|word| mix.write_u32(*word));
@@ -115,7 +117,7 @@ impl Search {
         }
     }
 
-    /// Visits every state, or so many.
+    /// Visits every state, or at most `most`.
     pub(crate) fn run(mut self, most: usize) -> Report {
         #[expect(clippy::disallowed_methods, reason = "how long it took is for people")]
         let started = Instant::now();
@@ -200,7 +202,8 @@ impl Search {
             for nth in 0..choices.len() {
                 self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
-            // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
+            // A crash between two polls is no step of its own, but is combined with the first
+            // report of it: until then the member has done nothing.
             for dying in 1..1u32 << self.members {
                 if dying.count_ones() > crashes || dying & (dead | 1 << member) != 0 {
                     continue;
@@ -250,7 +253,8 @@ impl Search {
         }
     }
 
-    /// The state in which `member` has become `after`, with these links to it, and has shown `output`.
+    /// The state in which `member` has become `after`, with these links to it, and has shown
+    /// `output`.
     fn go(&mut self, state: &State, member: usize, after: Id, output: Id, links: &[Id]) -> State {
         let mut to = *state;
         to.0[member] = after;
@@ -261,7 +265,8 @@ impl Search {
         to
     }
 
-    /// What holds in every state: one decision, one order, and of a member that has ended all that anybody delivered.
+    /// Checks the conditions of every state: one decision, one order, and a member that has ended
+    /// has everything that any member delivered.
     fn check(&mut self, state: &State) -> Option<String> {
         let mut actors = [0; MEMBERS];
         actors[..self.members].copy_from_slice(&state.0[..self.members]);
@@ -297,9 +302,10 @@ impl Search {
         for ((standing, _, decision), list) in faces.iter().zip(&lists) {
             for ((.., others), other) in faces.iter().zip(&lists) {
                 let agree = match standing {
-                    // What members of both sides deliver when they end the view has nothing to do with each other.
+                    // Members of the two sides may deliver different messages when they end the
+                    // view.
                     _ if self.world.differ(*decision, *others) => true,
-                    // Nothing comes to its list any more.
+                    // Nothing is added to its list any more.
                     Standing::Ended => list.starts_with(other),
                     _ => list.starts_with(other) || other.starts_with(list),
                 };
@@ -311,13 +317,15 @@ impl Search {
         None
     }
 
-    /// There is one decision; but who was given up may have made another, if
+    /// Checks that only one decision exists. Members that were given up may have made another one,
+    /// if
     ///
-    /// - the decision of the rest is a recovery, which begins an era, so it is newer, and
-    /// - of the rest nobody has accepted the other one before it was decided: so the rest could not know of it, whether those who
-    ///   decided it have died, or live and are not heard; or the recovery has adopted its trims, and its members that are left.
+    /// - the decision of the other members is a recovery, which begins an era, so it is newer, and
+    /// - none of the other members had accepted the first decision before it was decided. So they
+    ///   could not know of it, whether the members that decided it have died, or live and are
+    ///   unreachable. Or the recovery has adopted its trims, and its members that are left.
     ///
-    /// Otherwise two that are not the same.
+    /// Otherwise returns two decisions that differ.
     fn check_decisions(&self, actors: &[Id]) -> Result<(), [Id; 2]> {
         let scope = &self.world.scope;
         let is_lost = |rank: usize| scope.recoveries > 0 && scope.is_lost(rank);
@@ -360,7 +368,8 @@ impl Search {
         self.split += u64::from(recovered && split);
     }
 
-    /// What holds where nothing moves any more: nobody waits for what will not come.
+    /// Checks the conditions of states without further steps: no member waits for an event that
+    /// will not happen.
     fn check_rest(&mut self, state: &State) -> Option<String> {
         self.ends += 1;
         let actors: Vec<_> = state.0[..self.members].iter().map(|id| self.world.actor_of(*id)).collect();
@@ -380,7 +389,7 @@ impl Search {
             let engine = &running.engine;
             blocked = true;
             let has_quorum = self.world.has_quorum(state.0[member]);
-            // A member that is out of time waits for its turn.
+            // A member that has no waits left waits for its turn.
             let is_out_of_time = state.0[WAITS] == u32::from(self.world.scope.waits) && wants_time;
             if has_quorum && !is_out_of_time {
                 return Some(format!("member {member} waits for ever, although it has nothing to wait for"));
@@ -399,7 +408,7 @@ impl Search {
         None
     }
 
-    /// The way to a state, in words.
+    /// Describes the path to a state in words.
     fn tell(&mut self, number: u32) -> String {
         let mut way = Vec::new();
         let mut at = number;
