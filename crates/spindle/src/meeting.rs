@@ -42,7 +42,7 @@ impl Meeting {
         let mut ofi = port.meet(layout, own, purpose)?;
         if let Some(me) = view.rank_of(crew.me) {
             let lower = view.ranks().zip(&view.members).filter(|(rank, id)| *rank < me && roster.is_far(**id));
-            // Connections that continue may break before the other end knows that they continue.
+            // Connections that continue may break before they continue here.
             lower.for_each(|(rank, _)| ofi.expect(rank));
         }
         Ok(Some(Meeting { ofi, tried: BTreeMap::new() }))
