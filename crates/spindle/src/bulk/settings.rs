@@ -8,7 +8,7 @@ use std::time::Duration;
 /// connections begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkSettings {
-    /// How blocks spread among the [leaders](Hosts::head) of hosts. The racks of
+    /// How blocks spread among the [leaders](Hosts::heads) of hosts. The racks of
     /// [`Algorithm::Hybrid`] contain their positions: the root's is 0, and the others follow by
     /// rank, from the one after the root, wrapping around after the last. Default: the binomial
     /// pipeline.
