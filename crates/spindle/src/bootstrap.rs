@@ -1,13 +1,15 @@
-//! Founding a group between hosts: [`control::Bootstrapping`] decides, and the data directory keeps its records.
+//! Creates a group between hosts: [`control::Bootstrapping`] decides, and the data directory stores
+//! its records.
 //!
-//! Letters come and go through the [`Crew`](crate::crew::Crew), which holds this for as long as the process takes part.
+//! Control messages are passed by the [`Crew`](crate::crew::Crew), which contains this for as long
+//! as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
 use spindle_core::control::{self, Act, Incarnation, Letter, Record, Setup, To};
 use spindle_core::{Process, Time};
 use std::ops::{Deref, DerefMut};
 use tracing::{error, trace};
 
-/// The target of events of a founding.
+/// The tracing target of the creation of a group.
 const TARGET: &str = "spindle::founding";
 
 /// The properties of a process that looks for its group.
@@ -20,7 +22,7 @@ pub(crate) struct Terms {
     pub(crate) dir: Option<DataDir>,
     /// The group that it was a member of.
     pub(crate) belongs: Option<u128>,
-    /// An operator wants a group to be founded.
+    /// Whether an operator forces the creation of a group.
     pub(crate) word: bool,
 }
 
@@ -43,7 +45,8 @@ impl Bootstrapping {
         Bootstrapping { inner: control::Bootstrapping::new(setup, config, word, now), dir, failed: None }
     }
 
-    /// Returns the next letter, with its destination, and writes the records before it.
+    /// Returns the next control message, with its destination. The records that it depends on are
+    /// written first.
     pub(crate) fn next_letter(&mut self, now: Time) -> Option<(To, Letter)> {
         loop {
             match self.inner.next_act()? {
@@ -53,7 +56,7 @@ impl Bootstrapping {
                 }
                 Act::Persist(record) => match self.dir.as_ref().map(|dir| dir.write(&record)) {
                     None | Some(Ok(())) => self.inner.persisted(now),
-                    // No letter follows that relies on the record.
+                    // No control message follows that depends on the record.
                     Some(Err(error)) => {
                         error!(target: TARGET, reason = %error, "record can't be written");
                         self.failed = Some(error);

@@ -1,25 +1,25 @@
-//! Bytes over a connection to another host, for threads that may wait: a state on its way.
+//! Carries bytes over a connection to another host, for threads that may wait: a state transfer.
 //!
 //! ```text
 //! stream = chunks: length (u32, little endian) | bytes ... | a chunk of length 0
 //! ```
 //!
-//! So an end is told from a connection that broke.
+//! So the reader can distinguish the end from a broken connection.
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_fabric::tcp::{Connection, Space};
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::time::Duration;
 
-/// Bytes of the largest chunk.
+/// The size of the largest chunk, in bytes.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
-/// The end that writes.
+/// The writing end.
 #[derive(Debug)]
 pub(crate) struct CarryWriter {
     connection: Waiting,
 }
 
-/// The end that reads.
+/// The reading end.
 #[derive(Debug)]
 pub(crate) struct CarryReader {
     connection: Waiting,
@@ -28,7 +28,7 @@ pub(crate) struct CarryReader {
     ended: bool,
 }
 
-/// A connection whose calls wait, for so long at most.
+/// A connection whose calls wait, for a limited time.
 #[derive(Debug)]
 struct Waiting {
     connection: Connection,
@@ -74,7 +74,7 @@ impl CarryWriter {
         CarryWriter { connection: Waiting { connection, patience } }
     }
 
-    /// Writes all of `from`.
+    /// Writes all bytes of `from`.
     pub(crate) fn write_from(&mut self, mut from: impl Read) -> io::Result<()> {
         let mut chunk = vec![0; 4 + CHUNK_BYTES_MAX];
         loop {
@@ -90,7 +90,7 @@ impl CarryWriter {
         }
     }
 
-    /// Says that this was all, and waits until the reader has closed its end.
+    /// Marks the end, and waits until the reader has closed its end.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.connection.write_all(&0u32.to_le_bytes())?;
         self.connection.connection.finish();
@@ -132,7 +132,7 @@ impl BufRead for CarryReader {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a chunk of a state that is too long"));
             }
             self.ended = len == 0;
-            // Nothing of it is to be read if it does not come as a whole.
+            // A chunk is read only as a whole.
             let mut chunk = std::mem::take(&mut self.chunk);
             self.taken = 0;
             chunk.resize(len, 0);

@@ -1,4 +1,4 @@
-//! What an application is told of a change of the view.
+//! The event by which an application learns of a view change.
 use spindle_core::{MemberId, View};
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use std::sync::Arc;
 pub struct ViewChange {
     /// The view that has ended.
     pub old: Arc<View>,
-    /// The one that follows.
+    /// The view that follows.
     pub new: Arc<View>,
-    /// Who is in the new one and was not in the old one.
+    /// The members of the new view that were not in the old one.
     pub joined: Vec<MemberId>,
-    /// Who was in the old one and is not in the new one: dead, evicted, or gone of its own will.
+    /// The members of the old view that are not in the new one: dead, evicted, or departed by
+    /// choice.
     pub left: Vec<MemberId>,
 }
 

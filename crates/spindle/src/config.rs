@@ -1,4 +1,5 @@
-//! What a member says before it joins: the group, how many found it, and its subgroups.
+//! What a process has to specify before it joins: the group, the number of its first members, and
+//! its subgroups.
 use crate::network::{Network, Transport};
 use spindle_core::control::ANY_CONFIG;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
@@ -8,47 +9,60 @@ use std::time::Duration;
 /// How to join a group. All members of a group give the same `group`, `members` and `subgroups`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The group's name: 1 to 64 letters, digits, `.`, `_` and `-`. Groups of different users don't meet.
+    /// The group's name: 1 to 64 letters, digits, `.`, `_` and `-`. Groups of different users are
+    /// separate.
     pub group: String,
-    /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined whatever this
-    /// says.
+    /// The number of members that create the group. No message is sent before all of them are
+    /// present. A process joins a running group whatever this number is.
     pub members: u32,
-    /// This member's id, unique in the group; by default the smallest, from 1, that nobody has had in it, or a random one in a group that
-    /// spans hosts. Who asks for the id of a
-    /// member that died waits until the others have gone on without that one. The founders' ranks follow their ids; later members
-    /// come behind them.
+    /// This member's id, unique in the group. By default it is the smallest id, from 1, that no
+    /// member has had in the group, or a random id in a group that spans hosts. A process that asks
+    /// for the id of a member that died waits until the others have continued without that member.
+    /// The ranks of the first members follow their ids; later members come after them.
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,
-    /// How long to wait for the others before [`JoinError`](crate::JoinError) tells who is missing. Who [learns](Config::learn) waits
-    /// that long for each part of the state, not for the whole.
+    /// How long to wait for the others before [`JoinError`](crate::JoinError) reports the missing
+    /// ones. A process that [learns](Config::learn) waits that long for each part of the state, not
+    /// for the whole.
     pub gather_timeout: Duration,
-    /// Where members meet: a directory that only its user can enter, the same for all members. By default
+    /// The rendezvous directory, the same for all members. Only its user can enter it. By default
     /// `spindle-<uid>` in the directory for temporary files.
     pub runtime_dir: Option<PathBuf>,
-    /// How long the polling thread looks for work before it sleeps: how it waits. `Duration::MAX` is *polling*: it takes a core for
-    /// itself. `Duration::ZERO` is *interrupt*: each wait is a sleep, which whoever has something ends. Anything between is *hybrid*:
-    /// more costs idle CPU, less costs a wake-up (some 10 µs, more between hosts) more often. Where another thread wants the same core it gives way between looks, and where that thread keeps
-    /// the core it sleeps at once.
+    /// How long the polling thread looks for work before it sleeps.
+    ///
+    /// `Duration::MAX` is *polling*: the thread occupies a core. `Duration::ZERO` is *interrupt*:
+    /// each wait is a sleep, which a peer or thread with work ends. Anything between is *hybrid*. A
+    /// higher value costs idle CPU; a lower value costs a wake-up (some 10 µs, more between hosts)
+    /// more often. If another thread wants the same core, the polling thread yields between looks.
+    /// If that thread keeps the core, the polling thread sleeps at once.
     pub spin_for: Duration,
-    /// The silence after which a member that lives is taken for hung, and the others go on without it: it is evicted. Deaths are
-    /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count. The same for
-    /// all members. Without a [`network`](Self::network) the silence of a member counts while another waits for it.
+    /// The silence after which a live member counts as hung. The others then evict it and continue
+    /// without it. Deaths are known at once. A lower value finds hung members sooner; pauses of
+    /// nine tenths of the value are safe. `None`: only deaths count. The same for all members.
+    /// Without a [`network`](Self::network), the silence of a member counts only while another
+    /// member waits for it.
     pub suspect_after: Option<Duration>,
-    /// The longest message that is sent as an [object](crate::Publisher::send_object), in bytes; 0: none are. Each member has memory for a few of
-    /// them. The same for all members.
+    /// The longest message that is sent as an [object](crate::Publisher::send_object), in bytes; 0
+    /// permits none. Each member has memory for a few of them. The same for all members.
     pub object_bytes_max: u64,
-    /// How members on different hosts find and reach each other. `None`: all are on this one. The same for all members in that.
+    /// How members on different hosts find and reach each other. `None`: all members are on this
+    /// host. Either all members have a network or none has.
     pub network: Option<Network>,
-    /// Where a seed keeps its votes while a group between hosts is founded, if it was [initialised](crate::initialise_data_dir). Then a
-    /// majority of such seeds founds the group. Without it every seed has to answer. Others than seeds need none.
+    /// The directory in which a seed stores its votes while a group between hosts is created, if
+    /// the directory was [initialised](crate::initialise_data_dir). A majority of such seeds then
+    /// creates the group. Without it, every seed has to answer. Processes that are no seeds need
+    /// none.
     pub data_dir: Option<PathBuf>,
-    /// The [incarnation](crate::Node::incarnation) of the group between hosts that this process was a member of and that may live: it looks
-    /// for a group and founds none.
+    /// The [incarnation](crate::Node::incarnation) of a group between hosts that may live and that
+    /// this process was a member of. The process then looks for a group and creates none.
     pub was_member_of: Option<u128>,
-    /// An operator's word: a group between hosts is founded by this process and those that wait with it, as soon as they are
-    /// [enough](Self::members), although not every seed answers, or a group was founded before. To be given to one process,
-    /// when all members of that group have ended: a group that lives elsewhere continues beside the new one.
+    /// Forces the creation of a group between hosts, as an operator's decision.
+    ///
+    /// This process and those that wait with it create the group as soon as they are
+    /// [enough](Self::members), although not every seed answers, or a group was created before. Set
+    /// it for one process only, when all members of the earlier group have ended. Otherwise the
+    /// earlier group continues elsewhere beside the new one.
     pub found: bool,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
@@ -57,44 +71,50 @@ pub struct Config {
 /// One subgroup: a stream of messages with an order of its own.
 #[derive(Clone, Debug)]
 pub struct Subgroup {
-    /// Its name, unique in the group.
+    /// The name, unique in the group.
     pub name: String,
-    /// Who is in it.
+    /// The members of the subgroup.
     pub members: Who,
-    /// Who of those sends. Members that never send cost the others nothing; those that send rarely cost nulls.
+    /// The members that send. Members that never send cost the others nothing; those that send
+    /// rarely cost nulls.
     pub senders: Who,
     /// The order of delivery.
     pub order: Order,
-    /// Messages of the largest size that each sender may have on the way. More rides out longer pauses of a member; the
-    /// ring takes about `window * (message_bytes_max + 16)` bytes, and runs fastest while that fits a core's cache.
+    /// How many undelivered messages of the largest size each sender may have. A larger window
+    /// rides out longer pauses of a member. The ring takes about `window * (message_bytes_max +
+    /// 16)` bytes, and is fastest while it fits into a core's cache.
     pub window: u64,
-    /// The largest message that stands in a ring, in bytes. Longer ones are [objects](crate::Publisher::send_object), if this is at least 24.
+    /// The largest message that is stored in a ring, in bytes. Longer messages are
+    /// [objects](crate::Publisher::send_object), if this is at least 24.
     pub message_bytes_max: u64,
 }
 
-/// A choice of members.
+/// A selection of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Everybody.
+    /// All members.
     All,
-    /// The first so many, by rank.
+    /// The first members by rank, as many as given.
     First(u32),
-    /// These ranks.
+    /// The members with these ranks.
     Ranks(Vec<u32>),
-    /// For [members](Subgroup::members) only, of senders it means all: one shard of several. The subgroups with the same `set` share the group's
-    /// members among them, and keep them, however these come and go.
+    /// One shard of several. It is meant for [members](Subgroup::members); as a selection of
+    /// senders it means all. The subgroups with the same `set` divide the group's members among
+    /// them, and keep them as members come and go.
     Shard {
-        /// Which shards belong together.
+        /// The set of shards that this one belongs to.
         set: u32,
-        /// With fewer members the shard is unavailable: nobody may send in it.
+        /// The least number of members. With fewer, the shard is unavailable: no member may send in
+        /// it.
         least: u32,
-        /// It never has more.
+        /// The largest number of members.
         most: u32,
     },
 }
 
 impl Config {
-    /// The configuration of a group with one subgroup, called "all", in which everybody sends up to 10,000 bytes.
+    /// Returns the configuration of a group with one subgroup, "all", in which all members send up
+    /// to 10,000 bytes.
     pub fn new(group: impl Into<String>, members: u32) -> Config {
         Config {
             group: group.into(),
@@ -114,7 +134,7 @@ impl Config {
         }
     }
 
-    /// The first view of the group, with the given members by rank.
+    /// Returns the first view of the group, with the given members by rank.
     pub(crate) fn view(&self, members: Vec<MemberId>) -> View {
         let count = members.len() as u32;
         let everyone: Vec<Rank> = (0..count).map(Rank).collect();
@@ -124,9 +144,11 @@ impl Config {
         view
     }
 
-    /// A number that differs, in all likelihood, when anything differs that members must agree on.
+    /// Returns a number that differs, in all likelihood, when a setting differs that members must
+    /// agree on.
     pub(crate) fn digest(&self) -> u64 {
-        // FNV-1a over the version, which decides how the view is laid out, and the debug form of what has to be alike.
+        // FNV-1a over the version, which decides the layout of the view, and the debug form of the
+        // settings that must be equal.
         let transport = match self.network.as_ref().map(|network| &network.transport) {
             None => "false".to_string(),
             Some(Transport::Tcp) => "true".to_string(),
@@ -138,14 +160,15 @@ impl Config {
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// What an observer of this configuration shows.
+    /// Returns the digest that an observer with this configuration sends.
     pub(crate) fn observer_digest(&self) -> u64 {
         if self.subgroups.is_empty() { ANY_CONFIG } else { self.digest() }
     }
 }
 
 impl Subgroup {
-    /// A totally ordered subgroup in which everybody sends up to 10,000 bytes, 100 messages at a time.
+    /// Returns a totally ordered subgroup in which all members send up to 10,000 bytes, with a
+    /// window of 100 messages.
     pub fn new(name: impl Into<String>) -> Subgroup {
         Subgroup {
             name: name.into(),
@@ -158,7 +181,7 @@ impl Subgroup {
     }
 
     fn spec(&self, ids: &[MemberId], everyone: &[Rank]) -> SubgroupSpec {
-        // Who is in a shard depends on the others.
+        // The members of a shard depend on the other shards.
         let is_shard = matches!(self.members, Who::Shard { .. });
         let members = if is_shard { Vec::new() } else { self.members.of(everyone) };
         SubgroupSpec {
@@ -177,7 +200,7 @@ impl Subgroup {
 }
 
 impl Who {
-    /// Who it is in the views to come. Ranks mean those who have them now.
+    /// Returns the rule for the members in later views. Ranks mean the members that have them now.
     fn rule(&self, ids: &[MemberId]) -> Rule {
         match self {
             Who::All => Rule::Everyone,

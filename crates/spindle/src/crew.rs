@@ -1,8 +1,10 @@
-//! The other processes of a group, and the ways to them: a driver of the core's [`Roster`].
+//! The control plane's driver: the other processes of a group, and the ways to them. It drives the
+//! core's [`Roster`].
 //!
-//! The roster decides; a [`Crew`] passes it what has arrived, carries out its orders, and moves what only a process can hold: memory,
-//! descriptors, streams. `arrivals.rs` passes on everything that arrives, `orders.rs` carries out orders, `founding.rs` serves the founding between hosts, and `links.rs`
-//! makes ways for long data.
+//! The roster decides. A [`Crew`] passes it arriving events, carries out its orders, and moves the
+//! things that only a process can have: memory, descriptors, streams. `arrivals.rs` passes on
+//! everything that arrives, `orders.rs` carries out orders, `founding.rs` serves the creation of a
+//! group between hosts, and `links.rs` makes ways for long data.
 use crate::bootstrap::Bootstrapping;
 use crate::error::JoinError;
 use crate::joining::random_word;
@@ -32,32 +34,32 @@ pub(crate) use notices::Notices;
 pub(crate) use ways::{Board, Handover};
 use ways::{Mail, Ways};
 
-/// The pause after a letter for whose descriptors there was no room.
+/// The pause after a control message for whose descriptors there was no room.
 const STARVED_PAUSE: Duration = Duration::from_millis(20);
 
-/// What has happened to this process's crew.
+/// A control event of this process.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Something about the membership.
+    /// An event of the membership.
     Control(control::News),
     /// The state of an application begins to come.
     State { view: ViewId, from: MemberId, way: Way },
-    /// Objects of a member begin to come, for which this process has asked.
+    /// Requested objects of a member begin to come.
     Objects { from: MemberId, reply: u64, way: Way },
-    /// A process on another host wants to follow a view, over this stream.
+    /// A process on another host wants to observe a view, over this stream.
     Guest { view: ViewId, stream: Connection },
 }
 
-/// How it was learnt that a process of this host has ended.
+/// How the end of a process of this host was detected.
 #[derive(Debug)]
 enum Death {
-    /// A watch told so.
+    /// A watch reported it.
     Told(u64),
-    /// The process with this number and birth was to be watched, and had ended.
+    /// The process with this number and birth had ended before it could be watched.
     Found(u32, Birth),
 }
 
-/// One process's ways to the others: its address, what waits to be sent, and the watch over them.
+/// One process's ways to the others: its address, its outgoing messages, and the watch over them.
 #[derive(Debug)]
 pub(crate) struct Crew {
     owner: Owner,
@@ -67,24 +69,25 @@ pub(crate) struct Crew {
     origin: Instant,
     /// This process's memory, for views that have not ended.
     handovers: BTreeMap<ViewId, Handover>,
-    /// Members that find this process's memory for the next view without a letter.
+    /// Members that find this process's memory for the next view without a control message.
     shown: BTreeSet<MemberId>,
-    /// When to read on, if there was no descriptor left for what is in the mailbox.
+    /// When to read on, if no descriptor was left for a message in the control socket.
     starved_until: Option<Instant>,
-    /// Processes of this host that have ended. The roster hears of them once all that they had sent is read.
+    /// Processes of this host that have ended. The roster learns of them once all their messages
+    /// are read.
     deaths: Vec<(MemberId, Death)>,
     /// Threads that wait for a stream: for a state, or for objects.
     senders: BTreeMap<(MemberId, Purpose), Sender<Connection>>,
-    /// Ways in bulk groups that others have handed over.
+    /// Ways in bulk groups that other members have handed over.
     bulk_links: GroupLinks<BulkLink>,
-    /// How a group between hosts is founded.
+    /// The creation of a group between hosts.
     bootstrap: Option<Bootstrapping>,
     notices: Arc<Notices>,
 }
 
 impl Crew {
-    /// The crew of a process with an address of its own; of a member if it has a `bell`, by which the others know that it lives. With a
-    /// `network` it has members on other hosts.
+    /// Creates the control plane of a process with an address of its own. A member has a `bell`,
+    /// which shows the others that it lives. With a `network` the group has members on other hosts.
     pub(crate) fn new(
         mailbox: Mailbox,
         bell: Option<&MemberBell>,
@@ -105,7 +108,7 @@ impl Crew {
         Ok(Crew::with(Ways::Mail(Mail::new(mailbox, watch, pidfd, net)), process, book, notices))
     }
 
-    /// That of one of several members in this process.
+    /// Creates the control plane of one of several members in this process.
     pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> Crew {
         let notices = Arc::new(Notices::default());
         lock(&board.bells).insert(me, Arc::clone(&notices));
@@ -132,22 +135,22 @@ impl Crew {
         }
     }
 
-    /// The moment from which the control plane counts time.
+    /// Returns the moment from which the control plane counts time.
     pub(crate) fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// The time, as the control plane is told it.
+    /// Returns the time as the control plane counts it.
     pub(crate) fn now(&self) -> Time {
         Time(0) + self.origin.elapsed()
     }
 
-    /// What is known of the processes.
+    /// Returns the roster of processes.
     pub(crate) fn roster(&self) -> &Roster<Peer> {
         &self.roster
     }
 
-    /// Lets the control plane act now, and carries out what it orders.
+    /// Runs a step of the control plane with the current time, and carries out its orders.
     pub(crate) fn act<R>(&mut self, act: impl FnOnce(&mut Roster<Peer>, Time) -> R) -> R {
         let now = self.now();
         let result = act(&mut self.roster, now);
@@ -159,7 +162,7 @@ impl Crew {
         &self.notices
     }
 
-    /// Waits for news, `at_most` that long.
+    /// Waits for control events, up to `at_most`.
     pub(crate) fn wait(&self, at_most: Duration) {
         self.notices.wait(self.patience().map_or(at_most, |patience| patience.min(at_most)));
     }
@@ -178,7 +181,7 @@ impl Crew {
         }
     }
 
-    /// What is known of other hosts.
+    /// Returns the book of processes on other hosts.
     pub(crate) fn book(&self) -> Option<&Book> {
         self.roster.book()
     }
@@ -203,13 +206,13 @@ impl Crew {
         if matches!(self.ways, Ways::Local(_)) { std::process::id() } else { self.roster.pid(id) }
     }
 
-    /// Whether there may be news.
+    /// Returns whether there may be control events.
     #[inline]
     pub(crate) fn has_notice(&self) -> bool {
         self.notices.is_any()
     }
 
-    /// Whether there are no news, and no letters that could be sent now.
+    /// Returns whether there are no control events and no messages that could be sent now.
     pub(crate) fn is_calm(&self) -> bool {
         let is_empty = match &self.ways {
             Ways::Mail(mail) => mail.outbox.is_empty(),
@@ -218,7 +221,7 @@ impl Crew {
         !self.has_notice() && is_empty && self.starved_until.is_none()
     }
 
-    /// When to come again for letters that could not be sent.
+    /// Returns when to retry control messages that could not be sent.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let starved = self.starved_until.map(|until| until.saturating_duration_since(Instant::now()));
         let bootstrap = self.bootstrap.as_ref().map(|bootstrap| bootstrap.patience(self.now()));
@@ -229,7 +232,7 @@ impl Crew {
         outbox.into_iter().chain(starved).chain(bootstrap).min()
     }
 
-    /// Sends what can be sent now.
+    /// Sends the messages that can be sent now.
     pub(crate) fn flush_now(&mut self) {
         self.flush();
         self.carry_out();
@@ -238,14 +241,16 @@ impl Crew {
     fn flush(&mut self) {
         let now = self.now();
         let Ways::Mail(mail) = &mut self.ways else { return };
-        // Letters that can't be sent for a reason of this process are lost; their addressees will miss this member, and say so.
+        // A control message that can't be sent for a reason of this process is lost. Its receiver
+        // will miss this member and report that.
         let unreached = mail.outbox.flush(&mail.mailbox).unwrap_or_default();
         self.roster.unreached(unreached);
         self.roster.forget_the_deaf(|id| mail.outbox.holds_for(id), now);
         self.carry_out();
     }
 
-    /// Whether everything that was to be sent to the living members of `view` is on its way. Processes outside may leave their letters lying.
+    /// Returns whether every message to the living members of `view` was sent. Processes outside
+    /// the view may leave their messages unread.
     pub(crate) fn has_sent_all(&self, view: &View) -> bool {
         match &self.ways {
             Ways::Mail(mail) => !mail.outbox.addressees().any(|to| self.roster.waits_to_reach(to, view)),
@@ -253,33 +258,35 @@ impl Crew {
         }
     }
 
-    /// Writes a letter.
+    /// Sends a control message.
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
         self.act(|roster, _| roster.post(to, letter));
     }
 
-    /// This process's memory for `view` is made: it can be handed over.
+    /// Stores this process's memory for `view`, which can be handed over now.
     pub(crate) fn set_handover(&mut self, view: ViewId, handover: Handover) {
         self.handovers.insert(view, handover);
     }
 
-    /// Whether members of this host share memory beyond what they [hand over](Self::set_handover).
+    /// Returns whether members of this host share memory beyond what they [hand
+    /// over](Self::set_handover).
     pub(crate) fn may_show(&self) -> bool {
         matches!(self.ways, Ways::Mail(_))
     }
 
-    /// As [`act`](Self::act). `shown` need no letter with this process's memory meanwhile.
+    /// As [`act`](Self::act). The `shown` members need no control message with this process's
+    /// memory meanwhile.
     pub(crate) fn act_without(&mut self, shown: BTreeSet<MemberId>, act: impl FnOnce(&mut Roster<Peer>, Time)) {
         self.shown = shown;
         self.act(act);
         self.shown.clear();
     }
 
-    /// Forgets what concerns views before `view`, which has begun.
+    /// Removes the data of views before `view`, which has begun.
     pub(crate) fn has_begun(&mut self, view: ViewId) {
         self.bulk_links.begin(view);
         self.handovers.retain(|of, _| *of >= view);
-        // Objects of an ended view are still wanted by processes that follow it to its end.
+        // Observers that follow an ended view to its end still need its objects.
         self.senders.retain(|(_, of), _| !matches!(of, Purpose::State { view: of } if *of < view));
         if let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways {
             net.begin(view);
@@ -294,7 +301,7 @@ impl Drop for Crew {
             return;
         }
         match &self.ways {
-            // The processes of others are watched; within one process nothing else tells.
+            // Other processes are watched; within one process no other event reports the end.
             Ways::Local(board) => {
                 lock(&board.gone).insert(self.me);
                 lock(&board.bulk_links).remove(&self.me);
@@ -305,7 +312,7 @@ impl Drop for Crew {
                 if let Ways::Mail(mail) = &mut self.ways {
                     mail.outbox.hurry();
                 }
-                // The process waits 200 ms at most until control messages to other hosts are sent.
+                // The process waits up to 200 ms until control messages to other hosts are sent.
                 self.flush_now();
             }
         }
@@ -316,7 +323,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A moment after `now`, or the farthest that there is.
+/// Returns a moment after `now`, or the latest possible one.
 pub(crate) fn after(now: Instant, wait: Duration) -> Instant {
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()))
 }

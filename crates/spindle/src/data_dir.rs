@@ -1,8 +1,9 @@
-//! The directory in which a seed keeps what it has promised and voted while a group is founded.
+//! The directory in which a seed stores its promises and votes while a group is created.
 //!
-//! There is one file, `founding`, replaced as a whole: a new one is written and synced, takes the name of the old one, and the directory is
-//! synced. A lock keeps a second process out. A seed whose directory was never [initialised](initialise_data_dir) takes part
-//! without durable votes.
+//! The directory contains one file, `founding`, which is replaced as a whole: a new file is written
+//! and synced, renamed to the old name, and the directory is synced. A lock keeps a second process
+//! out. A seed whose directory was never [initialised](initialise_data_dir) takes part without
+//! durable votes.
 use spindle_core::control::Record;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,28 +12,28 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tracing::debug;
 
-/// The target of events of a founding.
+/// The tracing target of the creation of a group.
 const TARGET: &str = "spindle::founding";
 
 const FILE: &str = "founding";
 const NEW: &str = "founding.new";
 const LOCK: &str = "lock";
 const MAGIC: u64 = u64::from_le_bytes(*b"spndfnd1");
-/// More than the longest record takes.
+/// A bound above the size of the longest record, in bytes.
 const BYTES_MAX: u64 = 1 << 16;
 
 /// A data directory that can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataDirError {
-    /// The system refuses.
+    /// The system refuses an operation.
     #[error("can't {doing} {}: {source}; see that the data directory can be written", path.display())]
     Io {
         /// The operation.
         doing: &'static str,
-        /// With which file.
+        /// The file or directory of the operation.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// The record can't be read.
@@ -50,7 +51,7 @@ pub enum DataDirError {
     OtherGroup {
         /// The file.
         path: PathBuf,
-        /// The group that it is of.
+        /// The group that the directory belongs to.
         theirs: String,
         /// The group of this process.
         ours: String,
@@ -61,7 +62,7 @@ pub enum DataDirError {
         /// The directory.
         path: PathBuf,
     },
-    /// It has been initialised before.
+    /// The directory was initialised before.
     #[error("{} is there: the data directory was initialised before, which is done once; start without initialising it", path.display())]
     Initialised {
         /// The file.
@@ -69,12 +70,15 @@ pub enum DataDirError {
     },
 }
 
-/// Prepares `dir` for a seed of `group`, so that its votes count when a majority of the seeds founds the group. To be done once, before the
-/// group is started for the first time. A seed that has lost its disk must not do it again while the group may live: another seed's vote
-/// may have relied on what was lost.
+/// Prepares `dir` for a seed of `group`. The seed's votes then count when a majority of the seeds
+/// creates the group.
+///
+/// Call it once, before the group is started for the first time. A seed that has lost its disk must
+/// not call it again while the group may live: the vote of another seed may depend on the lost
+/// record.
 ///
 /// # Errors
-/// [`DataDirError`]; [`DataDirError::Initialised`] if that was done before.
+/// [`DataDirError`]; [`DataDirError::Initialised`] if the directory was initialised before.
 pub fn initialise_data_dir(dir: &Path, group: &str) -> Result<(), DataDirError> {
     fs::create_dir_all(dir).map_err(|source| failed("make", dir, source))?;
     let dir = DataDir::open(dir, group)?;
@@ -88,15 +92,15 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> DataDirError {
     DataDirError::Io { doing, path: path.to_path_buf(), source }
 }
 
-/// An open data directory, of this process alone.
+/// An open data directory, locked by this process.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
     group: String,
     _lock: File,
-    /// Whether it had a record when it was opened.
+    /// Whether it contained a record when it was opened.
     pub(crate) is_initialised: bool,
-    /// That one, or an empty one.
+    /// That record, or an empty one.
     pub(crate) record: Record,
 }
 
@@ -129,7 +133,7 @@ impl DataDir {
         Ok(DataDir { path: path.to_path_buf(), group: group.to_string(), _lock: lock, is_initialised, record })
     }
 
-    /// Replaces the record. It is on disk when this returns.
+    /// Replaces the record. The record is on disk when this returns.
     pub(crate) fn write(&self, record: &Record) -> Result<(), DataDirError> {
         let start = Instant::now();
         let (new, file) = (self.path.join(NEW), self.path.join(FILE));

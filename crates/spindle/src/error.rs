@@ -1,4 +1,4 @@
-//! What can go wrong, by the call that reports it.
+//! The errors, one type for each kind of call.
 use crate::data_dir::DataDirError;
 use crate::gathering::Gathering;
 use spindle_core::control::Refusal;
@@ -17,82 +17,84 @@ pub enum JoinError {
     /// The configuration makes no valid view.
     #[error("the configuration is wrong: {0}")]
     View(#[from] ViewError),
-    /// There has to be something to send in.
+    /// The configuration has no subgroup to send in.
     #[error("the group has no subgroup: add at least one")]
     NoSubgroup,
-    /// The group's name won't do.
+    /// The group's name is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The directory won't do.
+    /// The runtime directory can't be used.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// Taking an address in the group failed.
+    /// This process could not take an address in the group.
     #[error(transparent)]
     Mail(#[from] MailError),
     /// Other hosts can't reach this process, or it can't reach them.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// libfabric is to carry the rows, and can't.
+    /// libfabric has to carry the rows, and can't.
     #[error(transparent)]
     Ofi(#[from] OfiError),
-    /// libfabric is to carry the rows, which it does not encrypt, and TLS is asked for.
+    /// libfabric has to carry the rows, which it does not encrypt, but the configuration asks for
+    /// TLS.
     #[error(
         "libfabric encrypts nothing, and this network is to be used with TLS; carry rows over tcp, or, if everybody who can reach \
          the network may read and send, take TLS out and call it insecure"
     )]
     Unencrypted,
-    /// libfabric is to carry the rows, which it does not encrypt, beyond this host.
+    /// libfabric has to carry the rows, which it does not encrypt, beyond this host.
     #[error(
         "libfabric encrypts nothing, and {address} can be reached from other hosts; call the network insecure if everybody there may \
          read and send, or give libfabric a loopback address"
     )]
     Exposed {
-        /// Where it would listen.
+        /// The address at which it would listen.
         address: String,
     },
-    /// The number of seeds can't be that of the seeds that are given.
+    /// The number of seeds does not fit the seeds that are given.
     #[error("seed_count is {count}: {why}")]
     SeedCount {
         /// The number.
         count: u32,
-        /// What is wrong with it.
+        /// Why it does not fit.
         why: String,
     },
     /// The data directory can't be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The host could not be told from others.
+    /// This host can't be distinguished from others.
     #[error("can't tell this host from others: {0}; see that /proc is there")]
     Host(io::Error),
-    /// The members don't want this one.
+    /// The members refuse this process.
     #[error("the members refuse to let this process in: {0}")]
     Refused(Refusal),
-    /// No group has so many members.
+    /// A group can't have so many members.
     #[error("a group has 1 to {max} members, not {got}", max = limits::MEMBERS_MAX)]
     Members {
-        /// How many were asked for.
+        /// The number of members asked for.
         got: u32,
     },
-    /// There is nobody to observe.
+    /// No member exists to observe.
     #[error("nobody is in group {group} at {}; start a member, or name the runtime_dir of the others", dir.display())]
     NoGroup {
         /// The group.
         group: String,
-        /// Where it was looked for.
+        /// The directory that was searched.
         dir: PathBuf,
     },
-    /// There are members, and none of them speaks.
+    /// Members exist, and none of them answers.
     #[error(
         "no member of group {group} has answered within {waited:.1?}: they are stopped, or hang; resume or restart them"
     )]
     Silent {
         /// The group.
         group: String,
-        /// How long it was waited for.
+        /// How long this process waited.
         waited: Duration,
     },
-    /// The members let this process in and have continued without it, before it had begun the view. [`Config::join`](crate::Config::join) asks
-    /// them again by itself for as long as it may wait, and so does [`Config::learn`](crate::Config::learn).
+    /// The members admitted this process, and continued without it before it had begun the view.
+    /// [`Config::join`](crate::Config::join) and [`Config::learn`](crate::Config::learn) ask them
+    /// again by themselves for as long as they may wait.
     #[error(
         "the members let this process in to view {view} and have continued without it before it had begun that; join again"
     )]
@@ -102,7 +104,7 @@ pub enum JoinError {
         /// The view.
         view: ViewId,
     },
-    /// All members were gone before they could let this process in.
+    /// All members had ended before they could admit this process.
     #[error("the group has ended while this process was joining it; start it again")]
     GroupGone,
     /// The group sends faster than this process follows.
@@ -111,25 +113,25 @@ pub enum JoinError {
     /// The group sends faster than this process applies.
     #[error("over {bytes} bytes wait to be applied: the group sends faster than this process applies")]
     TooSlow {
-        /// How many wait at most.
+        /// The most bytes that may wait.
         bytes: u64,
     },
-    /// The member whose state this process was taking over failed.
+    /// The member that sent its state to this process failed.
     #[error("the state did not come to its end: {0}; join again, which asks another member")]
     Source(io::Error),
-    /// This application could not take the state over.
+    /// This application could not take over the state.
     #[error("the state could not be restored: {0}")]
     Restore(io::Error),
-    /// Not everybody came, or nobody let this process in.
+    /// Not all members came, or no member admitted this process.
     #[error("the wait is over: {gathering}; {}", gathering.remedy())]
     TimedOut {
-        /// Who was there.
+        /// The members that were present.
         gathering: Gathering,
     },
     /// The caller asked to stop.
     #[error("cancelled while waiting for the group: {gathering}")]
     Cancelled {
-        /// Who was there.
+        /// The members that were present.
         gathering: Gathering,
     },
     /// The shared memory could not be set up.
@@ -147,8 +149,9 @@ pub enum JoinError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The others go on without this member: they heard nothing from it for too long, or were told to. Messages that it had
-    /// sent may have been delivered or not; it may join again, as a new member.
+    /// The others continue without this member: they received nothing from it for too long, or an
+    /// operator evicted it. Messages that it had sent may have been delivered or not. It may join
+    /// again, as a new member.
     #[error(
         "the others evicted this member (id {id}) in view {view}: it was silent for too long, or was told to go; the longest pause between two of \
          its polls took {pause_ms} ms"
@@ -156,15 +159,18 @@ pub enum Ended {
     Evicted {
         /// This member.
         id: MemberId,
-        /// The view in which it learned of it.
+        /// The view in which it learned this.
         view: ViewId,
-        /// The longest time in this view in which the member was not polled, but for the sleeps of its polling thread. If it is shorter than `suspect_after`, the network was silent, or an operator's
-        /// word is the cause. In ms; zero without a `suspect_after`.
-        // A `Duration` would make the results of sending longer, which costs instructions for each message.
+        /// The longest time in this view, in ms, in which the member was not polled, without the
+        /// sleeps of its polling thread; zero without a `suspect_after`. If it is shorter than
+        /// `suspect_after`, the cause is a silent network or an operator's command.
+        // A `Duration` would make the results of sending longer, which costs instructions for each
+        // message.
         pause_ms: u32,
     },
-    /// An operator has said that this member is lost for good (`spindle recover`), and the others continue without it. They may lack what it has delivered
-    /// since, and what it had sent. It may join again, as a new member.
+    /// An operator has declared this member lost for good (`spindle recover`), and the others
+    /// continue without it. They may lack the messages that it has delivered or sent since. It may
+    /// join again, as a new member.
     #[error(
         "this member (id {id}) was given up by an operator's recovery after view {view}: the others go on without it, and may lack what it \
          has delivered since"
@@ -172,13 +178,13 @@ pub enum Ended {
     GivenUp {
         /// This member.
         id: MemberId,
-        /// The view in which it learned of it.
+        /// The view in which it learned this.
         view: ViewId,
     },
-    /// This member has left, as it was asked to.
+    /// This member has left, as requested.
     #[error("this member has left the group")]
     Left,
-    /// What was agreed on can't be read, or the next view can't be set up here.
+    /// The decision of the members can't be read, or the next view can't be set up here.
     #[error("this member can't go on to the next view: {0}")]
     Stuck(String),
     /// This process gave the group up: it dropped its handle, or its handler panicked.
@@ -187,7 +193,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// `id`, a member of `view`, is not in `next`, with which the others go on.
+    /// Returns the reason for `id`, a member of `view` that is not in `next`, with which the others
+    /// continue.
     pub(crate) fn left_out(id: MemberId, view: ViewId, next: ViewId, pause: Duration) -> Ended {
         match next.era() > view.era() {
             true => Ended::GivenUp { id, view },
@@ -195,49 +202,53 @@ impl Ended {
         }
     }
 
-    /// Whether the others go on without this member against its will: it was [evicted](Ended::Evicted) or [given up](Ended::GivenUp), and may join again.
+    /// Returns whether the others continue without this member against its will: it was
+    /// [evicted](Ended::Evicted) or [given up](Ended::GivenUp), and may join again.
     pub fn is_left_out(&self) -> bool {
         matches!(self, Ended::Evicted { .. } | Ended::GivenUp { .. })
     }
 }
 
-/// Why a message was not accepted. One that was accepted is delivered by every member, or by none if this member dies or is evicted.
+/// Why a message was not accepted. An accepted message is delivered by every member, or by none if
+/// this member dies or is evicted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// It is longer than the subgroup allows.
+    /// The message is longer than the subgroup allows.
     #[error("a message of {len} bytes is over the subgroup's limit of {max} bytes: split it, or raise the limit")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         len: u64,
-        /// Bytes allowed.
+        /// The largest length in bytes.
         max: u64,
     },
     /// The ring was full, and stayed so.
     #[error("the ring is full: the slowest member has delivered nothing for {waited:?}")]
     Full {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// So many large messages of this member are on the way in this subgroup, and none of them was delivered everywhere in time.
+    /// This member has the largest number of undelivered large messages in this subgroup, and none
+    /// of them was delivered everywhere in time.
     #[error("{most} large messages are on the way, and none of them was delivered everywhere within {waited:?}")]
     TooMany {
-        /// How many may be.
+        /// That number.
         most: u32,
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// A message that is too long for the ring is copied into memory of its own, and there is none.
+    /// A message that is too long for the ring is copied into memory of its own, and no memory is
+    /// left.
     #[error("there is no memory for a copy of a message of {len} bytes: free some, or send less at once")]
     NoMemory {
-        /// Its bytes.
+        /// Its length in bytes.
         len: u64,
     },
-    /// Waiting in an upcall would wait for itself.
+    /// The caller is an upcall, which would wait for itself.
     #[error("a handler may not wait for room: it runs on the thread that makes room; use try_claim")]
     InUpcall,
-    /// In the newest view this member is no sender of the subgroup, the subgroup has fewer members than it needs, or there is no such
-    /// subgroup any more. It may send again when a view changes that.
+    /// In the newest view this member is no sender of the subgroup, the subgroup has fewer members
+    /// than it needs, or it no longer exists. The member may send again when a view changes that.
     #[error(
         "this member can't send in this subgroup: in the newest view it is no sender there, or the subgroup has too few members"
     )]
@@ -251,10 +262,10 @@ pub enum SendError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// Nothing came in time.
+    /// Nothing was delivered in time.
     #[error("nothing was delivered for {waited:?}")]
     TimedOut {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
     /// Every member has finished and everything has been received.
@@ -265,23 +276,23 @@ pub enum ReceiveError {
     Ended(#[from] Ended),
 }
 
-/// Why an observer got nothing. All but the first are final.
+/// Why an observer received nothing. All but the first are final.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
-    /// Nothing came in time.
+    /// Nothing was delivered in time.
     #[error("nothing was delivered for {waited:?}")]
     TimedOut {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// Every member has finished, or has left, and this was everything.
+    /// Every member has finished or left, and the observer has received everything.
     #[error("every member has finished or left, and this was everything")]
     Finished,
     /// No member lives.
     #[error("all members of the group are gone: what they had agreed on by then was told, and perhaps not all of it")]
     GroupGone,
-    /// What the members say can't be read.
+    /// The data of the members can't be read.
     #[error("this process can't follow the group any more: {0}; observe it again, which begins at the present")]
     Stuck(String),
 }
@@ -295,16 +306,16 @@ pub enum HandleError {
     NoSuchSubgroup {
         /// The name asked for.
         name: String,
-        /// The names there are.
+        /// The names that exist.
         known: String,
     },
-    /// This member does not send there.
+    /// This member does not send in the subgroup.
     #[error("this member is no sender of subgroup {name:?}")]
     NoSender {
         /// The subgroup.
         name: String,
     },
-    /// It was given out before.
+    /// The handle was given out before.
     #[error("the {what} of subgroup {name:?} was taken before")]
     Taken {
         /// "publisher" or "receiver".
@@ -312,21 +323,22 @@ pub enum HandleError {
         /// The subgroup.
         name: String,
     },
-    /// There is no room for what the members would need in a view with this change: all of them stand in one machine's memory.
+    /// The members would need too much memory in a view with this change: the rows of all are
+    /// stored in the memory of one machine.
     #[error("the members' rows would have {bytes} bytes: {why}; ask for smaller windows or messages")]
     Memory {
-        /// What all rows would have.
+        /// The size of all rows.
         bytes: u64,
-        /// Why that is too much.
+        /// Why it is too much.
         why: String,
     },
-    /// The polling thread, which would have to answer, runs this handler.
+    /// The caller is a handler on the polling thread, which would have to answer.
     #[error("a handler may not ask the group for this: it runs on the thread that would answer; ask on another one")]
     InUpcall,
-    /// Nobody answers any more.
+    /// No thread answers any more.
     #[error("the group has ended")]
     Ended,
-    /// Handles are taken before the first poll.
+    /// Handles have to be taken before the first poll.
     #[error("the handles of subgroup {name:?} have to be taken before the group runs")]
     Running {
         /// The subgroup.
@@ -338,12 +350,12 @@ pub enum HandleError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinishError {
-    /// Somebody still holds a publisher, has not received everything, or is slow.
+    /// A member still has a publisher, has not received everything, or is slow.
     #[error("the group did not finish within {waited:?}: {unfinished}")]
     TimedOut {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
-        /// Who has not finished, in words.
+        /// The members that have not finished, in words.
         unfinished: String,
     },
     /// The group has ended.

@@ -1,9 +1,11 @@
-//! How a process follows a group from outside, from view to view: what those who [observe](crate::Observing) it and those who
-//! [learn](crate::Config::learn) its state have in common. A driver of the core's [`Follow`].
+//! Follows a group from outside, from view to view: the common part of processes that
+//! [observe](crate::Observing) a group and processes that [learn](crate::Config::learn) its state.
+//! It drives the core's [`Follow`].
 //!
-//! It asks the members for the newest view and for their memory in it, reads what they deliver there, and goes with them to the
-//! next view. What stands in no ring it has members [send](Ahead). Nobody waits for it. If the members pass over a view before it has their
-//! memory of it, it goes on with the newest.
+//! It asks the members for the newest view and for their memory in it, reads their deliveries
+//! there, and enters the next view with them. Members [send](Ahead) it the messages that no ring
+//! contains. No member waits for it. If the members end a view before it has their memory, it
+//! continues with the newest view.
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
@@ -15,10 +17,10 @@ use spindle_fabric::{Mirror, Peer, Watched};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Messages that are read on at once while an object is still to come, at most.
+/// The most messages that are read ahead at once while an object is still to come.
 const READ_ON_MAX: usize = 1024;
 
-/// Somebody who follows.
+/// A process that follows a group from outside.
 #[derive(Debug)]
 pub(crate) struct Follower {
     crew: Crew,
@@ -27,19 +29,19 @@ pub(crate) struct Follower {
     group: GroupName,
     /// The newest view that was begun.
     followed: Option<Followed>,
-    /// The rows of the one that is about to begin.
+    /// The rows of the view that is about to begin.
     arriving: Option<Watched>,
-    /// The memory of its copies.
+    /// The memory for copies of rows.
     mirror: Mirror,
-    /// What was read behind an object that has yet to come.
+    /// The messages read behind an object that has yet to come.
     ahead: Ahead,
-    /// The newest message, if it was among that.
+    /// The newest message, if it was read ahead.
     payload: Option<Vec<u8>>,
-    /// The longest object that it takes.
+    /// The longest object that it accepts.
     object_bytes_max: u64,
 }
 
-/// What is read of a view.
+/// The rows of a view, and the position in them.
 #[derive(Debug)]
 struct Followed {
     observer: Observer,
@@ -56,7 +58,8 @@ impl From<FollowError> for JoinError {
 }
 
 impl Follower {
-    /// One with an address in `group`, which shows the members `digest` as its configuration's.
+    /// Creates a follower with an address in `group`. It sends `digest` to the members as its
+    /// configuration's.
     pub(crate) fn new(
         crew: Crew,
         digest: u64,
@@ -77,34 +80,35 @@ impl Follower {
         &mut self.crew
     }
 
-    /// What is needed to take part in the group.
+    /// Returns the parts that a member of the group needs.
     pub(crate) fn into_crew(self) -> (Crew, u128) {
         let incarnation = self.follow.incarnation();
         (self.crew, incarnation)
     }
 
-    /// The time, as the control plane is told it.
+    /// Returns the time as the control plane counts it.
     pub(crate) fn now(&self) -> Time {
         self.crew.now()
     }
 
-    /// Lets the control plane act now.
+    /// Runs a step of the control plane with the current time.
     pub(crate) fn act<R>(&mut self, act: impl FnOnce(&mut Follow, &mut Roster<Peer>, Time) -> R) -> R {
         let follow = &mut self.follow;
         self.crew.act(|roster, now| act(follow, roster, now))
     }
 
-    /// Whether a view is being followed; if not, the next one has yet to begin.
+    /// Returns whether a view is being followed; if not, the next one has yet to begin.
     pub(crate) fn is_following(&self) -> bool {
         self.follow.is_following()
     }
 
-    /// The newest view that was begun.
+    /// Returns the newest view that was begun.
     pub(crate) fn view(&self) -> Option<&Arc<View>> {
         self.follow.view()
     }
 
-    /// By subgroup of the view that was begun: how many places of its order lie behind.
+    /// Returns, by subgroup of the view that was begun, how many sequence numbers of its order were
+    /// passed.
     pub(crate) fn places(&self) -> Vec<u64> {
         let place = |followed: &Followed| {
             let ids = (0..followed.observer.view().subgroups.len() as u32).map(SubgroupId);
@@ -113,12 +117,12 @@ impl Follower {
         self.followed.as_ref().map(place).unwrap_or_default()
     }
 
-    /// What of `subgroup` lies behind.
+    /// Returns the passed part of `subgroup`.
     pub(crate) fn behind(&self, subgroup: SubgroupId) -> Vec<Gap> {
         self.followed.as_ref().map(|followed| followed.observer.behind(subgroup)).unwrap_or_default()
     }
 
-    /// Asks for the newest view and its members' memory, if none is being followed.
+    /// Requests the newest view and its members' memory, if none is being followed.
     ///
     /// # Errors
     /// [`JoinError::GroupGone`], and what the system refuses.
@@ -130,20 +134,20 @@ impl Follower {
         Ok(())
     }
 
-    /// The members on this host, by its directory.
+    /// Returns the members on this host, from its runtime directory.
     pub(crate) fn members_here(&self) -> Result<Vec<MemberId>, JoinError> {
         Ok(Mailbox::members(&self.dir, &self.group)?)
     }
 
-    /// Takes in what members have written. What is not about the views is passed on.
+    /// Handles messages of members. Events that do not concern the views are returned.
     ///
     /// # Errors
-    /// [`JoinError::Refused`]; [`JoinError::GroupGone`] if it is another group of the same name by now.
+    /// [`JoinError::Refused`]; [`JoinError::GroupGone`] if another group has this name now.
     pub(crate) fn news(&mut self) -> Result<Vec<News>, JoinError> {
         self.hear(|news, follow, roster, now| Ok(follow.hear(news, roster, now)?))
     }
 
-    /// The same for a learner.
+    /// As [`news`](Self::news), for a learner.
     ///
     /// # Errors
     /// The same.
@@ -188,7 +192,7 @@ impl Follower {
         Ok(rest)
     }
 
-    /// Takes in what members on other hosts have sent. To be called before every look.
+    /// Reads the data from members on other hosts. It has to be called before every look.
     pub(crate) fn progress(&mut self) {
         if let Some(followed) = &mut self.followed {
             if followed.rows.progress() {
@@ -200,26 +204,28 @@ impl Follower {
         }
     }
 
-    /// Whether a member's stream has ended, and no view without it has come since.
+    /// Returns whether a member's stream has ended, without a new view that excludes the member.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.ahead.is_empty() && self.follow.is_cut_off(self.crew.now())
     }
 
-    /// Whether there may be [`news`](Self::news).
+    /// Returns whether there may be [`news`](Self::news).
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.crew.has_notice()
     }
 
-    /// Waits for news, `at_most` that long.
+    /// Waits for events, up to `at_most`.
     pub(crate) fn wait(&self, at_most: Duration) {
         self.crew.wait(at_most);
     }
 
-    /// Begins the next view, or the newest if that one was passed over or is the first; once the rows of all its members are here.
+    /// Begins the next view once the rows of all its members are here. It begins the newest view
+    /// instead if the next one was passed over, or if it is the first.
     ///
     /// # Errors
-    /// What the members have handed over is no memory of theirs, or the system has no room for it.
+    /// The memory that the members have handed over is not theirs, or the system has no room for
+    /// it.
     pub(crate) fn begin(&mut self) -> Result<Option<ViewStart>, JoinError> {
         if let Some((view, parts)) = self.act(|follow, roster, now| follow.look(roster, now)) {
             self.arriving = Some(Watched::new(&Layout::new(&view)?, parts, &self.mirror)?);
@@ -247,10 +253,10 @@ impl Follower {
         Ok(Some(start))
     }
 
-    /// The next message, of those that are deliverable now. Its bytes are the [`payload`](Self::payload).
+    /// Returns the next deliverable message. Its bytes are the [`payload`](Self::payload).
     ///
     /// # Errors
-    /// [`Lapped`], until it is told to [go on](Self::go_on).
+    /// [`Lapped`], until a call of [`go_on`](Self::go_on).
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Seen>, Lapped> {
         self.payload = None;
@@ -268,7 +274,7 @@ impl Follower {
         self.next_behind()
     }
 
-    /// The same while an object is still to come.
+    /// As [`next`](Self::next), while an object is still to come.
     fn next_behind(&mut self) -> Result<Option<Seen>, Lapped> {
         let Some(Followed { observer, rows }) = &mut self.followed else { return Ok(None) };
         for _ in 0..READ_ON_MAX {
@@ -280,7 +286,8 @@ impl Follower {
                 Err(lapped) if lapped.is_object => {
                     self.ahead.want(&lapped, observer.payload(), self.object_bytes_max);
                 }
-                // If it was lapped, it says so again when that is what comes next.
+                // If the follower was lapped, the error comes again when that message is the next
+                // one.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -297,24 +304,25 @@ impl Follower {
         }
     }
 
-    /// The bytes of the newest message.
+    /// Returns the bytes of the newest message.
     pub(crate) fn payload(&self) -> &[u8] {
         let in_its_frame = || self.followed.as_ref().map_or(&[][..], |followed| followed.observer.payload());
         self.payload.as_deref().unwrap_or_else(in_its_frame)
     }
 
-    /// The same, to be kept.
+    /// Returns the bytes of the newest message, for storage.
     pub(crate) fn take_payload(&mut self) -> Vec<u8> {
         self.payload.take().unwrap_or_else(|| self.payload().to_vec())
     }
 
-    /// Goes on at the present. What was missed by that.
+    /// Continues at the present. Returns the messages that are missed.
     pub(crate) fn go_on(&mut self, lapped: &Lapped) -> Vec<Gap> {
         let Some(Followed { observer, rows }) = &mut self.followed else { return vec![] };
         observer.go_on(lapped, rows.rows())
     }
 
-    /// If the view has ended, and everything in it was yielded: the change to the next one. Told once.
+    /// Returns the change to the next view, once, if the view has ended and everything in it was
+    /// yielded.
     pub(crate) fn end(&mut self) -> Option<ViewChange> {
         if !self.is_following() || !self.ahead.is_empty() {
             return None;
@@ -327,17 +335,18 @@ impl Follower {
         Some(ViewChange::new(old, next))
     }
 
-    /// By subgroup and sender of `next`, which comes behind the view that was followed to its end: how many of the first rounds were
-    /// yielded already, and come again.
+    /// Returns, by subgroup and sender of `next`, how many of the first rounds were already yielded
+    /// and come again. `next` follows the view that was followed to its end.
     ///
     /// # Errors
-    /// What is wrong with `next`.
+    /// `next` is invalid.
     pub(crate) fn known_in(&self, next: &View) -> Result<Vec<(SubgroupId, Rank, u64)>, JoinError> {
         let Some(followed) = &self.followed else { return Ok(vec![]) };
         Ok(followed.observer.successor(next.clone())?.known().collect())
     }
 
-    /// Tells the members that it follows no more, if they take letters now. If not, they notice when they write to it.
+    /// Reports to the members that it stops to follow, if they accept control messages now. If not,
+    /// they notice it when they write to it.
     pub(crate) fn take_leave(&mut self) {
         let Some(view) = self.view().map(Arc::clone) else { return };
         for member in &view.members {
@@ -347,7 +356,7 @@ impl Follower {
         self.crew.news();
     }
 
-    /// Whether all members have finished, and everything that they have sent was yielded.
+    /// Returns whether all members have finished and all their messages were yielded.
     pub(crate) fn is_finished(&self) -> bool {
         let is_finished = |followed: &Followed| followed.observer.is_finished(followed.rows.rows());
         self.ahead.is_empty() && self.followed.as_ref().is_some_and(is_finished)

@@ -1,58 +1,62 @@
-//! Who is there while a group is being founded, or while somebody waits to be let in.
+//! The processes that are present while a group is created, or while a process waits for admission.
 use spindle_core::MemberId;
 use spindle_core::control::{SeedsKnown, Unreached, Waits};
 use std::fmt;
 
-/// Somebody who waits for the group to be complete, or is in it.
+/// A process that waits for the group to be complete, or is a member of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Present {
     /// Its id.
     pub id: MemberId,
-    /// Its process; 0 if who tells it does not know.
+    /// The process id; 0 if the reporting process does not know it.
     pub pid: u32,
 }
 
-/// Who is there.
+/// The processes that are present.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Gathering {
-    /// How many members the group is founded by; in one that runs, how many it has.
+    /// How many members create the group; in a running group, how many it has.
     pub members: u32,
-    /// Who is here, by id. In a group that spans hosts who founds it knows, and who is in it: nobody, if none of them has answered.
+    /// The processes that are present, by id. In a group that spans hosts they are reported by the
+    /// processes that create it, or by its members. The list is empty if none of these has
+    /// answered.
     pub present: Vec<Present>,
-    /// The group runs and can't go on, so that it lets nobody in: too few of its members are left to agree on who is in it.
-    /// Those are who is [present](Self::present).
+    /// Whether the group runs and can't continue, so that it admits no process: too few of its
+    /// members are left to agree on who is in it. [`present`](Self::present) lists them.
     pub blocked: bool,
-    /// What is known of the seeds, if names stand for several ([`Network::seed_count`](crate::Network::seed_count)).
+    /// The knowledge about the seeds, if names stand for several
+    /// ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
-    /// What this process waits for between hosts, and which of the seeds have answered.
+    /// What this process waits for between hosts, and which seeds have answered.
     pub waits: Option<Box<Waits>>,
-    /// How many more of the seeds have to answer before the group can be founded.
+    /// How many more seeds have to answer before the group can be created.
     pub seeds_missing: u32,
-    /// The seeds that this process could not use when it tried last, in their order.
+    /// The seeds that this process could not use in its last try, in their order.
     pub unreached: Vec<Unreached>,
 }
 
-/// So many of those that could not be used are told, and the number of the others.
+/// The most unusable seeds that are listed; the others are counted.
 const UNREACHED_TOLD: usize = 4;
 
 impl Gathering {
-    /// Where nothing is known of seeds.
+    /// Returns a gathering without knowledge about seeds.
     pub(crate) fn of(members: u32, present: Vec<Present>) -> Gathering {
         Gathering { members, present, ..Gathering::default() }
     }
 
-    /// What a process tells of those that are there.
+    /// Returns a gathering as another process reports it.
     pub(crate) fn heard(members: u32, blocked: bool, present: Vec<(MemberId, u32)>) -> Gathering {
         let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
         Gathering { blocked, ..Gathering::of(members, present) }
     }
 
-    /// How many have yet to come.
+    /// Returns how many have yet to come.
     pub fn missing(&self) -> u32 {
         self.members.saturating_sub(self.present.len() as u32)
     }
 
-    /// The same, with the processes that were known before. Not everybody who tells who is here knows all of them.
+    /// Adds the process ids that were known before: not every process that reports the present ones
+    /// knows all of them.
     pub(crate) fn behind(mut self, before: &Gathering) -> Gathering {
         for present in self.present.iter_mut().filter(|present| present.pid == 0) {
             let known = before.present.iter().find(|known| known.id == present.id);
@@ -61,7 +65,7 @@ impl Gathering {
         self
     }
 
-    /// What to do about it.
+    /// Returns the remedy.
     pub(crate) fn remedy(&self) -> &'static str {
         match self.present.is_empty() {
             true => "see that the seeds run and can be reached, or wait longer",
@@ -98,7 +102,7 @@ impl Gathering {
 impl fmt::Display for Gathering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.present.is_empty() {
-            // Nobody else is asked on one host.
+            // On one host no other process is asked.
             true if self.seeds.is_none() && self.unreached.is_empty() => write!(f, "nobody has answered")?,
             true => write!(f, "no seed has answered")?,
             false => self.write_present(f)?,
@@ -122,7 +126,7 @@ mod tests {
     fn who_waits_for_a_group_that_can_not_go_on_is_told_so() {
         let present = |pid| vec![Present { id: MemberId(4), pid }, Present { id: MemberId(5), pid: 0 }];
         let gathering = |pid| Gathering { blocked: true, ..Gathering::of(4, present(pid)) };
-        // From one who knows its process, and then from one who does not.
+        // First from a process that knows the process id, then from one that does not.
         let told = gathering(0).behind(&gathering(77));
         assert_eq!(told, gathering(77));
         let left = "the group runs, and only 2 of its 4 members are left (member 4: process 77, member 5), too few";

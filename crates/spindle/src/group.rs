@@ -1,4 +1,4 @@
-//! A member whose node is polled by a thread of its own.
+//! A member whose node is polled by a thread of the library.
 use crate::crew::Notices;
 use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::node::{Node, Poll};
@@ -15,15 +15,17 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The longest single sleep of a thread of the library. What concerns it at once wakes it; the bound is for cases that were not foreseen.
+/// The longest single sleep of a thread of the library. An event that concerns the thread wakes it
+/// at once; the bound is for unforeseen cases.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(4);
-/// How long a status may take: the polling thread answers between two polls.
+/// How long a status request may take: the polling thread answers between two polls.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
 
 /// A member of a group, polled by a thread of the library.
 ///
-/// Dropping it takes this member out at once, and the others go on without it; [`leave`](Self::leave) does so without loss, and
-/// [`finish`](Self::finish) ends the group in agreement.
+/// Dropping it takes this member out at once, and the others continue without it.
+/// [`leave`](Self::leave) does so without loss, and [`finish`](Self::finish) ends the group in
+/// agreement.
 #[derive(Debug)]
 pub struct Group {
     owner: Owner,
@@ -34,7 +36,7 @@ pub struct Group {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the polling thread and its handle tell each other.
+/// What the polling thread and its handle exchange.
 #[derive(Debug, Default)]
 struct Control {
     stop: AtomicBool,
@@ -47,7 +49,7 @@ struct Control {
     answered: Condvar,
 }
 
-/// What the handle asks of the polling thread, which answers.
+/// A request of the handle to the polling thread, which answers.
 #[derive(Debug)]
 enum Order {
     Wish(Change, SyncSender<Result<bool, HandleError>>),
@@ -56,7 +58,7 @@ enum Order {
 
 impl Order {
     fn carry_out(self, node: &mut Node) {
-        // Who has not waited for the answer does not want it.
+        // A caller that no longer waits for the answer does not need it.
         let _ = match self {
             Order::Wish(change, answer) => answer.try_send(node.wish(change)).is_ok(),
             Order::Publisher(name, answer) => answer.try_send(node.publisher(&name)).is_ok(),
@@ -88,27 +90,28 @@ impl Group {
         Ok(Group { owner: Owner::new(), id, control, shared, notices, thread })
     }
 
-    /// The newest view: who is in, in which subgroups.
+    /// Returns the newest view: its members and subgroups.
     pub fn view(&self) -> Arc<View> {
         self.shared.view()
     }
 
-    /// This member's rank in the newest view.
+    /// Returns this member's rank in the newest view.
     pub fn rank(&self) -> Rank {
         self.view().rank_of(self.id).unwrap_or(Rank(0))
     }
 
-    /// This member's id.
+    /// Returns this member's id.
     pub fn id(&self) -> MemberId {
         self.id
     }
 
-    /// Why the group ended before everything was delivered, if it did.
+    /// Returns why the group ended before everything was delivered, if it did.
     pub fn ended(&self) -> Option<Ended> {
         self.shared.broken().cloned()
     }
 
-    /// How the group stands, as this member knows it. Once the group has ended, how it stood then.
+    /// Returns the state of the group as this member knows it. After the end of the group, it is
+    /// the final state.
     pub fn status(&self) -> Status {
         let mut answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let before = answers.count;
@@ -120,11 +123,11 @@ impl Group {
         answers.status.clone()
     }
 
-    /// Waits until every member has finished sending and everything is delivered, and leaves. Every publisher
-    /// must have been dropped.
+    /// Waits until every member has finished sending and everything is delivered, and leaves. Every
+    /// publisher must have been dropped.
     ///
     /// # Errors
-    /// [`FinishError`]. A group that did not finish in time is given up.
+    /// [`FinishError`]. If the group does not finish in time, this member gives it up.
     pub fn finish(mut self, timeout: Duration) -> Result<Status, FinishError> {
         let start = Instant::now();
         self.control.seal.store(true, Ordering::Release);
@@ -142,7 +145,8 @@ impl Group {
         }
     }
 
-    /// As [`Node::wish`]. Waits until the polling thread has answered, which it does between two upcalls.
+    /// As [`Node::wish`]. Waits until the polling thread has answered, which it does between two
+    /// upcalls.
     ///
     /// # Errors
     /// [`HandleError`].
@@ -150,7 +154,8 @@ impl Group {
         self.order(|answer| Order::Wish(change, answer))?
     }
 
-    /// As [`Node::publisher`], for a subgroup that was created while the group ran. Waits as [`wish`](Self::wish) does.
+    /// As [`Node::publisher`], for a subgroup that was created while the group ran. Waits as
+    /// [`wish`](Self::wish) does.
     ///
     /// # Errors
     /// [`HandleError`].
@@ -159,7 +164,7 @@ impl Group {
         self.order(|answer| Order::Publisher(name, answer))?
     }
 
-    /// Has the polling thread do something, and waits for what comes of it.
+    /// Gives the polling thread an order and waits for its answer.
     fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Result<T, HandleError> {
         if Upcall::is_running() {
             return Err(HandleError::InUpcall);
@@ -171,12 +176,13 @@ impl Group {
         if self.control.answers.lock().unwrap_or_else(PoisonError::into_inner).ended {
             self.control.drop_orders();
         }
-        // Orders that the thread does not come to are dropped when it ends, and the senders with them.
+        // The ending thread drops the orders that it has not carried out, together with their
+        // senders.
         answered.recv().map_err(|_| HandleError::Ended)
     }
 
-    /// Leaves the group, without loss for anybody: everything that this member has sent before is delivered everywhere first. The
-    /// others go on.
+    /// Leaves the group without loss: everything that this member has sent is delivered everywhere
+    /// first. The others continue.
     ///
     /// # Errors
     /// [`FinishError`]: the group did not agree in time, or has ended otherwise.
@@ -200,9 +206,10 @@ impl Group {
     }
 
     fn join(&mut self) {
-        // A handler that drops its own group runs on that very thread, which stops after it.
+        // A handler that drops its own group runs on that very thread, which stops after the
+        // handler.
         if let Some(thread) = self.thread.take_if(|thread| thread.thread().id() != thread::current().id()) {
-            // A handler's panic has been printed, and ended the group.
+            // A handler's panic was printed and ended the group.
             let _ = thread.join();
         }
     }
@@ -211,7 +218,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if self.owner.is_copy() {
-            // The thread is the parent's.
+            // The thread belongs to the parent.
             return;
         }
         self.control.stop.store(true, Ordering::Release);
@@ -220,7 +227,7 @@ impl Drop for Group {
     }
 }
 
-/// Tells the handle that the thread has ended, also when a handler panics.
+/// Reports the end of the thread to the handle, also when a handler panics.
 struct Ends(Arc<Control>);
 
 impl Drop for Ends {
@@ -232,7 +239,8 @@ impl Drop for Ends {
 }
 
 impl Control {
-    /// Nobody carries them out any more: who waits for an answer is told by that.
+    /// Drops the orders that the thread will not carry out. Callers that wait for an answer see the
+    /// end.
     fn drop_orders(&self) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -245,10 +253,10 @@ impl Control {
     }
 }
 
-/// The polling thread.
+/// Runs the polling thread.
 fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
     let mut pace = Pace::new(node.terms.spin_for);
-    // A cheap look first: the line is written by others only when they want something.
+    // A cheap check first: other threads write to this cache line only when they have a request.
     let requested = || {
         let flags = [&control.stop, &control.status_wanted, &control.leave, &control.seal, &control.ordered];
         flags.iter().any(|flag| flag.load(Ordering::Acquire))
@@ -336,7 +344,7 @@ mod tests {
             batch.for_each(drop);
             let group = take.recv().unwrap();
             say.send(group.publisher("all").err()).unwrap();
-            // Longer than anybody should have to guess: until the handle asks for the end.
+            // Wait without a guess at a duration: until the handle asks for the end.
             while !group.control.stop.load(Ordering::Acquire) {
                 thread::yield_now();
             }
@@ -355,7 +363,7 @@ mod tests {
             thread::yield_now();
         }
         group.control.stop.store(true, Ordering::Release);
-        // The thread comes to it, or ends before.
+        // The thread carries the order out, or ends before.
         assert!(matches!(asker.join().unwrap(), Ok(true) | Err(HandleError::Ended)));
         drop(publisher);
         let patience = Instant::now() + Duration::from_secs(10);

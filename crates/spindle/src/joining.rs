@@ -1,4 +1,5 @@
-//! How a process becomes a member: it founds the group with others, or asks those who are in it.
+//! How a process becomes a member: it creates the group with others, or asks the members of a
+//! group.
 use crate::bootstrap::{self, Bootstrapping};
 use crate::config::Config;
 use crate::crew::{Crew, News, after};
@@ -23,22 +24,22 @@ use std::time::{Duration, Instant};
 mod learning;
 mod showing;
 
-/// How long to wait for news before looking at the clock and the flag again.
+/// How long to wait for control events before checking the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
-/// The handler of those who have no state. Nobody calls it.
+/// The handler of a process without state. It is never called.
 struct NoState;
 
 impl Handler for NoState {
     fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
 }
 
-/// What has come of looking for a group.
+/// The result of a search for a group.
 enum Sought {
     /// The view to begin with.
     View(View),
-    /// There is a group, whose state comes first.
+    /// A group exists, whose state comes first.
     Group,
-    /// There was one on this host.
+    /// A group existed on this host and has ended.
     Gone,
 }
 
@@ -48,24 +49,26 @@ struct Candidate<'a> {
     dir: RuntimeDir,
     group: GroupName,
     digest: u64,
-    /// Made before the members wait for this process: for a process with threads it takes milliseconds.
+    /// It is made before the members wait for this process: in a process with threads this takes
+    /// milliseconds.
     bell: MemberBell,
     deadline: Instant,
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Gathering),
     seen: Gathering,
-    /// The member whose state broke off last.
+    /// The member whose state transfer broke off last.
     failed_source: Option<MemberId>,
-    /// The handler has begun to take over a state.
+    /// Whether the handler has begun to take over a state.
     has_restored: bool,
-    /// What decided, between hosts, that a group exists, while that is followed.
+    /// The state machine that decided, between hosts, that a group exists, while that group is
+    /// followed.
     bootstrap: Option<Bootstrapping>,
-    /// The group that has let this process in and continued without it.
+    /// The group that admitted this process and continued without it.
     left_out: Option<u128>,
 }
 
 impl Config {
-    /// Joins the group, or founds it together with the others that this configuration asks for.
+    /// Joins the group, or creates it together with the other processes of this configuration.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -73,7 +76,8 @@ impl Config {
         self.join_with(&mut |_| {}, &AtomicBool::new(false))
     }
 
-    /// As [`join`](Self::join); tells `progress` who is there and who is missing, and gives up soon after `cancelled` is set.
+    /// As [`join`](Self::join). Reports the present and missing processes to `progress`, and gives
+    /// up soon after `cancelled` is set.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -81,20 +85,24 @@ impl Config {
         let mut candidate = Candidate::new(&self, progress, cancelled)?;
         loop {
             match candidate.join(&mut None::<&mut NoState>) {
-                // Until the wait is over.
+                // Try again until the wait is over.
                 Err(JoinError::LeftOut { .. }) => {}
                 joined => return joined,
             }
         }
     }
 
-    /// As [`join_with`](Self::join_with), for applications that have a state: `handler` [restores](Handler::restore) that of a member,
-    /// [learns](Handler::learn) what was sent since, and has the same state as all members when the answer is there. The group does not
-    /// wait meanwhile. If the group is founded just now there is no state, and nothing to learn.
+    /// As [`join_with`](Self::join_with), for applications that have a state.
+    ///
+    /// `handler` [restores](Handler::restore) the state of a member and [learns](Handler::learn)
+    /// the messages since then. When the call returns, it has the same state as all members. The
+    /// group does not wait meanwhile. If the group is just being created, no state exists and
+    /// nothing is learned.
     ///
     /// # Errors
-    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state; [`JoinError::GroupGone`] if all members were gone
-    /// after it had: what the handler holds then is the state of no group, so begin with a new one.
+    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state;
+    /// [`JoinError::GroupGone`] if all members ended after it had restored it. The handler then
+    /// contains the state of no group, so begin with a new handler.
     pub fn learn(
         self,
         handler: &mut impl Handler,
@@ -122,7 +130,7 @@ impl Config {
         Ok((dir?, GroupName::new(&self.group)?))
     }
 
-    /// All members of the group, in this process: for tests and for trying things out.
+    /// Returns all members of the group, in this process: for tests and experiments.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -130,7 +138,8 @@ impl Config {
         self.check()?;
         let board = Arc::default();
         let view = self.view((1..=u64::from(self.members)).map(MemberId).collect());
-        // Nodes of one process may be polled by one thread, which is silent at all but one of them.
+        // Nodes of one process may be polled by one thread, which is then silent at all but one of
+        // them.
         let terms = Terms { suspect_after: None, ..self.terms() };
         let installing = |id: &MemberId| -> Result<_, JoinError> {
             let mut crew = Crew::local(&board, *id);
@@ -208,7 +217,8 @@ impl<'a> Candidate<'a> {
         self.see_myself(&crew);
         loop {
             let seek = match standing {
-                // A new group begins with nothing, and what the handler holds by now is the dead one's state.
+                // A new group begins without state, and the handler now contains the state of the
+                // dead group.
                 Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
                 Standing::Founder { incarnation } => {
                     crew.set_incarnation(incarnation);
@@ -225,13 +235,13 @@ impl<'a> Candidate<'a> {
             if let Sought::View(view) = self.seek(&mut crew, seek)? {
                 return self.begin(crew, view);
             }
-            // All members were gone before they let this process in.
+            // All members had ended before they admitted this process.
             let mailbox = crew.mailbox().expect("a process that joins has an address");
             standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         }
     }
 
-    /// Joins a group that spans hosts: asks its members on this one, and the seeds.
+    /// Joins a group that spans hosts: asks its members on this host, and the seeds.
     fn join_afar<H: Handler>(&mut self, network: &Network, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
         let id = match self.config.id {
             Some(id) => MemberId(id),
@@ -240,40 +250,42 @@ impl<'a> Candidate<'a> {
         let mailbox = Mailbox::open(&self.dir, &self.group, id)?;
         let mut crew = Crew::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
         self.see_myself(&crew);
-        // That of the last attempt has the data directory.
+        // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
         let bootstrap = self.begin_bootstrap(crew.roster().as_process(), crew.now())?;
         crew.set_bootstrap(bootstrap);
         let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
         let Sought::View(view) = self.seek(&mut crew, seek)? else {
-            // Until it is let in it has no part in founding another group.
+            // Until this process is admitted, it takes no part in the creation of another group.
             self.bootstrap = crew.take_bootstrap();
             self.seen.waits = None;
-            // They have nothing to do with what is waited for from now on.
+            // From now on this process does not wait for seeds.
             self.seen.seeds = None;
             let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
             let Admitted { crew, first } = self.learn(crew, *handler)?;
             return self.install(crew, first);
         };
         if self.has_restored {
-            // A new group begins with nothing, and what the handler holds by now is the dead one's state.
+            // A new group begins without state, and the handler now contains the state of the dead
+            // group.
             return Err(JoinError::GroupGone);
         }
         self.begin(crew, view)
     }
 
     fn wants(&self, learns: bool) -> Wants {
-        // A process that looks for its group again accepts any number of founders: others may found one with a number of their own meanwhile.
+        // A process that looks for its group again accepts any number of first members: other
+        // processes may create a group with another number meanwhile.
         let members = if self.was_in().is_some() && !self.config.found { 1 } else { self.config.members };
         Wants { digest: self.digest, members, learns }
     }
 
-    /// The group that this process was a member of, if it was one.
+    /// Returns the group that this process was a member of, if any.
     fn was_in(&self) -> Option<u128> {
         self.left_out.or(self.config.was_member_of)
     }
 
-    /// What decides whether a group is founded between hosts.
+    /// Returns the state machine that decides whether a group is created between hosts.
     fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
@@ -283,7 +295,7 @@ impl<'a> Candidate<'a> {
         Ok(Bootstrapping::new(terms, now))
     }
 
-    /// Looks for the group until there is a view with this process in it, or none can come of it.
+    /// Looks for the group until a view contains this process, or none can.
     fn seek(&mut self, crew: &mut Crew, mut seek: Seek) -> Result<Sought, JoinError> {
         loop {
             if seek.is_due(crew.now()) {
@@ -322,7 +334,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Becomes one of the processes on this host that are members of the group. Returns false if another of its name has members here.
+    /// Registers this process as a member of the group on this host. Returns false if another group
+    /// of this name has members here.
     fn enter(crew: &mut Crew, incarnation: u128) -> Result<bool, JoinError> {
         let mailbox = crew.mailbox().expect("a process that joins has an address");
         let enters =
@@ -333,7 +346,8 @@ impl<'a> Candidate<'a> {
         Ok(enters)
     }
 
-    /// The first view of a group that is founded with this process. `None` if a member of another group lives on this host.
+    /// Returns the first view of a group that is created with this process. `None` if a member of
+    /// another group lives on this host.
     fn found(
         &self,
         crew: &mut Crew,
@@ -352,7 +366,7 @@ impl<'a> Candidate<'a> {
         Ok(Some(view))
     }
 
-    /// Begins the view that lets this process in, or that founds the group.
+    /// Begins the view that admits this process, or the first view of the group.
     fn begin(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
         let me = view.rank_of(crew.me).expect("it is in the view");
         let terms = self.config.terms();
@@ -377,7 +391,7 @@ impl<'a> Candidate<'a> {
         Node::new(crew, first, self.config.terms())
     }
 
-    /// Notes the group that has continued without this process, if that is the error.
+    /// Stores the group that has continued without this process, if that is the error.
     fn note_left_out(&mut self, error: JoinError) -> JoinError {
         if let JoinError::LeftOut { incarnation, .. } = error {
             self.left_out = Some(incarnation);
@@ -385,14 +399,14 @@ impl<'a> Candidate<'a> {
         error
     }
 
-    /// What has happened, after a short wait for it.
+    /// Returns the next events, after a short wait for them.
     fn news(&mut self, crew: &mut Crew) -> Result<Vec<News>, JoinError> {
         let tick = self.tick()?;
         crew.wait(tick);
         Ok(crew.news())
     }
 
-    /// How long to wait for the next event at most; an error if the wait is over.
+    /// Returns how long to wait for the next event at most; an error if the wait is over.
     fn tick(&self) -> Result<Duration, JoinError> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(JoinError::Cancelled { gathering: self.seen.clone() });
@@ -412,7 +426,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Why an attempt to learn has failed, if another one may be made: another source, from the start.
+/// Returns why an attempt to learn has failed, if another attempt may be made: with another source,
+/// from the start.
 fn failure(error: &JoinError) -> Option<LearnError> {
     Some(match error {
         JoinError::Source(_) => LearnError::Source,
@@ -427,7 +442,8 @@ fn no_bell(source: RegionError) -> MeshError {
     MeshError::Region { rank: Rank(0), part: "doorbell", source }
 }
 
-/// An id that nobody else takes, in all likelihood: there is nobody who could give one out.
+/// Returns a random id. In all likelihood no other process takes it; no process exists that could
+/// assign one.
 pub(crate) fn random_id() -> Result<MemberId, JoinError> {
     Ok(MemberId((random_word()? % VISITOR_IDS_FROM).max(1)))
 }

@@ -1,11 +1,13 @@
-//! How a process joins with the state of the group's application, without making the group wait for it.
+//! How a process joins with the state of the group's application, without making the group wait.
 //!
-//! It begins as an observer, which follows the order from outside; then a member hands over its state as it is at that moment; then
-//! come the messages since, in order; and only when it has caught up does it ask to be let in. The view in which that is decided
-//! it follows to its end, as the members do, and so begins the next one with exactly the state that they have.
+//! The joiner begins as an observer, which follows the order from outside. A member then sends its
+//! state at that moment. The messages since then follow, in order. Only when the joiner has caught
+//! up does it ask to be admitted. It follows the view that decides this to its end, as the members
+//! do. So it begins the next view with exactly the state that they have.
 //!
-//! The core's [`Learn`] decides which member is asked and when to ask to be let in. Two threads: one [follows](Follower), reads the mail, and writes down what is delivered; the other is the caller's, and restores and
-//! applies.
+//! The core's [`Learn`] decides which member is asked and when to ask for admission. There are two
+//! threads. One [follows](Follower), reads control messages, and records what is delivered. The
+//! caller's thread restores and applies.
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
@@ -23,23 +25,24 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The pauses of the thread that follows: they grow while it finds little, or many who wait to be let in together would keep the machine
-/// busy. Letters end them, and there are some whenever a view begins; but nobody tells that a ring fills up.
+/// The pauses of the following thread. They grow while it finds little; otherwise many processes
+/// that wait for admission together would keep the machine busy. A control message ends a pause,
+/// and every view begins with some. But no event reports that a ring fills up.
 const PAUSE_MIN: Duration = Duration::from_micros(25);
 const PAUSE_LEARNING: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
-/// A pause is this part of the time since it found much.
+/// A pause is this fraction of the time since the thread found much.
 const PAUSE_PART: u32 = 32;
-/// What is much to find at once, as a part of the smallest window.
+/// The number of messages that counts as much, as a fraction of the smallest window.
 const MUCH: u64 = 8;
-/// Bytes that wait to be applied, at most. A joiner that is slower than the group is lapped.
+/// The most bytes that may wait to be applied. A joiner that is slower than the group is lapped.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
-/// Messages that are followed at once, at most.
+/// The most messages that are followed at once.
 const BATCH_MAX: usize = 4096;
 
-/// What the follower has for the application, in order.
+/// An item of the follower for the application, in order.
 pub(crate) enum Item {
-    /// The state begins to come; what was delivered before it is passed over.
+    /// The state begins to come. The application skips what was delivered before it.
     State {
         state: Box<State>,
         source: MemberId,
@@ -52,27 +55,29 @@ pub(crate) enum Item {
         payload: Vec<u8>,
     },
     Changed(ViewChange),
-    /// The last view is followed to its end, and this process is in the next.
+    /// The last view was followed to its end, and this process is in the next one.
     Admitted(Box<Admitted>),
     Failed(JoinError),
 }
 
-/// What is needed to take part.
+/// The parts that a new member needs.
 pub(crate) struct Admitted {
-    /// The first view of this process. Before the crew: who gives up says so before its address is gone.
+    /// The first view of this process. It is dropped before the control plane, so that a process
+    /// that gives up reports this before its address is gone.
     pub(crate) first: First,
     pub(crate) crew: Crew,
 }
 
-/// The view that lets this process in.
+/// The view that admits this process.
 struct Entrance {
     view: View,
-    /// By subgroup and sender of the view: how many of the first rounds the application has had already.
+    /// By subgroup and sender of the view: how many of the first rounds the application has already
+    /// received.
     known: Vec<(SubgroupId, Rank, u64)>,
 }
 
 impl Item {
-    /// What it takes while it waits.
+    /// Returns the memory that it takes while it waits.
     fn bytes(&self) -> u64 {
         match self {
             Item::Message { payload, .. } => payload.len() as u64 + 64,
@@ -81,7 +86,7 @@ impl Item {
     }
 }
 
-/// Between the two threads.
+/// The queue between the two threads.
 #[derive(Default)]
 pub(crate) struct Queue {
     items: Mutex<(VecDeque<Item>, u64)>,
@@ -89,7 +94,7 @@ pub(crate) struct Queue {
     pub(crate) stop: AtomicBool,
     /// The state is restored.
     pub(crate) restored: AtomicBool,
-    /// Whether the application has applied all that it took.
+    /// Whether the application has applied all items that it took.
     is_idle: AtomicBool,
 }
 
@@ -108,7 +113,7 @@ impl Queue {
         queue.1
     }
 
-    /// The next item; `None` if there is none for a while.
+    /// Returns the next item; `None` if none comes for a while.
     pub(crate) fn take(&self, at_most: Duration) -> Option<Item> {
         let queue = self.lock();
         self.is_idle.store(true, Ordering::Relaxed);
@@ -120,19 +125,19 @@ impl Queue {
         item
     }
 
-    /// How many items wait to be applied to the state, once that is restored.
+    /// Returns how many items wait to be applied to the state, once the state is restored.
     fn waiting(&self) -> Option<usize> {
         self.restored.load(Ordering::Acquire).then(|| self.lock().0.len())
     }
 
-    /// Whether everything is applied that was put there.
+    /// Returns whether all items that were put in are applied.
     fn is_applied(&self) -> bool {
         let queue = self.lock();
         queue.0.is_empty() && self.is_idle.load(Ordering::Relaxed)
     }
 }
 
-/// The thread that follows.
+/// The following thread.
 pub(crate) struct Learner {
     follower: Follower,
     learn: Learn,
@@ -140,20 +145,21 @@ pub(crate) struct Learner {
     terms: Terms,
     queue: Arc<Queue>,
     seen: Arc<Mutex<Gathering>>,
-    /// A state that is about to come, of which view and whose it is.
+    /// A state that is about to come: its view, the member that sends it, and the state itself.
     opening: Option<(ViewId, MemberId, Receiver<io::Result<State>>)>,
-    /// For the view that lets only this process in.
+    /// The preallocated row for the view that admits only this process.
     spare: Option<Spare>,
     had_spare: bool,
-    /// What was delivered since, until the state comes.
+    /// The deliveries since then, until the state comes.
     early: Vec<Item>,
     early_bytes: u64,
-    /// When it found much to do last.
+    /// When the thread last found much to do.
     busy: Instant,
 }
 
 impl Learner {
-    /// One that asks for the state of the member after `failed`, whose state broke off before.
+    /// Creates a learner that asks for the state of the member after `failed`, whose state transfer
+    /// broke off.
     pub(crate) fn new(
         follower: Follower,
         (arena, terms): (Arena, Terms),
@@ -167,13 +173,13 @@ impl Learner {
         Learner { follower, learn, arena, terms, queue, seen, opening, spare, had_spare, early, early_bytes, busy }
     }
 
-    /// Lets the control plane act now.
+    /// Runs a step of the control plane with the current time.
     fn act<R>(&mut self, act: impl FnOnce(&mut Learn, &mut control::Follow, &mut Roster<Peer>, Time) -> R) -> R {
         let learn = &mut self.learn;
         self.follower.act(|follow, roster, now| act(learn, follow, roster, now))
     }
 
-    /// Runs until this process is let in, or can't be.
+    /// Runs until this process is admitted, or can't be.
     pub(crate) fn run(mut self) {
         let queue = Arc::clone(&self.queue);
         let last = loop {
@@ -192,8 +198,9 @@ impl Learner {
         queue.put([last]);
     }
 
-    /// Hands this process's memory to the others, who wait for it, at once: the application may be busy still. Until it is done, this
-    /// thread takes in what they hand over, and shows that this process lives.
+    /// Hands this process's memory to the members, which wait for it, at once: the application may
+    /// still be busy. Until the application is done, this thread takes in the memory of the members
+    /// and shows that this process lives.
     fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
         let (mut crew, incarnation) = self.follower.into_crew();
         let mailbox = crew.mailbox().expect("a process that joins has an address");
@@ -214,7 +221,7 @@ impl Learner {
         Ok(Admitted { first, crew })
     }
 
-    /// The view in which this process is let in, if it is.
+    /// Returns the view that admits this process, if it has begun.
     fn turn(&mut self) -> Result<Option<Entrance>, JoinError> {
         self.ask()?;
         for news in self.follower.news_by(&mut self.learn)? {
@@ -254,12 +261,13 @@ impl Learner {
     }
 
     fn pause(&self) {
-        // A burst that comes meanwhile must not lap it; who waits to be let in does so for a short time only.
+        // The learner must not be lapped by a burst that comes meanwhile. A process waits for
+        // admission for a short time only.
         let longest = if self.learn.has_asked() { PAUSE_MAX } else { PAUSE_LEARNING };
         self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, longest));
     }
 
-    /// How many messages may come at once without that one is lost.
+    /// Returns how many messages may come at once without a loss.
     fn smallest_window(&self) -> u64 {
         let subgroups = self.follower.view().into_iter().flat_map(|view| &view.subgroups);
         subgroups.map(|spec| spec.window).min().unwrap_or(0)
@@ -276,7 +284,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Passes on what is deliverable, or keeps it until the state is here. How many there were.
+    /// Passes on the deliverable messages, or stores them until the state has come. Returns their
+    /// number.
     fn follow(&mut self) -> Result<usize, JoinError> {
         let mut got = vec![];
         while got.len() < BATCH_MAX
@@ -302,7 +311,7 @@ impl Learner {
         Ok(count)
     }
 
-    /// The followed view has ended.
+    /// Handles the end of the followed view.
     fn end(&mut self, change: ViewChange) -> Result<Option<Entrance>, JoinError> {
         self.busy = Instant::now();
         let next = Arc::clone(&change.new);
@@ -317,7 +326,7 @@ impl Learner {
         Ok(Some(Entrance { view: View::clone(&next), known }))
     }
 
-    /// Asks for what is missing: the view, its rows, the state, or to be let in.
+    /// Requests the missing parts: the view, its rows, the state, or admission.
     fn ask(&mut self) -> Result<(), JoinError> {
         if self.learn.is_catching_up()
             && let Some(waiting) = self.queue.waiting()
@@ -362,7 +371,7 @@ impl Learner {
         }
     }
 
-    /// Takes the state over that has begun to come, if one has.
+    /// Takes over a state that has begun to come, if any.
     fn look_for_the_state(&mut self) {
         let Some((id, source, opening)) = &self.opening else { return };
         let (id, source) = (*id, *source);

@@ -9,8 +9,9 @@
 //!        \--observe()--> Observing                      no member: follows, and nobody waits for it
 //! ```
 //!
-//! Read [`Config`] first, then [`Node`]. The order is that of the Derecho and Spindle papers: in rounds, one message of
-//! each sender a round, delivered once every member has received it.
+//! Read [`Config`] first, then [`Node`]. The order is that of the Derecho and Spindle papers:
+//! rounds with one message of each sender. A message is delivered once every member has received
+//! it.
 #![forbid(unsafe_code)]
 
 mod bootstrap;
@@ -68,55 +69,75 @@ pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 pub use tracking::{NotDelivered, Outcome, Receipt};
 
-/// Messages of one upcall, lent in place; an iterator over [`Message`].
+/// The messages of one upcall, lent in place: an iterator over [`Message`].
 pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
 
-/// What a member does with messages on the thread that polls. A closure over (subgroup, batch) is one.
+/// The application's part on the polling thread. A closure over (subgroup, batch) is a handler.
 ///
-/// The batch holds all messages that are ready. What is not taken out of it is offered again at the next poll, so a
-/// handler that stops early slows down its own group only. A handler must not block: while it runs, this member
-/// acknowledges nothing.
+/// The batch contains all messages that are ready. A message that the handler does not take is
+/// offered again at the next poll, so a handler that stops early slows down its own group only. A
+/// handler must not block: while it runs, this member acknowledges nothing.
 pub trait Handler {
-    /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of the newest view.
+    /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of
+    /// the newest view.
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
 
-    /// The view has changed. In the subgroups that the change touches, because a member enters or leaves them or their order, window or message size
-    /// changes, everything that was delivered before belongs to the old view, everything after to the new one, at all members: so "who was in the
-    /// subgroup when this message came" has one answer. The other subgroups go on meanwhile, with the same members; that the change comes between two of their messages
-    /// here says nothing about other members. Subgroups and senders have the numbers and ranks of the new view from now on.
+    /// Reports that the view has changed. From now on subgroups and senders have the numbers and
+    /// ranks of the new view.
+    ///
+    /// A change touches a subgroup if a member enters or leaves it, or if its order, window or
+    /// message size changes. In a touched subgroup all earlier deliveries belong to the old view
+    /// and all later ones to the new view, at all members. So "who was in the subgroup when this
+    /// message came" has one answer.
+    ///
+    /// The other subgroups continue during the change, with the same members. The point between two
+    /// of their messages at which this member reports the change says nothing about other members.
     fn view_changed(&mut self, _change: &ViewChange) {}
 
-    /// This member can't agree with the others on the next view (`true`), or can again (`false`): too few are with it, or with the one that it follows.
-    /// Of two members, for instance, the other one hangs. Until it is not blocked any more nothing is delivered here, and claims
-    /// wait; who it waits for is told by the [`Status`]. It goes on by itself as soon as they are back, or their processes have ended.
+    /// Reports that this member can't agree with the others on the next view (`true`), or can again
+    /// (`false`).
+    ///
+    /// A blocked member, or the leader that it follows, is supported by too few members. For
+    /// example, the other one of two members hangs. While this member is blocked it delivers
+    /// nothing and claims wait. The [`Status`] shows which members it waits for. It continues by
+    /// itself as soon as they are back or their processes have ended.
     fn blocked(&mut self, _is_blocked: bool) {}
 
-    /// There is another group of this name, between hosts: that of a process that this member has heard. An operator founded it while this
-    /// one lived, or all seeds were restarted that keep no [votes](Config::data_dir). Both accept messages. One of them has to be ended.
+    /// Reports another group of this name, between hosts: this member has received a message from a
+    /// process of that group.
+    ///
+    /// Either an operator created the other group while this one lived, or all seeds were restarted
+    /// without [votes](Config::data_dir). Both groups accept messages. One of them has to be ended.
     fn conflict(&mut self, _mine: Incarnation, _theirs: Incarnation) {}
 
-    /// The state as it is now, between two deliveries, for somebody who joins; `None` if there is none. It is asked for only while all
-    /// subgroups deliver to this handler. The group waits for this call: make it a copy that costs little (a shared or persistent
-    /// structure, a fork), whose bytes are made while they are read; one of them at least every 5 s, or the transfer breaks off. If it
-    /// panics, the joiner asks another member, and this one goes on: nothing may be left half changed.
+    /// Returns the current state, between two deliveries, for a joiner; `None` if the application
+    /// has none.
     ///
-    /// Of [`Order::Fifo`] subgroups nothing may go into the state: they have no common order, so nobody can tell which of their
-    /// messages it contains, and the joiner may [learn](Self::learn) some of those again.
+    /// It is called only while all subgroups deliver to this handler. The group waits for this
+    /// call, so return a copy that costs little (a shared or persistent structure, a fork). The
+    /// bytes are produced while the joiner reads them. At least one byte has to come every 5 s, or
+    /// the transfer breaks off. If the call panics, the joiner asks another member and this member
+    /// continues, so the call must not leave anything half changed.
+    ///
+    /// The state must not depend on messages of [`Order::Fifo`] subgroups. They have no common
+    /// order, so the joiner can't know which of their messages the state contains, and it may
+    /// [learn](Self::learn) some of them again.
     fn snapshot(&mut self) -> Option<Snapshot> {
         None
     }
 
-    /// This member joins: takes over the state of another one, in place of anything that it had. See [`Config::learn`]. It has to read
-    /// at least every 5 s, or the other end gives up.
+    /// Takes over the state of another member on a joiner, in place of anything that it had. See
+    /// [`Config::learn`]. The call has to read at least every 5 s, or the sending member gives up.
     ///
     /// # Errors
-    /// Whatever keeps it from doing so; those of reading are passed on.
+    /// Any error that prevents the takeover. Pass on those of reading.
     fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
         std::io::copy(state, &mut std::io::sink()).map(drop)
     }
 
-    /// This member joins: a message that was sent after the state was taken, in its place in the order. `view` is the one that it was
-    /// sent in. Of [`Order::Fifo`] subgroups only what came after the joiner began to listen is learned, whatever the
+    /// Takes a message on a joiner that was sent after the state was taken, at its position in the
+    /// order. `view` is the view in which it was sent. From [`Order::Fifo`] subgroups the joiner
+    /// learns only the messages that came after it began to observe, whatever the
     /// [snapshot](Self::snapshot) contains.
     fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
 }

@@ -1,9 +1,11 @@
-//! The connections of a view that begins, where libfabric carries the rows between hosts.
+//! Makes the connections of a view that begins, where libfabric carries the rows between hosts.
 //!
-//! Those to members that stay continue from the view before. For the others, the lower rank of two calls. Where, it is told by the other, in a
-//! [letter](spindle_core::control::Letter::Port) that goes again and again until it has called: those who are new have the higher ranks, and know where those are who
-//! were there before. The letter also says that a call for this view will be answered. What fails is tried again, also when the view has begun without the
-//! member ([`connect_late`]).
+//! Connections to members that stay continue from the view before. For every other pair, the member
+//! of the lower rank calls. The other member sends its address in a [control
+//! message](spindle_core::control::Letter::Port), again and again until it is called. New members
+//! have the higher ranks, and know the addresses of the older ones. The control message also says
+//! that a call for this view will be answered. A failed call is repeated, even when the view has
+//! begun without the member ([`connect_late`]).
 use crate::crew::Crew;
 use crate::network::Net;
 use spindle_core::{Layout, MemberId, Rank, View};
@@ -12,22 +14,23 @@ use spindle_fabric::{Mesh, OfiError, OwnRow};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long to wait before a peer is told or called again.
+/// How long to wait before repeating a control message or a call to a peer.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
-/// How often to look after connections that are being made: not all providers say when there is something to do.
+/// How often to check connections that are being made: not all providers report when there is work.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// This member on its way to be connected with those of other hosts, for one view.
+/// This member's connections to members of other hosts, for one view, while they are made.
 #[derive(Debug)]
 pub(crate) struct Meeting {
     ofi: OfiMeeting,
-    /// When they were told or called last.
+    /// When each peer was sent the address or called last.
     tried: BTreeMap<Rank, Instant>,
 }
 
 impl Meeting {
-    /// For the owner of `own`; `None` if all members of `view` are known to be on this host, or libfabric carries no rows. A first view can be told before the
-    /// cards of its members come.
+    /// Creates the meeting for the owner of `own`. Returns `None` if all members of `view` are
+    /// known to be on this host, or if libfabric carries no rows. A first view can be announced
+    /// before the cards of its members come.
     pub(crate) fn new(crew: &Crew, view: &View, layout: &Layout, own: &OwnRow) -> Result<Option<Meeting>, OfiError> {
         let roster = crew.roster();
         let has_far = || {
@@ -39,15 +42,15 @@ impl Meeting {
         let mut ofi = port.meet(layout, own, purpose)?;
         if let Some(me) = view.rank_of(crew.me) {
             let lower = view.ranks().zip(&view.members).filter(|(rank, id)| *rank < me && roster.is_far(**id));
-            // Connections that continue may break before they do so here.
+            // Connections that continue may break before they continue here.
             lower.for_each(|(rank, _)| ofi.expect(rank));
         }
         Ok(Some(Meeting { ofi, tried: BTreeMap::new() }))
     }
 
-    /// Goes on with those who are `missing`. It waits for nothing.
+    /// Continues with the `missing` members. It never waits.
     pub(crate) fn look(&mut self, crew: &mut Crew, view: &View, missing: &[MemberId]) {
-        // Each failure is told once, and what has failed is tried again below.
+        // Each failure is reported once, and failed connections are tried again below.
         for _ in 0..=view.members.len() {
             if self.ofi.progress().is_ok() {
                 break;
@@ -64,7 +67,7 @@ impl Meeting {
                 let port = self.ofi.address().clone().into();
                 crew.act(|roster, _| roster.tell_port(view.id, id, port));
             } else if let Some(address) = crew.roster().port_of(view.id, id).cloned().map(OfiAddress::from) {
-                // What fails now may do later.
+                // A call that fails now may succeed later.
                 let _ = self.ofi.call(peer, &address);
             } else {
                 continue;
@@ -73,24 +76,25 @@ impl Meeting {
         }
     }
 
-    /// Whether `peer` is connected, or has been.
+    /// Returns whether `peer` is connected, or was.
     pub(crate) fn is_connected(&self, peer: Rank) -> bool {
         self.ofi.is_connected(peer)
     }
 
-    /// The same, for connections of the view before to continue in.
+    /// Returns the meeting for connections of the view before, which continue in it.
     pub(crate) fn ofi_mut(&mut self) -> &mut OfiMeeting {
         &mut self.ofi
     }
 
-    /// The connections, for the view's table.
+    /// Returns the connections, for the view's table.
     pub(crate) fn end(self) -> OfiMeeting {
         self.ofi
     }
 }
 
-/// While a view runs: connects the members of other hosts that are not, or lets them know where this one is called. Whether there are such, so that it is to be
-/// tried [again](AGAIN).
+/// Connects the members of other hosts that are not connected, while a view runs, or sends them
+/// this member's address. Returns whether such members exist, so that the caller tries
+/// [again](AGAIN).
 pub(crate) fn connect_late(mesh: &mut Mesh, crew: &mut Crew, view: &View, layout: &Layout) -> bool {
     let Some(port) = mesh.port().cloned() else { return false };
     let Some(me) = view.rank_of(crew.me) else { return false };
@@ -99,7 +103,7 @@ pub(crate) fn connect_late(mesh: &mut Mesh, crew: &mut Crew, view: &View, layout
     let lacking: Vec<(Rank, MemberId)> = lacking.collect();
     for (peer, id) in &lacking {
         let address = crew.roster().port_of(view.id, *id).cloned().map(OfiAddress::from);
-        // What fails now may do later.
+        // A call that fails now may succeed later.
         let _ = mesh.meet(layout, *peer, address.as_ref());
         if *peer < me {
             crew.act(|roster, _| roster.tell_port(view.id, *id, port.clone().into()));

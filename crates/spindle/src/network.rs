@@ -1,8 +1,10 @@
-//! The connections of a member to those on other hosts, and how they are configured.
+//! The connections of a member to processes on other hosts, and their configuration.
 //!
-//! Processes with the same [host key](host_key) reach each other by the mail of the runtime directory and share memory; every other process has
-//! a [`Card`](spindle_core::control::Card) in the [`Book`], gets letters over the network, and a stream or a
-//! [connection of libfabric](crate::meeting) for each view. Everything else about a group is the same.
+//! Processes with the same [host key](host_key) reach each other through the rendezvous of the
+//! runtime directory and share memory. Every other process has a
+//! [`Card`](spindle_core::control::Card) in the [`Book`], gets control messages over the network,
+//! and has a stream or a [connection of libfabric](crate::meeting) for each view. Everything else
+//! about a group is the same.
 use crate::error::JoinError;
 use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, Seeds};
 use spindle_core::{MemberId, ViewId};
@@ -15,56 +17,71 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// Connections through libfabric for which there is room at first.
+/// The initial capacity for connections through libfabric.
 const LINKS: u32 = 64;
 /// The pause after a stream for a bulk group has failed.
 const BULK_RETRY: Duration = Duration::from_millis(100);
 
-/// How a member takes part in a group that spans hosts. All its members have one.
+/// The configuration of a member in a group that spans hosts. Either all members have one or none
+/// has.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Where this process listens: addresses of this host. Port 0 lets the system choose, which is right for everybody but seeds.
+    /// The addresses of this host at which this process listens. Port 0 lets the system choose,
+    /// which is right for all processes but seeds.
     pub listen: Vec<Address>,
-    /// What others are told to reach this process at, if that is not the first of `listen`: behind a wildcard address or a
-    /// translation of addresses it must be given.
+    /// The address at which others reach this process, if it is not the first of `listen`. It is
+    /// required behind a wildcard address or an address translation.
     pub advertise: Option<Address>,
-    /// Where to look for the group: addresses of processes that start with it. All members give the same ones in the same order. They
-    /// found the group when all of them are there, or when more than half are that keep [votes](crate::Config::data_dir); one that answers is
-    /// enough to join it later. Each is one process, also a name with several addresses, unless `seed_count` says otherwise.
+    /// The addresses of the processes with which the group starts. All members give the same ones
+    /// in the same order.
+    ///
+    /// The seeds create the group when all of them are present, or when more than half are present
+    /// that store [votes](crate::Config::data_dir). One seed that answers is enough to join the
+    /// group later. Each seed is one process, even a name with several addresses, unless
+    /// `seed_count` says otherwise.
     pub seeds: Vec<Address>,
-    /// How many processes the seeds stand for, if names among them stand for several, as that of a headless service does. Then each address of a name is
-    /// a seed, and they are sorted by address instead of standing in the order in which they were given. Names are looked up for as long as the group is looked for, and
-    /// it is founded only while exactly so many addresses are known, of which the IPv4 ones count if a name has both kinds.
-    /// All members give the same number. It has to be the number of all processes at these names when a group is founded.
+    /// How many processes the seeds stand for, if names among them stand for several, as that of a
+    /// headless service does. All members give the same number. It has to be the number of all
+    /// processes at these names when the group is created.
+    ///
+    /// Each address of a name is then a seed. The seeds are sorted by address instead of the order
+    /// in which they were given. Names are resolved for as long as the process looks for the group.
+    /// The group is created only while exactly this number of addresses is known. If a name has
+    /// IPv4 and IPv6 addresses, only the IPv4 addresses count.
     pub seed_count: Option<u32>,
-    /// Who knows the addresses of names: the system, unless the application knows better.
+    /// The resolver of names: the system, unless the application supplies another.
     pub names: Names,
-    /// Who is trusted.
+    /// The trusted processes.
     pub security: Security,
-    /// How long a connection may be silent in the system's eyes before it counts as broken. Members suspect those that are silent for
-    /// [`suspect_after`](crate::Config::suspect_after) in any case.
+    /// How long the operating system may see a connection silent before it counts as broken.
+    /// Independently, members suspect a member that is silent for
+    /// [`suspect_after`](crate::Config::suspect_after).
     pub silence: Duration,
-    /// The rack that this process stands in, if hosts stand in racks. Each member says its own, and the others believe it: blocks of
-    /// [large messages](crate::Publisher::send_object) cross once from one rack to the next. Who names none stands in one rack with all others who name none.
+    /// The rack of this process, if hosts are in racks. Each member reports its own, and the others
+    /// trust it. Blocks of [large messages](crate::Publisher::send_object) cross once from one rack
+    /// to the next. All processes without a rack count as one rack.
     pub rack: Option<RackName>,
-    /// What carries the members' rows between hosts. Letters, and what goes to those who follow, go over streams in any case.
+    /// The transport of the members' rows between hosts. Control messages, and data for observers,
+    /// always use streams.
     pub transport: Transport,
 }
 
-/// What carries the members' rows between hosts: the same at all members.
+/// The transport of the members' rows between hosts, the same at all members.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Transport {
     /// Streams: TCP, or TLS over it.
     #[default]
     Tcp,
-    /// libfabric, for RDMA hardware. Without an address it is at the one of [`Network::listen`], if that is an IP address. Nothing is encrypted
-    /// there, so it is for [trusted networks](Security::Insecure) only.
+    /// libfabric, for RDMA hardware. Without an address it uses that of [`Network::listen`], if
+    /// that is an IP address. libfabric encrypts nothing, so it is for [trusted
+    /// networks](Security::Insecure) only.
     Ofi(OfiOptions),
 }
 
 impl Network {
-    /// One that listens at `listen` and looks for the group at `seeds`; all on loopback, unless `security` is set.
+    /// Returns a configuration that listens at `listen` and looks for the group at `seeds`; all on
+    /// loopback, unless `security` is set.
     pub fn new(listen: Address, seeds: Vec<Address>) -> Network {
         Network {
             listen: vec![listen],
@@ -79,10 +96,10 @@ impl Network {
         }
     }
 
-    /// The port for rows that go through libfabric, if they do.
+    /// Opens the port for rows through libfabric, if they use it.
     ///
     /// # Errors
-    /// There can be none, with this configuration or on this machine.
+    /// The port can't be opened with this configuration or on this machine.
     fn open_port(&self) -> Result<Option<OfiPort>, JoinError> {
         let Transport::Ofi(options) = &self.transport else { return Ok(None) };
         if let Security::Tls(_) = self.security {
@@ -99,20 +116,20 @@ impl Network {
     }
 }
 
-/// The connections of this process to those of other hosts. Where they are the [`Book`] knows.
+/// The connections of this process to processes of other hosts. The [`Book`] has the addresses.
 #[derive(Debug)]
 pub(crate) struct Net {
     endpoint: Endpoint,
-    /// The streams that are being made for bulk groups, by view and number.
+    /// The streams that are being dialled for bulk groups, by view and number.
     bulk_dialling: BTreeMap<(ViewId, u64, MemberId), Dialled>,
-    /// Where this process is called through libfabric, if rows go that way.
+    /// The port at which peers call this process through libfabric, if rows use it.
     port: Option<OfiPort>,
 }
 
 #[derive(Debug)]
 struct Dialled {
     address: Address,
-    /// When the last attempt failed, if it has.
+    /// When the last connection attempt failed, if it has.
     failed: Option<Instant>,
 }
 
@@ -130,7 +147,7 @@ impl Net {
         {
             return Err(JoinError::SeedCount { count, why });
         }
-        // A process that only follows has streams in any case.
+        // A process that only observes always uses streams.
         let port = if has_row { network.open_port()? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
@@ -155,12 +172,14 @@ impl Net {
         &self.endpoint
     }
 
-    /// Where this process is called through libfabric; `None` if that takes no more than a stream.
+    /// Returns the port at which peers call this process through libfabric; `None` if it needs only
+    /// streams.
     pub(crate) fn port(&self) -> Option<&OfiPort> {
         self.port.as_ref()
     }
 
-    /// Makes the stream to `id`, which is at `address`, for a bulk group of a view, unless that is being done; after a failure not at once.
+    /// Dials the stream to `id`, which is at `address`, for a bulk group of a view, unless it is
+    /// being dialled. After a failure it waits first.
     pub(crate) fn dial_bulk(&mut self, address: Address, id: MemberId, incarnation: u128, view: ViewId, number: u64) {
         let key = (view, number, id);
         let is_due = |dialled: &Dialled| dialled.failed.is_some_and(|failed| failed.elapsed() >= BULK_RETRY);
@@ -170,7 +189,7 @@ impl Net {
         }
     }
 
-    /// What has happened.
+    /// Returns the next event.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let event = self.endpoint.receive()?;
         if let Event::Failed { address, purpose: Purpose::Bulk { view, number, .. }, .. } = &event {
@@ -183,13 +202,13 @@ impl Net {
         Some(event)
     }
 
-    /// Forgets what concerns views before this one.
+    /// Removes the data of views before this one.
     pub(crate) fn begin(&mut self, view: ViewId) {
         self.bulk_dialling.retain(|(of, ..), _| *of >= view);
     }
 }
 
-/// What a failed attempt to connect tells about the process that was to be reached.
+/// Returns what a failed connection attempt shows about the process at the other end.
 pub(crate) fn dial_error(why: &NetError) -> DialError {
     match why {
         NetError::Myself { .. } => DialError::Myself,
@@ -203,8 +222,9 @@ pub(crate) fn dial_error(why: &NetError) -> DialError {
     }
 }
 
-/// A number that processes have in common exactly if they meet in the same runtime directory under the same kernel. It stays the same when the
-/// directory is removed and made again: that has the same path on the same file system.
+/// Returns a number that processes share exactly if they use the same runtime directory under the
+/// same kernel. The number survives the removal and re-creation of the directory: the new one has
+/// the same path on the same file system.
 fn host_key(dir: &RuntimeDir) -> io::Result<u128> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let place = std::fs::metadata(dir.path())?;

@@ -1,7 +1,9 @@
-//! Following a group without being a member: what it delivers, in its order, and the changes of its view. Nobody waits for an
-//! observer, so it may be too slow; then it is told what it has missed.
+//! Follows a group without being a member: its deliveries, in order, and the changes of its view.
+//! No member waits for an observer, so an observer may be too slow. It then learns what it has
+//! missed.
 //!
-//! [`Observing`] is the handle; [`Follower`] does the work, also for those who [learn](Config::learn) before they join.
+//! [`Observing`] is the handle. [`Follower`] does the work, also for processes that
+//! [learn](Config::learn) before they join.
 use crate::config::Config;
 use crate::crew::{Crew, News, after};
 use crate::error::{JoinError, ObserveError};
@@ -19,71 +21,78 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to wait for an answer before looking at the clock and the flag again.
+/// How long to wait for an answer before checking the clock and the flag again.
 const TICK: Duration = Duration::from_millis(20);
-/// The pause when there is nothing to follow: nobody rings for an observer. A hundredth of the time since there was something, in
-/// these bounds: the longer it is, the fewer can be sent meanwhile without lapping the observer.
+/// The pause when there is nothing to follow: members do not wake an observer. It is a hundredth of
+/// the time since something was found, within these bounds. A longer pause permits fewer messages
+/// before they lap the observer.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 
-/// A process that follows a group as it goes on from view to view. It takes no part: its messages are copies, and what it does not
-/// read in time it misses, and is told so.
+/// A process that follows a group from view to view without taking part. Its messages are copies.
+/// It misses the messages that it does not read in time, and reports that.
 ///
-/// It begins at the present: what was delivered before is not told, nor is any state of the application.
-/// [`next`](Self::next) has to be called again soon. How long a pause may be depends on the senders: half of each ring stays readable
-/// behind what is sent, for as long as somebody observes. Messages that no ring holds are asked for of a member, which keeps the newest of
-/// them a while; those up to this process's [`object_bytes_max`](Config::object_bytes_max) are told.
+/// It begins at the present: it receives no earlier deliveries and no state of the application.
+/// [`next`](Self::next) has to be called again soon. How long a pause may be depends on the
+/// senders: half of each ring stays readable behind the newest message for as long as an observer
+/// exists.
+///
+/// The observer requests messages that no ring contains from a member, which caches the newest of
+/// them for a while. It receives those up to this process's
+/// [`object_bytes_max`](Config::object_bytes_max).
 #[derive(Debug)]
 pub struct Observing {
     follower: Follower,
     view: Arc<View>,
-    /// What comes before the next message.
+    /// Events to report before the next message.
     untold: VecDeque<Untold>,
     spin_for: Duration,
-    /// Since when there has been nothing.
+    /// When the observer last ran out of work.
     quiet_since: Option<Instant>,
-    /// No member lives. What stands in their memory can be read still.
+    /// No member lives. Their memory can still be read.
     gone: bool,
     end: Option<ObserveError>,
 }
 
-/// What an observer is told.
+/// An event that an observer receives.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Observed<'a> {
-    /// A message that was delivered, in its place in the order.
+    /// A message that was delivered, at its position in the order.
     Message {
-        /// The view in which it was: who `message.sender` is, and the subgroup's name.
+        /// The view of the message: it identifies `message.sender` and names the subgroup.
         view: &'a Arc<View>,
-        /// Where.
+        /// The subgroup of the message.
         subgroup: SubgroupId,
         /// The message. It has to be copied to be kept.
         message: Message<'a>,
     },
-    /// One view has ended and another begun, between two messages, as [the members were told](crate::Handler::view_changed). After
-    /// [`Observed::ViewsMissed`] they do not follow each other.
+    /// One view has ended and another has begun, between two messages, as [the members report
+    /// it](crate::Handler::view_changed). After [`Observed::ViewsMissed`] the two views are not
+    /// consecutive.
     ViewChanged(ViewChange),
     /// The observer was too slow.
     Missed(Missed),
-    /// The members went through whole views before this process had their memory for it. [`Observed::Missed`] says then what is missing
-    /// of the one that it goes on with.
+    /// The members have ended whole views before this process had their memory for them.
+    /// [`Observed::Missed`] then reports the gap in the view with which the observer continues.
     ViewsMissed {
-        /// The first of them.
+        /// The first missed view.
         first: ViewId,
-        /// The last of them.
+        /// The last missed view.
         last: ViewId,
     },
 }
 
-/// What an observer has missed of one subgroup, and from where it goes on.
+/// The part of one subgroup's order that an observer has missed, and where it continues.
 #[derive(Clone, Debug)]
 pub struct Missed {
-    /// In which view.
+    /// The view.
     pub view: Arc<View>,
-    /// Where.
+    /// The subgroup.
     pub subgroup: SubgroupId,
-    /// Which rounds of which senders, by rank. In a total order that is one piece of it, from the first round to the last of all
-    /// senders, and everything behind it is told. Otherwise it concerns one sender alone.
+    /// The missed rounds of each sender, by rank. In a total order they are one contiguous piece,
+    /// from the first round to the last round of all senders, and the observer receives everything
+    /// after it. Otherwise a gap concerns one sender only.
     pub gaps: Vec<Gap>,
 }
 
@@ -94,17 +103,18 @@ enum Untold {
     ViewsMissed(ViewId, ViewId),
 }
 
-/// What one look found.
+/// The result of one look.
 enum Look {
     Seen(Seen),
     Untold(Untold),
-    /// Something else: look again at once.
+    /// Something else was found: look again at once.
     Worked,
     Nothing,
 }
 
 impl Missed {
-    /// How many places of the order those are. Each was a message, or the null of a sender that had nothing to send.
+    /// Returns how many sequence numbers are missing. Each was a message, or the null of a sender
+    /// that had nothing to send.
     pub fn places(&self) -> u64 {
         self.gaps.iter().map(|gap| gap.rounds.end - gap.rounds.start).sum()
     }
@@ -128,18 +138,19 @@ impl fmt::Display for Missed {
 }
 
 impl Config {
-    /// Begins to observe the group, which has to run: to follow it without being a member. Of this configuration counts the group's
-    /// name and place; the subgroups must be the members', or none at all, which takes them as they are.
+    /// Begins to observe a running group, without becoming a member. Only the group's name and
+    /// address in this configuration count. The subgroups must be those of the members, or empty,
+    /// which accepts theirs.
     ///
     /// # Errors
-    /// [`JoinError`]: above all [`NoGroup`](JoinError::NoGroup), and [`Refused`](JoinError::Refused) by members of another
-    /// configuration or version.
+    /// [`JoinError`]: above all [`NoGroup`](JoinError::NoGroup), and
+    /// [`Refused`](JoinError::Refused) by members with another configuration or version.
     pub fn observe(self) -> Result<Observing, JoinError> {
         self.observe_with(&mut |_| {}, &AtomicBool::new(false))
     }
 
-    /// As [`observe`](Self::observe); tells `progress` who is there, if the group is being founded just now, and gives up soon after
-    /// `cancelled` is set.
+    /// As [`observe`](Self::observe). Reports the present members to `progress` if the group is
+    /// being created, and gives up soon after `cancelled` is set.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -149,7 +160,8 @@ impl Config {
         cancelled: &AtomicBool,
     ) -> Result<Observing, JoinError> {
         let (dir, group) = self.place()?;
-        // Before the address: who asks for a group that nobody knows shall leave nothing behind.
+        // Before this process takes an address: a process that asks for an unknown group leaves
+        // nothing behind.
         if self.network.is_none() && Mailbox::present(&dir, &group)?.is_empty() {
             return Err(JoinError::NoGroup { group: self.group, dir: dir.path().to_path_buf() });
         }
@@ -208,15 +220,16 @@ impl Config {
 }
 
 impl Observing {
-    /// The view of what was told last, or of what it began with.
+    /// Returns the view of the last event, or the first view.
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 
-    /// What is next, after a wait for it of `at_most`.
+    /// Returns the next event, after a wait of `at_most` for it.
     ///
     /// # Errors
-    /// [`ObserveError`]; all but [`TimedOut`](ObserveError::TimedOut) come when everything has been told, and every time from then on.
+    /// [`ObserveError`]. All but [`TimedOut`](ObserveError::TimedOut) come after every event was
+    /// returned, and are repeated by every later call.
     pub fn next(&mut self, at_most: Duration) -> Result<Observed<'_>, ObserveError> {
         let mut since = None;
         loop {
@@ -279,7 +292,7 @@ impl Observing {
         }
     }
 
-    /// There is nothing to deliver: has the view ended, or the group?
+    /// Checks, when there is nothing to deliver, whether the view or the group has ended.
     fn look_around(&mut self) -> Look {
         if let Some(change) = self.follower.end() {
             if change.new.members.is_empty() {
@@ -311,7 +324,7 @@ impl Observing {
         if self.gone || self.end.is_some() { Look::Worked } else { Look::Nothing }
     }
 
-    /// Asks for what is missing, and sends what could not be sent before.
+    /// Requests the missing data, and retries what could not be sent.
     fn ask(&mut self) -> Result<(), JoinError> {
         self.follower.ask()?;
         self.follower.news().map(drop)
@@ -348,7 +361,7 @@ impl Observing {
 
     fn fail(&mut self, error: JoinError) {
         match error {
-            // What they had agreed on by then is read first.
+            // The observer first reads what the members had agreed on by then.
             JoinError::GroupGone => self.gone = true,
             error => self.end = Some(ObserveError::Stuck(error.to_string())),
         }

@@ -1,9 +1,10 @@
-//! When the polling thread looks again, gives way, or sleeps.
+//! Decides when the polling thread looks again, yields, or sleeps.
 //!
-//! Looking again at once is fastest while the thread has a core to itself. If another thread wants the core, each turn spent
-//! looking is taken from it, and it may be the one that brings the next message. How many cores are free can't be counted: they
-//! may be lent to other programs, or to other members only. So the thread measures it: it gives way now and then, and when it
-//! is back late, somebody else had work.
+//! Looking again at once is fastest while the thread has a core to itself. If another thread wants
+//! the core, each turn spent looking takes time from it, and that thread may be the one that sends
+//! the next message. The number of free cores can't be counted: they may be lent to other programs,
+//! or to other members only. So the thread measures it: it yields now and then, and a late return
+//! shows that another thread had work.
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,36 +21,42 @@ pub(crate) enum Idle {
 #[derive(Debug)]
 pub(crate) struct Pace {
     spin_for: Duration,
-    /// How long it looks now before it sleeps: less than `spin_for` when nothing came within that for a while.
+    /// How long it looks now before it sleeps. It is less than `spin_for` if nothing came within
+    /// that time for a while.
     looks_for: Duration,
     core: Core,
-    /// Polls since one found something, or since it was idle first.
+    /// The polls since one found something, or since the first idle one.
     looks: u32,
     since: Option<Instant>,
-    /// It was idle for so long that it slept, and nothing was found since.
+    /// Whether it slept after a long idle time and has found nothing since.
     slept: bool,
 }
 
-/// Who wants the core, by how long the thread was away when it last gave way.
+/// The demand for the core, by the time that the last yield took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Core {
-    /// Nobody else.
+    /// No other thread wants it.
     Own,
-    /// Others that give it back soon: they wait, as this thread does, or run until they have to.
+    /// Other threads want it and give it back soon: they wait, as this thread does, or run until
+    /// they have to.
     Shared,
-    /// One that keeps it for as long as it may. Who sleeps and is woken gets it sooner than who gives way.
+    /// Another thread keeps it for as long as it may. A thread that sleeps and is woken gets the
+    /// core sooner than a thread that yields.
     Contended,
 }
 
-/// Looking never gets shorter than this part of the longest.
+/// The shortest time to look is this part of the longest.
 const LOOKS_FOR_MIN: u32 = 64;
-/// The longest that a thread takes to wake up on an idle machine: what comes in so short a time did not come late, even if the longest look is shorter.
+/// The longest time in which a thread wakes up on an idle machine. A message within this time is
+/// not late, even if the longest look is shorter.
 const WAKE: Duration = Duration::from_micros(200);
-/// It looks for so many times as long as the last wait that was short: a reply comes in time though nothing did after the message before it.
+/// The thread looks for this many times the last short wait. So a reply comes in time although
+/// nothing came in time after the message before it.
 const WAITS: u32 = 4;
-/// The longest that giving way takes when nobody wants the core: ten times what the bare system call does.
+/// The longest yield when no other thread wants the core: ten times the bare system call.
 const AWAY_ALONE: Duration = Duration::from_micros(4);
-/// The longest that others are away who do a turn of work and wait: less than the slice of time that the scheduler grants.
+/// The longest yield to threads that do a turn of work and then wait: less than the time slice that
+/// the scheduler grants.
 const AWAY_SHARED: Duration = Duration::from_micros(500);
 
 impl Core {
@@ -61,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Polls before giving way.
+    /// Returns the number of polls before a yield.
     fn looks(self) -> u32 {
         match self {
             Core::Own => 32,
@@ -75,14 +82,14 @@ impl Pace {
         Pace { spin_for, looks_for: spin_for, core: Core::Own, looks: 0, since: None, slept: false }
     }
 
-    /// The last poll found something.
+    /// Notes that the last poll found something.
     pub(crate) fn worked(&mut self) {
         self.looks = 0;
         self.slept = false;
         if let Some(since) = self.since.take() {
             let waited = since.elapsed();
             let is_soon = waited <= self.spin_for.max(WAKE);
-            // Asleep or not: what comes so soon is worth being looked for.
+            // Asleep or not: work that comes so soon is worth looking for.
             self.looks_for = match is_soon {
                 true => self.looks_for.max(self.spin_for.min(WAITS * waited)),
                 false => (self.looks_for / 2).max(self.spin_for / LOOKS_FOR_MIN),
@@ -90,9 +97,9 @@ impl Pace {
         }
     }
 
-    /// The last poll found nothing.
+    /// Notes that the last poll found nothing. Returns what to do next.
     pub(crate) fn idle(&mut self) -> Idle {
-        // Who woke up to show that it lives has no more to look for than before.
+        // A thread that woke up to show that it lives has no more reason to look than before.
         if self.slept || self.spin_for.is_zero() {
             return Idle::Sleep;
         }
@@ -102,7 +109,7 @@ impl Pace {
             return Idle::Look;
         }
         if self.core == Core::Contended {
-            // After the sleep it may be another's turn, or nobody's.
+            // After the sleep another thread may have the core, or none.
             self.core = Core::Own;
             return Idle::Sleep;
         }
@@ -132,7 +139,7 @@ mod tests {
             pace.worked();
             pace.core = Core::Own;
             looks_until_sleep(&mut pace);
-            // Two milliseconds, or a look that was away for longer than others may be.
+            // Two milliseconds, or a yield that took longer than other threads may take.
             assert!(start.elapsed() > AWAY_SHARED);
         }
     }
@@ -149,7 +156,7 @@ mod tests {
         assert_eq!(looks_until_sleep(&mut pace), Core::Own.looks());
     }
 
-    /// Messages that come every now and then are not worth a core; once they come more often they are.
+    /// Messages that come rarely are not worth a core; once they come more often they are.
     #[test]
     fn it_looks_for_less_time_while_nothing_comes_in_it() {
         let (mut pace, longest) = (Pace::new(Duration::from_millis(64)), Duration::from_millis(64));

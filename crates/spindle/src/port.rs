@@ -1,10 +1,13 @@
-//! How an application goes on sending while views change: the handle stays, the ring behind it is another one.
+//! How an application continues to send while views change: the handle stays, and the ring behind
+//! it is replaced.
 //!
-//! When a view ends, its rings are full for ever. A claimer that finds its ring so *retires* it and waits for the next view's,
-//! which its [`Port`] has once everything that stands in the old one, and was not delivered, has been sent again
-//! ([`Relay`]). So the messages of one sender keep their order, and none is lost or doubled. A claimer that does not look, because
-//! it is silent, or knows of room in the old ring, or still holds a frame, is waited for by nobody: what it commits there is
-//! sent on as it comes.
+//! When a view ends, its rings stay full for ever. A claimer that finds this *retires* its ring and
+//! waits for the next view's ring. That ring comes to its [`Port`], the publisher slot, once all
+//! undelivered messages of the old ring have been sent again ([`Relay`]). So the messages of one
+//! sender keep their order, and none is lost or doubled.
+//!
+//! A claimer may not notice the end: it is silent, sees room in the old ring, or still has a frame.
+//! No thread waits for it. A frame that it commits in the old ring is sent again when it comes.
 use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
 use crate::shared::Shared;
@@ -23,7 +26,8 @@ use std::time::{Duration, Instant};
 /// The longest single sleep of a claimer that waits for a ring.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The next view's ring, between the polling thread and the handles of one subgroup.
+/// The publisher slot: it passes the next view's ring from the polling thread to the handles of one
+/// subgroup.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) shared: Arc<Shared>,
@@ -31,9 +35,9 @@ pub(crate) struct Port {
     pub(crate) tracker: Tracker,
     ring: Mutex<Waiting>,
     bell: Bell,
-    /// All handles are gone: this member will send no more.
+    /// Whether all handles are dropped: this member will send no more.
     closed: AtomicBool,
-    /// What wakes the polling thread, whichever view it is in.
+    /// Wakes the polling thread, whichever view it is in.
     engine: Mutex<Option<Doorbell>>,
 }
 
@@ -45,23 +49,24 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 enum Ring {
-    /// It does not exist, or what was sent before has to be sent again first.
+    /// The ring does not exist, or earlier messages have to be sent again first.
     #[default]
     NotYet,
     Ready(Publisher),
     Shared(SharedPublisher),
-    /// This member does not send there any more.
+    /// This member is no longer a sender there.
     Never,
 }
 
-/// Held by every handle of a port. The last to go closes it.
+/// A reference that every handle of a slot has. The last one to be dropped closes the slot.
 #[derive(Debug)]
 pub(crate) struct Held(pub(crate) Arc<Port>);
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Release);
-        // Nobody will take what waits there, or the port's own clone of what many took.
+        // No handle will take a waiting ring, or the slot's own clone of a ring that many handles
+        // took.
         drop(self.0.empty());
         self.0.ring_engine();
     }
@@ -98,19 +103,19 @@ impl Port {
             std::mem::take(&mut waiting.wakers)
         };
         if self.is_closed() {
-            // The last handle went before it could see this one.
+            // The last handle was dropped before it could see this ring.
             drop(self.empty());
         }
         self.bell.ring();
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes out whatever ring is in the port. To be dropped without the lock.
+    /// Takes out the ring in the slot, if any. The result has to be dropped without the lock.
     fn empty(&self) -> Ring {
         std::mem::take(&mut self.lock().ring)
     }
 
-    /// The view has ended: its ring is no longer the newest.
+    /// Handles the end of the view: its ring is no longer the newest.
     pub(crate) fn close_ring(&self) -> Option<Publisher> {
         match std::mem::take(&mut self.lock().ring) {
             Ring::Ready(publisher) => Some(publisher),
@@ -122,19 +127,19 @@ impl Port {
         self.put(Ring::Ready(publisher));
     }
 
-    /// This member is no sender any more.
+    /// Sets that this member is no longer a sender.
     pub(crate) fn refuse(&self) {
         self.put(Ring::Never);
     }
 
-    /// The group has ended: nobody waits any more.
+    /// Handles the end of the group: wakes all waiting claimers.
     pub(crate) fn end(&self) {
         let wakers = std::mem::take(&mut self.lock().wakers);
         self.bell.ring();
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// What is in the port for the one claimer, if its view has ended.
+    /// Returns the ring in the slot for the only claimer, whose view has ended.
     fn take(&self) -> Option<Publisher> {
         let mut waiting = self.lock();
         match std::mem::take(&mut waiting.ring) {
@@ -160,8 +165,8 @@ impl Port {
         Some(shared)
     }
 
-    /// Checks that the group has not ended for this member. A claimer may have room left in a ring that is no longer read, so it checks before
-    /// each claim.
+    /// Checks that the group has not ended for this member. A claimer may have room left in a ring
+    /// that is no longer read, so it checks before each claim.
     ///
     /// # Errors
     /// [`SendError::Ended`].
@@ -178,7 +183,7 @@ impl Port {
         SendError::Ended(self.shared.broken().cloned().unwrap_or(Ended::Dropped))
     }
 
-    /// Why no ring will ever come.
+    /// Returns why no ring will ever come.
     pub(crate) fn refusal(&self) -> Option<SendError> {
         if let Err(ended) = self.check() {
             return Some(ended);
@@ -186,7 +191,8 @@ impl Port {
         matches!(self.lock().ring, Ring::Never).then_some(SendError::NoSender)
     }
 
-    /// Room for an object of `len` bytes, where a ring takes messages of so many; waits for it `at_most` that long.
+    /// Returns a permit for an object of `len` bytes, for a ring with messages of at most the given
+    /// size. Waits up to `at_most` for it.
     pub(crate) fn permit(
         &self,
         len: u64,
@@ -201,7 +207,7 @@ impl Port {
         self.outbound.permit(at_most, in_upcall, || self.refusal())
     }
 
-    /// Waits for `ready`, which looks into the port.
+    /// Waits until `ready`, which checks the slot, returns a value.
     fn wait<T>(&self, at_most: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
         let start = Instant::now();
         loop {
@@ -229,7 +235,8 @@ impl Port {
     }
 }
 
-/// Goes on to the next view's ring, if `publisher`'s has ended and the next is there in time.
+/// Moves `publisher` to the next view's ring, if its own view has ended and the next ring comes in
+/// time.
 #[cold]
 pub(crate) fn go_on(publisher: &mut Publisher, port: &Port, at_most: Duration) -> bool {
     if !publisher.room().has_ended() {
@@ -270,18 +277,18 @@ pub(crate) async fn go_on_shared_async(publisher: &mut SharedPublisher, port: &P
     port.wait_async(|| port.take_shared()).await.map(|next| *publisher = next).is_some()
 }
 
-/// Sends on what stands in the ring of an ended view.
+/// Sends the messages in the ring of an ended view again.
 #[derive(Debug)]
 pub(crate) struct Relay {
     resend: Resend,
     /// This member's row in that view.
     rows: OwnRows,
     me: Rank,
-    /// What the new ring had no room for.
+    /// A message that the new ring had no room for.
     held: Option<Resent>,
-    /// By position: own names of the objects there.
+    /// The own names of the objects in the ring, by position.
     objects: BTreeMap<u64, u64>,
-    /// Wakes this member when an application commits there still.
+    /// Wakes this member when an application still commits in that ring.
     pub(crate) lingering: Option<Lingering>,
     _user: Arc<()>,
 }
@@ -293,12 +300,13 @@ impl Relay {
         Relay { resend, rows, me: fabric.me(), held: None, objects, lingering, _user: user }
     }
 
-    /// Whether the new ring had no room for what is there.
+    /// Returns whether the new ring had no room for a message.
     pub(crate) fn waits(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Sends on what is there, as far as `publisher` has room. Whether that is all, for ever.
+    /// Sends messages of the old ring again, as far as `publisher` has room. Returns whether all of
+    /// them are done, for ever.
     pub(crate) fn step(&mut self, publisher: &mut Publisher, port: &Port, lost: &mut u64) -> bool {
         let Port { outbound, tracker, .. } = port;
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
@@ -317,7 +325,7 @@ impl Relay {
                                 tracker.lose(&claims, position);
                             }
                         }
-                        // A frame that is dropped is one.
+                        // A dropped frame becomes a void frame.
                         Kind::Void => {}
                     }
                 }
@@ -325,7 +333,7 @@ impl Relay {
                     self.held = Some(resent);
                     return false;
                 }
-                // No message that was accepted.
+                // This message was never accepted.
                 Err(_) => {
                     self.lose(resent, port);
                     *lost += 1;
@@ -336,7 +344,7 @@ impl Relay {
         self.resend.is_done()
     }
 
-    /// What can't be sent any more takes no room any more.
+    /// Releases the room of a message that can't be sent again.
     fn lose(&self, resent: Resent, port: &Port) {
         port.tracker.lose(self.resend.claims(), resent.position);
         if resent.kind == Kind::Object
@@ -346,7 +354,8 @@ impl Relay {
         }
     }
 
-    /// Who waits for room for an object does not look at any ring, so this can't wait until it does.
+    /// Reports the objects that are done in the old ring. A claimer that waits for room for an
+    /// object checks no ring, so this can't wait for such a check.
     fn pass_objects(&mut self, outbound: &Outbound) {
         let rest = self.objects.split_off(&self.resend.position());
         let passed = std::mem::replace(&mut self.objects, rest);
@@ -355,7 +364,8 @@ impl Relay {
         }
     }
 
-    /// Counts what can't be sent any more. Whether that is all, for ever.
+    /// Counts the messages that can't be sent again. Returns whether all of them are done, for
+    /// ever.
     pub(crate) fn give_up(&mut self, port: &Port, lost: &mut u64) -> bool {
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
             self.lose(resent, port);
@@ -366,7 +376,7 @@ impl Relay {
     }
 }
 
-/// What a claim came to, for the caller.
+/// Returns the error of a failed claim, for the caller.
 #[cold]
 pub(crate) fn failed(error: PublishError, port: &Port, in_upcall: bool) -> SendError {
     match error {

@@ -10,16 +10,19 @@ use spindle_fabric::Frame;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The only sender of this member in one subgroup; [`share`](Self::share) makes it one for many threads.
+/// The only sender of this member in one subgroup. [`share`](Self::share) turns it into one for
+/// many threads.
 ///
-/// It stays the same while views change. When it is dropped, this member has finished sending in the subgroup.
+/// It stays valid while views change. When it is dropped, this member has finished sending in the
+/// subgroup.
 #[derive(Debug)]
 pub struct Publisher {
     inner: spindle_fabric::Publisher,
     held: Held,
 }
 
-/// A sender that many threads use at once, each with a clone, at the price of one atomic read-modify-write a message.
+/// A sender for many threads at once, each with a clone. It costs one atomic read-modify-write a
+/// message.
 ///
 /// When the last clone is dropped, this member has finished sending in the subgroup.
 #[derive(Clone, Debug)]
@@ -33,7 +36,8 @@ impl Publisher {
         Publisher { inner, held: Held(port) }
     }
 
-    /// Claims a frame of `len` bytes if there is room at this moment: `None` if the ring is full, or the view is changing.
+    /// Claims a frame of `len` bytes if the ring has room now. Returns `None` if the ring is full
+    /// or the view is changing.
     ///
     /// # Errors
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
@@ -44,8 +48,8 @@ impl Publisher {
         now(self.inner.claim_or(len, |inner| go_on(inner, port, Duration::ZERO)), port)
     }
 
-    /// Claims a frame of `len` bytes; waits up to `timeout` for room. Other threads poll meanwhile: a caller that polls
-    /// itself uses [`try_claim`](Self::try_claim).
+    /// Claims a frame of `len` bytes; waits up to `timeout` for room. Another thread has to poll
+    /// meanwhile: a caller that polls itself uses [`try_claim`](Self::try_claim).
     ///
     /// # Errors
     /// [`SendError`].
@@ -57,7 +61,7 @@ impl Publisher {
         claimed.map_err(|error| failed(error, port, Upcall::is_running()))
     }
 
-    /// Claims a frame of `len` bytes; waits for room without a thread, in any runtime.
+    /// Claims a frame of `len` bytes; waits for room asynchronously, in any runtime.
     ///
     /// # Errors
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
@@ -68,20 +72,25 @@ impl Publisher {
         claimed.map_err(|error| failed(error, port, false))
     }
 
-    /// Sends a message of any length, as an object, which needs no room in the ring. It is delivered in its place among the other
-    /// messages of this member, as any of them, once every member has all of it; messages of others do not wait for that. Waits up to
-    /// `timeout` for room: only so many may be on the way. It is not copied between hosts; among members of one machine only if it does not stand in a
-    /// [`Segment`](crate::bulk::Segment), once.
+    /// Sends a message of any length as an object, which needs no room in the ring.
+    ///
+    /// The object is delivered at its position in this member's order, like any of its messages,
+    /// once every member has all of it. Messages of other senders do not wait for that. The call
+    /// waits up to `timeout` for room: the number of undelivered objects is limited.
+    ///
+    /// An object is not copied between hosts. For members on one machine it is copied once, and
+    /// only if it is not stored in a [`Segment`](crate::bulk::Segment).
     ///
     /// # Errors
-    /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages can't hold the name of an object, 24 bytes.
+    /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages are too small for the
+    /// name of an object, 24 bytes.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let object = object.into();
         self.put(object.len() as u64, || Some(object), timeout, |_, _| ())
     }
 
-    /// Copies `payload` into a frame and commits it, or, if it is too long for one, into an [object](Self::send_object); waits up to `timeout` for
-    /// room.
+    /// Copies `payload` into a frame and commits it. If `payload` is too long for a frame, it
+    /// becomes an [object](Self::send_object). Waits up to `timeout` for room.
     ///
     /// # Errors
     /// [`SendError`].
@@ -95,11 +104,12 @@ impl Publisher {
         Ok(())
     }
 
-    /// As [`send`](Self::send). The receipt resolves when the outcome of the message is certain, also across changes of the view and
-    /// if this member leaves or is evicted: see [`Outcome`](crate::Outcome). Costs an allocation and a few locks.
+    /// Sends as [`send`](Self::send), and returns a receipt. The receipt resolves when the outcome
+    /// of the message is certain, also across view changes and if this member leaves or is evicted:
+    /// see [`Outcome`](crate::Outcome). It costs an allocation and a few locks.
     ///
     /// # Errors
-    /// [`SendError`]. The message is not sent then.
+    /// [`SendError`]. In that case the message is not sent.
     pub fn send_tracked(&mut self, payload: &[u8], timeout: Duration) -> Result<Receipt, SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
             return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, track);
@@ -110,7 +120,8 @@ impl Publisher {
         Ok(commit_tracked(frame, &port))
     }
 
-    /// As [`send_tracked`](Self::send_tracked), for a message that fits into the ring; waits for room without a thread, in any runtime.
+    /// As [`send_tracked`](Self::send_tracked), for a message that fits into the ring. Waits for
+    /// room asynchronously, in any runtime.
     ///
     /// # Errors
     /// As [`claim_async`](Self::claim_async).
@@ -121,7 +132,8 @@ impl Publisher {
         Ok(commit_tracked(frame, &port))
     }
 
-    /// As [`send_object`](Self::send_object), with a receipt as from [`send_tracked`](Self::send_tracked).
+    /// As [`send_object`](Self::send_object), and returns a receipt as
+    /// [`send_tracked`](Self::send_tracked) does.
     ///
     /// # Errors
     /// As there.
@@ -130,8 +142,8 @@ impl Publisher {
         self.put(object.len() as u64, || Some(object), timeout, track)
     }
 
-    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory. `note` sees its frame before
-    /// that is committed.
+    /// Sends an object of `len` bytes, which `object` makes when there is room for it, if there is
+    /// memory. `note` receives the frame of the object's name before it is committed.
     fn put<T>(
         &mut self,
         len: u64,
@@ -149,12 +161,13 @@ impl Publisher {
         Ok(noted)
     }
 
-    /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it. A hint, for this view.
+    /// Declares `rounds` rounds in which this member sends nothing, so that no member waits for it.
+    /// A hint, for this view.
     pub fn skip_rounds(&self, rounds: u64) {
         self.inner.skip_rounds(rounds);
     }
 
-    /// Lets several threads send.
+    /// Turns this into a sender for several threads.
     pub fn share(self) -> SharedPublisher {
         SharedPublisher { inner: self.inner.share(), held: Arc::new(self.held) }
     }
@@ -253,8 +266,8 @@ impl SharedPublisher {
         self.put(object.len() as u64, || Some(object), timeout, track)
     }
 
-    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory. `note` sees its frame before
-    /// that is committed.
+    /// Sends an object of `len` bytes, which `object` makes when there is room for it, if there is
+    /// memory. `note` receives the frame of the object's name before it is committed.
     fn put<T>(
         &mut self,
         len: u64,
@@ -278,7 +291,7 @@ impl SharedPublisher {
     }
 }
 
-/// Commits a frame with a receipt.
+/// Commits a frame and returns its receipt.
 fn commit_tracked(frame: Frame<'_>, port: &Port) -> Receipt {
     let receipt = track(port, &frame);
     frame.commit();
@@ -290,7 +303,7 @@ fn track(port: &Port, frame: &Frame<'_>) -> Receipt {
     port.tracker.register(frame)
 }
 
-/// A ring whose group has ended is full for ever, so that only a full ring has to ask.
+/// The ring of an ended group stays full for ever, so the end is checked only for a full ring.
 #[inline(always)]
 fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, port: &Port) -> Result<Option<Frame<'a>>, SendError> {
     match claimed {
@@ -300,7 +313,8 @@ fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, port: &Port) -> Result<Option
     }
 }
 
-/// How long to wait: in an upcall not at all, because the waiting thread is the one that makes room.
+/// How long to wait. In an upcall it is zero, because the waiting thread is the one that makes
+/// room.
 #[inline]
 fn patience(timeout: Duration) -> Duration {
     if Upcall::is_running() { Duration::ZERO } else { timeout }

@@ -1,4 +1,4 @@
-//! Receiving on the application's own thread.
+//! Receives messages on a thread of the application.
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
 use spindle_core::{Batch, Cursor, Handoff, Message, SubgroupId, View};
@@ -8,19 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Looks at the frontier before a receiver goes to sleep.
+/// How often a receiver looks at the frontier before it sleeps.
 const SPINS: u32 = 64;
 /// The longest single sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The deliveries of one subgroup, taken in order on any one thread, lent in place.
 ///
-/// It stays the same while views change: what comes after a change that touches its subgroup is delivered in the new [view](Self::view), so every message
-/// has one view that says who was in the subgroup, the same at all members. Changes that do not touch it pass it by.
+/// It stays valid while views change. After a change that touches its subgroup, messages are
+/// delivered in the new [view](Self::view). So every message has one view that says who was in the
+/// subgroup, the same at all members. Other changes have no effect on it.
 ///
-/// There is no queue: messages stay in their senders' rings until they are taken. A receiver that is slow holds its own
-/// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up. One that is
-/// dropped holds nobody up: what comes after counts as delivered here.
+/// The receiver has no queue: messages stay in their senders' rings until they are taken. A slow
+/// receiver holds back its own `delivered` count, which all members see as its lag. In the end the
+/// rings fill up and the senders wait. A dropped receiver delays no member: later messages count as
+/// delivered here.
 #[derive(Debug)]
 pub struct Receiver {
     stretch: Stretch,
@@ -42,18 +44,19 @@ pub(crate) struct Stretch {
     pub(crate) closed: bool,
 }
 
-/// From the polling thread to the receiver of one subgroup: the views to come.
+/// The coming views, passed from the polling thread to the receiver of one subgroup.
 #[derive(Debug)]
 pub(crate) struct Inlet {
     /// Wakes the receiver.
     pub(crate) bell: Bell,
     stretches: Mutex<VecDeque<Stretch>>,
-    /// The receiver is gone: nobody takes what comes.
+    /// Set when the receiver is dropped: no later view is taken.
     pub(crate) gone: AtomicBool,
 }
 
-/// Messages in the order of delivery, to be read while this lives. Those that were taken count as delivered when it is
-/// dropped, and their senders write over them then; the others are offered again.
+/// Messages in the order of delivery, readable while this lives. When it is dropped, the messages
+/// that were taken count as delivered, and their senders may overwrite them. The others are offered
+/// again.
 ///
 /// A message can't outlive its deliveries:
 ///
@@ -74,18 +77,19 @@ pub struct Deliveries<'a> {
     view: &'a View,
 }
 
-/// The messages of [`Deliveries`], which stay lent as long as this or any of them lives.
+/// The messages of [`Deliveries`]. They stay lent as long as this or any of them lives.
 #[derive(Debug)]
 pub struct Messages<'d, 'a> {
     batch: Option<&'d mut Batch<'a, Reader>>,
 }
 
 impl Receiver {
-    /// The messages that are ready, at least one; waits up to `timeout` for the first.
+    /// Returns the messages that are ready, at least one; waits up to `timeout` for the first.
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`]; [`ReceiveError::Finished`] after the last message; [`ReceiveError::Ended`] after the
-    /// last that is known to be everywhere, if the group ended early.
+    /// [`ReceiveError::TimedOut`]; [`ReceiveError::Finished`] after the last message;
+    /// [`ReceiveError::Ended`] if the group ended early, after the last message that all members
+    /// are known to have.
     pub fn receive(&mut self, timeout: Duration) -> Result<Deliveries<'_>, ReceiveError> {
         if !self.is_ready() {
             self.wait(timeout)?;
@@ -93,7 +97,7 @@ impl Receiver {
         Ok(self.deliveries())
     }
 
-    /// The messages that are ready at this moment, if any.
+    /// Returns the messages that are ready now, if any.
     ///
     /// # Errors
     /// As [`receive`](Self::receive), without [`ReceiveError::TimedOut`].
@@ -107,12 +111,14 @@ impl Receiver {
         }
     }
 
-    /// The view with which the members of the subgroup began to send what comes next: the members, by rank.
+    /// Returns the view, with members by rank, in which the members of the subgroup began to send
+    /// the next messages.
     pub fn view(&self) -> &View {
         &self.stretch.view
     }
 
-    /// Whether a message is ready; passes over the nulls before it, and on to the next view behind the last of this one.
+    /// Returns whether a message is ready. Skips the nulls before it, and enters the next view
+    /// after the last message of this one.
     fn is_ready(&mut self) -> bool {
         loop {
             let stretch = &mut self.stretch;
@@ -154,13 +160,13 @@ impl Receiver {
         Deliveries { batch, handoff, engine, view }
     }
 
-    /// The end of the stream, once nothing that came before it is left.
+    /// Returns the end of the stream, once everything before it was taken.
     fn end(&mut self) -> Option<ReceiveError> {
         let end = match self.shared.end()? {
             End::Finished => ReceiveError::Finished,
             End::Broken(ended) => ReceiveError::Ended(ended.clone()),
         };
-        // What the engine handed off before it ended is seen now.
+        // The receiver now sees everything that the engine handed off before it ended.
         if self.is_ready() { None } else { Some(end) }
     }
 
@@ -220,12 +226,12 @@ impl Inlet {
         self.lock().pop_front()
     }
 
-    /// Wakes the member by the view in which it is, or `current` if no other is left.
+    /// Wakes the member through its newest view, or through `current` if no other is left.
     fn ring_newest(&self, current: &Stretch) {
         self.lock().back().unwrap_or(current).engine.ring();
     }
 
-    /// How many views the receiver is behind.
+    /// Returns how many views the receiver is behind.
     pub(crate) fn behind(&self) -> usize {
         self.lock().len()
     }
@@ -243,19 +249,20 @@ impl Inlet {
 }
 
 impl<'a> Deliveries<'a> {
-    /// The view with which the members of the subgroup began to send all of these: whose rank is whose.
+    /// Returns the view in which the members of the subgroup began to send all of these. It maps
+    /// ranks to members.
     pub fn view(&self) -> &'a View {
         self.view
     }
 
-    /// The messages that are left. Those that are not taken are offered again.
+    /// Returns the messages that are left. Messages that are not taken are offered again.
     #[inline]
     pub fn iter(&mut self) -> Messages<'_, 'a> {
         Messages { batch: self.batch.as_mut() }
     }
 
-    /// Calls `upcall` with every message that is left. Faster than a loop over the iterator. If `upcall` panics, the message that it
-    /// was called with counts as delivered.
+    /// Calls `upcall` with every message that is left. It is faster than a loop over the iterator.
+    /// If `upcall` panics, the message that it was called with counts as delivered.
     #[inline]
     pub fn for_each(mut self, upcall: impl FnMut(Message<'_>)) {
         if let Some(batch) = &mut self.batch {

@@ -1,10 +1,10 @@
-//! What the handles of one member share: how the group ended, and who is in it.
+//! State shared by the handles of one member: how the group ended, and who is in it.
 use crate::error::Ended;
 use spindle_core::View;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What all handles of one member see: the newest view, and the end.
+/// The state that all handles of one member see: the newest view, and the end.
 #[derive(Debug)]
 pub(crate) struct Shared {
     view: Mutex<Arc<View>>,
@@ -35,7 +35,7 @@ impl Shared {
         self.end.get()
     }
 
-    /// The reason, if the group has ended here before everything was delivered.
+    /// Returns the reason, if the group has ended here before everything was delivered.
     #[inline]
     pub(crate) fn broken(&self) -> Option<&Ended> {
         match self.end.get() {
@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// The first end counts.
+    /// Sets the end, unless one was set before.
     pub(crate) fn set_end(&self, end: End) {
         let _ = self.end.set(end);
     }
@@ -54,8 +54,8 @@ thread_local! {
     static IN_UPCALL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as running an upcall for as long as it lives. One may run inside another: a handler may poll a node of
-/// another group.
+/// Marks this thread as running an upcall for as long as it lives. Upcalls may nest: a handler may
+/// poll a node of another group.
 pub(crate) struct Upcall {
     inside: bool,
 }
@@ -65,7 +65,7 @@ impl Upcall {
         Upcall { inside: IN_UPCALL.replace(true) }
     }
 
-    /// Whether the calling thread runs an upcall.
+    /// Returns whether the calling thread runs an upcall.
     pub(crate) fn is_running() -> bool {
         IN_UPCALL.get()
     }

@@ -1,10 +1,10 @@
-//! An application's state on its way from a member to a joiner.
+//! Transfers an application's state from a member to a joiner.
 //!
 //! ```text
 //! stream = subgroups (u64) | for each: its place + 1, or 0 (u64) | length + 1, or 0 if unknown (u64) | the application's bytes
 //! ```
 //!
-//! A place says how much of a subgroup's order the state contains.
+//! A place is the number of sequence numbers of a subgroup's order that the state contains.
 use crate::carry::{CarryReader, CarryWriter};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_fabric::region::wish_for_huge_pages;
@@ -16,43 +16,45 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
-/// The target of events of states.
+/// The tracing target of state transfers.
 pub(crate) const TARGET: &str = "spindle::state";
 
-/// How long one end waits for the other to do anything.
+/// How long one end waits for the other to make progress.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for a stream over which something goes to another host.
+/// How long to wait for a stream to another host.
 pub(crate) const STREAM_WAIT: Duration = Duration::from_secs(7);
-/// Subgroups that anybody has.
+/// The most subgroups that a group can have.
 const SUBGROUPS_MAX: u64 = spindle_core::limits::SUBGROUPS_MAX as u64;
 
-/// What an application hands to a joiner: its state as it was when [`Handler::snapshot`](crate::Handler::snapshot) was called.
+/// The state that an application sends to a joiner, as it was when
+/// [`Handler::snapshot`](crate::Handler::snapshot) was called.
 pub struct Snapshot {
-    /// How many bytes it has, if that is known: the joiner can tell how far it is.
+    /// The number of bytes, if it is known. The joiner can then report its progress.
     pub len: Option<u64>,
-    /// Its bytes, read on a thread of their own while the group goes on. They are read in large pieces, to the place where the joiner finds
-    /// them: no buffer around them makes it faster.
+    /// The bytes, read on a thread of their own while the group continues. They are read in large
+    /// pieces, directly to the memory in which the joiner finds them, so a buffer around the reader
+    /// does not help.
     pub bytes: Box<dyn Read + Send>,
 }
 
 /// The state of the group's application, for a joiner to read.
 ///
-/// As [`BufRead`] it lends the bytes where they stand, in pieces, so what is parsed needs no copy. Where they are to be kept as they are,
-/// [`read_to_end`](Read::read_to_end) is the fastest way: it makes room for all of them at once, if [`len`](Self::len) is known, and asks for
-/// huge pages.
+/// As [`BufRead`] it lends the bytes in place, in pieces, so parsing needs no copy. To keep the
+/// bytes unchanged, [`read_to_end`](Read::read_to_end) is the fastest way: it reserves memory for
+/// all of them at once, if [`len`](Self::len) is known, and asks for huge pages.
 pub struct State {
     bytes: Box<dyn BufRead + Send>,
-    /// How many bytes it has, if that is known.
+    /// The number of bytes, if it is known.
     pub len: Option<u64>,
-    /// How many were read.
+    /// The number of bytes that were read.
     pub taken: u64,
-    /// By subgroup: how much of its order is in it.
+    /// By subgroup: how much of its order the state contains.
     pub(crate) places: Vec<Option<u64>>,
     /// Whether the pipe failed, and not the application.
     pub(crate) broken: bool,
 }
 
-/// How a state comes: through a pipe in shared memory, or over a stream from another host.
+/// The transport of a state: a pipe in shared memory, or a stream from another host.
 #[derive(Debug)]
 pub(crate) enum Way {
     Pipe([OwnedFd; 2]),
@@ -71,11 +73,12 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// Writes a state into a pipe, whose ends for the joiner `tell` gets. Returns when all of it is written, or the joiner is gone: a thread of
-/// its own does this.
+/// Writes a state into a pipe; `tell` receives the joiner's ends. Returns when all of it is
+/// written, or the joiner has ended. It runs on a thread of its own.
 ///
 /// # Errors
-/// Why there is no pipe, or why it broke off. The joiner notices the latter, and asks somebody else.
+/// Why there is no pipe, or why it broke off. In the latter case the joiner notices and asks
+/// another member.
 pub(crate) fn send_state(
     state: Option<Snapshot>,
     places: &[Option<u64>],
@@ -93,7 +96,7 @@ pub(crate) fn send_state(
     })
 }
 
-/// The same over a stream, to a joiner on another host.
+/// Writes a state into a stream, to a joiner on another host.
 ///
 /// # Errors
 /// Why it broke off.
@@ -111,7 +114,7 @@ pub(crate) fn send_state_afar(
     })
 }
 
-/// Sends a state of `len` bytes `through` something, and tells what came of it.
+/// Sends a state of `len` bytes `through` a transport, and reports the result.
 fn told(through: &'static str, len: Option<u64>, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let start = Instant::now();
     debug!(target: TARGET, through, bytes = len, "state is being sent");
@@ -124,7 +127,7 @@ fn told(through: &'static str, len: Option<u64>, send: impl FnOnce() -> io::Resu
     sent
 }
 
-/// What stands before the application's bytes, and these.
+/// Returns the bytes before the application's bytes, and the source of these.
 fn headed(state: Option<Snapshot>, places: &[Option<u64>]) -> (Vec<u8>, Snapshot) {
     let snapshot = state.unwrap_or(Snapshot { len: Some(0), bytes: Box::new(io::empty()) });
     let mut head = vec![places.len() as u64];
@@ -134,19 +137,19 @@ fn headed(state: Option<Snapshot>, places: &[Option<u64>]) -> (Vec<u8>, Snapshot
 }
 
 impl State {
-    /// Reads what stands before the state, on a thread of its own: it may be long in coming.
+    /// Reads the header of a state on a thread of its own, because it may be long in coming.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// No thread can be started.
     pub(crate) fn open_apart(way: Way) -> io::Result<Receiver<io::Result<State>>> {
         let (tell, told) = channel();
-        // Who waits may have given up.
+        // The caller may have stopped waiting.
         let open = move || drop(tell.send(State::open(way)));
         thread::Builder::new().name("spindle-state".into()).spawn(open)?;
         Ok(told)
     }
 
-    /// Reads what stands before the state.
+    /// Reads the header of a state.
     pub(crate) fn open(way: Way) -> io::Result<State> {
         let mut bytes: Box<dyn BufRead + Send> = match way {
             Way::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
@@ -220,7 +223,7 @@ mod tests {
         open(Snapshot { len, bytes: Box::new(io::Cursor::new(bytes)) }, vec![Some(7), None])
     }
 
-    /// The other end of a pipe that a thread writes.
+    /// Returns the reading end of a pipe that a thread writes.
     fn open(state: Snapshot, places: Vec<Option<u64>>) -> State {
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || send_state(Some(state), &places, |ends| tell.send(ends).unwrap()));
@@ -241,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Who follows meanwhile would miss what is sent.
+    /// If the following thread waited, it would miss messages meanwhile.
     #[test]
     fn nobody_waits_for_a_state_to_begin() {
         let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();

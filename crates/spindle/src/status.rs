@@ -5,45 +5,46 @@ use spindle_core::layout::membership;
 use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::{MemberId, Rank, Rows};
 
-/// A moment of a group, as one member knows it.
+/// The state of a group at one moment, as one member knows it.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// This member's id.
     pub id: u64,
     /// The number of its view.
     pub view: u64,
-    /// Who is in it, by rank.
+    /// The members of the view, by rank.
     pub members: Vec<Standing>,
-    /// Whether the view is coming to its end: in the subgroups that the change touches nothing is sent or received any more.
+    /// Whether the view is ending: in the subgroups that the change touches, nothing is sent or
+    /// received any more.
     pub is_changing: bool,
-    /// Whether the change can't go on because too few members are with this one.
+    /// Whether the change can't continue because too few members support this one.
     pub is_blocked: bool,
-    /// How many processes follow the view without being members, as far as this member was asked by them.
+    /// How many processes have asked this member to follow the view as observers.
     pub observers: u64,
-    /// Messages of this member that no view had a ring for any more.
+    /// Messages of this member that were lost because no later view had a ring for them.
     pub lost: u64,
-    /// Counts of this member's engine.
+    /// Counters of this member's engine.
     pub engine: EngineStats,
-    /// The subgroups this member is in.
+    /// The subgroups that this member is in.
     pub subgroups: Vec<SubgroupStatus>,
 }
 
 /// One member of the view.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Its id.
+    /// The id.
     pub id: MemberId,
-    /// Its process.
+    /// The process id.
     pub pid: u32,
-    /// Whether it is on another host than this member.
+    /// Whether the member is on another host than this one.
     pub is_far: bool,
-    /// The rack that it says it stands in.
+    /// The rack that the member reports.
     pub rack: Option<RackName>,
-    /// Whether it leads changes of the view.
+    /// Whether the member leads changes of the view.
     pub leads: bool,
-    /// Whether this member takes it for dead or hung.
+    /// Whether this member considers it dead or hung.
     pub suspected: bool,
-    /// Whether this member has given it up, by an operator's word.
+    /// Whether this member has given it up, on an operator's command.
     pub given_up: bool,
     /// Whether its polling thread sleeps.
     pub asleep: bool,
@@ -51,35 +52,36 @@ pub struct Standing {
     pub finished: bool,
 }
 
-/// A moment of one subgroup.
+/// The state of one subgroup at one moment.
 #[derive(Clone, Debug)]
 pub struct SubgroupStatus {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What this member did in it.
+    /// What this member did in the subgroup.
     pub stats: SubgroupStats,
-    /// Places of its order that every member has received.
+    /// How many sequence numbers of the order every member has received.
     pub stable: u64,
-    /// Its members, by rank.
+    /// The members, by rank.
     pub members: Vec<MemberStatus>,
 }
 
-/// How far one member is in a subgroup.
+/// The progress of one member in a subgroup.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberStatus {
-    /// Its id.
+    /// The id.
     pub id: MemberId,
-    /// Its rank.
+    /// The rank.
     pub rank: Rank,
-    /// Its process.
+    /// The process id.
     pub pid: u32,
     /// Whether its polling thread sleeps.
     pub asleep: bool,
     /// Whether it has announced all that it will ever send.
     pub finished: bool,
-    /// What it has announced, received and delivered.
+    /// The counts of what it has announced, received and delivered.
     pub frontier: Frontier,
-    /// Places of the order that are stable and that it has not delivered: a consumer that is slow shows here.
+    /// How many sequence numbers are stable and not yet delivered by this member. A slow consumer
+    /// shows here.
     pub lag: u64,
 }
 
@@ -140,7 +142,7 @@ impl Status {
         }
     }
 
-    /// As JSON, with the names of the fields.
+    /// Returns the status as JSON, with the names of the fields.
     pub fn to_json(&self) -> Value {
         let members = self.members.iter().map(|member| {
             json!({

@@ -15,12 +15,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tracing::{debug, info};
 
-/// The target of events of receipts.
+/// The tracing target of receipts.
 const TARGET: &str = "spindle::view";
 
-/// The outcome of one message, for the thread that sent it or any other. A future too, in any runtime.
+/// The outcome of one message, for the sending thread or any other. It is also a future, in any
+/// runtime.
 ///
-/// It may be dropped at any time; the message is sent all the same. A receipt outlives its publisher and the group.
+/// It may be dropped at any time; the message is sent nevertheless. A receipt outlives its
+/// publisher and the group.
 ///
 /// See [`Publisher::send_tracked`](crate::Publisher::send_tracked).
 #[derive(Clone, Debug)]
@@ -33,22 +35,26 @@ pub struct Receipt {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The message has its place for good: every member that continues delivers it there, and nowhere else.
+    /// The position of the message is final: every member that continues delivers it there, and
+    /// nowhere else.
     ///
-    /// In a subgroup with a total order the message is stable, and this member has delivered it: its handler, or its
-    /// [`Receiver`](crate::Receiver), has returned it. In a Fifo subgroup every member of the view has delivered it, or did so in the
-    /// view before. If the message belongs to the end of a view, the receiver of this member may still have to take it.
+    /// In a subgroup with a total order the message is stable, and this member has delivered it:
+    /// its handler or its [`Receiver`](crate::Receiver) has returned it. In a Fifo subgroup every
+    /// member of the view has delivered it, or did so in the view before. If the message belongs to
+    /// the end of a view, this member's receiver may still have to take it.
     Delivered {
         /// The number of the view in which it was delivered.
         epoch: ViewId,
-        /// Its number in the subgroup's order in that view, the same at all members:
-        /// [`SubgroupSpec::sequence`](crate::SubgroupSpec::sequence) of the [`Message`](crate::Message) there.
+        /// Its sequence number in the subgroup's order in that view, the same at all members:
+        /// [`SubgroupSpec::sequence`](crate::SubgroupSpec::sequence) of the
+        /// [`Message`](crate::Message) there.
         sequence: u64,
     },
     /// No member has delivered the message, and none will.
     NotDelivered(NotDelivered),
-    /// This process cannot know. The group ended for it, by an eviction for instance, after others could have received the message and
-    /// before it learned whether they keep it. A copy of this message that is sent again may be a second one.
+    /// This process can't know the outcome. The group ended for it, for instance by an eviction,
+    /// after others could have received the message and before it learned whether they keep it. If
+    /// the message is sent again, it may be delivered twice.
     Unknown,
 }
 
@@ -56,7 +62,8 @@ pub enum Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotDelivered {
-    /// The subgroup was dropped, or has this member no more as a sender, before the message was sent in a view that all have agreed on.
+    /// The subgroup was dropped, or this member is no longer a sender in it, before the message was
+    /// sent in a view that all have agreed on.
     #[error("the member is no sender of the subgroup any more: send in a subgroup where it is one")]
     NoSender,
     /// The group ended for this member before the message was announced.
@@ -77,17 +84,18 @@ struct State {
 }
 
 impl Receipt {
-    /// The outcome, if it is known by now.
+    /// Returns the outcome, if it is known.
     pub fn outcome(&self) -> Option<Outcome> {
         self.slot.lock().outcome
     }
 
-    /// Waits up to `timeout` for the outcome. In a handler it waits for nothing: the thread that would find it out is the one that waits.
+    /// Waits up to `timeout` for the outcome. In a handler it does not wait, because the waiting
+    /// thread is the one that finds the outcome.
     pub fn wait(&self, timeout: Duration) -> Option<Outcome> {
         let start = Instant::now();
         let mut state = self.slot.lock();
         while state.outcome.is_none() && !crate::shared::Upcall::is_running() {
-            // A wait that would be longer than any process lives ends early, and is gone into again.
+            // A wait longer than the life of any process ends early and is repeated.
             let left = timeout.saturating_sub(start.elapsed()).min(Duration::from_secs(3600));
             if left.is_zero() {
                 break;
@@ -120,7 +128,7 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first outcome counts.
+    /// Sets the outcome, unless it was set before.
     fn resolve(&self, outcome: Outcome) {
         let wakers = {
             let mut state = self.lock();
@@ -136,18 +144,19 @@ impl Slot {
 #[derive(Debug)]
 struct Entry {
     slot: Arc<Slot>,
-    /// Some member may have delivered it in an earlier view: it was announced there, in a Fifo subgroup.
+    /// Whether a member may have delivered it in an earlier view: it was announced there, in a Fifo
+    /// subgroup.
     seen: bool,
 }
 
 impl Entry {
-    /// No ring will ever hold it again.
+    /// Resolves the receipt of a message that no ring will contain again.
     fn give_up(self, why: NotDelivered) {
         self.slot.resolve(if self.seen { Outcome::Unknown } else { Outcome::NotDelivered(why) });
     }
 }
 
-/// Frames of one ring that are tracked, by position.
+/// The tracked frames of one ring, by position.
 #[derive(Debug)]
 struct Tracked {
     claims: Arc<Claims>,
@@ -164,7 +173,7 @@ impl Tracked {
 #[derive(Debug)]
 pub(crate) struct Tracker {
     rings: Mutex<Rings>,
-    /// Entries in `rings`, so that the polling thread need not lock.
+    /// The number of entries in `rings`, so that the polling thread need not lock.
     count: AtomicUsize,
     notices: Arc<Notices>,
 }
@@ -185,17 +194,19 @@ impl Tracker {
     }
 
     fn is_empty(&self) -> bool {
-        // Relaxed: who registers a message says so by a notice, and whoever resends it sees it by its commit.
+        // Relaxed: a thread that registers a message sends a notice, and a thread that sends it
+        // again sees the count through its commit.
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// From now on `frame`, which is about to be committed, is tracked. To be [announced](Self::announce) after the commit.
+    /// Tracks `frame`, which is about to be committed. Call [`announce`](Self::announce) after the
+    /// commit.
     pub(crate) fn register(&self, frame: &Frame<'_>) -> Receipt {
         let slot = Arc::new(Slot::default());
         let mut rings = self.lock();
         if rings.closed {
             drop(rings);
-            // No engine announces a frame that is committed now.
+            // No engine will announce a frame that is committed now.
             slot.resolve(Outcome::NotDelivered(NotDelivered::Ended));
         } else {
             self.insert(&mut rings, frame.claims(), frame.position(), Entry { slot: Arc::clone(&slot), seen: false });
@@ -227,19 +238,20 @@ impl Tracker {
         Some(entry)
     }
 
-    /// As [`announce`](Self::announce), if anything is.
+    /// Calls [`announce`](Self::announce) if any message is tracked.
     pub(crate) fn announce_if_tracked(&self) {
         if !self.is_empty() {
             self.announce();
         }
     }
 
-    /// Lets the polling thread look after what was registered.
+    /// Makes the polling thread check the registered messages.
     pub(crate) fn announce(&self) {
         self.notices.ring();
     }
 
-    /// Resolves what is delivered of this view's ring. Whether anything is still tracked.
+    /// Resolves the messages of this view's ring that are delivered. Returns whether any is still
+    /// tracked.
     pub(crate) fn look<R: Rows>(&self, id: SubgroupId, engine: &mut Engine, rows: &R) -> bool {
         if self.is_empty() {
             return false;
@@ -253,7 +265,8 @@ impl Tracker {
         !self.is_empty()
     }
 
-    /// Resolves the first messages of a ring for which there is a place in the order. Whether there were any.
+    /// Resolves the first messages of a ring that have a sequence number. Returns whether there
+    /// were any.
     fn take(&self, claims: &Arc<Claims>, epoch: ViewId, place: impl Fn(u64) -> Option<u64>) -> bool {
         let mut resolved = vec![];
         let mut rings = self.lock();
@@ -273,7 +286,8 @@ impl Tracker {
         is_any
     }
 
-    /// The view of `engine` has ended: messages below the trim are resolved, the others are sent again. Or the group has finished.
+    /// Handles the end of `engine`'s view: resolves messages below the trim; the others are sent
+    /// again. Also handles the finish of the group.
     pub(crate) fn end_view<R: Rows>(&self, id: SubgroupId, engine: &Engine, rows: &R) {
         let Some(claims) = engine.claims(id).filter(|_| !self.is_empty()) else { return };
         self.take(&claims, engine.view().id, |position| engine.final_outcome(id, position, rows));
@@ -286,7 +300,8 @@ impl Tracker {
         }
     }
 
-    /// `resent`, of a ring of an ended view, is about to be committed again in `frame`.
+    /// Moves the receipt of `resent`, of a ring of an ended view, to `frame`, which is about to be
+    /// committed.
     pub(crate) fn pass(&self, old: &Arc<Claims>, resent: &Resent, frame: &Frame<'_>) {
         if self.is_empty() {
             return;
@@ -297,7 +312,7 @@ impl Tracker {
         }
     }
 
-    /// The frame at `position` of a ring will not be sent again.
+    /// Resolves the frame at `position` of a ring, which will not be sent again.
     pub(crate) fn lose(&self, claims: &Arc<Claims>, position: u64) {
         if self.is_empty() {
             return;
@@ -309,8 +324,8 @@ impl Tracker {
         }
     }
 
-    /// The group has ended for this member: nothing is announced or sent again any more. `announced` says whether others may
-    /// have received a frame, by its ring and position.
+    /// Handles the end of the group for this member: nothing is announced or sent again.
+    /// `announced` returns whether others may have received a frame, by its ring and position.
     pub(crate) fn close(&self, announced: impl Fn(&Arc<Claims>, u64) -> bool) {
         let rings = {
             let mut rings = self.lock();
@@ -334,7 +349,7 @@ impl Tracker {
 
 impl Drop for Tracker {
     fn drop(&mut self) {
-        // Its member is gone without an end.
+        // The member was dropped without an end.
         self.close(|_, _| true);
     }
 }

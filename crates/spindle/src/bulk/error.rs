@@ -1,4 +1,4 @@
-//! What goes wrong in a bulk group, one type per kind of call.
+//! The errors of a bulk group, one type for each kind of call.
 use super::node::ObjectId;
 use spindle_core::Rank;
 use spindle_core::bulk::SessionError;
@@ -11,57 +11,58 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkError {
-    /// Its rank or that of the root is none of the group.
+    /// Its rank or that of the root is not in the group.
     #[error("rank {rank} is none of a group of {members} members")]
     Rank {
-        /// Which.
+        /// The rank.
         rank: Rank,
-        /// How many there are.
+        /// The number of members.
         members: u32,
     },
-    /// The racks do not hold the heads of all hosts.
+    /// The racks do not contain the leaders of all hosts.
     #[error("the racks hold {found} positions of {hosts}: list each host's once")]
     Racks {
-        /// How many they hold.
+        /// How many they contain.
         found: u32,
-        /// How many hosts there are.
+        /// The number of hosts.
         hosts: u32,
     },
-    /// It has no [`LocalPart`](super::LocalPart) among the members of its host, or another's.
+    /// It has no [`LocalPart`](super::LocalPart) among the members of its host, or that of another
+    /// member.
     #[error("rank {me} shares its host with {others} others, of whom {head} lends: it needs its part among these")]
     Part {
         /// This member.
         me: Rank,
         /// How many others are on its host.
         others: u32,
-        /// The head of the host.
+        /// The host leader.
         head: Rank,
     },
     /// A setting is out of its range.
     #[error(transparent)]
     Settings(#[from] SessionError),
-    /// The connections are not those that are needed.
+    /// The connections are not the required ones.
     #[error(transparent)]
     Links(#[from] BulkLinksError),
-    /// There is no thread.
+    /// The thread could not be started.
     #[error("no thread for bulk groups: {0}")]
     Thread(io::Error),
 }
 
-/// Why the root can't send an object now. It is given back by nobody: keep a clone to try again.
+/// Why the root can't send an object now. The object is not returned: keep a clone to try again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkSendError {
-    /// Not now, or not by this member.
+    /// The root can't send now, or this member is not the root.
     #[error(transparent)]
     Session(#[from] spindle_core::bulk::SendError),
-    /// It has been destroyed, or its thread has ended.
+    /// The group was destroyed, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,
-    /// On one machine: there is no memory for it.
+    /// On one machine: no memory is left for the object.
     #[error("there is no memory to share for the object: {0}")]
     Memory(#[from] RegionError),
-    /// It was asked for in an upcall, on the thread that would have to answer.
+    /// The caller is an upcall on the thread that would have to answer.
     #[error("an upcall can't wait for the thread that it runs on; have another thread send")]
     InUpcall,
 }
@@ -73,30 +74,30 @@ pub enum PostError {
     /// No buffer is awaited for the object: it has one, is complete, or was never announced.
     #[error("no buffer is awaited for object {}; post one for each Allocate, once", object.0)]
     NotAwaited {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
     /// The object has another length.
     #[error("object {} has {expected} bytes, and the buffer {found}", object.0)]
     Length {
-        /// Which.
+        /// The object.
         object: ObjectId,
         /// Bytes of the object.
         expected: u64,
         /// Bytes of the buffer.
         found: u64,
     },
-    /// It has been destroyed, or its thread has ended.
+    /// The group was destroyed, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,
-    /// It was asked for in an upcall, on the thread that would have to answer.
+    /// The caller is an upcall on the thread that would have to answer.
     #[error(
         "an upcall can't wait for the thread that it runs on; answer Allocate with the buffer, or have another thread post it"
     )]
     InUpcall,
 }
 
-/// Why a group was not left in order. It is left all the same.
+/// Why a group was not left in order. It is left nevertheless.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DestroyError {
@@ -107,16 +108,16 @@ pub enum DestroyError {
     TimedOut {
         /// How long this member has waited.
         waited: Duration,
-        /// How many have not.
+        /// How many have not done their part.
         open: u32,
     },
     /// The group was closed by a death.
     #[error("the group was closed before: {0}")]
     Failed(Failure),
-    /// It has been destroyed before, or its thread has ended.
+    /// The group was destroyed before, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,
-    /// It was asked for in an upcall, on the thread that would have to answer.
+    /// The caller is an upcall on the thread that would have to answer.
     #[error("an upcall can't wait for the thread that it runs on; have another thread destroy the group")]
     InUpcall,
 }
@@ -125,11 +126,12 @@ pub enum DestroyError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("member {dead} is lost: {cause}")]
 pub struct Failure {
-    /// Whose death, or misbehaviour, closed it.
+    /// The member whose death or misbehaviour closed it.
     pub dead: Rank,
-    /// How that was noticed.
+    /// How this was detected.
     pub cause: Cause,
-    /// Objects that this member knows of and that will never be complete here; of the root, those that may be incomplete somewhere.
+    /// Known objects that will never be complete here; at the root, those that may be incomplete at
+    /// another member.
     pub objects: Vec<ObjectId>,
 }
 
@@ -137,19 +139,20 @@ pub struct Failure {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// By its own connection to it.
+    /// By its own connection to the lost member.
     #[error("{0}")]
     Down(std::sync::Arc<BulkDown>),
-    /// A peer says so.
+    /// By the report of a peer.
     #[error("member {by} says so")]
     Told {
-        /// Who.
+        /// The peer.
         by: Rank,
     },
-    /// It is this member, which can't share an object with the others of its host, or map what is lent to it.
+    /// The lost member is this one: it can't share an object with the others of its host, or map an
+    /// object that is lent to it.
     #[error("it has no memory for an object that its host shares: {0}")]
     Memory(std::sync::Arc<RegionError>),
-    /// It has destroyed the group, and something was to be sent to it.
+    /// The lost member has destroyed the group, but still had to receive something.
     #[error("it has destroyed the group, and there is more for it")]
     Left,
 }

@@ -7,14 +7,17 @@
 //! BulkThread::run(node, upcalls) --> BulkGroup                      the same, polled by a thread that serves many groups
 //! ```
 //!
-//! Members, root and settings of a group never change; whoever wants another root makes another group, of the same members if need be, and
-//! they run side by side. All members get the root's objects whole and in the order in which it sent them, or one failure that says who died, after
-//! which the group is closed. What a member got before that is a prefix of what was sent, which may be longer at one member than at another: who needs
-//! all or nothing needs an ordered subgroup.
+//! Members, root and settings of a group never change. For another root, make another group, of the
+//! same members if needed; groups run side by side. All members get the root's objects whole and in
+//! the order in which it sent them, or one failure that names the dead member, after which the
+//! group is closed. Before that, each member gets a prefix of the objects sent, which may be longer
+//! at one member than at another. An application that needs all or nothing needs an ordered
+//! subgroup.
 //!
-//! Over streams, members pass on what they receive, in blocks, by a [`Schedule`](spindle_core::bulk::Schedule); the protocol stands in
-//! docs/protocol/bulk.md. On one machine the object stays in the memory of its root, and is read there by all. Across hosts one member of each does the
-//! former, and lends the object to the others of its host.
+//! Over streams, members pass on the blocks that they receive, by a
+//! [`Schedule`](spindle_core::bulk::Schedule); the protocol is described in docs/protocol/bulk.md.
+//! On one machine the object stays in the memory of its root, where all members read it. Across
+//! hosts, one member of each host does the former, and lends the object to the others of its host.
 mod bridge;
 mod error;
 mod lender;

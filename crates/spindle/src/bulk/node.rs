@@ -1,4 +1,4 @@
-//! One member of a bulk group, polled by whoever made it.
+//! One member of a bulk group, polled by its creator.
 use super::bridge::Bridge;
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
 use super::lender::Lender;
@@ -13,41 +13,44 @@ use spindle_fabric::tcp::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Which object of a group: its root numbers them from 0.
+/// The number of an object in its group: the root numbers them from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId(pub u64);
 
-/// What happens to a member.
+/// An event of a member.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// An object is coming: [`post_receive_buffer`](BulkNode::post_receive_buffer) of this length. Its first block is received and passed on meanwhile; the
-    /// others wait, here and at the members behind this one.
+    /// An object is coming: call [`post_receive_buffer`](BulkNode::post_receive_buffer) with a
+    /// buffer of this length. Meanwhile the first block is received and passed on. The others wait,
+    /// here and at the members behind this one.
     Allocate {
-        /// Which.
+        /// The object.
         object: ObjectId,
         /// Its exact length.
         bytes: u64,
     },
-    /// All of an object is here, and this member has done its part for the others. Objects complete in order. At the root: the object is
-    /// not read any more. Elsewhere the root hears of it with the next [`poll`](BulkNode::poll), when all of this member's host have it.
+    /// All of an object is here, and this member has done its part for the others. Objects complete
+    /// in order. At the root, the object is not read any more. At another member, the root learns
+    /// of it with the next [`poll`](BulkNode::poll), once all members of the host have it.
     Complete {
-        /// Which.
+        /// The object's number.
         object: ObjectId,
         /// The object.
         data: Object,
     },
     /// At the root: every member has all of it.
     Everywhere {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// The group is closed. It is the last event, and there is one at the most.
+    /// The group is closed. It is the last event, and comes at most once.
     Failed(Failure),
 }
 
 /// One member of a bulk group, which acts when it is polled.
 ///
-/// Dropping it leaves the group at once, which the others take for a death; [`destroy`](Self::destroy) leaves it in order.
+/// Dropping it leaves the group at once, which the others take for a death;
+/// [`destroy`](Self::destroy) leaves it in order.
 #[derive(Debug)]
 pub struct BulkNode {
     carrier: Carrier,
@@ -79,8 +82,9 @@ macro_rules! carrier {
 }
 
 impl BulkNode {
-    /// The member `me` of a group of `members`, over a stream to every other member, in any order. The streams are the group's own:
-    /// the first byte on each belongs to it. Ranks are those of the list of members that the application has agreed on.
+    /// Creates the member `me` of a group of `members`, with a stream to every other member, in any
+    /// order. The streams are the group's own: the first byte on each belongs to it. Ranks are
+    /// those of the list of members that the application has agreed on.
     ///
     /// # Errors
     /// [`BulkError`].
@@ -95,8 +99,9 @@ impl BulkNode {
         BulkNode::across_hosts(me, Hosts::apart(members, root), settings, streams, None)
     }
 
-    /// A member of a group whose members are all on this machine; `part` says who it is ([`LocalPart::parts`]). Objects are lent: a receiver is asked for no
-    /// buffer, and what it gets is the root's memory, mapped.
+    /// Creates a member of a group whose members are all on this machine; `part` identifies it
+    /// ([`LocalPart::parts`]). Objects are lent: a receiver is asked for no buffer, and gets the
+    /// root's memory, mapped.
     ///
     /// # Errors
     /// [`BulkError`].
@@ -106,9 +111,13 @@ impl BulkNode {
         BulkNode::across_hosts(me, hosts, settings, [], Some(part))
     }
 
-    /// The member `me` of a group of which some members share hosts. Who is the [head](Hosts::head) of its host gives a stream to every other head, in any
-    /// order, and nobody else does. Who shares its host gives its `part` among the members of that ([`LocalPart::parts_among`]), to whom the head lends:
-    /// as [on one machine](Self::on_one_machine), none of them is asked for a buffer. A head has an object when all of its host do.
+    /// Creates the member `me` of a group in which some members share hosts.
+    ///
+    /// The [leader](Hosts::head) of a host passes a stream to every other host leader, in any
+    /// order; no other member passes any. A member that shares its host passes its `part` among the
+    /// members of that host ([`LocalPart::parts_among`]), to whom the leader lends. As [on one
+    /// machine](Self::on_one_machine), none of them is asked for a buffer. A leader has an object
+    /// when all of its host do.
     ///
     /// # Errors
     /// [`BulkError`].
@@ -148,7 +157,8 @@ impl BulkNode {
         Ok(BulkNode { carrier, finishing: Finishing::No })
     }
 
-    /// The root begins to send an object. On one machine an object that stands in no [`Segment`] is copied into one, once.
+    /// Begins to send an object at the root. On one machine, an object that is not stored in a
+    /// [`Segment`] is copied into one, once.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -160,8 +170,9 @@ impl BulkNode {
         carrier!(self, carrier => carrier.send(object))
     }
 
-    /// Memory for the root's next object, of so many bytes with anything in them. On one machine it is that of an earlier object, if this has
-    /// been dropped at all members: the others have that mapped already, and to map memory takes about as long as to copy it.
+    /// Returns memory for the root's next object, of this many bytes with arbitrary content. On one
+    /// machine it reuses that of an earlier object, if all members have dropped it: they have it
+    /// mapped already, and mapping memory takes about as long as copying it.
     ///
     /// # Errors
     /// As [`Segment::create`].
@@ -173,7 +184,7 @@ impl BulkNode {
         }
     }
 
-    /// Gives the memory for an object of which [`Event::Allocate`] has told, any time after that.
+    /// Passes the memory for an object that [`Event::Allocate`] has announced, any time after that.
     ///
     /// # Errors
     /// [`PostError`].
@@ -185,7 +196,8 @@ impl BulkNode {
         }
     }
 
-    /// Does what can be done now, adds to `events` what comes of it, and says whether there was anything. It does not wait.
+    /// Does the work that is possible now, adds events to `events`, and returns whether there was
+    /// any work. It does not wait.
     pub fn poll(&mut self, events: &mut Vec<Event>) -> bool {
         let worked = carrier!(self, carrier => carrier.poll(events));
         if self.finishing == Finishing::Wanted && carrier!(self, carrier => carrier.is_at_rest()) {
@@ -196,17 +208,17 @@ impl BulkNode {
         worked
     }
 
-    /// Waits until there may be something to do, `at_most` that long.
+    /// Waits until there may be work, up to `at_most`.
     pub fn wait(&mut self, at_most: Duration) {
         carrier!(self, carrier => carrier.wait(at_most));
     }
 
-    /// Whether polling has something to do of which the descriptor does not tell.
+    /// Returns whether polling has work that the descriptor does not show.
     pub(super) fn has_unread(&mut self) -> bool {
         carrier!(self, carrier => carrier.has_unread())
     }
 
-    /// How the group was closed, if it was.
+    /// Returns how the group was closed, if it was.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.carrier {
             Carrier::Streams(relay) => relay.failure(),
@@ -215,14 +227,15 @@ impl BulkNode {
         }
     }
 
-    /// Begins to leave in order: sends nothing new, and tells the others when it has done its part.
+    /// Begins to leave in order: sends nothing new, and reports to the others when it has done its
+    /// part.
     pub(super) fn finish(&mut self) {
         if self.finishing == Finishing::No {
             self.finishing = Finishing::Wanted;
         }
     }
 
-    /// Whether it has left in order, or can't any more.
+    /// Returns whether it has left in order, or can't any more.
     pub(super) fn is_finished(&mut self) -> bool {
         let has_failed = self.failure().is_some();
         match self.finishing {
@@ -232,7 +245,7 @@ impl BulkNode {
         }
     }
 
-    /// What leaving in order came to.
+    /// Returns the result of leaving in order.
     pub(super) fn finished(&mut self, waited: Duration) -> Result<(), DestroyError> {
         if let Some(failure) = self.failure() {
             return Err(DestroyError::Failed(failure.clone()));
@@ -243,8 +256,8 @@ impl BulkNode {
         }
     }
 
-    /// Leaves the group in order: completes what it knows of, tells the others, and waits until they do the same, `at_most` that long. What
-    /// happens meanwhile is told in `events`.
+    /// Leaves the group in order: completes the known objects, reports this to the others, and
+    /// waits until they do the same, up to `at_most`. Events of this time are added to `events`.
     ///
     /// # Errors
     /// [`DestroyError`].

@@ -1,30 +1,37 @@
-//! What a bulk group is set to.
+//! The settings of a bulk group.
 use spindle_core::Rank;
 use spindle_core::bulk::Hosts;
 use spindle_core::bulk::{Algorithm, Schedule, Settings};
 use std::time::Duration;
 
-/// What the members of a bulk group have to agree on; that they do is checked when their connections begin.
+/// The settings that the members of a bulk group have to agree on. This is checked when their
+/// connections begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkSettings {
-    /// How blocks spread among the [heads](Hosts::heads) of hosts. The racks of [`Algorithm::Hybrid`] hold their positions: the root's is 0, and the
-    /// others follow by rank, from the one after the root, beginning anew behind the last. Default: the binomial pipeline.
+    /// How blocks spread among the [leaders](Hosts::heads) of hosts. The racks of
+    /// [`Algorithm::Hybrid`] contain their positions: the root's is 0, and the others follow by
+    /// rank, from the one after the root, wrapping around after the last. Default: the binomial
+    /// pipeline.
     pub algorithm: Algorithm,
-    /// Bytes of a block, up to 1 GiB. Large blocks cost less each, small ones let members begin earlier to pass on, and stay in the processor's
-    /// caches on their way.
+    /// The size of a block in bytes, up to 1 GiB. Large blocks cost less each. Small ones let
+    /// members begin earlier to pass on, and stay in the processor's caches on their way.
     pub block_bytes: u64,
-    /// Objects that may be on the way at once, 1 to 64. Each costs every member the memory of a block.
+    /// How many objects may be in transfer at once, 1 to 64. Each costs every member the memory of
+    /// a block.
     pub slots: u32,
-    /// For how many blocks a receiver is ready beyond those that it has, 2 to 64. With too few, senders wait for it to say so.
+    /// For how many blocks a receiver is ready beyond those that it has, 2 to 64. With too few,
+    /// senders wait for its credits.
     pub ahead: u32,
-    /// Blocks that a member may have posted that are not gone, at least 1.
+    /// How many posted blocks of a member may be unsent, at least 1.
     pub posts_max: u32,
-    /// Objects of fewer bytes, and of one block, go from the root to everybody. 0: none do.
+    /// Objects of fewer bytes, and of one block, go from the root directly to all members. 0: none
+    /// do.
     pub direct_below: u64,
-    /// The longest object that this member takes, in bytes. Who announces or lends a longer one is taken for dead. It needn't be the same everywhere, but should
-    /// at members that share a host.
+    /// The longest object that this member accepts, in bytes. A member that announces or lends a
+    /// longer one counts as dead. It need not be equal everywhere, but should be at members that
+    /// share a host.
     pub object_bytes_max: u64,
-    /// What else tells this group from others: a name's hash, the number of a view.
+    /// A further identification of this group: for example a name's hash, or the number of a view.
     pub tag: u64,
 }
 
@@ -59,7 +66,7 @@ impl BulkSettings {
         Settings { schedule, me: hosts.position(me), block_bytes, slots, ahead, posts_max, direct_below }
     }
 
-    /// Of all that has to be the same at all members.
+    /// Returns a digest of all settings that must be equal at all members.
     pub(super) fn digest(&self, hosts: &Hosts) -> u64 {
         let BulkSettings { algorithm, block_bytes, slots, ahead, posts_max, direct_below, tag, object_bytes_max: _ } =
             self;
@@ -79,17 +86,18 @@ impl BulkSettings {
     }
 }
 
-/// How a thread that serves bulk groups waits for something to do.
+/// How a thread that serves bulk groups waits for work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Waiting {
-    /// It never sleeps: nothing is noticed sooner, and a core is spent on it.
+    /// It never sleeps: this has the lowest latency, and takes a core.
     Polling,
-    /// It looks again for so long after it last had something to do, and sleeps then. Where others want its core it sleeps sooner.
+    /// It looks for this long after its last work, and then sleeps. If other threads want its core
+    /// it sleeps sooner.
     Hybrid {
         /// How long.
         spin_for: Duration,
     },
-    /// It sleeps whenever there is nothing to do, until the system wakes it.
+    /// It sleeps whenever it has no work, until the system wakes it.
     Interrupt,
 }
 

@@ -15,34 +15,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
-/// What a member does with what happens to it, on the thread that polls. It must not wait: all groups of the thread wait with it.
+/// The application's part on the polling thread. It must not wait: all groups of the thread wait
+/// with it.
 pub trait Upcalls: Send {
-    /// An object is coming. The answer is the memory for it, of exactly this length, or `None`:
-    /// [`post_receive_buffer`](BulkGroup::post_receive_buffer) has to be called later then.
+    /// Returns the memory for an object that is coming, of exactly this length. With `None`,
+    /// [`post_receive_buffer`](BulkGroup::post_receive_buffer) has to be called later.
     fn allocate(&mut self, object: ObjectId, bytes: u64) -> Option<Buffer>;
 
-    /// All of an object is here; see [`Event::Complete`].
+    /// Takes an object that is all here; see [`Event::Complete`].
     fn complete(&mut self, object: ObjectId, data: Object);
 
-    /// At the root: every member has all of an object.
+    /// Reports at the root that every member has all of an object.
     fn everywhere(&mut self, _object: ObjectId) {}
 
-    /// At the root: an object that was [submitted](BulkGroup::submit) is not sent.
+    /// Reports at the root that a [submitted](BulkGroup::submit) object is not sent.
     fn refused(&mut self, _error: BulkSendError) {}
 
-    /// The group is closed. Nothing is called after this, and this at most once.
+    /// Reports that the group is closed. It is the last upcall, and comes at most once.
     fn failed(&mut self, failure: Failure);
 }
 
-/// A thread that serves any number of bulk groups. Dropping it ends it, and leaves all of them at once.
+/// A thread that serves any number of bulk groups. Dropping it ends it, and leaves all groups at
+/// once.
 #[derive(Debug)]
 pub struct BulkThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A member of a bulk group that a [`BulkThread`] polls. Dropping it leaves the group at once, which the others take for a death;
-/// [`destroy`](Self::destroy) leaves it in order.
+/// A member of a bulk group, polled by a [`BulkThread`]. Dropping it leaves the group at once,
+/// which the others take for a death; [`destroy`](Self::destroy) leaves it in order.
 #[derive(Debug)]
 pub struct BulkGroup {
     id: u64,
@@ -52,7 +54,7 @@ pub struct BulkGroup {
 #[derive(Debug)]
 struct Shared {
     orders: Mutex<Orders>,
-    /// Whether there are orders, or the end is wanted.
+    /// Whether there are orders, or the thread has to end.
     ordered: AtomicBool,
     event: OwnedFd,
     thread: Mutex<Option<ThreadId>>,
@@ -92,7 +94,7 @@ impl std::fmt::Debug for Order {
 }
 
 impl BulkThread {
-    /// A thread that waits in this way.
+    /// Starts a thread that waits in this way.
     ///
     /// # Errors
     /// [`BulkError::Thread`].
@@ -111,7 +113,7 @@ impl BulkThread {
         Ok(BulkThread { shared, thread: Some(thread) })
     }
 
-    /// Polls a member from now on.
+    /// Lets the thread poll a member from now on.
     ///
     /// # Errors
     /// [`BulkError::Thread`]: the thread has ended, since an upcall panicked.
@@ -133,18 +135,18 @@ impl Drop for BulkThread {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.wake();
-        // An upcall that drops it runs on that very thread, which stops after it.
+        // An upcall that drops it runs on that very thread, which stops after the upcall.
         if !self.shared.is_this_thread()
             && let Some(thread) = self.thread.take()
         {
-            // An upcall's panic has been printed.
+            // An upcall's panic was printed.
             let _ = thread.join();
         }
     }
 }
 
 impl BulkGroup {
-    /// As [`BulkNode::send`]. Waits for the thread to take it over, not for the object to arrive.
+    /// As [`BulkNode::send`]. Waits until the thread has accepted the object, not until it arrives.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -156,8 +158,8 @@ impl BulkGroup {
         self.order(|answer| Order::Send(self.id, object, answer)).unwrap_or(Err(BulkSendError::Destroyed))
     }
 
-    /// As [`send`](Self::send), without waiting for an answer: also for upcalls. Objects are sent in the order of the calls; if one is not,
-    /// [`Upcalls::refused`] tells.
+    /// As [`send`](Self::send), without waiting for an answer, so upcalls may call it. Objects are
+    /// sent in the order of the calls. [`Upcalls::refused`] reports an object that is not sent.
     pub fn submit(&self, object: impl Into<Object>) {
         self.shared.push(Order::Submit(self.id, object.into()));
     }
@@ -193,17 +195,18 @@ impl BulkGroup {
         if self.shared.is_this_thread() {
             return Err(DestroyError::InUpcall);
         }
-        // Longer than any process lives.
+        // Longer than the life of any process.
         let now = Instant::now();
         let until = now.checked_add(at_most).unwrap_or(now + Duration::from_secs(1 << 32));
         self.order(|answer| Order::Destroy(self.id, until, answer)).unwrap_or(Err(DestroyError::Destroyed))
     }
 
-    /// Has the thread do something, and waits for what comes of it; `None` if it has ended.
+    /// Gives the thread an order and waits for the result; `None` if the thread has ended.
     fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
         let (answer, answered) = sync_channel(1);
         self.shared.push(order(answer));
-        // Orders that the thread does not come to are dropped when it ends, and the senders with them.
+        // The ending thread drops the orders that it has not carried out, together with their
+        // senders.
         answered.recv().ok()
     }
 }
@@ -243,7 +246,7 @@ impl Shared {
 /// The thread's side.
 struct Server {
     shared: Arc<Shared>,
-    /// Of the members' descriptors and of the event.
+    /// Of the members' descriptors and the event.
     epoll: OwnedFd,
     members: Vec<Member>,
     events: Vec<Event>,
@@ -291,9 +294,9 @@ impl Server {
         }
     }
 
-    /// Carries out what was ordered; whether to stop.
+    /// Carries out the orders. Returns whether to stop.
     fn obey(&mut self) -> bool {
-        // Cleared before the orders are taken: one that comes meanwhile makes it ready again.
+        // Cleared before the orders are taken: an order that comes meanwhile makes it ready again.
         let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         let mut orders = self.shared.lock();
         let list = std::mem::take(&mut orders.list);
@@ -309,10 +312,10 @@ impl Server {
 
     fn carry_out(&mut self, order: Order) {
         let members = &mut self.members;
-        // Who has not waited for the answer does not want it.
+        // A caller that no longer waits for the answer does not need it.
         let _ = match order {
             Order::Run(id, node, upcalls) => {
-                // Without it nothing but the longest sleep would end: the member lives on, slowly.
+                // Without it only the longest sleep would end: the member lives on, slowly.
                 let added = epoll::add(&self.epoll, &*node, EventData::new_u64(id), EventFlags::IN);
                 debug_assert!(added.is_ok());
                 members.push(Member { id, node: *node, upcalls, leaving: None });
@@ -348,7 +351,7 @@ impl Server {
                 None => answer.try_send(Err(DestroyError::Destroyed)).is_ok(),
             },
             Order::Drop(id) => {
-                // Who leaves in order is dropped when it has.
+                // A member that leaves in order is dropped when it has left.
                 members.retain(|member| member.id != id || member.leaving.is_some());
                 true
             }
@@ -363,7 +366,7 @@ impl Server {
         let left = until.map_or(SLEEP_MAX, |until| until.saturating_duration_since(Instant::now()));
         let at_most = left.min(SLEEP_MAX);
         let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
-        // Interrupted is as good as timed out.
+        // An interruption counts as a timeout.
         let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
     }
 }
@@ -374,7 +377,7 @@ fn find(members: &[Member], id: u64) -> Option<usize> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Also when an upcall panics: nobody may wait for an answer that never comes.
+        // Also when an upcall panics: no caller may wait for an answer that never comes.
         let mut orders = self.shared.lock();
         orders.has_ended = true;
         let list = std::mem::take(&mut orders.list);
@@ -393,7 +396,7 @@ impl Member {
                         match self.node.post_receive_buffer(object, buffer) {
                             // The group may have been closed since.
                             Ok(()) | Err(PostError::NotAwaited { .. }) => {}
-                            // A mistake of the application, which is told as any panic in an upcall is.
+                            // A mistake of the application, reported like any panic in an upcall.
                             Err(error) => panic!("allocate: {error}"),
                         }
                     }
@@ -406,7 +409,7 @@ impl Member {
         worked
     }
 
-    /// Whether it is not done with leaving.
+    /// Returns whether it has not finished leaving.
     fn goes_on(&mut self) -> bool {
         let Some(leaving) = &self.leaving else { return true };
         let now = Instant::now();

@@ -1,5 +1,6 @@
-//! Everything that arrives for a process: control messages of its host and of others, streams, memory, and the ends of processes. The roster hears of
-//! them, and descriptors and streams go to the layers that wait for them.
+//! Handles everything that arrives for a process: control messages of its host and of others,
+//! streams, memory, and the ends of processes. The roster learns of them; descriptors and streams
+//! go to the layers that wait for them.
 use super::links::is_sent;
 use super::ways::{Mail, Ways};
 use super::{BulkLink, BulkWay, Crew, Death, News, STARVED_PAUSE, lock};
@@ -16,13 +17,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of an encoded view, at most: far more than a view of all limits takes.
+/// The size of the largest encoded view, in bytes: far more than a view at all limits takes.
 const VIEW_BYTES_MAX: u64 = 64 << 20;
-/// Events of other hosts that are taken in at one look, at most.
+/// The most events of other hosts that are handled at one look.
 pub(super) const NET_EVENTS_MAX: usize = 256;
 
 impl Crew {
-    /// Takes in what has happened. Bounded work: the rest is announced again.
+    /// Handles what has arrived. The work is bounded: the rest is announced again.
     pub(crate) fn news(&mut self) -> Vec<News> {
         let mut news = vec![];
         let told = self.notices.take();
@@ -51,13 +52,15 @@ impl Crew {
         news
     }
 
-    /// As [`news`](Self::news), with the letters that are here and were not announced yet.
+    /// As [`news`](Self::news), including control messages that have come and were not announced
+    /// yet.
     pub(crate) fn news_now(&mut self) -> Vec<News> {
         self.notices.note_mail();
         self.news()
     }
 
-    /// Passes on what the roster has found out. Messages about the founding are taken in here.
+    /// Passes on the findings of the roster. Messages about the creation of the group are handled
+    /// here.
     pub(super) fn gather(&mut self, news: &mut Vec<News>) {
         self.carry_out();
         let now = self.now();
@@ -72,7 +75,8 @@ impl Crew {
         }
     }
 
-    /// Passes on which processes have ended, behind what they have sent: a row that is on its way to this process is no row of zeros.
+    /// Reports ended processes, after all their messages. A row that is on its way to this process
+    /// is then not taken for a row of zeros.
     fn tell_deaths(&mut self) {
         let Ways::Mail(mail) = &mut self.ways else { return };
         if self.deaths.is_empty() || !mail.mailbox.is_drained() {
@@ -82,13 +86,13 @@ impl Crew {
             match death {
                 Death::Found(pid, birth) => self.roster.found_ended(id, pid, birth),
                 Death::Told(watch) if mail.is_death(id, watch) => self.roster.watched_ended(id),
-                // Another process with the id is watched by now.
+                // Another process with the same id is watched now.
                 Death::Told(_) => {}
             }
         }
     }
 
-    /// Reads what is in the mailbox.
+    /// Reads the control socket.
     fn read(&mut self, news: &mut Vec<News>) {
         loop {
             let Ways::Mail(mail) = &mut self.ways else { return };
@@ -104,7 +108,7 @@ impl Crew {
         }
     }
 
-    /// Takes in a letter of this host, with its descriptors.
+    /// Handles a control message of this host, with its descriptors.
     pub(super) fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, news: &mut Vec<News>) {
         match letter {
             Letter::Parts { incarnation, view, from, pid, birth, at, bytes, address, rack, .. } => {
@@ -138,14 +142,16 @@ impl Crew {
         }
     }
 
-    /// Takes in a letter without descriptors, from `sender` with its process if that has sent it over the net.
+    /// Handles a control message without descriptors. `sender` includes the process if it was sent
+    /// over the network.
     fn hear(&mut self, letter: Letter, sender: Option<(control::Card, u128)>, enclosure: &[u8]) {
         let now = self.now();
         self.roster.hear(letter, sender, enclosure, now);
         self.carry_out();
     }
 
-    /// Takes in the memory of a process of this host, and the descriptor that tells when it ends. Returns whether it was taken.
+    /// Takes the memory of a process of this host, and the descriptor that reports its end. Returns
+    /// whether both were taken.
     fn take_memory(
         &mut self,
         incarnation: u128,
@@ -170,7 +176,7 @@ impl Crew {
         true
     }
 
-    /// Takes in what other members of this process have left.
+    /// Takes what other members of this process have left on the board.
     fn read_board(&mut self) {
         let Ways::Local(board) = &self.ways else { return };
         let board = Arc::clone(board);
@@ -185,7 +191,7 @@ impl Crew {
         }
     }
 
-    /// Takes in what came from other hosts. The rest is announced again.
+    /// Handles what came from other hosts. The rest is announced again.
     fn read_net(&mut self, news: &mut Vec<News>) {
         for _ in 0..NET_EVENTS_MAX {
             let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways else { return };
@@ -209,7 +215,7 @@ impl Crew {
             Event::Failed { address, purpose, why } => {
                 if is_sent(&purpose) {
                     let is_it = |id: &MemberId| self.roster.book().is_some_and(|book| book.far(*id) == Some(&address));
-                    // Its thread waits no longer.
+                    // Its thread no longer waits.
                     self.senders.retain(|(id, of), _| *of != purpose || !is_it(id));
                 }
                 self.roster.not_dialled(&address, &purpose, &dial_error(&why));
@@ -251,7 +257,7 @@ impl Crew {
             }
             purpose if dialled && is_sent(&purpose) => {
                 if let Some(sender) = self.senders.remove(&(with, purpose)) {
-                    // It may have ended, when this took too long.
+                    // The thread may have ended if the stream took too long.
                     let _ = sender.send(stream);
                 }
             }
@@ -263,7 +269,7 @@ impl Crew {
                 let link = BulkLink { number, from: with, way: BulkWay::Stream(stream) };
                 self.bulk_links.keep(self.roster.incarnation(), incarnation, view, link);
             }
-            // No other kind is passed on.
+            // No other event is passed on.
             _ => {}
         }
     }

@@ -1,16 +1,16 @@
-//! The founding of a group between hosts: passes on control messages between [`Bootstrapping`] and the seeds.
+//! Creates a group between hosts: passes control messages between [`Bootstrapping`] and the seeds.
 use super::Crew;
 use crate::bootstrap::Bootstrapping;
 use crate::data_dir::DataDirError;
 use spindle_core::control::{Founding, To, Waits};
 
 impl Crew {
-    /// From now on this process takes part in founding a group, or is a member that others find.
+    /// Lets this process take part in the creation of a group, or be found as a member.
     pub(crate) fn set_bootstrap(&mut self, bootstrap: Bootstrapping) {
         self.bootstrap = Some(bootstrap);
     }
 
-    /// From now on it does not.
+    /// Ends this process's part in the creation of a group.
     pub(crate) fn take_bootstrap(&mut self) -> Option<Bootstrapping> {
         self.bootstrap.take()
     }
@@ -19,15 +19,15 @@ impl Crew {
         self.bootstrap.as_mut()
     }
 
-    /// The conditions that this process waits for.
+    /// Returns the conditions that this process waits for.
     pub(crate) fn waits(&self) -> Option<Waits> {
         self.bootstrap.as_ref()?.waits()
     }
 
-    /// This process is a member of the group now, which it has not founded.
+    /// Notes that this process is now a member of a group that it has not created.
     ///
     /// # Errors
-    /// That could not be written down.
+    /// The record could not be written.
     pub(crate) fn has_joined(&mut self) -> Result<(), DataDirError> {
         let (incarnation, now) = (self.incarnation(), self.now());
         if let Some(bootstrap) = &mut self.bootstrap {
@@ -37,14 +37,14 @@ impl Crew {
         self.bootstrap.as_mut().and_then(Bootstrapping::take_failure).map_or(Ok(()), Err)
     }
 
-    /// Makes [`news`](Self::news) be looked for if something has to be sent to the seeds.
+    /// Makes the next look find [`news`](Self::news) if a message has to be sent to the seeds.
     pub(crate) fn look_at_bootstrap(&self) {
         if self.bootstrap.as_ref().is_some_and(|bootstrap| bootstrap.patience(self.now()).is_zero()) {
             self.notices.note();
         }
     }
 
-    /// Lets it go on, and sends what it wants sent.
+    /// Runs a step of the bootstrap, and sends its messages.
     pub(super) fn step_bootstrap(&mut self) {
         let Some(mut bootstrap) = self.bootstrap.take() else { return };
         let now = self.now();
@@ -66,7 +66,7 @@ impl Crew {
         self.carry_out();
     }
 
-    /// The group that this process is to begin, if it has just been founded.
+    /// Returns the group that this process has to begin, if it was just created.
     pub(crate) fn take_begun(&mut self) -> Option<Founding> {
         let begun = self.bootstrap.as_mut()?.take_begun()?;
         self.roster.hear_of_founders(&begun.members);

@@ -1,4 +1,4 @@
-//! Ways for long data: to the members of bulk groups, and to processes that get a state or objects.
+//! Ways for long data: to members of bulk groups, and to processes that get a state or objects.
 use super::ways::{Mail, Ways};
 use super::{Crew, lock};
 use spindle_core::control::{Letter, Purpose};
@@ -11,22 +11,22 @@ use std::sync::mpsc::{Receiver, channel};
 /// The way to another member of a bulk group.
 #[derive(Debug)]
 pub(crate) struct BulkLink {
-    /// Which group of the view.
+    /// The number of the group in the view.
     pub(crate) number: u64,
-    /// The member that has made it.
+    /// The member that made the way.
     pub(crate) from: MemberId,
     pub(crate) way: BulkWay,
 }
 
 #[derive(Debug)]
 pub(crate) enum BulkWay {
-    /// The head of this host lends objects through this socket.
+    /// The host leader shares objects through this socket.
     Lend(OwnedFd),
     Stream(Connection),
 }
 
 impl Crew {
-    /// The ways in bulk groups of `view` that others have handed over.
+    /// Takes the ways in bulk groups of `view` that other members have handed over.
     pub(crate) fn take_bulk_links(&mut self, view: ViewId) -> Vec<BulkLink> {
         let incarnation = self.incarnation();
         if let Ways::Local(board) = &self.ways
@@ -39,7 +39,8 @@ impl Crew {
         self.bulk_links.take(incarnation, view)
     }
 
-    /// Hands a process of this machine the socket through which I lend in a bulk group.
+    /// Hands a process of this machine the socket through which this member shares memory in a bulk
+    /// group.
     pub(crate) fn send_bulk_link(&mut self, to: MemberId, view: ViewId, number: u64, socket: OwnedFd) {
         let (incarnation, from) = (self.incarnation(), self.me);
         match &mut self.ways {
@@ -49,13 +50,15 @@ impl Crew {
             }
             Ways::Mail(mail) => {
                 let letter = Letter::Bulk { incarnation, view, from, number };
-                // Full: a process that takes no letters is suspected soon.
+                // If the outbox is full: a process that takes no control messages is suspected
+                // soon.
                 let _ = mail.outbox.push(to, letter, &[Arc::new(socket)]);
             }
         }
     }
 
-    /// Makes the stream to a process on another host in a bulk group. It comes as those that others make. To be called until it is there.
+    /// Dials the stream to a process on another host in a bulk group. The stream comes as those
+    /// that others make. It has to be called until the stream is there.
     pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) {
         let incarnation = self.incarnation();
         let Some(address) = self.roster.book().and_then(|book| book.far(to)).cloned() else { return };
@@ -64,7 +67,8 @@ impl Crew {
         }
     }
 
-    /// Makes a stream to `to` for what this process sends there, which the answer yields when it is there.
+    /// Dials a stream to `to` for data of this process. The receiver yields the stream when it is
+    /// connected.
     pub(crate) fn dial_for(&mut self, to: MemberId, purpose: Purpose) -> Receiver<Connection> {
         let (tell, told) = channel();
         if let Some(net) = self.net()
@@ -77,7 +81,7 @@ impl Crew {
     }
 }
 
-/// Whether a stream of this kind is dialled by the process that sends over it.
+/// Returns whether a stream of this kind is dialled by the process that sends over it.
 pub(super) fn is_sent(purpose: &Purpose) -> bool {
     matches!(purpose, Purpose::State { .. } | Purpose::Objects { .. })
 }

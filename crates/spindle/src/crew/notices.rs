@@ -1,4 +1,4 @@
-//! What other threads tell the one that polls a member.
+//! Notices of other threads to the one that polls a member.
 use super::lock;
 use spindle_core::MemberId;
 use spindle_core::control::Letter;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// What the watch, and threads that send states, tell the polling thread.
+/// The notices of the watch, and of threads that send states, to the polling thread.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     any: AtomicBool,
@@ -19,19 +19,19 @@ pub(crate) struct Notices {
     net: AtomicBool,
     deaths: Mutex<Vec<(MemberId, u64)>>,
     doorbell: Mutex<Option<Doorbell>>,
-    /// Pipes that can be handed over, with what letter to whom.
+    /// Pipes that can be handed over, each with its receiver and control message.
     pipes: Mutex<Vec<(MemberId, Letter, [OwnedFd; 2])>>,
-    /// The thread that waits for news without a row.
+    /// The thread that waits for events without a row.
     waiter: Mutex<Option<Thread>>,
 }
 
-/// What was told since the last look.
+/// The notices since the last look.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) mail: bool,
     pub(super) displaced: bool,
     pub(super) net: bool,
-    /// Of which watches.
+    /// The watches that report ended processes.
     pub(super) deaths: Vec<(MemberId, u64)>,
     pub(super) pipes: Vec<(MemberId, Letter, [OwnedFd; 2])>,
 }
@@ -46,21 +46,21 @@ impl Notices {
         self.ring();
     }
 
-    /// Something has come from other hosts.
+    /// Notes that data has come from other hosts.
     pub(super) fn tell_of_net(&self) {
         self.net.store(true, Ordering::Release);
         self.ring();
     }
 
-    /// The pipe is made through which something goes to `to`.
+    /// Notes that the pipe for data to `to` is made.
     pub(crate) fn tell_of_pipe(&self, to: MemberId, letter: Letter, pipe: [OwnedFd; 2]) {
         lock(&self.pipes).push((to, letter, pipe));
         self.ring();
     }
 
-    /// Wakes the thread that polls this member, or waits for its news, in whatever view it is.
+    /// Wakes the thread that polls this member, or waits for its events, in whatever view it is.
     pub(crate) fn ring(&self) {
-        // Release: the thread that sees it finds what was noted.
+        // Release: a thread that sees the flag finds the notice.
         self.any.store(true, Ordering::Release);
         if let Some(doorbell) = &*lock(&self.doorbell) {
             doorbell.ring();
@@ -70,7 +70,7 @@ impl Notices {
         }
     }
 
-    /// From now on the polling thread is woken by this.
+    /// Sets the doorbell that wakes the polling thread.
     pub(super) fn set_doorbell(&self, doorbell: Doorbell) {
         *lock(&self.doorbell) = Some(doorbell);
     }
@@ -80,20 +80,20 @@ impl Notices {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Makes the next look read the mail.
+    /// Makes the next look read the control socket.
     pub(super) fn note_mail(&self) {
         self.mail.store(true, Ordering::Release);
     }
 
-    /// Whether something was told.
+    /// Returns whether there is a notice.
     #[inline]
     pub(super) fn is_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// What was told since the last call.
+    /// Takes the notices since the last call.
     pub(super) fn take(&self) -> Told {
-        // Acquire: pairs with the release of `ring`. What was noted before is found now.
+        // Acquire: pairs with the release of `ring`. Earlier notices are found now.
         self.any.swap(false, Ordering::AcqRel);
         let [mail, displaced, net] =
             [&self.mail, &self.displaced, &self.net].map(|told| told.swap(false, Ordering::AcqRel));
@@ -101,7 +101,7 @@ impl Notices {
         Told { mail, displaced, net, deaths, pipes }
     }
 
-    /// Waits for something to be told, `at_most` that long.
+    /// Waits for a notice, up to `at_most`.
     pub(super) fn wait(&self, at_most: Duration) {
         *lock(&self.waiter) = Some(thread::current());
         // A wake-up that comes before the park is kept.

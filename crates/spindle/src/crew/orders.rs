@@ -1,4 +1,5 @@
-//! The orders of the roster: control messages, watches, and this process's memory for others.
+//! Carries out the roster's orders: control messages, watches, and this process's memory for
+//! others.
 use super::ways::Ways;
 use super::{Crew, Death, Handover, STARVED_PAUSE, lock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Crew {
-    /// Carries out what the roster orders.
+    /// Carries out the orders of the roster.
     pub(super) fn carry_out(&mut self) {
         while let Some(order) = self.roster.next_order() {
             match &mut self.ways {
@@ -46,7 +47,8 @@ impl Crew {
                         None => return,
                     },
                 };
-                // Full: a process that takes no letters is suspected soon.
+                // If the outbox is full: a process that takes no control messages is suspected
+                // soon.
                 let _ = mail.outbox.push(to, letter, &fds);
             }
             Order::Far { address, whom, letter, enclosure } => {
@@ -80,7 +82,8 @@ impl Crew {
             Order::Forget(id) => mail.outbox.forget(id),
             Order::Retain(wanted) => {
                 mail.mailbox.retain_peers(|id| wanted.contains(&id));
-                // A process that waits to be let in asks again, and visitors wait for one answer only.
+                // A process that waits for admission asks again, and an admin client waits for one
+                // answer only.
                 let is_outside = |id: &MemberId| id.0 < VISITOR_IDS_FROM && !wanted.contains(id);
                 let outside: BTreeSet<MemberId> = mail.outbox.addressees().filter(is_outside).collect();
                 outside.into_iter().for_each(|id| mail.outbox.forget(id));
@@ -98,7 +101,8 @@ impl Crew {
         }
     }
 
-    /// Watches a process of this host. If the system has no room for it: its memory comes with a descriptor of it, or it is suspected.
+    /// Watches a process of this host. If the system has no room for the watch, the process's
+    /// memory comes with a descriptor of it, or the process is suspected.
     fn watch(&mut self, id: MemberId, pid: u32, birth: Option<control::Birth>) {
         let Ways::Mail(mail) = &mut self.ways else { return };
         let fate = match birth {
@@ -125,17 +129,18 @@ impl Crew {
         }
     }
 
-    /// Makes the socket of this process again, if it was removed. If that can't be done now the watch says so again.
+    /// Makes the socket of this process again, if it was removed. If that fails now, the watch
+    /// reports the removal again.
     pub(super) fn restore(&mut self) {
         let Ways::Mail(mail) = &mut self.ways else { return };
         let is_renewed = mail.mailbox.restore().unwrap_or(false);
         if is_renewed && mail.watch.renew(&mail.mailbox).is_err() {
-            // There is no descriptor left. The mailbox is read without a notice.
+            // No descriptor is left. The control socket is read without a notice.
             self.starved_until = Some(Instant::now() + STARVED_PAUSE);
         }
     }
 
-    /// Hands my memory for `view` to processes of this host.
+    /// Hands this member's memory for `view` to processes of this host.
     fn hand_over(&mut self, view: ViewId, others: &[MemberId]) {
         let card = self.roster.book().map(Book::card);
         let (address, rack) = card.map(|card| (card.address.clone(), card.rack.clone())).unzip();
@@ -160,7 +165,7 @@ impl Crew {
                 address: address.clone(),
                 rack: rack.clone(),
             };
-            // Full: a process that takes no letters is suspected soon.
+            // If the outbox is full: a process that takes no control messages is suspected soon.
             let _ = mail.outbox.push(*other, letter, &fds);
         }
     }

@@ -1,4 +1,4 @@
-//! Crews on several hosts, which are runtime directories here, without nodes above them.
+//! Control planes on several hosts, which are runtime directories here, without nodes above them.
 use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
@@ -7,10 +7,10 @@ use spindle_fabric::mail::enclose;
 use spindle_fabric::net::Event;
 use std::path::PathBuf;
 
-/// How long to wait for what has to come.
+/// How long to wait for an expected event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hosts, with the addresses of their processes; gone with the test.
+/// Hosts, with the addresses of their processes; removed at the end of the test.
 pub(crate) struct Hosts(PathBuf);
 
 impl Hosts {
@@ -24,17 +24,17 @@ impl Hosts {
         self.0.join(format!("host{host}"))
     }
 
-    /// Where nobody listens who was not told to.
+    /// Returns an address that no process uses unless the test makes it listen there.
     pub(crate) fn at(&self, name: &str) -> Address {
         format!("unix:{}/{name}", self.0.display()).parse().unwrap()
     }
 
-    /// Of a process that listens at `name` and looks for others at `seeds`.
+    /// Returns the network of a process that listens at `name` and looks for others at `seeds`.
     pub(crate) fn network(&self, name: &str, seeds: &[&str]) -> Network {
         Network::new(self.at(name), seeds.iter().map(|seed| self.at(seed)).collect())
     }
 
-    /// That of a process with an id of its own.
+    /// Returns the control plane of a process with an id of its own.
     pub(crate) fn crew(&self, host: u32, id: u64, name: &str, seeds: &[&str]) -> Crew {
         let (dir, group) = (RuntimeDir::new(self.dir(host)).unwrap(), GroupName::new("g").unwrap());
         let mailbox = Mailbox::open(&dir, &group, MemberId(id)).unwrap();
@@ -48,13 +48,13 @@ impl Drop for Hosts {
     }
 }
 
-/// A view of these members.
+/// Returns a view of these members.
 pub(crate) fn view(id: u64, members: &[u64]) -> View {
     let members = members.iter().copied().map(MemberId).collect();
     View { id: ViewId(id), ..Config::new("g", 1).view(members) }
 }
 
-/// What comes for `crew` until there is something in it that is looked for.
+/// Returns the first event of `crew` in which `find` finds a value.
 pub(crate) fn hear<T>(crew: &mut Crew, what: &str, mut find: impl FnMut(News) -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -66,7 +66,7 @@ pub(crate) fn hear<T>(crew: &mut Crew, what: &str, mut find: impl FnMut(News) ->
     }
 }
 
-/// The members that have died, by these news.
+/// Returns the members that have died, according to these events.
 fn died(news: &[News]) -> Vec<MemberId> {
     let died = news.iter().filter_map(|news| match news {
         News::Control(control::News::Died(id)) => Some(*id),
@@ -79,7 +79,7 @@ fn asks(news: &News) -> bool {
     matches!(news, News::Control(control::News::Asks(_)))
 }
 
-/// A crew of one host, without other hosts.
+/// Returns a control plane of one host, without other hosts.
 fn near(hosts: &Hosts, id: u64) -> Crew {
     let (dir, group) = (RuntimeDir::new(hosts.dir(0)).unwrap(), GroupName::new("g").unwrap());
     let mut crew = Crew::new(Mailbox::open(&dir, &group, MemberId(id)).unwrap(), None, None).unwrap();
@@ -101,7 +101,7 @@ fn a_missing_address_proves_no_death() {
     crew.act(|roster, now| roster.seek(&[MemberId(2)], now));
     let Ways::Mail(mail) = &crew.ways else { unreachable!() };
     assert!(!crew.roster.is_dead(MemberId(2)) && mail.outbox.holds_for(MemberId(2)));
-    // It makes its address again, and gets what was written meanwhile.
+    // It makes its address again, and gets the messages that were written meanwhile.
     let mut back = near(&hosts, 2);
     let asked = || {
         crew.flush_now();
@@ -114,7 +114,7 @@ fn a_missing_address_proves_no_death() {
     assert!(std::iter::repeat_with(asked).take_while(|_| start.elapsed() < PATIENCE).any(|asked| asked));
 }
 
-/// The teller of a view knows the processes of joiners, which may have ended since.
+/// The process that announces a view knows the processes of joiners, which may have ended since.
 #[test]
 fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let hosts = Hosts::new("unread-row");
@@ -139,7 +139,7 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     crew.take(letter, vec![enclose(&bytes).unwrap()], &mut news);
     crew.gather(&mut news);
     let is_told = |news: &[News]| news.iter().any(|news| matches!(news, News::Control(control::News::View { .. })));
-    // A death is told behind all that is in the mailbox.
+    // A death is reported after all messages in the control socket.
     assert!(news.len() == 1 && is_told(&news) && !crew.roster.is_dead(MemberId(3)), "{news:?}");
     assert_eq!(died(&crew.news()), [MemberId(3)]);
     assert!(!crew.roster.is_dead(MemberId(2)));
@@ -150,7 +150,7 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     assert!(died(&crew.news_now()).is_empty());
 }
 
-/// Its process lives on, so that the kernel has nothing to say.
+/// The process lives on, so the kernel reports no end.
 #[test]
 fn a_process_that_gives_up_before_its_first_view_says_so() {
     let hosts = Hosts::new("gives-up");
@@ -168,7 +168,7 @@ fn a_process_that_gives_up_before_its_first_view_says_so() {
     assert!(crew.roster.is_dead(MemberId(2)) && !is_it, "its next attempt is another");
 }
 
-/// No kernel tells of its end, and the group may have too few other members to change the view.
+/// No kernel reports its end, and the group may have too few other members to change the view.
 #[test]
 fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
     let hosts = Hosts::new("gives-up-afar");
@@ -187,7 +187,7 @@ fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
     assert!(crew.roster.never_begins(ViewId(2), MemberId(2)));
 }
 
-/// Whoever polls the member has more to do.
+/// The thread that polls the member has other work.
 #[test]
 fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     let hosts = Hosts::new("looks");
@@ -198,7 +198,7 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     for _ in 0..count {
         far.act(|roster, now| roster.ask_afar(0, 1, false, now));
     }
-    // When this is answered, most of them have arrived.
+    // When this is answered, most of the messages have arrived.
     far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });
     let start = Instant::now();
     let Ways::Mail(Mail { net: Some(net), .. }) = &mut far.ways else { unreachable!() };

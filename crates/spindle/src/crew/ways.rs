@@ -1,4 +1,5 @@
-//! How a process reaches the others: mailboxes on its host, connections to other hosts, or a board for members of one process.
+//! How a process reaches the others: control sockets on its host, connections to other hosts, or a
+//! board for members of one process.
 use super::{BulkLink, lock};
 use crate::crew::Notices;
 use crate::network::Net;
@@ -23,12 +24,12 @@ pub(super) struct Mail {
     pub(super) mailbox: Mailbox,
     pub(super) outbox: Outbox,
     pub(super) watch: Watch,
-    /// The watch over each process that is watched.
+    /// The watch over each watched process.
     watched: BTreeMap<MemberId, u64>,
     pub(super) pidfd: Arc<OwnedFd>,
-    /// To other hosts.
+    /// The connections to other hosts.
     pub(super) net: Option<Net>,
-    /// What was enclosed last, and the same as a file.
+    /// The last attachment, and its file.
     enclosed: Option<(Arc<[u8]>, Arc<OwnedFd>)>,
 }
 
@@ -45,7 +46,7 @@ impl Mail {
         }
     }
 
-    /// Watches over the process of `id`, and over no other with that id.
+    /// Watches the process of `id`, and no other with that id.
     pub(super) fn watch(&mut self, id: MemberId, pidfd: OwnedFd) -> Result<(), MailError> {
         self.watched.remove(&id);
         self.watched.insert(id, self.watch.watch(id.0, pidfd)?);
@@ -57,7 +58,8 @@ impl Mail {
         self.watch.unwatch(id.0);
     }
 
-    /// Whether it is the process that is watched whose death this watch reports. Another one with its id may be watched by now.
+    /// Returns whether this watch reports the death of the process that is watched now. Another
+    /// process with its id may be watched by now.
     pub(super) fn is_death(&mut self, id: MemberId, watch: u64) -> bool {
         let is_it = self.watched.get(&id) == Some(&watch);
         if is_it {
@@ -66,7 +68,8 @@ impl Mail {
         is_it
     }
 
-    /// These bytes as a file, which is made once for all to which they are told at once. `None` if the system has no room for it.
+    /// Returns these bytes as a file, which is made once for all simultaneous receivers. `None` if
+    /// the system has no room for it.
     pub(super) fn enclose(&mut self, bytes: &Arc<[u8]>) -> Option<Arc<OwnedFd>> {
         if let Some((_, fd)) = self.enclosed.as_ref().filter(|(last, _)| Arc::ptr_eq(last, bytes)) {
             return Some(Arc::clone(fd));
@@ -76,24 +79,24 @@ impl Mail {
         Some(fd)
     }
 
-    /// What was enclosed is not told again.
+    /// Drops the last attachment, which is not sent again.
     pub(super) fn forget_enclosed(&mut self) {
         self.enclosed = None;
     }
 }
 
-/// Where the members of one process leave their memory for each other.
+/// The board on which the members of one process leave their memory for each other.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     pub(super) parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), PeerParts>>,
     pub(super) bells: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
     pub(super) bulk_links: Mutex<BTreeMap<MemberId, Vec<(ViewId, BulkLink)>>>,
-    /// The members that hand over nothing any more.
+    /// The members that hand over no more memory.
     pub(super) gone: Mutex<BTreeSet<MemberId>>,
 }
 
 impl Board {
-    /// Leaves something for `to`, which is woken.
+    /// Leaves an item for `to`, and wakes it.
     pub(super) fn leave(&self, to: MemberId, put: impl FnOnce()) {
         put();
         if let Some(notices) = lock(&self.bells).get(&to) {
@@ -101,7 +104,7 @@ impl Board {
         }
     }
 
-    /// What was left for `me`.
+    /// Takes the items for `me`.
     pub(super) fn take(&self, me: MemberId) -> Vec<(ViewId, MemberId, PeerParts)> {
         let mut parts = lock(&self.parts);
         let mine = parts.extract_if(.., |(_, _, to), _| *to == me);
@@ -109,7 +112,7 @@ impl Board {
     }
 }
 
-/// What a member hands to all others.
+/// The parts that a member hands to all others.
 #[derive(Debug)]
 pub(crate) struct Handover {
     pub(super) row: Arc<OwnedFd>,

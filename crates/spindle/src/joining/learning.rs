@@ -1,4 +1,5 @@
-//! Joining with the state of the application: a thread follows the group, and this one applies what that brings.
+//! Joins with the state of the application: a thread follows the group, and this one applies its
+//! items.
 use super::Candidate;
 use crate::Handler;
 use crate::crew::{Crew, after};
@@ -17,7 +18,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 
 impl Candidate<'_> {
-    /// Joins as a process that has found members, and wants their application's state.
+    /// Joins as a process that has found members and needs their application's state.
     pub(super) fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<Admitted, JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
@@ -34,7 +35,7 @@ impl Candidate<'_> {
         learned
     }
 
-    /// Applies what the follower brings, until it says that this process is let in.
+    /// Applies the follower's items until this process is admitted.
     fn apply<H: Handler>(
         &mut self,
         handler: &mut H,
@@ -84,7 +85,7 @@ impl Candidate<'_> {
                 Some(Item::Failed(error)) => return Err(self.note_left_out(error)),
             }
             if came {
-                // The time is that of a wait, not of a transfer.
+                // The timeout limits a wait, not a transfer.
                 self.deadline = after(Instant::now(), self.config.gather_timeout);
             }
         }

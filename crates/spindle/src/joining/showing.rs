@@ -1,4 +1,4 @@
-//! The account that a process gives of its wait for a group: which processes are here, and which are missing.
+//! Reports the wait of a process for a group: the present and the missing processes.
 use super::Candidate;
 use crate::crew::Crew;
 use crate::gathering::{Gathering, Present};
@@ -6,7 +6,7 @@ use spindle_core::MemberId;
 use spindle_core::control::{Here, SeedsKnown, Waits};
 
 impl Candidate<'_> {
-    /// A process tells which are here.
+    /// Handles another process's report of the present ones.
     pub(super) fn hear_of(&mut self, Here { members, blocked, present }: Here) {
         let gathering = Gathering::heard(members, blocked, present).behind(&self.seen);
         self.see(gathering);
@@ -17,21 +17,22 @@ impl Candidate<'_> {
         self.show(Gathering { seeds, unreached, waits, seeds_missing, ..gathering });
     }
 
-    /// Shows what this process waits for, and the seeds that are missing.
+    /// Reports what this process waits for, and the missing seeds.
     pub(super) fn see_waits(&mut self, crew: &Crew) {
         let waits = crew.waits();
         let seeds_missing = waits.as_ref().map_or(0, Waits::seeds_missing);
         self.show(Gathering { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
     }
 
-    /// Shows this process, to begin with. Between hosts only processes that found the group, or are in it, know which are here.
+    /// Reports this process, to begin with. Between hosts only processes that create the group, or
+    /// are in it, know which are present.
     pub(super) fn see_myself(&mut self, crew: &Crew) {
         let founds = crew.book().is_none_or(|book| book.seeds().is_seed());
         let present = if founds { vec![present(crew, crew.me)] } else { vec![] };
         self.show(Gathering { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
     }
 
-    /// Shows what is known of the seeds; `unlike` of the processes that wait have others in mind.
+    /// Reports the state of the seeds; `unlike` of the waiting processes have other seeds.
     pub(super) fn see_seeds(&mut self, crew: &Crew, unlike: u32) {
         let Some(book) = crew.book() else { return };
         let seeds = book.seeds().known(crew.now()).map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));

@@ -1,9 +1,9 @@
-//! The time that engines are told: precise enough for them, and read seldom.
+//! The engines' clock: precise enough for them, and read seldom.
 use spindle_core::Time;
 use spindle_fabric::CoarseClock;
 use std::time::{Duration, Instant};
 
-/// Polls that find nothing for which the clock is not read.
+/// The number of idle polls for which the clock is not read.
 const POLLS_PER_LOOK: u32 = 64;
 
 #[derive(Debug)]
@@ -11,19 +11,19 @@ pub(super) struct Clock {
     start: Instant,
     pub(super) now: Time,
     polls: u32,
-    /// The last poll found work, of which an upcall may have been a part.
+    /// The last poll found work, which an upcall may have been part of.
     pub(super) worked: bool,
     coarse: CoarseClock,
     /// Whether the coarse clock was read before this poll.
     is_fresh: bool,
-    /// Whether it was read since the last question.
+    /// Whether it was read since the last query.
     pub(super) looked: bool,
-    /// The longest time between two looks, but for sleeps, since this was cleared.
+    /// The longest time between two looks, without sleeps, since this was cleared.
     pub(super) pause: Duration,
 }
 
 impl Clock {
-    /// One that counts from `start`.
+    /// Creates a clock that counts from `start`.
     pub(super) fn new(start: Instant) -> Clock {
         let now = Time(0) + start.elapsed();
         let (coarse, pause) = (CoarseClock::new(), Duration::ZERO);
@@ -34,7 +34,7 @@ impl Clock {
         self.look_after(Duration::ZERO);
     }
 
-    /// As [`look`](Self::look), after a sleep that was to be so long, which is no pause.
+    /// As [`look`](Self::look), after a sleep of the given length, which is no pause.
     pub(super) fn look_after(&mut self, sleep: Duration) {
         (self.polls, self.looked) = (0, true);
         let now = Time(0) + self.start.elapsed();
@@ -42,8 +42,8 @@ impl Clock {
         self.now = now;
     }
 
-    /// Before each poll. An upcall may take any time, and it costs little to ask the coarse clock, which moves on every few
-    /// milliseconds.
+    /// Reads the coarse clock before each poll. An upcall may take any time, and reading the coarse
+    /// clock costs little. It advances every few milliseconds.
     #[inline]
     pub(super) fn tick(&mut self) {
         self.polls += 1;
@@ -54,7 +54,8 @@ impl Clock {
         }
     }
 
-    /// How many ns this poll has taken so far, to a few milliseconds. Not known if the poll before found nothing: the clock was not read since.
+    /// Returns how many ns this poll has taken so far, to a few milliseconds. The time is unknown
+    /// if the poll before found nothing: the clock was not read since.
     pub(super) fn since_tick(&self) -> Option<u64> {
         self.is_fresh.then(|| self.coarse.elapsed().as_nanos() as u64)
     }

@@ -1,4 +1,5 @@
-//! The end of a member: it has finished, leaves, is left out, can't go on, or is dropped. Its handles learn of that, and the others need not wait for it.
+//! The end of a member: it has finished, leaves, is left out, can't continue, or is dropped. Its
+//! handles learn of the end, and the others need not wait for it.
 use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
@@ -7,17 +8,18 @@ use spindle_core::control::INSTALL_LOOK;
 use spindle_core::{State, Time, ViewId};
 use std::time::Duration;
 
-/// The target of events of views.
+/// The tracing target of views.
 const TARGET: &str = "spindle::view";
-/// How long a member that ends waits until its peers on other hosts have heard so, at most.
+/// How long an ending member waits, at most, until its peers on other hosts have received its end.
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
-/// How long it waits for peers to which the end of its row is still on the way: their links may be down. Without it they count this member among those
-/// that may live and continue elsewhere.
+/// How long it waits for peers that have not yet received the end of its row: their links may be
+/// down. Without that end they count this member among those that may live and continue elsewhere.
 const UNHEARD_MAX: Duration = Duration::from_secs(3);
 
 impl Node {
-    /// Asks the others for a view without this member, as soon as they have delivered what it has sent by now. When that view is
-    /// agreed on, [`poll`](Self::poll) answers [`Ended::Left`]. Messages that are sent meanwhile may be delivered by all members, or by none.
+    /// Asks the others for a view without this member, as soon as they have delivered what it has
+    /// sent so far. When that view is agreed on, [`poll`](Self::poll) returns [`Ended::Left`].
+    /// Messages that are sent meanwhile may be delivered by all members, or by none.
     pub fn leave(&mut self) {
         if self.member.leave() {
             self.has_chores = true;
@@ -25,7 +27,8 @@ impl Node {
         }
     }
 
-    /// Everything is done here. Processes that follow may have yet to ask for the last large messages.
+    /// Handles the finish of the group. Observers may still have to request the last large
+    /// messages.
     #[cold]
     pub(super) fn finish(&mut self) -> Poll {
         let now = self.crew.now();
@@ -39,7 +42,7 @@ impl Node {
         Poll::Finished
     }
 
-    /// The others go on without this member, in the view `next`.
+    /// Handles that the others continue without this member, in the view `next`.
     pub(super) fn left_out(&mut self, next: ViewId) -> Ended {
         let mut pause = Duration::ZERO;
         if self.terms.suspect_after.is_some() {
@@ -77,15 +80,16 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if self.owner.is_copy() {
-            // In a child that was forked: the member continues in the parent.
+            // In a forked child: the member continues in the parent.
             return;
         }
-        // First: in the next view, too, it takes part no more. Others look at that row when they are told of this one.
+        // First: this member takes no part in the next view, either. The others look at that row
+        // when they see the end of this one.
         self.preparing = None;
-        // A member that is gone can't acknowledge: the others go on without it.
+        // A dropped member can't acknowledge: the others continue without it.
         self.member.engine_mut().abandon(1, &mut self.fabric);
         if !matches!(self.member.engine().state(), State::Finished) {
-            // They may be in the next view already.
+            // The others may be in the next view already.
             let view = self.member.view().id;
             self.crew.act(|roster, _| roster.say_stopped(view));
         }

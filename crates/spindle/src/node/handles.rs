@@ -1,4 +1,5 @@
-//! The handles that a node gives out, one for each subgroup and direction, and wishes about subgroups.
+//! The handles that a node gives out, one for each subgroup and direction, and proposed changes of
+//! subgroups.
 use super::Node;
 use crate::error::HandleError;
 use crate::line::Line;
@@ -9,9 +10,11 @@ use spindle_fabric::region::check_room;
 use std::sync::Arc;
 
 impl Node {
-    /// The way to send in `subgroup`, given out once, before the first poll. A publisher that is not taken by then counts as
-    /// dropped: this member sends nothing there. In a subgroup that was created later it may be taken at any time; until then, or
-    /// until [`seal`](Self::seal), the group does not finish.
+    /// Returns the publisher of `subgroup`, once, before the first poll. A publisher that is not
+    /// taken by then counts as dropped: this member sends nothing there.
+    ///
+    /// In a subgroup that was created later it may be taken at any time. Until then, or until
+    /// [`seal`](Self::seal), the group does not finish.
     ///
     /// # Errors
     /// [`HandleError`].
@@ -27,12 +30,12 @@ impl Node {
         }
     }
 
-    /// Asks for no more publishers: the ones that were not taken count as dropped.
+    /// Declares that no more publishers are needed: those that were not taken count as dropped.
     pub fn seal(&mut self) {
         self.lines.iter_mut().for_each(Line::seal);
     }
 
-    /// From now on this member waits for the others to finish: one that hangs is noticed.
+    /// Makes this member wait for the others to finish, so that a hung member is detected.
     pub(crate) fn await_end(&mut self) {
         self.member.engine_mut().await_end();
         if let Some(next) = self.member.next_mut() {
@@ -40,11 +43,15 @@ impl Node {
         }
     }
 
-    /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
-    /// If changes contradict each other the one of the older member counts; [`Handler::view_changed`](crate::Handler::view_changed) tells what came of it.
+    /// Asks all members for a view with a change of its subgroups. Returns false if the change
+    /// makes no sense in this view, or is already in effect.
+    ///
+    /// If changes contradict each other, that of the older member counts.
+    /// [`Handler::view_changed`](crate::Handler::view_changed) reports the result.
     ///
     /// # Errors
-    /// [`HandleError::Memory`]: a view that was agreed on and fits into the memory of no member would end all members.
+    /// [`HandleError::Memory`]: a view that was agreed on and fits into the memory of no member
+    /// would end all members.
     pub fn wish(&mut self, change: Change) -> Result<bool, HandleError> {
         self.member.wish(change, |bytes| {
             let check = check_room("the members' rows", bytes);
@@ -52,8 +59,8 @@ impl Node {
         })
     }
 
-    /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
-    /// nothing of this subgroup then.
+    /// Returns the receiver of `subgroup`, for another thread than the one that polls; before the
+    /// first poll. The handler then gets no messages of this subgroup.
     ///
     /// # Errors
     /// [`HandleError`].

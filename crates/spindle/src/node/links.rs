@@ -1,8 +1,9 @@
 //! Ways to other members that come late or break while a view runs.
 //!
-//! A row that was not here when the view began is attached when it comes, and so is a stream that replaces a broken one. They are no verdict on
-//! the member: the engine judges its silence. The member is suspected only if its host refuses connections, if another process has its
-//! address, or if it has sent what is no row of this view.
+//! A row that was not here when the view began is attached when it comes, and so is a stream that
+//! replaces a broken one. Neither is a verdict on the member: the engine judges its silence. The
+//! member is suspected only if its host refuses connections, if another process has its address, or
+//! if it has sent data that is no row of this view.
 use super::{Node, Older, Preparing};
 use crate::meeting::{AGAIN, connect_late};
 use spindle_core::control::Arrival;
@@ -12,40 +13,42 @@ use spindle_fabric::{Fabric, Mesh, MeshError, Peer, Retired};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the ways of a view that is over are kept for what is on its way, at most. Ways that were all cut off begin anew when one is back.
+/// How long the ways of an ended view are kept for data on its way, at most. If all ways were cut
+/// off, this time begins anew when one is back.
 const RETIRED_MAX: Duration = Duration::from_secs(2);
 
-/// A stream whose bytes are not acknowledged for this part of the silence that is suspected counts as broken.
+/// A stream counts as broken if its bytes are not acknowledged for this fraction of the suspicion
+/// time.
 const BROKEN_PER_SILENCE: u32 = 4;
 
-/// Lets a stream break long before its peer is suspected. The system doubles its pauses while nothing is acknowledged, so after a cut it would send again as
-/// late as the cut was long.
+/// Makes a stream break long before its peer is suspected. The system doubles its pauses while
+/// nothing is acknowledged, so after a cut it would resend as late as the cut was long.
 pub(super) fn hasten(peer: &Peer, suspect_after: Option<Duration>) {
     if let (Peer::There(stream), Some(after)) = (peer, suspect_after) {
-        // Without it the stream only breaks later.
+        // If this fails, the stream only breaks later.
         let _ = limit_silence(&**stream, after / BROKEN_PER_SILENCE);
     }
 }
 
-/// A view that is over, and the ways of it that have something to send yet.
+/// An ended view, and its ways that still have data to send.
 #[derive(Debug)]
 pub(super) struct Over {
     view: Arc<View>,
     ways: Retired,
     since: Instant,
-    /// Since when there has been an open way.
+    /// The start of the time in which a way has been open.
     open_since: Instant,
 }
 
 impl Over {
-    /// Whether something is under way, or connections are made again.
+    /// Returns whether data is on its way, or connections are made again.
     pub(super) fn needs_looks(&self) -> bool {
         self.ways.is_open() || self.ways.is_calling()
     }
 }
 
 impl Node {
-    /// Heeds the connections that have ended.
+    /// Handles the connections that have ended.
     pub(super) fn heed_broken_streams(&mut self) {
         while let Some((rank, why)) = self.fabric.next_down() {
             self.stream_down(rank, &why);
@@ -63,18 +66,20 @@ impl Node {
     fn stream_down(&mut self, rank: Rank, why: &Down) {
         let view = self.member.view();
         let (view, id) = (view.id, view.members[rank.index()]);
-        // A connection of libfabric that is closed in order is not made again.
+        // A connection of libfabric that was closed in order is not made again.
         let for_good = breaks_protocol(why) || matches!(why, Down::Closed) && !self.fabric.is_stream(rank);
         self.crew.act(|roster, now| self.member.stream_down(view, id, for_good, roster, now));
         self.has_chores = true;
     }
 
-    /// Moves what was posted in the rows of older views in which subgroups go on, and takes in what has come there. Returns whether there was anything.
+    /// Moves the data that was posted in older views in which subgroups continue, in both
+    /// directions. Returns whether there was any.
     pub(super) fn move_older(&mut self) -> bool {
         let mut moved = false;
         for Older { view, fabric, .. } in &mut self.older {
             moved |= fabric.progress();
-            // A member that was late has ended the view, and its stream was to continue in the next.
+            // A late member has ended the view, and its stream should have continued in the next
+            // one.
             fabric.drop_turned();
             while let Some((rank, why)) = fabric.next_down() {
                 let (id, for_good) = (view.members[rank.index()], breaks_protocol(&why));
@@ -85,7 +90,8 @@ impl Node {
         moved
     }
 
-    /// Lets the ways to members of other hosts that stay continue in the next view, which is decided. All that was posted in this one leaves first.
+    /// Moves the ways to remaining members of other hosts to the next view, which is decided. All
+    /// data that was posted in this view leaves first.
     #[cold]
     pub(super) fn continue_ways(&mut self) {
         let Some(next) = self.member.next().map(|next| Arc::clone(next.view())) else { return };
@@ -108,7 +114,8 @@ impl Node {
         });
     }
 
-    /// Connects members through libfabric that were not connected when the view began, or have lost their connections.
+    /// Connects members through libfabric that were not connected when the view began, or have lost
+    /// their connections.
     pub(super) fn connect_late(&mut self) {
         if self.lacks_since.is_some_and(|tried| tried.elapsed() < AGAIN) {
             return;
@@ -151,7 +158,8 @@ impl Node {
         });
     }
 
-    /// Suspects the members whose connections tell that their processes have ended. Their last posts come first, if they are here.
+    /// Suspects the members whose connections show that their processes have ended. Their last
+    /// posts come first, if they are here.
     pub(super) fn suspect_the_ended(&mut self) {
         for rank in self.crew.act(|roster, now| self.member.newly_ended(roster, now)) {
             self.fabric.progress();
@@ -159,24 +167,27 @@ impl Node {
         }
     }
 
-    /// Members that are about to be dead write little any more, and their deaths may be told late. The others go on without them meanwhile,
-    /// if they are enough for that without proof.
+    /// Suspects members that are about to be dead: they write little any more, and their deaths may
+    /// be reported late. The others continue without them meanwhile, if they are enough to do so
+    /// without proof.
     pub(super) fn suspect_the_dying(&mut self) {
         for rank in self.fabric.dying() {
             self.member.suspect(rank);
         }
     }
 
-    /// A view is over, and no subgroup continues there: the rest of what was posted in it is sent, and streams of it are dialled again.
+    /// Retires an ended view in which no subgroup continues: its remaining posts are sent, and its
+    /// streams are dialled again.
     pub(super) fn retire(&mut self, view: Arc<View>, mut fabric: Mesh) {
         let since = Instant::now();
         self.over.extend(fabric.retire().map(|ways| Over { view, ways, since, open_since: since }));
     }
 
-    /// Moves what is left of views that are over.
+    /// Moves the remaining data of ended views.
     pub(super) fn look_after_retired(&mut self) {
         let now = self.crew.now();
-        // A peer that was cut off comes back within the time after which it would be suspected, or is missed.
+        // A peer that was cut off comes back within the time after which it would be suspected, or
+        // is missed.
         let longest = self.terms.suspect_after.unwrap_or_default().max(RETIRED_MAX);
         let Node { member, crew, .. } = self;
         self.over.retain_mut(|Over { view, ways, since, open_since }| {
@@ -192,14 +203,15 @@ impl Node {
         self.forget_old_streams();
     }
 
-    /// Streams of views that are over are dialled again only while their ways are kept.
+    /// Stops dialling streams of ended views whose ways are no longer kept.
     pub(super) fn forget_old_streams(&mut self) {
         let over = &self.over;
         self.member.retain_old(|view| over.iter().any(|over| over.view.id == view));
     }
 }
 
-/// Whether the peer has sent what is no row of its view, so that it is heard no more there.
+/// Returns whether the peer has sent data that is no row of its view, so that its data is ignored
+/// there.
 fn breaks_protocol(why: &Down) -> bool {
     matches!(
         why,

@@ -1,4 +1,5 @@
-//! Messages that no ring holds, as far as a node has to look after them: the bulk groups of the view, and objects whose messages are delivered.
+//! Messages that no ring contains, as far as a node manages them: the bulk groups of the view, and
+//! objects of delivered messages.
 use super::Node;
 use super::older::Homes;
 use crate::error::Ended;
@@ -6,7 +7,8 @@ use crate::line::Line;
 use std::sync::Arc;
 
 impl Node {
-    /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
+    /// Removes the objects of delivered messages: others' objects that are delivered here, and this
+    /// member's own that are delivered everywhere.
     #[cold]
     pub(super) fn look_after_objects(&mut self, worked: bool) {
         let Node { lines, member, fabric, older, kept, .. } = self;
@@ -20,7 +22,7 @@ impl Node {
         }
         let view = Arc::clone(self.member.view());
         let engine = self.member.engine();
-        // Others' objects come with the view, and the epochs in which there are some end with it.
+        // Others' objects come with the view, and end with the epochs that contain any.
         for (id, spec) in view.subgroups_of(engine.me()).filter(|(_, spec)| spec.epoch.is_none()) {
             for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.rank()) {
                 let place = engine.layout().row(*member).place(id);
@@ -32,7 +34,7 @@ impl Node {
         }
     }
 
-    /// Opens bulk groups for subgroups in which this member has objects, and takes part in those of others.
+    /// Opens bulk groups for subgroups in which this member has objects, and joins those of others.
     pub(super) fn open_large(&mut self) -> Result<(), Ended> {
         let view = Arc::clone(self.member.view());
         if let Err(why) = self.large.look(view.id, &self.crew) {

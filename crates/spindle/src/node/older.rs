@@ -1,4 +1,4 @@
-//! Views that have ended, in which subgroups go on that no change since has touched.
+//! Ended views in which subgroups continue that no later change has touched.
 use super::{Node, Relay};
 use crate::Handler;
 use crate::line::Line;
@@ -8,15 +8,16 @@ use spindle_fabric::{Lingering, Mesh};
 use std::io;
 use std::sync::Arc;
 
-/// One poll of so many looks at what has come over streams for older views. After a sleep, which ends when something comes, the first one does.
+/// How many polls share one look at the streams of older views. After a sleep, which ends when data
+/// comes, the first poll looks.
 const POLLS_PER_LOOK: u32 = 8;
 
-/// The rows of such a view.
+/// The rows of an older view.
 #[derive(Debug)]
 pub(super) struct Older {
     pub(super) view: Arc<View>,
     pub(super) fabric: Mesh,
-    /// As long as this lives, what is posted there wakes this member.
+    /// As long as this lives, posts in that view wake this member.
     used: Arc<()>,
 }
 
@@ -25,12 +26,13 @@ impl Older {
         Older { view, fabric, used: Arc::new(()) }
     }
 
-    /// Whether there are objects here: of a member that is alone in its subgroup, and needs no group for them.
+    /// Returns whether there are objects here: those of a member that is the only one of its
+    /// subgroup and needs no bulk group for them.
     pub(super) fn has_objects(&self) -> bool {
         self.fabric.has_objects()
     }
 
-    /// The row, as the member listens to it.
+    /// Returns the row on which the member listens.
     pub(super) fn linger(&self) -> Lingering {
         self.fabric.linger(&self.used)
     }
@@ -44,7 +46,8 @@ pub(super) struct Homes<'a> {
 }
 
 impl<'a> Homes<'a> {
-    /// The engine and the rows with which the epoch of a line's subgroup began. The newest, if this member is not in it.
+    /// Returns the engine and the rows of the view in which the subgroup's epoch began. They are
+    /// the newest ones if this member is not in the subgroup.
     pub(super) fn of<'m>(self, line: &Line, member: &'m mut Member) -> (&'m mut Engine, &'a Mesh) {
         let view = line.home().map_or(member.view().id, |(epoch, _)| epoch);
         let older = self.older.iter().find(|older| older.view.id == view);
@@ -54,7 +57,8 @@ impl<'a> Homes<'a> {
 }
 
 impl Node {
-    /// Polls the engines of views that have ended, if subgroups go on there. Returns whether there may be more to do at once.
+    /// Polls the engines of ended views in which subgroups continue. Returns whether there may be
+    /// more work at once.
     #[cold]
     pub(super) fn poll_older(&mut self, handler: &mut impl Handler) -> bool {
         let now = self.clock.now;
@@ -70,7 +74,7 @@ impl Node {
                 engine.upcalls_took(self.clock.since_tick());
             }
             worked |= progress.worked || progress.wake_at.is_some_and(|at| at <= now);
-            // Only the newest does so before it sleeps.
+            // Only the newest view does so before it sleeps.
             worked |= fabric.flush();
         }
         if self.older.iter().any(Older::has_objects) {
@@ -79,11 +83,11 @@ impl Node {
         worked
     }
 
-    /// The next view has begun: keeps the rows of `view`, the one before, if subgroups go on there, and of those that are older. Returns the row to listen to, if it is
-    /// kept.
+    /// Keeps the rows of `view`, the one before the view that has begun, and of older ones, if
+    /// subgroups continue there. Returns the row to listen to, if it is kept.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub(super) fn keep_older(&mut self, view: Arc<View>, mut fabric: Mesh) -> io::Result<Option<Lingering>> {
         let ended = view.id;
         fabric.stand_apart()?;

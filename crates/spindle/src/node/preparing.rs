@@ -1,4 +1,5 @@
-//! This member's memory for a view that has not begun here, and the ways to others that have come for it.
+//! This member's memory for a view that has not begun here, and the ways to others that have come
+//! for it.
 use super::links::hasten;
 use crate::crew::{Crew, Handover, News};
 use crate::error::JoinError;
@@ -11,15 +12,16 @@ use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, PeerParts};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What is made here for a view that may begin.
+/// The memory and connections of a view that may begin.
 #[derive(Debug)]
 pub(crate) struct Preparing {
-    /// With members whose rows come through libfabric. Closed before the row is given up.
+    /// The connections to members whose rows come through libfabric. They are closed before the row
+    /// is released.
     meeting: Option<Meeting>,
     row: Pledge,
 }
 
-/// A member's row in a view that may come, made while no member waits for it.
+/// A preallocated row of a member in a view that may come, made while no member waits for it.
 #[derive(Debug)]
 pub(crate) struct Spare {
     me: Rank,
@@ -28,7 +30,8 @@ pub(crate) struct Spare {
     parts: PeerParts,
 }
 
-/// This member's row in a view that it has not begun, and that others may have. If it never begins it, they find that there.
+/// A pending row: this member's row in a view that it has not begun, and that others may have. If
+/// the member never begins the view, the others find that in this row.
 #[derive(Debug)]
 struct Pledge(Option<OwnRow>);
 
@@ -41,8 +44,8 @@ impl Drop for Pledge {
 }
 
 impl Spare {
-    /// The row of `me` in the view behind `view` if all stay and `joining` come. `None` if there is no memory for it, which is no
-    /// matter yet.
+    /// Preallocates the row of `me` in the view after `view` if all stay and `joining` come. `None`
+    /// if there is no memory for it, which does not matter yet.
     pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, arena: &mut Arena) -> Option<Spare> {
         let next = view.next(|_| true, joining, &[]);
         let (me, layout) = (next.rank_of(me)?, Layout::new(&next).ok()?);
@@ -50,7 +53,7 @@ impl Spare {
         Some(Spare { me, layout: layout.row(me).clone(), row, parts })
     }
 
-    /// Whether it was made for a row like that of `me`.
+    /// Returns whether it was made for a row like that of `me`.
     fn fits(&self, layout: &Layout, me: Rank) -> bool {
         self.me == me && self.layout == *layout.row(me)
     }
@@ -74,22 +77,23 @@ impl Preparing {
         Ok(Preparing { meeting, row: Pledge(Some(row)) })
     }
 
-    /// This member's row.
+    /// Returns this member's row.
     pub(super) fn row(&self) -> Option<&OwnRow> {
         self.row.0.as_ref()
     }
 
-    /// Whether the row of `rank` comes through libfabric, and can.
+    /// Returns whether the row of `rank` comes through libfabric, and can come.
     pub(super) fn has_met(&self, rank: Rank) -> bool {
         self.meeting.as_ref().is_some_and(|meeting| meeting.is_connected(rank))
     }
 
-    /// Where connections of the view before continue, if some do.
+    /// Returns the meeting in which connections of the view before continue, if some do.
     pub(super) fn meeting_mut(&mut self) -> Option<&mut OfiMeeting> {
         self.meeting.as_mut().map(Meeting::ofi_mut)
     }
 
-    /// Shows that this member lives, and goes on with connections through libfabric, if there are to be any.
+    /// Shows that this member lives, and continues with connections through libfabric, if any are
+    /// needed.
     pub(super) fn go_on(&mut self, install: &mut Install, crew: &mut Crew) {
         if let Some(row) = &self.row.0 {
             install.show_life(|at, word| row.control_block().store(at, word));
@@ -102,12 +106,13 @@ impl Preparing {
         }
     }
 
-    /// How long to wait for news, at most, before the next [look](Self::go_on).
+    /// Returns how long to wait for control events, at most, before the next [step](Self::go_on).
     pub(crate) fn patience(&self) -> Duration {
         if self.meeting.is_some() { meeting::LOOK } else { INSTALL_LOOK }
     }
 
-    /// The ways to others that have come for a view, and are sound; and the members whose rows are here, or come through libfabric.
+    /// Takes the sound ways to others that have come for a view, and the members whose rows are
+    /// here or come through libfabric.
     pub(super) fn take_ways(
         &self,
         (view, layout): (&View, &Layout),
@@ -130,7 +135,7 @@ impl Preparing {
         (ways, here)
     }
 
-    /// The table of the view.
+    /// Returns the table of the view.
     pub(super) fn table(mut self, layout: &Layout, ways: Vec<(Rank, Option<Peer>)>) -> Result<Mesh, MeshError> {
         let row = self.row.0.take().expect("a view begins once");
         let control = row.control_block();
@@ -149,7 +154,7 @@ pub(crate) struct First {
 }
 
 impl First {
-    /// That of `engine`, of which the application has had these first rounds already.
+    /// Prepares the first view of `engine`; the application already has the given first rounds.
     pub(crate) fn new(
         mut engine: Engine,
         known: &[(SubgroupId, Rank, u64)],
@@ -171,7 +176,7 @@ impl First {
         Ok(first)
     }
 
-    /// Whether the view begins now.
+    /// Returns whether the view begins now.
     pub(crate) fn look(&mut self, crew: &mut Crew) -> bool {
         self.preparing.go_on(&mut self.install, crew);
         let has_sent_all = crew.has_sent_all(self.install.view());
@@ -179,12 +184,13 @@ impl First {
         crew.act(|roster, now| self.install.look(roster, false, has_sent_all, has_met, now))
     }
 
-    /// How long to wait for news, at most, before the next [look](Self::look).
+    /// Returns how long to wait for control events, at most, before the next [look](Self::look).
     pub(crate) fn patience(&self) -> Duration {
         self.preparing.patience()
     }
 
-    /// Takes in what others have written, and answers processes with this `digest` that ask: they may not have heard of the view yet.
+    /// Handles messages of others, and answers processes with this `digest` that ask: they may not
+    /// know of the view yet.
     ///
     /// # Errors
     /// [`JoinError::LeftOut`] if the group has a later view.
@@ -199,7 +205,7 @@ impl First {
         Ok(())
     }
 
-    /// The view begins.
+    /// Begins the view.
     pub(super) fn begin(self, crew: &mut Crew) -> Result<(Begun, Mesh, Arena), MeshError> {
         let First { install, preparing, arena, suspect_after } = self;
         let of = (&**install.view(), &**install.engine().layout());

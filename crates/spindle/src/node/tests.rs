@@ -1,4 +1,4 @@
-//! What a member keeps for processes that follow it.
+//! The data that a member keeps for observers.
 use super::*;
 use crate::Config;
 use crate::crew::tests::{Hosts, PATIENCE, view};
@@ -17,7 +17,8 @@ impl Handler for Nothing {
     }
 }
 
-/// What is kept readable for those who follow over streams is free when the last of them has gone, though nothing else happens.
+/// Data kept readable for observers over streams is freed when the last observer has gone, although
+/// no other event happens.
 #[test]
 fn when_the_last_guest_has_gone_what_was_kept_for_it_is_free() {
     let hosts = Hosts::new("last-guest");

@@ -1,4 +1,4 @@
-//! What is wrong with values that are each allowed, and don't go together.
+//! Finds values that are each allowed and do not fit together.
 use super::Listed;
 use super::effective::{Effective, Entry};
 use super::problem::{Origin, Problem};
@@ -6,10 +6,11 @@ use super::value::{Value, is_loopback};
 use crate::{Address, Config, Subgroup, Who};
 use spindle_core::MemberId;
 
-/// Adds to the problems what is found. With `is_partial`, what is not set may stand in a file that could not be read.
+/// Adds the problems that it finds. With `is_partial`, a missing value may be in a file that could
+/// not be read.
 pub(super) fn check(effective: &mut Effective, listed: &[Listed], is_partial: bool) {
     let mut found = Vec::new();
-    // Nor is a value missing that is told to be wrong.
+    // A value that was reported as wrong is not missing as well.
     let is_wrong = |path: &str| effective.problems.iter().any(|p| p.is_error && p.key.as_deref() == Some(path));
     let is_missing = |path: &str| !is_partial && !is_wrong(path);
     if effective.group().is_none() && is_missing("group.name") {
@@ -24,9 +25,9 @@ pub(super) fn check(effective: &mut Effective, listed: &[Listed], is_partial: bo
     effective.problems.extend(found);
 }
 
-/// By the rules that the members apply, so that there are no others.
+/// Checks a subgroup by the rules that the members apply, so that there are no others.
 fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -> Option<Problem> {
-    // So many that every rank that is named is there.
+    // Enough members for every rank that is named.
     let count = |who: &Who| match who {
         Who::All => 1,
         Who::First(count) => *count,
@@ -36,7 +37,7 @@ fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -
     let members = count(&subgroup.members).max(count(&subgroup.senders));
     let config = Config { subgroups: vec![subgroup.clone()], ..Config::new("checked", members) };
     let error = config.view((0..u64::from(members)).map(MemberId).collect()).check().err()?;
-    // The value that somebody said; if there are several, the last is as good as any.
+    // A value that was given; if several were, the last is as good as any.
     let said = ["message_bytes_max", "window", "senders", "members"].iter().filter_map(|leaf| {
         let entry = effective.entry(&format!("subgroup.{}.{leaf}", subgroup.name))?;
         (entry.origin != Origin::Standard).then_some(entry)
@@ -48,7 +49,7 @@ fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -
     Some(Problem { origin, key, message: error.to_string(), is_error: true })
 }
 
-/// `tells_lack`: whether `listen` counts as missing where it is empty.
+/// Checks the network. With `tells_lack`, an empty `listen` counts as missing.
 fn check_network(effective: &Effective, tells_lack: bool, found: &mut Vec<Problem>) {
     let entry = |path: &str| effective.entry(path).filter(|entry| entry.value.is_some());
     let said = |path: &str| entry(path).filter(|entry| entry.origin != Origin::Standard);

@@ -1,4 +1,4 @@
-//! The values that count, and what they mean to the library.
+//! The effective values, and their meaning for the library.
 use super::keys::{RING_BYTES, WINDOW_MIN};
 use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
@@ -14,54 +14,55 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Every key with the value that counts.
+/// Every key with its effective value.
 #[derive(Clone, Debug)]
 pub struct Effective {
     entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
 }
 
-/// One key, its value, and who said it.
+/// One key, its value, and the origin of the value.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The key's path, with the name of its subgroup: `subgroup.prices.window`.
     pub path: String,
     /// What the key is.
     pub key: &'static Key,
-    /// The value; `None` if nobody said it and there is no default that could be told before the group is joined.
+    /// The value; `None` if no source gave one and there is no default that is known before the
+    /// group is joined.
     pub value: Option<Value>,
-    /// Who said it.
+    /// The origin of the value.
     pub origin: Origin,
-    /// What others said that does not count, the next one first.
+    /// Values of other sources that have no effect, the next one in precedence first.
     pub hidden: Vec<(Value, Origin)>,
 }
 
-/// How members of several hosts meet.
+/// How members of several hosts find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkSettings {
-    /// Where to listen: `host:port` each.
+    /// The addresses to listen at: `host:port` each.
     pub listen: Vec<String>,
-    /// Where the others reach this member, if not there.
+    /// The address at which others reach this member, if it differs.
     pub advertise: Option<String>,
-    /// Where to look for members: `host:port` each.
+    /// The addresses at which to look for members: `host:port` each.
     pub seeds: Vec<String>,
-    /// How many processes they stand for, if a name among them stands for several.
+    /// How many processes the seeds stand for, if a name among them stands for several.
     pub seed_count: Option<u32>,
     /// Whether to listen beyond this host without TLS.
     pub insecure: bool,
-    /// How long a connection may be dead until it counts as broken.
+    /// How long a connection may be silent until it counts as broken.
     pub silence: Duration,
-    /// The rack of this member, if it was said.
+    /// The rack of this member, if it was given.
     pub rack: Option<String>,
-    /// The file that says which hosts stand in which rack, if there is one.
+    /// The file that assigns hosts to racks, if there is one.
     pub topology: Option<PathBuf>,
     /// Certificates; `None`: no TLS.
     pub tls: Option<TlsFiles>,
-    /// What carries the messages.
+    /// The transport of the messages.
     pub fabric: FabricSettings,
 }
 
-/// What carries the members' rows between hosts.
+/// The transport of the members' rows between hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FabricSettings {
@@ -69,16 +70,17 @@ pub enum FabricSettings {
     Tcp,
     /// libfabric.
     Ofi {
-        /// Which of its providers; `None`: the first that it finds.
+        /// The libfabric provider; `None`: the first that is found.
         provider: Option<String>,
-        /// Which network card or interface, by the provider's name for it; `None`: the first that it finds.
+        /// The network card or interface, by the provider's name for it; `None`: the first that is
+        /// found.
         domain: Option<String>,
         /// The IP address of this side; `None`: that of `listen`, if it has one.
         address: Option<String>,
     },
 }
 
-/// PEM files, and what the certificates in them say.
+/// PEM files, and the meaning of the certificates in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The authority that signs the members' certificates.
@@ -87,17 +89,17 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The ids for which a certificate is good.
+    /// The ids that a certificate permits.
     pub identity: IdentityRule,
 }
 
 impl Effective {
-    /// The last word on each key.
+    /// Finds the effective value of each key.
     pub(super) fn lay_over(settings: &Settings) -> Effective {
         let entries = paths(KEYS, settings.subgroups()).map(|(key, subgroup)| {
             let said = settings.given.iter().filter(|g| g.key.path == key.path && g.subgroup.as_deref() == subgroup);
             let mut said: Vec<_> = said.collect();
-            // Of the same rank, whoever came later.
+            // Of values with the same rank, the later one counts.
             said.sort_by_key(|given| given.rank);
             let mut said = said.into_iter().rev().map(|given| (given.value.clone(), given.origin.clone()));
             let (value, origin) = match said.next() {
@@ -124,25 +126,26 @@ impl Effective {
         }
     }
 
-    /// All keys, in order.
+    /// Returns all keys, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The key of this path.
+    /// Returns the key of this path.
     pub fn entry(&self, path: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.path == path)
     }
 
-    /// What a user should know although it keeps nobody from joining.
+    /// Returns the problems that a user should know although they do not prevent joining.
     pub fn warnings(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// What to join with.
+    /// Returns the configuration to join with.
     ///
     /// # Errors
-    /// No group is named, certificates can't be used, an address is none, or the topology does not say in which rack this host stands.
+    /// No group is named, certificates can't be used, an address is invalid, or the topology does
+    /// not give the rack of this host.
     pub fn config(&self) -> Result<Config, SettingsError> {
         let Some(name) = self.text("group.name") else {
             let message =
@@ -164,7 +167,7 @@ impl Effective {
         Ok(config)
     }
 
-    /// How to take part in a group that spans hosts.
+    /// Returns the network configuration for a group that spans hosts.
     fn meet(&self, network: NetworkSettings) -> Result<Network, SettingsError> {
         let parse = |key: &str, text: &String| {
             text.parse::<Address>().map_err(|error| {
@@ -193,11 +196,13 @@ impl Effective {
         })
     }
 
-    /// The rack that this member stands in and who says so: `network.rack`, or else the file that `network.topology` names, by the addresses
-    /// at which this member is reached and what the host calls itself. `None`: nobody has said anything about racks.
+    /// Returns the rack of this member and the origin of that value. The value is `network.rack`,
+    /// or else comes from the file that `network.topology` names. In that file the rack is found by
+    /// the addresses at which this member is reached and by the host's own name. `None`: no source
+    /// says anything about racks.
     ///
     /// # Errors
-    /// That file can't be read, something is wrong with it, or it does not say in which one rack this host stands.
+    /// The file can't be read, is wrong, or does not give exactly one rack for this host.
     pub fn rack(&self) -> Result<Option<(RackName, Origin)>, SettingsError> {
         let said = self.entry("network.rack").expect("a key of the schema");
         if let Some(rack) = self.text("network.rack").and_then(|rack| rack.parse().ok()) {
@@ -216,7 +221,7 @@ impl Effective {
         })
     }
 
-    /// Notes what [`rack`](Self::rack) finds as the value of `network.rack`.
+    /// Stores the result of [`rack`](Self::rack) as the value of `network.rack`.
     ///
     /// # Errors
     /// Those of [`rack`](Self::rack).
@@ -229,9 +234,9 @@ impl Effective {
         Ok(())
     }
 
-    /// What a topology knows this host by.
+    /// Returns the names and addresses by which a topology knows this host.
     fn host(&self) -> Host {
-        // Without a name, it is known by its addresses.
+        // A host without a name is known by its addresses.
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let listen = self.list("network.listen");
         match self.text("network.advertise") {
@@ -252,17 +257,17 @@ impl Effective {
         Ok(Transport::Ofi(OfiOptions { provider, domain, address: address.map(parse).transpose()? }))
     }
 
-    /// The group's name, if anybody said one.
+    /// Returns the group's name, if it was given.
     pub fn group(&self) -> Option<&str> {
         self.text("group.name")
     }
 
-    /// Where members of this host meet, if anybody said so.
+    /// Returns the rendezvous directory of this host, if it was given.
     pub fn runtime_dir(&self) -> Option<PathBuf> {
         self.path("runtime_dir")
     }
 
-    /// The subgroups, in their order.
+    /// Returns the subgroups, in their order.
     pub fn subgroups(&self) -> Vec<Subgroup> {
         let names = self.entries.iter().filter(|entry| entry.key.path == super::keys::SUBGROUP_NAME);
         let names = names.map(|entry| entry.value.as_ref().map(Value::to_string).unwrap_or_default());
@@ -285,7 +290,7 @@ impl Effective {
         }
     }
 
-    /// How members of several hosts meet; `None`: the group stays on this one.
+    /// Returns how members of several hosts find each other; `None`: the group stays on this host.
     pub fn network(&self) -> Option<NetworkSettings> {
         self.asks_for_network()?;
         let tls = || {
@@ -317,7 +322,7 @@ impl Effective {
         })
     }
 
-    /// Whether the files that are named can be opened, and the topology says in which rack this host stands.
+    /// Checks that the named files can be opened and that the topology gives the rack of this host.
     pub fn check_files(&self) -> Vec<Problem> {
         let files = self.entries.iter().filter(|entry| entry.path.starts_with("network.tls."));
         let wrong = files.filter_map(|entry| {
@@ -387,18 +392,18 @@ impl Effective {
 }
 
 impl Entry {
-    /// The variable of the environment that sets it. `None`: only a file does.
+    /// Returns the environment variable that sets the key. `None`: only a file can set it.
     pub fn variable(&self) -> Option<String> {
         self.key.variable().map(|_| super::keys::variable(&self.path))
     }
 
-    /// Something about this key, at the place where it was said.
+    /// Returns a problem with this key, at the place where its value was given.
     pub(super) fn problem(&self, message: String, is_error: bool) -> Problem {
         Problem { origin: self.origin.clone(), key: Some(self.path.clone()), message, is_error }
     }
 }
 
-/// The default, where it is a value and not a description.
+/// Returns the default, if it is a value and not a description.
 fn standard(key: &Key) -> Option<Value> {
     match key.kind {
         Kind::Path => None,

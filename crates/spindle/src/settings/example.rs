@@ -1,10 +1,11 @@
-//! A file with every key, to begin with.
+//! Writes an example file with every key.
 use super::keys::{KEYS, Key, TABLES};
 
-/// The width at which comments are broken.
+/// The width at which comments are wrapped.
 const WIDTH: usize = 100;
 
-/// A file in which every key stands with what it means. Those that have a default are set to it, the others are comments.
+/// Returns a file with every key and its meaning. Keys that have a default are set to it; the
+/// others are comments.
 pub fn example() -> String {
     let mut text = String::new();
     comment(&mut text, "Settings of a member of a Spindle group. Every key may be left out.");
@@ -32,13 +33,13 @@ fn entry(text: &mut String, key: &Key) {
     let standard = if key.standard.is_empty() { "none" } else { key.standard };
     let variable = key.variable().map(|name| format!("; ${name}")).unwrap_or_default();
     comment(text, &format!("Allowed is {}. Default: {standard}{variable}", key.allowed()));
-    // What has no default that could be written here is a choice, which nobody should make by copying.
+    // A key without such a default is a choice, which a user should not make by copying.
     let is_set = key.example.trim_matches('"') == key.standard || key.path == "group.name";
     let mark = if is_set { "" } else { "#" };
     text.push_str(&format!("{mark}{} = {}\n", key.leaf(), key.example));
 }
 
-/// Lines that begin with `# `.
+/// Adds lines that begin with `# `.
 fn comment(text: &mut String, words: &str) {
     let mut line = String::from("#");
     for word in words.split(' ') {

@@ -1,4 +1,4 @@
-//! Reading a file: every value with its place, and everything that is wrong, not only the first.
+//! Reads a file: every value with its place, and all mistakes, not only the first.
 use super::keys::{KEYS, Key, SUBGROUP_STANDARD, TABLES, find_in, nearest};
 use super::problem::{Origin, Problem};
 use super::value::{Value, describe, shorten};
@@ -10,16 +10,16 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Bytes of the longest file that is read.
+/// The size of the longest file that is read, in bytes.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
-/// Problems of one file that are told.
+/// The most problems of one file that are reported.
 pub(super) const PROBLEMS_MAX: usize = 100;
 
-/// What stands in a file, with its places.
+/// The text of a file, with the places in it.
 pub(super) struct Text<'a> {
     name: &'a str,
     text: &'a str,
-    /// Where its lines begin.
+    /// The offsets at which its lines begin.
     lines: Vec<usize>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn read(settings: &mut Settings, name: &str, text: &str) {
 }
 
 impl Reading<'_> {
-    /// The table at `path`, which is empty for the file itself.
+    /// Reads the table at `path`, which is empty for the file itself.
     fn table(&mut self, path: &str, table: &DeTable<'_>) {
         for (leaf, value) in table {
             let whole = if path.is_empty() { leaf.get_ref().to_string() } else { format!("{path}.{}", leaf.get_ref()) };
@@ -115,13 +115,13 @@ impl Reading<'_> {
         }
     }
 
-    /// One subgroup; its name, and where that stands.
+    /// Reads one subgroup. Returns its name, and the place of the name.
     fn subgroup(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<(String, Range<usize>)> {
         let name = match table.get("name") {
             None => Some((SUBGROUP_STANDARD.to_string(), span.clone())),
             Some(value) => match find_in("subgroup", "name").and_then(|key| key.kind.read(value.get_ref())) {
                 Some(Value::Text(name)) => Some((name, value.span())),
-                // Which is told below.
+                // The mistake is reported below.
                 _ => None,
             },
         };
@@ -158,7 +158,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Paths count from the file that they stand in.
+    /// Makes relative paths relative to the directory of their file.
     fn settled(&self, value: Value) -> Value {
         match value {
             Value::Path(path) => {

@@ -1,4 +1,4 @@
-//! Every key there is: what it is called, what it may be set to, what it is otherwise.
+//! All keys: their names, allowed values and defaults.
 use super::value::Kind;
 use crate::bulk::BulkSettings;
 use spindle_core::ids::VISITOR_IDS_FROM;
@@ -8,11 +8,12 @@ use std::time::Duration;
 /// One key of a configuration.
 #[derive(Debug)]
 pub struct Key {
-    /// Where it stands: `group.name` is `name` in `[group]`; `subgroup.NAME.window` is `window` in each `[[subgroup]]`.
+    /// The place of the key: `group.name` is `name` in `[group]`; `subgroup.NAME.window` is
+    /// `window` in each `[[subgroup]]`.
     pub path: &'static str,
-    /// What it means, in one line.
+    /// The meaning, in one line.
     pub about: &'static str,
-    /// What it is if nobody says it; empty if there is no such value.
+    /// The default; empty if there is none.
     pub standard: &'static str,
     pub(super) kind: Kind,
     /// A value for the example, as TOML.
@@ -20,17 +21,18 @@ pub struct Key {
 }
 
 impl Key {
-    /// The variable of the environment that sets it. `NAME` in it stands for the name of a subgroup. `None`: only a file does.
+    /// Returns the environment variable that sets the key. `NAME` in it stands for the name of a
+    /// subgroup. `None`: only a file can set it.
     pub fn variable(&self) -> Option<String> {
         (self.path != SUBGROUP_NAME).then(|| variable(self.path))
     }
 
-    /// What it may be set to, in words.
+    /// Returns the allowed values, in words.
     pub fn allowed(&self) -> String {
         self.kind.allowed()
     }
 
-    /// The table that it stands in: empty, or as `network.tls`.
+    /// Returns the table that contains the key: empty, or a path such as `network.tls`.
     pub(super) fn table(&self) -> &'static str {
         if self.path.starts_with(SUBGROUP) {
             "subgroup"
@@ -39,7 +41,7 @@ impl Key {
         }
     }
 
-    /// Its name there.
+    /// Returns the name of the key in its table.
     pub(super) fn leaf(&self) -> &'static str {
         self.path.rsplit_once('.').map_or(self.path, |(_, leaf)| leaf)
     }
@@ -49,22 +51,22 @@ impl Key {
     }
 }
 
-/// How the paths of a subgroup's keys begin.
+/// The beginning of the paths of a subgroup's keys.
 pub(super) const SUBGROUP: &str = "subgroup.NAME.";
 pub(super) const SUBGROUP_NAME: &str = "subgroup.NAME.name";
-/// The subgroup that there is if a file lists none.
+/// The subgroup that exists if a file lists none.
 pub(super) const SUBGROUP_STANDARD: &str = "all";
-/// The ring of each sender takes about so many bytes, unless a window is given.
+/// The approximate size of each sender's ring in bytes, unless a window is given.
 pub(super) const RING_BYTES: u64 = 1 << 20;
-/// The smallest window that is chosen so.
+/// The smallest window that is derived from it.
 pub(super) const WINDOW_MIN: u64 = 4;
-/// How variables begin.
+/// The beginning of variable names.
 pub(super) const VARIABLES: &str = "SPINDLE_";
 
 const YEAR: Duration = Duration::from_secs(31_536_000);
 const SHORT: Duration = Duration::from_millis(10);
 
-/// All keys, in the order in which they are told.
+/// All keys, in the order in which they are shown.
 pub const KEYS: &[Key] = &[
     Key {
         path: "runtime_dir",
@@ -280,7 +282,7 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// The tables, with what they are about.
+/// The tables and their meaning.
 pub(super) const TABLES: [(&str, &str); 6] = [
     ("group", "The same at all members."),
     ("member", "This member's own."),
@@ -293,7 +295,8 @@ pub(super) const TABLES: [(&str, &str); 6] = [
     ("network.fabric", "What carries the messages between hosts."),
 ];
 
-/// The key of this path. `subgroup.prices.window` is found as `subgroup.NAME.window`, with the name.
+/// Returns the key of this path. `subgroup.prices.window` is found as `subgroup.NAME.window`, with
+/// the name.
 pub(super) fn find(path: &str) -> Option<(&'static Key, Option<&str>)> {
     if let Some((name, leaf)) = path.strip_prefix("subgroup.").and_then(|rest| rest.rsplit_once('.')) {
         let key = KEYS.iter().find(|key| key.is_of_subgroup() && key.leaf() == leaf)?;
@@ -302,21 +305,21 @@ pub(super) fn find(path: &str) -> Option<(&'static Key, Option<&str>)> {
     KEYS.iter().find(|key| key.path == path).map(|key| (key, None))
 }
 
-/// The key at `leaf` of a table.
+/// Returns the key at `leaf` of a table.
 pub(super) fn find_in(table: &str, leaf: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.table() == table && key.leaf() == leaf)
 }
 
-/// The variable for a path: capitals, digits and underscores.
+/// Returns the variable for a path: capitals, digits and underscores.
 pub(super) fn variable(path: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     VARIABLES.chars().chain(path.chars().map(letter)).collect()
 }
 
-/// How alike two names have to be, from 0 to 1, for one to be meant by the other.
+/// The least similarity of two names, from 0 to 1, at which one is suggested for the other.
 const ALIKE: f64 = 0.75;
 
-/// The name that `wrong` is most like, if it is like any.
+/// Returns the name that `wrong` resembles most, if it resembles any.
 pub(super) fn nearest(wrong: &str, names: impl IntoIterator<Item = String>) -> Option<String> {
     let wrong = wrong.to_lowercase();
     let rated = names.into_iter().map(|name| (strsim::jaro_winkler(&wrong, &name.to_lowercase()), name));

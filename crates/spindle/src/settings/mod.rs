@@ -1,4 +1,5 @@
-//! Settings: what a file, the environment and a command line say, laid over each other, and where each value came from.
+//! Settings from a file, the environment and a command line, in order of precedence, each with its
+//! origin.
 //!
 //! ```text
 //! defaults < fallbacks < file < environment < flags ---effective()--> Effective: a value and an origin for each key
@@ -6,8 +7,9 @@
 //!                                                                        \-- network()  how to meet over a network
 //! ```
 //!
-//! Nothing is read here but files: one if [`Settings::file`] is called, and those that it names when there is a use for them. The environment and the flags are the caller's to bring.
-//! Read [`Settings`] first, then [`KEYS`]. Mistakes are collected, so that all are told at once.
+//! This module reads only files: one if [`Settings::file`] is called, and the files that it names
+//! when they are needed. The caller supplies the environment and the flags. Read [`Settings`]
+//! first, then [`KEYS`]. Mistakes are collected, so that all are reported at once.
 mod checks;
 mod effective;
 mod example;
@@ -32,10 +34,11 @@ use std::fs;
 use std::path::Path;
 use value::shorten;
 
-/// The variable that names a file. It is no key, and whoever reads the environment reads the file, too.
+/// The variable that names a file. It is no key. The caller that reads the environment reads the
+/// file, too.
 pub const FILE_VARIABLE: &str = "SPINDLE_CONFIG";
 
-/// What has been said so far, in whatever order: files, variables and flags have their ranks.
+/// The settings given so far. Their order does not matter: files, variables and flags have ranks.
 ///
 /// ```
 /// use spindle::settings::{Origin, Settings};
@@ -51,15 +54,15 @@ pub const FILE_VARIABLE: &str = "SPINDLE_CONFIG";
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     given: Vec<Given>,
-    /// Not understood before the names of all subgroups are known.
+    /// Read only when the names of all subgroups are known.
     texts: Vec<Text>,
     subgroups: Vec<Listed>,
     problems: Vec<Problem>,
-    /// Of a file not all could be read: what nobody has said may stand there.
+    /// Whether a part of a file could not be read: it may contain a value that is missing.
     is_partial: bool,
 }
 
-/// A value that was said.
+/// A value that was given.
 #[derive(Clone, Debug)]
 struct Given {
     key: &'static Key,
@@ -69,7 +72,7 @@ struct Given {
     rank: u8,
 }
 
-/// A value that was said outside of a file.
+/// A value that was given outside a file.
 #[derive(Clone, Debug)]
 struct Text {
     /// The path of a key, or a variable.
@@ -86,30 +89,30 @@ struct Listed {
     origin: Origin,
 }
 
-// Who says it last is right; these say who comes later.
+// The value with the highest rank counts.
 const RANK_FALLBACK: u8 = 1;
 const RANK_FILE: u8 = 2;
 const RANK_VARIABLE: u8 = 3;
 const RANK_FLAG: u8 = 4;
 
 impl Settings {
-    /// Nothing said yet.
+    /// Returns empty settings.
     pub fn new() -> Settings {
         Settings::default()
     }
 
-    /// What a file says; `name` stands in messages, and relative paths count from its directory. Mistakes are told by
-    /// [`effective`](Self::effective).
+    /// Returns the settings in a file's text. `name` is used in messages, and relative paths are
+    /// relative to its directory. Mistakes are reported by [`effective`](Self::effective).
     pub fn from_toml(name: &str, text: &str) -> Settings {
         let mut settings = Settings::new();
         file::read(&mut settings, name, text);
         settings
     }
 
-    /// Adds what this file says.
+    /// Adds the settings of this file.
     ///
     /// # Errors
-    /// It can't be read.
+    /// The file can't be read.
     pub fn file(&mut self, path: &Path) -> Result<(), SettingsError> {
         let name = path.display().to_string();
         let failed = |source| SettingsError::Read { path: path.into(), source };
@@ -124,8 +127,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds what an environment says: of these variables those that begin with `SPINDLE_` and are not empty, without
-    /// [`FILE_VARIABLE`]. The variable of a key is [`Key::variable`].
+    /// Adds the settings of an environment: the variables that begin with `SPINDLE_` and are not
+    /// empty, without [`FILE_VARIABLE`]. The variable of a key is [`Key::variable`].
     pub fn variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) {
         for (name, text) in variables {
             let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLES) && *name != FILE_VARIABLE) else {
@@ -138,27 +141,29 @@ impl Settings {
         }
     }
 
-    /// Adds what an argument of a command says of a key; `flag` is its name, for messages.
+    /// Adds the setting of a key by a command argument. `flag` is the argument's name, for
+    /// messages.
     pub fn flag(&mut self, path: &str, text: impl AsRef<OsStr>, flag: &str) {
         let origin = Origin::Flag(flag.to_string());
         self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FLAG });
     }
 
-    /// Adds a value that counts if nobody says anything else, not a file either.
+    /// Adds a value that counts if no other source gives one, not even a file.
     pub fn fallback(&mut self, path: &str, text: impl AsRef<OsStr>, origin: Origin) {
         self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FALLBACK });
     }
 
-    /// The names of the subgroups, in their order. If no file has listed any there is one, "all".
+    /// Returns the names of the subgroups, in their order. If no file lists any, there is one,
+    /// "all".
     pub fn subgroups(&self) -> Vec<&str> {
         let names: Vec<&str> = self.subgroups.iter().map(|listed| listed.name.as_str()).collect();
         if names.is_empty() { vec![SUBGROUP_STANDARD] } else { names }
     }
 
-    /// Lays everything over each other.
+    /// Returns the effective value of each key.
     ///
     /// # Errors
-    /// [`SettingsError::Wrong`] with everything that is wrong, warnings as well.
+    /// [`SettingsError::Wrong`] with all problems, including warnings.
     pub fn effective(mut self) -> Result<Effective, SettingsError> {
         if self.subgroups.is_empty() {
             self.subgroups.push(Listed { name: SUBGROUP_STANDARD.to_string(), origin: Origin::Standard });
@@ -227,7 +232,8 @@ impl Settings {
             (None, _) => {
                 let names = self.paths().map(|(key, name)| variable(&path_of(key, name)));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-                // Others may have put it there: Kubernetes makes variables for a service called "spindle".
+                // Other software may have set it: Kubernetes makes variables for a service called
+                // "spindle".
                 Err(wrong(format!("no key has this variable{near}"), false))
             }
         }
@@ -237,17 +243,17 @@ impl Settings {
         self.subgroups().contains(&subgroup)
     }
 
-    /// All keys that there are in this group, with the name of the subgroup if it is one of those.
+    /// Returns all keys of this group, with the subgroup's name for keys of a subgroup.
     fn paths(&self) -> impl Iterator<Item = (&'static Key, Option<&str>)> {
         paths(KEYS, self.subgroups())
     }
 }
 
 impl Config {
-    /// The configuration that this file says, without regard to any environment.
+    /// Returns the configuration in this file, without regard to any environment.
     ///
     /// # Errors
-    /// It can't be read, or something is wrong with it.
+    /// The file can't be read, or is wrong.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Config, SettingsError> {
         let mut settings = Settings::new();
         settings.file(path.as_ref())?;
@@ -255,7 +261,7 @@ impl Config {
     }
 }
 
-/// The keys, those of subgroups once for each; in order, a subgroup's together.
+/// Returns the keys in order. The keys of a subgroup appear together, once for each subgroup.
 fn paths<'a>(
     keys: &'static [Key],
     subgroups: Vec<&'a str>,
@@ -269,7 +275,7 @@ fn paths<'a>(
     before.chain(within).chain(keys[at..].iter().filter(move |key| !is_of_subgroup(key)).map(|key| (key, None)))
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problem> {
     str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];

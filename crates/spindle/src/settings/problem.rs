@@ -1,18 +1,18 @@
-//! Where a value came from, and what is wrong with it.
+//! The origin of a value, and problems with it.
 use crate::TlsError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody said it.
+    /// The default.
     Standard,
     /// A place in a file; both numbers from 1, the column in characters.
     File {
-        /// The file, as it was named.
+        /// The file, as it was named by the caller.
         name: String,
         /// The line.
         line: u32,
@@ -36,16 +36,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something about a configuration that its user should know.
+/// A problem of a configuration that its user should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where; [`Origin::Standard`] for what is missing everywhere.
+    /// The place; [`Origin::Standard`] for a value that is missing everywhere.
     pub origin: Origin,
-    /// Which key, if it is about one.
+    /// The key, if the problem is about one.
     pub key: Option<String>,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub message: String,
-    /// Whether it keeps the configuration from being used. What does not is a warning.
+    /// Whether it prevents the use of the configuration. Other problems are warnings.
     pub is_error: bool,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Problem {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// These things are wrong with it, all of them; at least one is an error.
+    /// All problems of the configuration; at least one is an error.
     #[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
     Wrong(Vec<Problem>),
     /// The file can't be read.
@@ -73,7 +73,7 @@ pub enum SettingsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The certificates can't be used.

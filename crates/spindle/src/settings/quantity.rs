@@ -1,7 +1,8 @@
-//! Bytes and times as people write them, and back.
+//! Sizes and times in readable form, parsed and written.
 use std::time::Duration;
 
-/// What one of a unit is worth, in bytes. `KB` and `MB` are missing: to some they mean powers of ten.
+/// The units of sizes, in bytes. `KB` and `MB` are missing because some readers take them as powers
+/// of ten.
 const BYTES: [(&str, u64); 11] = [
     ("", 1),
     ("B", 1),
@@ -16,7 +17,7 @@ const BYTES: [(&str, u64); 11] = [
     ("GiB", 1 << 30),
 ];
 
-/// The same in seconds. Without a unit, seconds are meant.
+/// The units of times, in seconds. A number without a unit is in seconds.
 const SECONDS: [(&str, f64); 9] = [
     ("", 1.0),
     ("ns", 1e-9),
@@ -29,35 +30,37 @@ const SECONDS: [(&str, f64); 9] = [
     ("d", 86400.0),
 ];
 
-/// Bytes: a whole number, alone or with `B`, `k`, `K`, `KiB`, `M`, `MiB`, `G` or `GiB`, which are powers of 1,024.
+/// Parses a size: a whole number, alone or with `B`, `k`, `K`, `KiB`, `M`, `MiB`, `G` or `GiB`,
+/// which are powers of 1,024.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let (digits, unit) = split(text)?;
     let (_, worth) = BYTES.iter().find(|(name, _)| *name == unit)?;
     digits.parse::<u64>().ok()?.checked_mul(*worth)
 }
 
-/// A time: a number with `ns`, `us`, `ms`, `s`, `min`, `h` or `d`; alone, it is seconds.
+/// Parses a time: a number with `ns`, `us`, `ms`, `s`, `min`, `h` or `d`; without a unit, in
+/// seconds.
 pub fn parse_time(text: &str) -> Option<Duration> {
     let (digits, unit) = split(text)?;
     let (_, worth) = SECONDS.iter().find(|(name, _)| *name == unit)?;
     Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * worth).ok()
 }
 
-/// The number and the unit; a number begins with a digit.
+/// Splits the text into number and unit; a number begins with a digit.
 fn split(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     digits.starts_with(|c: char| c.is_ascii_digit()).then_some((digits, unit.trim_start_matches(' ')))
 }
 
-/// In the largest unit in which it is whole.
+/// Writes a size in the largest unit that gives a whole number.
 pub(super) fn show_bytes(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let fits = units.iter().find(|(worth, _)| bytes > 0 && bytes.is_multiple_of(*worth));
     fits.map_or_else(|| bytes.to_string(), |(worth, unit)| format!("{}{unit}", bytes / worth))
 }
 
-/// In the largest unit in which it is whole.
+/// Writes a time in the largest unit that gives a whole number.
 pub(super) fn show_time(time: Duration) -> String {
     let units: [(u128, &str); 6] = [
         (86_400_000_000_000, "d"),
@@ -69,7 +72,7 @@ pub(super) fn show_time(time: Duration) -> String {
     ];
     match time.as_nanos() {
         0 => "0s".to_string(),
-        // Nobody thinks of 90 s as 90 s because it is no whole number of minutes, or of 60 s as a minute.
+        // Below two minutes, whole seconds are easier to read, even for 60 s.
         nanos if nanos < 120_000_000_000 && nanos.is_multiple_of(1_000_000_000) => {
             format!("{}s", nanos / 1_000_000_000)
         }

@@ -1,4 +1,4 @@
-//! What counts, where it came from, and what is said of mistakes.
+//! Effective values, their origins, and the reports of mistakes.
 use super::*;
 use crate::{OfiOptions, Order, Transport, Who};
 use std::net::Ipv4Addr;
@@ -49,7 +49,7 @@ identity = "names"
 kind = "tcp"
 "#;
 
-/// Instead of the last two tables.
+/// Replaces the last two tables.
 const OFI: &str = r#"
 [network.fabric]
 kind = "ofi"
@@ -66,7 +66,7 @@ fn problems(text: &str) -> Vec<String> {
     }
 }
 
-/// Of what is said, what is no warning.
+/// Returns the problems that are no warnings.
 fn errors(text: &str) -> Vec<String> {
     problems(text).into_iter().filter(|problem| !problem.contains("warning: ")).collect()
 }
@@ -106,7 +106,7 @@ fn a_file_says_all_there_is_to_say() {
     let config = Settings::from_toml("x", open).effective().unwrap().config().unwrap();
     let network = config.network.unwrap();
     assert_eq!(network.transport, Transport::Tcp);
-    // It was said, so the file is not looked at.
+    // The rack was given, so the file is not read.
     assert_eq!(network.rack.unwrap().as_str(), "row-1");
     let effective = Settings::from_toml("x", &format!("{open}{OFI}")).effective().unwrap();
     assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
@@ -174,7 +174,7 @@ fn nothing_said_gives_a_group_of_one_host() {
 fn who_comes_later_counts_and_the_others_are_remembered() {
     let mut settings =
         Settings::from_toml("x.toml", "[group]\nname = \"a\"\nmembers = 2\n[[subgroup]]\nname = \"s-1\"\n");
-    // Whatever the order of the calls.
+    // The order of the calls does not matter.
     settings.flag("group.members", "5", "--members");
     settings.flag("group.members", "6", "--set");
     settings.fallback("runtime_dir", "/run/user/1/spindle", Origin::Variable("XDG_RUNTIME_DIR".into()));
@@ -383,7 +383,7 @@ fn values_that_do_not_go_together_are_told() {
     assert!(told.len() == 1 && told[0].starts_with("x.toml:5:21: ") && told[0].contains("may be 1 to"), "{told:#?}");
     let told = problems("[group]\nname = \"a\"\n[[subgroup]]\nmembers = [0, 1]\nsenders = [2]\n");
     assert!(told.len() == 1 && told[0].starts_with("x.toml:5:11: "), "{told:#?}");
-    // A group that is joined may have more members than founded it.
+    // A group may have more members than created it.
     assert!(problems("[group]\nname = \"a\"\n[[subgroup]]\nsenders = [0, 4]\n").is_empty());
 }
 
@@ -450,7 +450,7 @@ fn the_rack_comes_from_the_topology_unless_somebody_says_it() {
     fs::remove_dir_all(&dir).unwrap();
     let (_, error) = told(settings(listen));
     assert!(error.contains("can't read") && error.contains("racks.toml"), "{error}");
-    // Where nobody has said anything, nothing is looked for.
+    // If no rack and no topology is given, no rack is searched.
     let none = Settings::from_toml("x.toml", &format!("[group]\nname = \"a\"\n[network]\n{listen}"));
     assert_eq!(told(none), (None, "default".to_string()));
     let wrong =
@@ -485,7 +485,7 @@ fn the_example_is_right_and_says_the_defaults() {
         let is_standard = entry.value.as_ref().unwrap().to_string() == entry.key.standard;
         assert!(is_standard || entry.path == "group.name", "{} is {:?}", entry.path, entry.value);
     }
-    // What is a comment there can be made to count.
+    // A comment there can be turned into a setting.
     let comment = |line: &str| KEYS.iter().any(|key| line.starts_with(&format!("#{} = ", key.leaf())));
     let all: Vec<&str> = text.lines().map(|line| if comment(line) { &line[1..] } else { line }).collect();
     let all = all.join("\n").replace("insecure = false", "insecure = true");
@@ -494,7 +494,7 @@ fn the_example_is_right_and_says_the_defaults() {
     assert!(effective.entries().iter().all(|entry| entry.origin != Origin::Standard));
 }
 
-/// Numbers below a bound, by chance, the same each time.
+/// Returns a generator of pseudorandom numbers below a bound, the same each time.
 pub(super) fn chance() -> impl FnMut(usize) -> usize {
     let mut state: u64 = 0x2545_f491_4f6c_dd1d;
     move |bound| {
@@ -542,7 +542,7 @@ fn garbage_is_refused_and_nothing_else_happens() {
 
 #[test]
 fn the_longest_files_take_no_longer_than_they_should() {
-    // Were every mistake looked up from the start of the file, these would take minutes.
+    // If every place were computed from the start of the file, these would take minutes.
     let many: String = (0..60_000).map(|i| format!("key{i} = 1\n")).collect();
     assert_eq!(errors(&many).len(), 100);
     let groups: String = (0..1024).map(|i| format!("[[subgroup]]\nname = \"s{i}\"\nwindow = 1\n")).collect();

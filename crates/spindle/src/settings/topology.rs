@@ -1,4 +1,4 @@
-//! The file that says which hosts stand in which rack, the same at all members:
+//! The file that assigns hosts to racks, the same at all members:
 //!
 //! ```toml
 //! [racks]
@@ -6,8 +6,9 @@
 //! row-2 = ["10.0.2.0/24", "10.0.1.7"]
 //! ```
 //!
-//! A member looks itself up in it, by the addresses at which it can be reached and the name of its host, and tells the others what it has
-//! found. It does not look up others, so that a file which is newer at one host than at another does not make the members disagree.
+//! A member looks itself up in the file, by the addresses at which it can be reached and by the
+//! name of its host, and reports the rack to the others. It does not look up others, so members do
+//! not disagree if the file is newer at one host than at another.
 use super::file::{FILE_BYTES_MAX, PROBLEMS_MAX, Text};
 use super::keys::nearest;
 use super::problem::{Origin, Problem};
@@ -19,7 +20,7 @@ use std::net::IpAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table that it has.
+/// The only table of the file.
 const RACKS: &str = "racks";
 
 /// A file that was read.
@@ -28,15 +29,16 @@ pub(super) struct Topology {
     entries: BTreeMap<Hosts, (RackName, Origin)>,
 }
 
-/// What one entry stands for.
+/// The meaning of one entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Hosts {
     Name(String),
-    /// The addresses that are like this one but for their last bits, as many as the second says.
+    /// The addresses that differ from this one at most in their last bits; the second field is
+    /// their number.
     Net(IpAddr, u8),
 }
 
-/// What is known of this host.
+/// The names and addresses of this host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Host {
     pub(super) addresses: Vec<IpAddr>,
@@ -44,7 +46,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// The one that is reached at these addresses; `name` is what it calls itself.
+    /// Returns the host that is reached at these addresses; `name` is its own name.
     pub(super) fn new<'a>(reached_at: impl IntoIterator<Item = &'a String>, name: &str) -> Host {
         let mut host = Host::default();
         for text in reached_at {
@@ -61,7 +63,7 @@ impl Host {
         host
     }
 
-    /// With what stands before its first dot.
+    /// Adds a name, and the part before its first dot.
     fn name(&mut self, name: &str) {
         let whole = plain(name);
         let first = whole.split('.').next().unwrap_or_default().to_string();
@@ -98,7 +100,7 @@ impl Hosts {
             if net != address {
                 return Err(format!("{text:?} is an address in a network; did you mean \"{net}/{bits}\"?"));
             }
-            // IPv4 in the clothes of IPv6, as far as all of the network is.
+            // An IPv4 address mapped into IPv6, if the whole network is mapped.
             let address = if width - bits <= 32 { address.to_canonical() } else { address };
             return Ok(Hosts::Net(address, width - bits));
         }
@@ -107,12 +109,12 @@ impl Hosts {
         }
         let name = plain(text);
         let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        // What has only digits and dots is an address with a mistake.
+        // A text of digits and dots only is an address with a mistake.
         let is_name = !name.is_empty() && name.chars().all(is_letter) && name.chars().any(|c| c.is_ascii_alphabetic());
         if is_name { Ok(Hosts::Name(name)) } else { Err(format!("{:?} is none of them", shorten(text))) }
     }
 
-    /// Whether `host` is one of them.
+    /// Returns whether the entry includes `host`.
     fn have(&self, host: &Host) -> bool {
         match self {
             Hosts::Name(name) => host.names.contains(name),
@@ -122,7 +124,8 @@ impl Hosts {
         }
     }
 
-    /// How many bits of an address it leaves open: the fewer, the more it says.
+    /// Returns how many bits of an address the entry leaves open: the fewer, the more specific it
+    /// is.
     fn bits(&self) -> u8 {
         match self {
             Hosts::Name(_) => 0,
@@ -142,10 +145,10 @@ impl fmt::Display for Hosts {
 }
 
 impl Topology {
-    /// What `text` says; `name` stands in messages.
+    /// Reads the topology in `text`; `name` is used in messages.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All mistakes in it.
     pub(super) fn read(name: &str, text: &str) -> Result<Topology, Vec<Problem>> {
         let mut reading = Reading { text: Text::new(name, text), entries: BTreeMap::new(), problems: vec![] };
         if text.len() > FILE_BYTES_MAX {
@@ -162,10 +165,11 @@ impl Topology {
         if problems.is_empty() { Ok(Topology { entries }) } else { Err(problems) }
     }
 
-    /// The rack of `host`, and where it says so: the entry counts that leaves the fewest bits of an address open, a name none.
+    /// Returns the rack of `host`, and the place of the entry. The entry that leaves the fewest
+    /// bits of an address open counts; a name leaves none open.
     ///
     /// # Errors
-    /// A message, if there is no such entry, or entries of two racks.
+    /// A message, if there is no such entry, or if entries of two racks match.
     pub(super) fn find(&self, host: &Host) -> Result<(&RackName, &Origin), String> {
         let found = || self.entries.iter().filter(|(hosts, _)| hosts.have(host));
         let Some(least) = found().map(|(hosts, _)| hosts.bits()).min() else {
@@ -257,18 +261,18 @@ impl Reading<'_> {
     }
 }
 
-/// A name as names are compared.
+/// Returns a name in the form in which names are compared.
 fn plain(name: &str) -> String {
     let name = name.trim();
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Bits of an address.
+/// Returns the number of bits of an address.
 fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// `address` without its last bits.
+/// Returns `address` without its last bits.
 fn cut(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(ip) => {
@@ -319,7 +323,7 @@ empty = []
             (&[], "node-a.example.org", "row-1 racks.toml:3"),
             (&["node-b.example.org:7411", "0.0.0.0:7411"], "x", "row-2 racks.toml:4"),
             (&["unix:/run/a", "[::]:1"], "node-b.example.org", "row-2 racks.toml:4"),
-            // Of several addresses, the one that stands in the smallest network.
+            // If several addresses match, the one in the smallest network counts.
             (&["192.168.0.1:1", "10.0.1.3:1", "[fd00:1::5]:1"], "x", "row-1 racks.toml:3"),
         ] {
             let (rack, origin) = found(RACKS, &host(addresses, name)).unwrap();

@@ -1,4 +1,4 @@
-//! What a key may be set to, and how that is written: in TOML with types, in variables and flags as text.
+//! The values of keys, and their notation: typed in TOML, text in variables and flags.
 use super::quantity::{parse_bytes, parse_time, show_bytes, show_time};
 use crate::{Address, RackName, Who};
 use serde_json::{Value as Json, json};
@@ -34,7 +34,7 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As a variable or a flag says it.
+    /// Writes the value as a variable or a flag contains it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Text(text) => f.write_str(text),
@@ -56,7 +56,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// The same as JSON: counts and bytes are numbers, times are text.
+    /// Returns the value as JSON: counts and bytes are numbers, times are text.
     pub fn to_json(&self) -> Json {
         match self {
             Value::Number(number) | Value::Bytes(number) => json!(number),
@@ -68,7 +68,7 @@ impl Value {
     }
 }
 
-/// What values a key takes.
+/// The values that a key accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     GroupName,
@@ -97,7 +97,7 @@ pub(super) enum Kind {
     Addresses,
     /// The name of a rack.
     Rack,
-    /// A word, for somebody else to understand.
+    /// A word that another program interprets.
     Word,
 }
 
@@ -105,7 +105,7 @@ pub(super) enum Kind {
 const ADDRESSES_MAX: usize = MEMBERS_MAX;
 
 impl Kind {
-    /// What is allowed, in words.
+    /// Returns the allowed values, in words.
     pub(super) fn allowed(&self) -> String {
         match self {
             Kind::GroupName => "1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`".to_string(),
@@ -134,7 +134,7 @@ impl Kind {
         }
     }
 
-    /// What a variable or a flag says.
+    /// Parses the text of a variable or a flag.
     pub(super) fn parse(&self, text: &OsStr) -> Option<Value> {
         if let Kind::Path = self {
             return (!text.is_empty()).then(|| Value::Path(text.into()));
@@ -156,7 +156,7 @@ impl Kind {
         }
     }
 
-    /// What a file says.
+    /// Reads a value of a file.
     pub(super) fn read(&self, value: &DeValue<'_>) -> Option<Value> {
         match (self, value) {
             (Kind::Path, DeValue::String(text)) => self.parse(OsStr::new(text.as_ref())),
@@ -189,7 +189,7 @@ impl Kind {
         }
     }
 
-    /// Those that are written alike everywhere.
+    /// Parses the kinds that have the same notation everywhere.
     fn word(&self, text: &str) -> Option<Value> {
         let is_fine = match self {
             Kind::GroupName => GroupName::new(text).is_ok(),
@@ -222,7 +222,7 @@ impl Kind {
     }
 }
 
-/// What stands in a file, for a message.
+/// Describes a value of a file, for a message.
 pub(super) fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("{:?}", shorten(text)),
@@ -242,7 +242,7 @@ pub(super) fn describe(value: &DeValue<'_>) -> String {
     }
 }
 
-/// So much of it as a line of a message bears.
+/// Cuts a text to the length that fits into a line of a message.
 pub(super) fn shorten(text: &str) -> String {
     let mut chars = text.chars();
     let head: String = chars.by_ref().take(60).collect();
@@ -282,7 +282,8 @@ fn is_address(text: &str) -> bool {
     text.parse::<Address>().is_ok()
 }
 
-/// Whether nobody on another machine can reach what listens there. Of a name nobody knows.
+/// Returns whether only this machine can reach a listener at the address. For a name it is not
+/// known.
 pub(super) fn is_loopback(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().is_loopback(),
