@@ -1,12 +1,13 @@
 #!/bin/sh
-# Runs a command as one task of a parallel job, with the settings of a group of all tasks of that job in its environment:
+# Runs a command as one task of a parallel job, with the settings of a group of all tasks of that job in
+# its environment:
 #
 #   srun --ntasks=8 deploy/cluster/with-group.sh spindle member --config job.toml
 #   mpirun -np 8 -x HOSTS=node1,node2 deploy/cluster/with-group.sh spindle member --config job.toml
 #
-# Slurm tells by itself which hosts the job has; for mpirun (Open MPI, MPICH) HOSTS names them. Tasks on one host share memory, and if
-# all are there no network is set up. What is set already stays: SPINDLE_GROUP_NAME, for instance. PORT is the first port; each further
-# task of a host takes the next one.
+# Slurm reports the hosts of the job; for mpirun (Open MPI, MPICH) HOSTS names them. Tasks on one host share
+# memory, and if all tasks are on one host no network is set up. Variables that are already set stay:
+# SPINDLE_GROUP_NAME, for instance. PORT is the first port; each further task of a host takes the next one.
 set -eu
 
 fail() {
@@ -31,7 +32,7 @@ else
     fail "this is no task of a job; start it with srun or mpirun"
 fi
 
-# Letters, digits, `.`, `_` and `-`, as the name of a group has them.
+# Letters, digits, `.`, `_` and `-`, which the name of a group may contain.
 job=$(printf %s "$job" | tr -c 'A-Za-z0-9._-' '-' | cut -c1-64)
 export SPINDLE_GROUP_NAME="${SPINDLE_GROUP_NAME:-$job}"
 export SPINDLE_GROUP_MEMBERS="${SPINDLE_GROUP_MEMBERS:-$size}"
@@ -39,7 +40,7 @@ export SPINDLE_GROUP_MEMBERS="${SPINDLE_GROUP_MEMBERS:-$size}"
 if [ "$(printf '%s\n' "$hosts" | sort -u | grep -c .)" -gt 1 ]; then
     port=${PORT:-7411}
     own=$((port + local))
-    # The first three hosts are enough to find the group by; on each there is a task with the first port.
+    # The first three hosts are enough as seeds; each has a task with the first port.
     seeds=$(printf '%s\n' "$hosts" | awk '!seen[$0]++' | head -n 3 | sed "s/\$/:$port/" | paste -s -d, -)
     export SPINDLE_NETWORK_LISTEN="${SPINDLE_NETWORK_LISTEN:-0.0.0.0:$own}"
     export SPINDLE_NETWORK_ADVERTISE="${SPINDLE_NETWORK_ADVERTISE:-${SLURMD_NODENAME:-$(hostname)}:$own}"
