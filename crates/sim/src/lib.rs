@@ -2,7 +2,7 @@
 //! virtual time, from one seed.
 //!
 //! [`Plan::from_seed`] draws a view, its applications and a set of faults. [`run`] plays the plan
-//! and checks the invariants in [`checkers`] at every step. [`campaign`] does so for many seeds,
+//! and checks the invariants in [`checkers`] at every step. [`campaign()`] does so for many seeds,
 //! and [`explain`] prints the event log of one seed. A seed gives the same run on every machine and
 //! in every build: a run reads no clock, uses no thread, and depends on no map order.
 //!

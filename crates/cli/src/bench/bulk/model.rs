@@ -4,8 +4,8 @@
 //! JSON:
 //! - `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`,
 //!   `block_bytes`, `ahead`, `posts`, `blocks`;
-//! - `runs`, one for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks
-//!   - 1 + ceil(log2 members) times a block's), `over_optimum`, `bytes_per_second`,
+//! - `runs`, one for each of `--members` (the root included): `members`, `ns`, `optimum_ns`
+//!   (`blocks - 1 + ceil(log2 members)` times a block's), `over_optimum`, `bytes_per_second`,
 //!   `of_one_receiver` (of the bandwidth that one receiver gets), `blocks`, `counters` (posts of
 //!   each), `slow_link` and `slow_twin_link`;
 //! - `slow_link` and `slow_twin_link`: the cost of one link at half speed, as a fraction of the
