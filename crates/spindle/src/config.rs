@@ -1,4 +1,4 @@
-//! What a process has to specify before it joins: the group, the number of its first members, and
+//! The settings that a process needs before it joins: the group, the number of its first members, and
 //! its subgroups.
 use crate::network::{Network, Transport};
 use spindle_core::control::ANY_CONFIG;

@@ -27,7 +27,7 @@ pub struct Gathering {
     /// The knowledge about the seeds, if names stand for several
     /// ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
-    /// What this process waits for between hosts, and which seeds have answered.
+    /// The condition for which this process waits between hosts, and the seeds that have answered.
     pub waits: Option<Box<Waits>>,
     /// How many more seeds have to answer before the group can be created.
     pub seeds_missing: u32,

@@ -36,7 +36,7 @@ pub struct Group {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the polling thread and its handle exchange.
+/// The flags and orders that the polling thread and its handle exchange.
 #[derive(Debug, Default)]
 struct Control {
     stop: AtomicBool,

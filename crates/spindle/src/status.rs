@@ -57,7 +57,7 @@ pub struct Standing {
 pub struct SubgroupStatus {
     /// The name.
     pub name: String,
-    /// What this member did in the subgroup.
+    /// This member's counters in the subgroup.
     pub stats: SubgroupStats,
     /// How many sequence numbers of the order every member has received.
     pub stable: u64,

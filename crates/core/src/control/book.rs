@@ -146,8 +146,8 @@ impl Book {
         self.asking.get(&id).filter(|(asked, _)| now.since(*asked) < ASKS_FOR).map(|(_, count)| *count)
     }
 
-    /// Notes that the process with this card asks for admission. It is no
-    /// [namesake](Self::is_namesake).
+    /// Notes that the process with this card asks for admission. The caller has
+    /// [checked](Self::is_namesake) that no other process has its id.
     pub(super) fn asked(&mut self, card: Card, now: Time) {
         if self.asking.len() > CARDS_MAX {
             self.asking.retain(|_, (asked, _)| now.since(*asked) < ASKS_FOR);

@@ -237,8 +237,8 @@ impl Mailbox {
         })
     }
 
-    /// Does the same as [`enter`](Self::enter), for a group that spans hosts. Such a group can have
-    /// been created again on another host, which is not known here. So the last group on this host
+    /// Does the same as [`enter`](Self::enter), for a group that spans hosts. Another
+    /// host may have created the group again, which is not known here. So the last group on this host
     /// counts only while a member of it lives here.
     ///
     /// # Errors

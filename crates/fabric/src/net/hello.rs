@@ -212,7 +212,7 @@ impl Outgoing {
     /// Continues to send; returns whether all bytes have left.
     ///
     /// # Errors
-    /// Those of the stream, except that it is full.
+    /// Returns the stream's errors. A full stream is no error.
     pub(super) fn send(&mut self, stream: &mut dyn Stream) -> io::Result<bool> {
         while self.sent < self.bytes.len() || stream.holds_back() {
             match stream.send(&[IoSlice::new(&self.bytes[self.sent..])]) {

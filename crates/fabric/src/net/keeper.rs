@@ -77,7 +77,7 @@ impl Keeper {
     /// period.
     ///
     /// # Errors
-    /// What the system refuses. A thread can't have its own table before Linux 5.9, or where that
+    /// Returns the system's error. A thread can't have its own table before Linux 5.9, or where that
     /// is forbidden.
     pub(super) fn start(still_every: Duration) -> io::Result<Keeper> {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;

@@ -56,7 +56,7 @@ fn fits(letter: &Letter, bytes: usize) -> bool {
 /// whether all have left.
 ///
 /// # Errors
-/// Those of the stream, except that it is full.
+/// Returns the stream's errors. A full stream is no error.
 pub(super) fn send(parcels: &mut VecDeque<Parcel>, sent: &mut usize, stream: &mut dyn Stream) -> io::Result<bool> {
     for _ in 0..SENDS_MAX {
         if parcels.is_empty() && !stream.holds_back() {

@@ -163,7 +163,7 @@ impl Backlog {
     /// Sends as much as `stream` accepts, and returns how many bytes that were.
     ///
     /// # Errors
-    /// Those of the stream, except that it is full.
+    /// Returns the stream's errors. A full stream is no error.
     pub(super) fn send(&mut self, row: &OwnRegion, image: &Image, stream: &mut dyn Stream) -> io::Result<u64> {
         let mut sent = 0;
         while !self.is_empty() {

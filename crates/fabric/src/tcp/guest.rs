@@ -68,7 +68,7 @@ impl Guest {
     /// that must not be late. Returns whether anything left.
     ///
     /// # Errors
-    /// Those of the stream, except that it is full.
+    /// Returns the stream's errors. A full stream is no error.
     pub(super) fn send(&mut self, row: &OwnRegion, image: &Image, freed: &[u64]) -> io::Result<bool> {
         let mut moved = false;
         for _ in 0..CHUNKS_MAX {

@@ -246,7 +246,7 @@ impl Shared {
 /// The thread's side.
 struct Server {
     shared: Arc<Shared>,
-    /// Of the members' descriptors and the event.
+    /// The epoll instance for the members' descriptors and the event.
     epoll: OwnedFd,
     members: Vec<Member>,
     events: Vec<Event>,

@@ -1,9 +1,9 @@
-//! Ways to other members that come late or break while a view runs.
+//! Links to other members that come late or break while a view runs.
 //!
 //! A row that was not here when the view began is attached when it comes, and so is a stream that
-//! replaces a broken one. Neither is a verdict on the member: the engine judges its silence. The
-//! member is suspected only if its host refuses connections, if another process has its address, or
-//! if it has sent data that is no row of this view.
+//! replaces a broken one. A late row or a broken stream is no reason for suspicion: the engine
+//! judges the member's silence. The member is suspected only if its host refuses connections, if
+//! another process has its address, or if it has sent data that is no row of this view.
 use super::{Node, Older, Preparing};
 use crate::meeting::{AGAIN, connect_late};
 use spindle_core::control::Arrival;

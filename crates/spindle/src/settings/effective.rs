@@ -26,7 +26,7 @@ pub struct Effective {
 pub struct Entry {
     /// The key's path, with the name of its subgroup: `subgroup.prices.window`.
     pub path: String,
-    /// What the key is.
+    /// The description of the key.
     pub key: &'static Key,
     /// The value; `None` if no source gave one and there is no default that is known before the
     /// group is joined.
@@ -99,7 +99,7 @@ impl Effective {
         let entries = paths(KEYS, settings.subgroups()).map(|(key, subgroup)| {
             let said = settings.given.iter().filter(|g| g.key.path == key.path && g.subgroup.as_deref() == subgroup);
             let mut said: Vec<_> = said.collect();
-            // Of values with the same rank, the later one counts.
+            // The later one of two values with the same rank counts.
             said.sort_by_key(|given| given.rank);
             let mut said = said.into_iter().rev().map(|given| (given.value.clone(), given.origin.clone()));
             let (value, origin) = match said.next() {
