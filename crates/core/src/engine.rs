@@ -258,7 +258,7 @@ impl Engine {
         let wake_at = if pending || asks {
             Some(now)
         } else if self.all_finished && self.state == State::Running {
-            self.end_at(now, worked, wake_at)
+            self.wake_before_end(now, worked, wake_at)
         } else {
             wake_at
         };
@@ -267,7 +267,7 @@ impl Engine {
 
     /// When to look next for a member that leaves as soon as it can.
     #[cold]
-    fn end_at(&self, now: Time, worked: bool, wake_at: Option<Time>) -> Option<Time> {
+    fn wake_before_end(&self, now: Time, worked: bool, wake_at: Option<Time>) -> Option<Time> {
         if worked {
             return Some(now);
         }
