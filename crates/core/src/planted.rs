@@ -117,6 +117,8 @@ mod bugs {
         RecoveryNotAdopted,
         /// A suspicion is never taken back.
         SuspicionKept,
+        /// A member that was cut off counts the others' silence in full.
+        CutCounted,
         /// A member that is awaited is suspected for its silence, without being asked for a sign of
         /// life.
         AsksNobody,

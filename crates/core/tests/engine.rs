@@ -932,10 +932,16 @@ impl Group {
 
     /// All links work again, and carry everything that was posted meanwhile.
     fn heal(&mut self) {
-        self.broken.clear();
+        self.heal_but(&[]);
+    }
+
+    /// The same for all links but these.
+    fn heal_but(&mut self, broken: &[(usize, usize)]) {
+        self.broken = broken.to_vec();
         for owner in 0..self.engines.len() {
             let row = self.memories[owner].rows[owner].clone();
-            self.memories.iter_mut().for_each(|memory| memory.rows[owner].clone_from(&row));
+            let others = self.memories.iter_mut().enumerate().filter(|(to, _)| !broken.contains(&(owner, *to)));
+            others.for_each(|(_, memory)| memory.rows[owner].clone_from(&row));
         }
     }
 
@@ -1179,6 +1185,40 @@ fn a_member_that_is_to_be_evicted_is_heard_again_after_a_cut() {
         pass(&mut group, 10_000..60_000);
         assert_eq!(group.next_sizes(), vec![Some(members as usize - 1); members as usize]);
         assert_eq!(*group.engines[0].state(), State::Evicted);
+    }
+}
+
+/// Track record: a leader that was cut off for less than the suspicion time evicted a member whose
+/// connection took a little longer than the others' to come back.
+#[test]
+fn a_leader_that_was_cut_off_has_patience_with_connections_to_come() {
+    let mut group = silent(5);
+    group.engines.iter_mut().for_each(|engine| engine.set_suspect_after(Some(SECOND)));
+    let pass = |group: &mut Group, ms: std::ops::Range<u64>| {
+        for ms in ms.step_by(20) {
+            group.now = ms * 1_000_000;
+            (0..5).for_each(|member| _ = group.poll(member));
+        }
+    };
+    pass(&mut group, 0..500);
+    group.broken = (1..5).flat_map(|other| [(0, other), (other, 0)]).collect();
+    pass(&mut group, 500..1_300);
+    group.heal_but(&[(0, 4), (4, 0)]);
+    pass(&mut group, 1_300..1_700);
+    assert!(!group.engines[0].suspects(Rank(4)), "it was heard in time");
+    group.heal();
+    pass(&mut group, 1_700..3_000);
+    assert_eq!(group.next_sizes(), [Some(5); 5], "the member that was not cut off has closed the view");
+    // The silence of a member that has died counts in the end.
+    let mut group = silent(5);
+    group.engines.iter_mut().for_each(|engine| engine.set_suspect_after(Some(SECOND)));
+    pass(&mut group, 0..500);
+    for ms in (500..3_000).step_by(500) {
+        group.broken = (1..5).flat_map(|other| [(0, other), (other, 0)]).collect();
+        pass(&mut group, ms..ms + 300);
+        group.heal_but(&[(0, 4), (4, 0)]);
+        pass(&mut group, ms + 300..ms + 500);
+        assert_eq!(group.engines[0].suspects(Rank(4)), ms >= 1_500, "{ms}");
     }
 }
 
@@ -1442,6 +1482,7 @@ fn planted_bugs_of_liveness_fail_their_tests() {
             a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue,
             "silent for too long",
         ),
+        (Bug::CutCounted, a_leader_that_was_cut_off_has_patience_with_connections_to_come, "it was heard in time"),
         (Bug::LeaderUnwoken, a_view_ends_with_a_few_wake_ups_of_each_member, "a member sleeps that others wait for"),
     ];
     for (bug, test, reason) in tests {

@@ -24,6 +24,9 @@ const BEGINNING: u64 = 2;
 /// A suspicion that was reported to this member is taken back only by signs of life that come later
 /// than the suspicion time divided by this. Earlier signs may have been under way already.
 const OVERTAKEN: u64 = 4;
+/// A member that was cut off counts at most the suspicion time divided by this of the silence of a
+/// member that it does not hear yet.
+const EXCUSED: u64 = 2;
 /// The number of beats without a sign of life after which an awaited member is asked for one.
 const ASK_AFTER: u64 = 2;
 /// The time used instead of the suspicion time for taking turns as leaders if silence has no limit,
@@ -56,6 +59,8 @@ struct Pulse {
     doubts: u32,
     /// Signs of life before this moment do not refute a suspicion.
     deaf_until: Time,
+    /// True if a part of the silence was not counted, because this member was cut off.
+    excused: bool,
 }
 
 #[derive(Clone, Hash, Debug)]
@@ -91,6 +96,9 @@ pub(crate) struct Opinions {
     /// True if the clock has advanced by more than the others wait, and no wait has been adjusted
     /// for it.
     jumped: bool,
+    /// True if this member did not hear more than half of the members, itself included, at its last
+    /// look.
+    cut_off: bool,
     /// The last time at which the others' heartbeats were checked.
     looked: Option<Time>,
     /// The time until the next check, in ns.
@@ -127,6 +135,7 @@ impl Opinions {
             now: Time(0),
             returned_at: None,
             jumped: false,
+            cut_off: false,
             looked: None,
             wait_ns: 0,
             is_due: false,
@@ -424,7 +433,7 @@ impl Opinions {
                 let is_overtaken = now < pulse.deaf_until && now >= looked;
                 if !is_overtaken || !self.silent.has(peer) {
                     pulse.heartbeat = heartbeat;
-                    pulse.silent_ns = 0;
+                    (pulse.silent_ns, pulse.excused) = (0, false);
                     self.hear(peer, silent_ns, suspect_after_ns);
                 }
                 continue;
@@ -455,9 +464,33 @@ impl Opinions {
             }
         }
         self.ask(&asked, awaited, table);
+        self.see_cut(suspect_after_ns);
         // A member that is overdue is looked at more often: the end of the wait decides when the others go on.
         self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
         (is_new, self.is_due.then_some(Time(now.0 + self.wait_ns)))
+    }
+
+    /// Notes whether this member is cut off. When it hears more than half of the members again, its
+    /// connections to the others may be under way, so it counts less of their silence. A member's
+    /// silence is excused once.
+    fn see_cut(&mut self, suspect_after_ns: u64) {
+        let is_lost = |pulse: &Pulse| pulse.silent_ns >= suspect_after_ns / OVERTAKEN;
+        let counted = self.peers.iter().filter(|peer| !self.barred.has(**peer));
+        let (lost, heard) = counted.fold((0, 1), |(lost, heard), peer| match is_lost(&self.pulses[peer.index()]) {
+            true => (lost + 1, heard),
+            false => (lost, heard + 1),
+        });
+        let was_cut_off = core::mem::replace(&mut self.cut_off, lost >= heard);
+        if !was_cut_off || self.cut_off || planted!(CutCounted) {
+            return;
+        }
+        let most_ns = suspect_after_ns / EXCUSED;
+        for peer in self.peers.iter().filter(|peer| !self.silent.has(**peer)) {
+            let pulse = &mut self.pulses[peer.index()];
+            if pulse.silent_ns > most_ns && !core::mem::replace(&mut pulse.excused, true) {
+                pulse.silent_ns = most_ns;
+            }
+        }
     }
 
     /// Adds the members that have not been heard in this view: each is awaited until it has begun it.

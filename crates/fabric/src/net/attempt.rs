@@ -3,7 +3,7 @@
 use super::endpoint::{Me, Security};
 use super::error::NetError;
 use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
-use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEATS_MAX};
+use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEAT_AFTER, REPEATS_MAX};
 use super::listen::is_loopback;
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
@@ -15,7 +15,7 @@ use spindle_core::control::{Address, Card, Purpose};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -40,9 +40,12 @@ enum Stage {
 #[derive(Debug)]
 struct Connecting {
     rest: VecDeque<Target>,
-    /// The addresses that have not answered, and may be tried again.
+    /// The addresses that have not answered, and are tried again.
     silent: VecDeque<Target>,
     next_at: Instant,
+    /// The time between two of those tries.
+    pause: Duration,
+    /// The sockets that are connecting, oldest first.
     pending: Vec<(OwnedFd, Target)>,
     failed: io::Error,
 }
@@ -94,12 +97,8 @@ impl Attempt {
         if matches!(me.security, Security::Local) && targets.iter().any(off_host) {
             return self.fail(NetError::Insecure { address: self.address.clone() });
         }
-        let now = Instant::now();
-        let failed = io::ErrorKind::NotFound.into();
-        let silent = VecDeque::new();
-        self.stage =
-            Stage::Connecting(Connecting { rest: targets.into(), silent, next_at: now, pending: vec![], failed });
-        self.deadline = now + CONNECT_DEADLINE;
+        self.stage = Stage::Connecting(Connecting::new(targets));
+        self.deadline = Instant::now() + CONNECT_DEADLINE;
         self.progress(me, poller)
     }
 
@@ -219,6 +218,17 @@ fn is_end(error: &io::Error) -> bool {
 }
 
 impl Connecting {
+    fn new(targets: Vec<Target>) -> Connecting {
+        Connecting {
+            rest: targets.into(),
+            silent: VecDeque::new(),
+            next_at: Instant::now(),
+            pause: REPEAT_AFTER,
+            pending: vec![],
+            failed: io::ErrorKind::NotFound.into(),
+        }
+    }
+
     /// Returns whether an address is left to try, now or later.
     fn goes_on(&self) -> bool {
         !self.rest.is_empty() || !self.silent.is_empty()
@@ -232,18 +242,19 @@ impl Connecting {
         let mut i = 0;
         while i < self.pending.len() {
             match is_connected(&self.pending[i].0) {
-                Ok(true) => return Ok(Some(self.pending.swap_remove(i).0)),
+                Ok(true) => return Ok(Some(self.pending.remove(i).0)),
                 Ok(false) => i += 1,
                 Err(error) => {
                     self.failed = error;
-                    let (_, target) = self.pending.swap_remove(i);
+                    let (_, target) = self.pending.remove(i);
                     self.silent.retain(|silent| *silent != target);
                 }
             }
         }
         let now = Instant::now();
-        // The first packet to it may have been lost, and the system sends it again only after a
-        // second: too long for a view.
+        // The first packet to it may have been lost. The system sends it again after one second,
+        // then after two: a link that is back could stay without a connection for longer than a
+        // member may be silent.
         if self.rest.is_empty() && now >= self.next_at {
             self.rest.extend(self.silent.pop_front());
         }
@@ -253,14 +264,13 @@ impl Connecting {
                 break;
             }
             let Some(target) = self.rest.pop_front() else { break };
-            self.next_at = now + NEXT_ADDRESS_AFTER;
+            self.next_at = now + self.next_pause();
             match begin(&target) {
                 Ok((socket, true)) => return Ok(Some(socket)),
                 Ok((socket, false)) => match poller.add(&socket, token, IN | OUT) {
                     Ok(()) => {
-                        if self.pending.iter().filter(|(_, other)| *other == target).count() < REPEATS_MAX {
-                            self.silent.push_back(target.clone());
-                        }
+                        self.make_room(&target);
+                        self.silent.push_back(target.clone());
                         self.pending.push((socket, target));
                     }
                     Err(error) => self.failed = error,
@@ -277,6 +287,26 @@ impl Connecting {
         match self.pending.is_empty() && self.rest.is_empty() {
             true => Err(std::mem::replace(&mut self.failed, io::ErrorKind::NotFound.into())),
             false => Ok(None),
+        }
+    }
+
+    /// Returns the time until the next try.
+    fn next_pause(&mut self) -> Duration {
+        if !self.rest.is_empty() {
+            return NEXT_ADDRESS_AFTER;
+        }
+        let next = NEXT_ADDRESS_AFTER.min(2 * self.pause);
+        std::mem::replace(&mut self.pause, next)
+    }
+
+    /// Closes a socket to `target` if there are too many for one more. The oldest stays: where
+    /// packets take long, it connects first.
+    fn make_room(&mut self, target: &Target) {
+        let mut repeats = self.pending.iter().enumerate().filter(|(_, (_, other))| other == target).skip(1);
+        let second = repeats.next().map(|(i, _)| i);
+        let count = second.map_or(0, |_| 1 + repeats.count());
+        if let Some(second) = second.filter(|_| count >= REPEATS_MAX) {
+            self.pending.remove(second);
         }
     }
 }
@@ -316,12 +346,6 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};
     use std::os::unix::net::UnixListener;
 
-    fn connecting(targets: Vec<Target>) -> Connecting {
-        let failed = io::ErrorKind::NotFound.into();
-        let silent = VecDeque::new();
-        Connecting { rest: targets.into(), silent, next_at: Instant::now(), pending: vec![], failed }
-    }
-
     fn until_connected(connecting: &mut Connecting) -> io::Result<OwnedFd> {
         let (poller, _waker) = Poller::new().unwrap();
         let start = Instant::now();
@@ -354,29 +378,42 @@ mod tests {
         let answers = TcpListener::bind("127.0.0.1:0").unwrap();
         let answering = answers.local_addr().unwrap();
         let targets = [refusing, silent, answering].map(Target::Ip);
-        let socket = until_connected(&mut connecting(targets.into())).unwrap();
+        let socket = until_connected(&mut Connecting::new(targets.into())).unwrap();
         let peer = net::getpeername(&socket).unwrap().unwrap();
         assert_eq!(SocketAddr::try_from(peer).unwrap(), answering);
-        let refused = until_connected(&mut connecting(vec![Target::Ip(refusing)])).unwrap_err();
+        let refused = until_connected(&mut Connecting::new(vec![Target::Ip(refusing)])).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         drop(crowd);
     }
 
-    /// As if the first packet were lost: the system does not answer.
+    /// The system does not answer, as if each packet were lost. The address is tried for as long as
+    /// the attempt lasts, with a bounded number of sockets, and a connection is made soon after the
+    /// system answers again.
     #[test]
-    fn who_does_not_answer_is_tried_again_and_not_for_ever() {
-        let (_silent, silent) = bound(Some(0));
-        let crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+    fn an_address_that_does_not_answer_is_tried_until_it_does() {
+        let (listener, silent) = bound(Some(0));
+        let mut crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
         let (poller, _waker) = Poller::new().unwrap();
-        let mut connecting = connecting(vec![Target::Ip(silent)]);
+        let mut connecting = Connecting::new(vec![Target::Ip(silent)]);
         let start = Instant::now();
-        while connecting.pending.len() <= REPEATS_MAX || connecting.goes_on() {
+        let mut tries = 0;
+        while tries < 3 * REPEATS_MAX {
+            let before = connecting.next_at;
             assert!(connecting.progress(Token::Attempt(1), &poller).unwrap().is_none());
-            assert!(start.elapsed() < PATIENCE, "tried {} times", connecting.pending.len());
-            poller.wait(Some(NEXT_ADDRESS_AFTER)).unwrap();
+            tries += usize::from(connecting.next_at != before);
+            assert!(connecting.goes_on() && connecting.pending.len() <= REPEATS_MAX + 1);
+            assert!(start.elapsed() < PATIENCE, "tried {tries} times");
+            poller.wait(Some(REPEAT_AFTER)).unwrap();
         }
-        assert_eq!(connecting.pending.len(), REPEATS_MAX + 1);
-        drop(crowd);
+        assert_eq!((connecting.pending.len(), connecting.pause), (REPEATS_MAX + 1, NEXT_ADDRESS_AFTER));
+        crowd.clear();
+        rustix::io::ioctl_fionbio(&listener, true).unwrap();
+        let mut accepted = vec![];
+        while !matches!(connecting.progress(Token::Attempt(1), &poller), Ok(Some(_))) {
+            accepted.extend(net::accept(&listener).ok());
+            assert!(start.elapsed() < PATIENCE, "no connection");
+            poller.wait(Some(REPEAT_AFTER)).unwrap();
+        }
     }
 
     #[test]
@@ -396,7 +433,7 @@ mod tests {
         };
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
         let (poller, _waker) = Poller::new().unwrap();
-        let mut connecting = connecting(vec![target]);
+        let mut connecting = Connecting::new(vec![target]);
         assert!(connecting.progress(Token::Attempt(1), &poller).unwrap().is_none());
         listener.accept().unwrap();
         until_connected(&mut connecting).unwrap();

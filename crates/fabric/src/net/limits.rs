@@ -15,7 +15,10 @@ pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(2);
 /// The time after which the next address of a name is tried beside those that have not answered.
 pub(super) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// The number of times that an unanswered address is tried again, each time after the same pause.
+/// The time after which an address that has not answered is tried again, if no other is left. It
+/// doubles with each try, up to [`NEXT_ADDRESS_AFTER`].
+pub(super) const REPEAT_AFTER: Duration = Duration::from_millis(50);
+/// The number of further sockets that connect to one address at the same time.
 pub(super) const REPEATS_MAX: usize = 3;
 /// Addresses of a name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
