@@ -92,6 +92,8 @@ struct Scan {
     pending: bool,
     /// Some were passed over.
     skipped: bool,
+    /// One of them did something within the last [`HOT_POLLS`] polls.
+    hot: bool,
 }
 
 /// Polls for which a subgroup is looked at every time after it last did something.
@@ -128,7 +130,8 @@ pub struct Engine {
     due: Vec<usize>,
     /// Scratch: who gets this poll's control post.
     audience: Vec<Rank>,
-    last_worked: bool,
+    /// True if the next poll may pass over idle subgroups.
+    may_skip: bool,
     pace: Pace,
     moves: Moves,
     /// Whether the last poll has looked at all subgroups.
@@ -199,7 +202,7 @@ impl Engine {
             awaited_elsewhere: Vec::new(),
             unwritten: Vec::new(),
             accused: Vec::new(),
-            last_worked: false,
+            may_skip: false,
             pace: Pace::new(senders),
             moves,
             scanned_all: true,
@@ -232,7 +235,7 @@ impl Engine {
             return Progress { worked: false, wake_at: None };
         }
         self.pace.begin();
-        let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
+        let Scan { all, mut worked, pending, skipped, hot } = self.scan(table, upcalls);
         self.scanned_all = all || !skipped;
         if self.state == State::Ended {
             return self.go_on(now, worked, pending || skipped, table, upcalls);
@@ -242,7 +245,7 @@ impl Engine {
             // Subgroups that were wedged have not looked at what has come since.
             let again = (self.ending && self.state == State::Running) || self.goes_on() || pending || skipped;
             let wake_at = [wake_at, turn].into_iter().flatten().min();
-            self.last_worked = worked;
+            self.may_skip = worked;
             return Progress { worked: worked | changed, wake_at: if again { Some(now) } else { wake_at } };
         }
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
@@ -251,7 +254,7 @@ impl Engine {
             return Progress { worked: true, wake_at: Some(now) };
         }
         worked |= self.finish(table, worked || skipped);
-        self.last_worked = worked;
+        self.may_skip = worked || hot;
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
         let asks = skipped && !planted!(IdleForgotten);
@@ -281,9 +284,9 @@ impl Engine {
     #[expect(clippy::inline_always)]
     #[inline(always)]
     fn scan<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Scan {
-        // Idle subgroups drop out of the scan while others are busy.
-        let mut all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
-        let (mut worked, mut pending, mut skipped) = (false, false, false);
+        // Idle subgroups drop out of the scan while others are busy, and for some polls after that.
+        let mut all = !self.may_skip || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
+        let (mut worked, mut pending, mut skipped, mut hot) = (false, false, false, false);
         if !self.put_off.is_empty() {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
@@ -309,6 +312,7 @@ impl Engine {
             let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
+            hot |= self.hot[i] > 0;
             worked |= changes.worked;
             self.post_data(i, changes, table);
             if let Err(fault) = verdict {
@@ -322,7 +326,7 @@ impl Engine {
         }
         worked |= !self.due.is_empty();
         self.post_control(table);
-        Scan { all, worked, pending, skipped }
+        Scan { all, worked, pending, skipped, hot }
     }
 
     /// Notes in which subgroups entries of others may have moved.
@@ -364,7 +368,7 @@ impl Engine {
                 false => self.membership.tell_end(now),
             }
         }
-        self.last_worked = worked;
+        self.may_skip = worked;
         self.stats.productive_polls += u64::from(worked);
         Progress { worked, wake_at: again.then_some(now) }
     }
@@ -453,7 +457,7 @@ impl Engine {
                 worked = true;
             }
             worked |= self.follow_end(i, is_heard, &mut older.subgroups[at], rows, upcalls);
-            older.last_worked &= !worked;
+            older.may_skip &= !worked;
         }
         worked
     }
@@ -483,7 +487,7 @@ impl Engine {
             Some((_, known)) => *known = awaited,
             None => self.awaited_elsewhere.push((older.view.id, awaited)),
         }
-        self.last_worked &= !accused;
+        self.may_skip &= !accused;
         accused
     }
 
@@ -577,6 +581,11 @@ impl Engine {
         self.membership.before_sleep();
     }
 
+    /// Makes the next poll look at all subgroups.
+    pub(crate) fn look_everywhere(&mut self) {
+        self.may_skip = false;
+    }
+
     /// Says whether this member waits for the [leader](Self::leader) to end the view, for a process that wants to join.
     pub fn await_leader(&mut self, awaits: bool) {
         self.awaits_leader = awaits;
@@ -625,7 +634,7 @@ impl Engine {
     /// # Errors
     /// The reason, if they are not given up.
     pub fn recover<R: Rows>(&mut self, lost: &[Rank], rows: &R) -> Result<(), Unrecoverable> {
-        self.last_worked = false;
+        self.may_skip = false;
         self.membership.give_up(lost, &self.view, rows)
     }
 
@@ -637,20 +646,20 @@ impl Engine {
     fn report(&mut self, member: Rank, certainty: Certainty) {
         self.reported.push((member, certainty));
         // The next poll looks everywhere.
-        self.last_worked = false;
+        self.may_skip = false;
     }
 
     /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was asked for before, or too many were, or
     /// the view is full.
     pub fn admit(&mut self, joiner: Process) -> bool {
-        self.last_worked = false;
+        self.may_skip = false;
         self.membership.admit(&self.view, joiner, true)
     }
 
     /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a voter by a later view, once it has begun
     /// one. So a joiner that never begins blocks no group.
     pub fn admit_nonvoter(&mut self, joiner: Process) -> bool {
-        self.last_worked = false;
+        self.may_skip = false;
         self.membership.admit(&self.view, joiner, false)
     }
 
@@ -663,7 +672,7 @@ impl Engine {
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
     /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
     pub fn wish(&mut self, change: Change) -> bool {
-        self.last_worked = false;
+        self.may_skip = false;
         self.membership.wish(&self.view, change)
     }
 
@@ -683,7 +692,7 @@ impl Engine {
     pub fn renew(&mut self) {
         if !self.membership.is_changing() {
             self.membership.renew();
-            self.last_worked = false;
+            self.may_skip = false;
         }
     }
 
@@ -696,13 +705,13 @@ impl Engine {
     /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
     pub fn leave(&mut self) {
         self.membership.leave();
-        self.last_worked = false;
+        self.may_skip = false;
     }
 
     /// Says whether this member has something to send in a view to come, though the subgroup has no ring for it in this one. The group
     /// does not finish before.
     pub fn keep_open(&mut self, open: bool) {
-        self.last_worked &= self.open == open;
+        self.may_skip &= self.open == open;
         self.open = open;
     }
 
@@ -712,7 +721,7 @@ impl Engine {
         for subgroup in &mut self.subgroups {
             subgroup.set_observed(observed);
         }
-        self.last_worked = false;
+        self.may_skip = false;
     }
 
     /// Shows the others that I live, while I can't be polled because their rows are not here yet. `store` writes a word of my row.
@@ -744,7 +753,7 @@ impl Engine {
     /// Tells the engine the decision that ends this view, in the words that [`decided`](Self::decided) yields at another member. Words
     /// that make no sense in this view mean nothing.
     pub fn learn(&mut self, words: Vec<u64>) {
-        self.last_worked = false;
+        self.may_skip = false;
         self.membership.tell(words);
     }
 
@@ -932,7 +941,7 @@ impl Engine {
     pub fn watch_moved(&mut self, subgroup: SubgroupId) {
         if let Some(subgroup) = self.subgroups.iter_mut().find(|found| found.id() == subgroup) {
             subgroup.look_again();
-            self.last_worked = false;
+            self.may_skip = false;
         }
     }
 
@@ -964,7 +973,7 @@ impl Engine {
             put_off: self.put_off.clone(),
             due: Vec::new(),
             audience: Vec::new(),
-            last_worked: self.last_worked,
+            may_skip: self.may_skip,
             pace: self.pace.clone(),
             moves: self.moves.clone(),
             scanned_all: self.scanned_all,
@@ -991,7 +1000,7 @@ impl Engine {
         (&self.elsewhere, &self.awaited_elsewhere, &self.unwritten, &self.accused).hash(state);
         (&self.subgroups, &self.dirty, &self.put_off, &self.membership, &self.reported, &self.faults).hash(state);
         (
-            self.last_worked,
+            self.may_skip,
             self.ending,
             self.open,
             self.awaits_leader,

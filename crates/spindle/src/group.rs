@@ -154,8 +154,8 @@ impl Group {
         self.order(|answer| Order::Wish(change, answer))?
     }
 
-    /// As [`Node::publisher`], for a subgroup that was created while the group ran. Waits as
-    /// [`wish`](Self::wish) does.
+    /// As [`Node::publisher`], for a subgroup that was created, or that this member came into, while
+    /// the group ran. Waits as [`wish`](Self::wish) does.
     ///
     /// # Errors
     /// [`HandleError`].

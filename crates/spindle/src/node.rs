@@ -9,11 +9,11 @@ use crate::shared::{Shared, Upcall};
 use crate::status::Status;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member};
-use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId};
+use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
 use spindle_fabric::fork::Owner;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -124,11 +124,11 @@ impl Node {
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let notices = crew.notices();
-        let line = |spec: &SubgroupSpec| Line::new(spec.name.clone(), &shared, notices, terms.object_bytes_max);
-        let mut lines: Vec<Line> = view.subgroups.iter().map(line).collect();
+        let mut lines = vec![];
         let (large, kept) = (Large::new(notices, &terms), Arc::new(Kept::default()));
         kept.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
-        let by_id = begin_lines(&mut lines, member.engine_mut(), &fabric, &view);
+        let line = |name: &str| Line::new(name.to_string(), &shared, notices, terms.object_bytes_max);
+        let by_id = begin_lines(&mut lines, line, member.engine_mut(), &fabric, &view);
         let clock = Clock::new(crew.origin());
         let (preparing, over, guests, spare, wake_at) = Default::default();
         Ok(Node {
@@ -304,7 +304,7 @@ impl Node {
         called: impl Fn() -> bool,
     ) -> Result<Poll, Ended> {
         self.fabric.begin_sleep();
-        self.member.engine_mut().before_sleep();
+        self.member.before_sleep();
         self.crew.look_at_bootstrap();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
@@ -387,8 +387,20 @@ impl From<MeshError> for JoinError {
     }
 }
 
-/// Begins a view in all lines whose subgroups begin with it. Answers, by subgroup, which line it is.
-fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) -> Vec<usize> {
+/// Begins a view in all lines whose subgroups begin with it. Makes a `new` line for each subgroup
+/// that this member is in for the first time. Returns the index of each subgroup's line, or
+/// `usize::MAX` if this member never was in the subgroup.
+fn begin_lines(
+    lines: &mut Vec<Line>,
+    new: impl Fn(&str) -> Line,
+    engine: &mut Engine,
+    fabric: &Mesh,
+    view: &Arc<View>,
+) -> Vec<usize> {
+    let known: BTreeSet<&str> = lines.iter().map(|line| &*line.name).collect();
+    let mine = view.subgroups_of(engine.me()).map(|(_, spec)| &*spec.name);
+    let new: Vec<Line> = mine.filter(|name| !known.contains(name)).map(new).collect();
+    lines.extend(new);
     let ids: BTreeMap<&str, SubgroupId> =
         view.subgroups.iter().map(|spec| &*spec.name).zip((0..).map(SubgroupId)).collect();
     let mut by_id = vec![usize::MAX; view.subgroups.len()];
@@ -400,7 +412,6 @@ fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Ar
             line.begin(mine, engine, fabric, view);
         }
     }
-    assert!(!by_id.contains(&usize::MAX), "a line for each subgroup");
     by_id
 }
 

@@ -176,6 +176,32 @@ fn a_group_finishes_with_what_goes_on_in_older_epochs() {
     }
 }
 
+/// Its publisher can be taken from then on, and the group finishes when it is dropped.
+#[test]
+fn a_member_that_comes_into_a_subgroup_sends_there() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut members = group(order);
+        assert!(members[0].0.publisher("pair").is_err(), "it is not a member of that");
+        let enter = Change::Enter { name: "pair".into(), id: members[0].0.id() };
+        assert!(members[0].0.wish(enter).unwrap());
+        poll_until(&mut members, |members| is_in(members, 2));
+        let mut pair = members[0].0.publisher("pair").unwrap();
+        let receipt = send(&mut pair, "here");
+        poll_until(&mut members, |_| receipt.outcome().is_some());
+        assert!(matches!(receipt.outcome(), Some(Outcome::Delivered { epoch: ViewId(2), .. })));
+        for (i, (_, log)) in members.iter().enumerate() {
+            let expected: &[&str] = if i == 1 { &[] } else { &["here"] };
+            assert_eq!(log.of("pair"), expected, "{order:?}, rank {i}");
+        }
+        drop(pair);
+        let patience = Instant::now() + LONG;
+        while !members.is_empty() {
+            members.retain_mut(|(node, log)| node.poll(log).unwrap() != Poll::Finished);
+            assert!(Instant::now() < patience);
+        }
+    }
+}
+
 /// It waits for what it has sent in an epoch that began before its newest view.
 #[test]
 fn a_member_leaves_after_its_messages_of_older_epochs() {

@@ -10,18 +10,23 @@
 //! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or to the newest. The driver maps them.
 //! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
 use super::{ASK_EVERY, INSTALL_LOOK, News, Refusal, Roster};
-use crate::ids::{Time, ViewId};
+use crate::ids::{MemberId, Time, ViewId};
 use crate::membership::Decision;
 use crate::view::View;
-use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// For so many more members on its host a process waits one more [`ASK_EVERY`] from one question to the next, and for so many times as long at most.
-const ASKED_AT_ONCE: u32 = 16;
-const PAUSE_MAX: u32 = 8;
+/// The number of members on its host that a process asks at once, beside those whose rows are
+/// missing. Each of them answers with all that it knows of the view, and hundreds of processes may
+/// ask.
+const ASKED_AT_ONCE: usize = 3;
+/// A process waits one more [`ASK_EVERY`] between two questions for each so many members that it
+/// asks, up to a maximum.
+const ASKED_PER_PAUSE: u32 = 16;
+const PAUSES_MAX: u32 = 8;
 /// After so long without a word from other hosts the group counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long a view may continue after the stream from one of its members was lost.
@@ -72,8 +77,10 @@ pub struct Follow {
     /// The newest view that a member has told of, if it is newer than the one that is followed.
     told: Option<View>,
     asked: Option<Time>,
-    /// From one question to the next.
+    /// The time to the next question.
     pause: Duration,
+    /// The number of questions before. It is the turn of other members each time.
+    questions: usize,
     /// When streams were made last, by view. An attempt may fail at once, for want of descriptors say.
     visited: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
@@ -96,8 +103,8 @@ impl Follow {
     /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
     pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
         let (followed, arriving, told, asked, visited) = Default::default();
-        let (incarnation, pause, heard) = (0, ASK_EVERY, now);
-        Follow { digest, founders, incarnation, followed, arriving, told, asked, pause, visited, heard }
+        let (incarnation, pause, questions, heard) = (0, ASK_EVERY, 0, now);
+        Follow { digest, founders, incarnation, followed, arriving, told, asked, pause, questions, visited, heard }
     }
 
     /// The group that is followed; 0: not known yet.
@@ -142,14 +149,12 @@ impl Follow {
     /// [`FollowError::GroupGone`].
     pub fn ask<W>(
         &mut self,
-        here: &[crate::MemberId],
+        here: &[MemberId],
         wants_in: bool,
         roster: &mut Roster<W>,
         now: Time,
     ) -> Result<(), FollowError> {
         self.asked = Some(now);
-        // Each member answers, and hundreds of processes may ask at once.
-        self.pause = ASK_EVERY * (here.len() as u32 / ASKED_AT_ONCE).clamp(1, PAUSE_MAX);
         let is_silent = self.incarnation != 0 && now.since(self.heard) > SILENCE_MAX;
         if here.is_empty() && (roster.book().is_none() || is_silent) {
             return Err(FollowError::GroupGone);
@@ -158,11 +163,33 @@ impl Follow {
             self.followed.as_ref().is_some_and(|followed| followed.next.is_none() && !followed.is_doubtful);
         if wants_in || !is_certain {
             roster.ask_afar(self.digest, self.founders, !wants_in, now);
-            for member in here {
-                roster.ask(*member, self.digest, self.founders, !wants_in, now);
+            let asked = self.to_ask(here, wants_in, roster);
+            self.pause = ASK_EVERY * (asked.len() as u32 / ASKED_PER_PAUSE).clamp(1, PAUSES_MAX);
+            self.questions += 1;
+            for member in asked {
+                roster.ask(member, self.digest, self.founders, !wants_in, now);
             }
         }
         Ok(())
+    }
+
+    /// Returns the members to ask of those that are `here`: those of the lowest ranks, because the
+    /// leader admits processes; a few in turn, because any of them may hang; and all whose rows are
+    /// missing.
+    fn to_ask<W>(&self, here: &[MemberId], wants_in: bool, roster: &Roster<W>) -> BTreeSet<MemberId> {
+        // Processes that ask at once begin with different members.
+        let first = roster.me().0 as usize + self.questions * ASKED_AT_ONCE;
+        let in_turn = (0..here.len().min(ASKED_AT_ONCE)).map(|i| here[(first + i) % here.len()]);
+        let next = self.next().map(Arc::as_ref);
+        let newest = self.told.as_ref().or(next).or(self.view().map(Arc::as_ref));
+        let awaited = next.or(self.told.as_ref()).filter(|_| !wants_in);
+        let known: BTreeSet<MemberId> = here.iter().copied().collect();
+        let listed = |view: &View| view.members.iter().copied().filter(|id| known.contains(id)).collect::<Vec<_>>();
+        let first_ranks = newest.into_iter().flat_map(|view| listed(view).into_iter().take(ASKED_AT_ONCE));
+        let is_missing = |view: &View, id: &MemberId| !roster.has_parts(view.id, *id);
+        let missing =
+            awaited.into_iter().flat_map(|view| listed(view).into_iter().filter(move |id| is_missing(view, id)));
+        in_turn.chain(first_ranks).chain(missing).collect()
     }
 
     /// Notes that something has come from a member.
@@ -207,6 +234,8 @@ impl Follow {
         let newest = self.told.as_ref().map(|told| told.id).max(self.view().map(|view| view.id)).max(arriving);
         if newest.is_none_or(|newest| newest < view.id) {
             self.told = Some(view);
+            // The rows that are missing are known now.
+            self.ask_again();
         }
         Ok(())
     }
@@ -336,7 +365,6 @@ fn has_all_of<W>(view: &View, roster: &Roster<W>) -> bool {
 mod tests {
     use super::*;
     use crate::control::{Birth, Letter, Me, Order};
-    use crate::ids::{MemberId, ViewId};
     use crate::membership::Ballot;
     use crate::view::SubgroupSpec;
     use alloc::vec;

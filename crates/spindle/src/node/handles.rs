@@ -13,8 +13,8 @@ impl Node {
     /// Returns the publisher of `subgroup`, once, before the first poll. A publisher that is not
     /// taken by then counts as dropped: this member sends nothing there.
     ///
-    /// In a subgroup that was created later it may be taken at any time. Until then, or until
-    /// [`seal`](Self::seal), the group does not finish.
+    /// In a subgroup that was created later, or that this member came into later, it may be taken at
+    /// any time. Until then, or until [`seal`](Self::seal), the group does not finish.
     ///
     /// # Errors
     /// [`HandleError`].

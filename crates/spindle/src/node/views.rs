@@ -122,8 +122,10 @@ impl Node {
         let view = Arc::clone(member.view());
         let Some(touched) = member.engine().decision().map(|decision| view.touched_by(&decision.next)) else { return };
         let homes = Homes { newest: fabric, older };
-        for (line, _) in by_id.iter().zip(touched).filter(|(_, touched)| *touched) {
-            let line = &mut lines[*line];
+        let touched = by_id.iter().zip(touched).filter(|(_, touched)| *touched);
+        for line in touched.map(|(line, _)| *line) {
+            // This member is in that subgroup, or was.
+            let Some(line) = lines.get_mut(line) else { continue };
             let (engine, rows) = homes.of(line, member);
             line.end_epoch(engine, rows, kept);
         }
@@ -247,12 +249,9 @@ impl Node {
         self.crew.has_begun(view.id);
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
-        let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.name).collect();
-        let new = view.subgroups.iter().filter(|spec| !known.contains(&*spec.name));
         let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
-        let new: Vec<Line> = new.map(|spec| Line::new(spec.name.clone(), &self.shared, notices, bytes_max)).collect();
-        self.lines.extend(new);
-        self.by_id = begin_lines(&mut self.lines, self.member.engine_mut(), &fabric, &view);
+        let line = |name: &str| Line::new(name.to_string(), &self.shared, notices, bytes_max);
+        self.by_id = begin_lines(&mut self.lines, line, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
         self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let ended = std::mem::replace(&mut self.fabric, fabric);

@@ -28,6 +28,8 @@ const GAPS_MAX: usize = 4096;
 const OBJECTS: SubgroupId = SubgroupId(1);
 /// How often a member checks whether it has become the oldest.
 const OLDEST_LOOK: Duration = Duration::from_millis(1);
+/// The time between two looks of a member that sends nothing whether it is to stop.
+const QUIET_LOOK: Duration = Duration::from_millis(50);
 /// How often a new member checks whether it votes.
 const VOTER_LOOK: Duration = Duration::from_micros(200);
 
@@ -41,6 +43,7 @@ pub(crate) struct Args {
     id: u64,
     #[arg(long)]
     members: u32,
+    /// Messages per second; 0: it sends nothing
     #[arg(long)]
     rate: u64,
     #[arg(long)]
@@ -296,7 +299,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         let payload = vec![1; size as usize];
         // Messages are sent in bursts of a millisecond, so that a sleeping sender keeps its rate.
         let burst = rate.div_ceil(1000);
-        let step = Duration::from_nanos(burst * 1_000_000_000 / rate);
+        let step = (burst * 1_000_000_000).checked_div(rate).map_or(QUIET_LOOK, Duration::from_nanos);
         let mut next = Instant::now();
         while !stopped.load(Ordering::Relaxed) {
             for _ in 0..burst {
