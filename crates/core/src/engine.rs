@@ -92,8 +92,6 @@ struct Scan {
     pending: bool,
     /// Some were passed over.
     skipped: bool,
-    /// One of them did something within the last [`HOT_POLLS`] polls.
-    hot: bool,
 }
 
 /// Polls for which a subgroup is looked at every time after it last did something.
@@ -130,8 +128,7 @@ pub struct Engine {
     due: Vec<usize>,
     /// Scratch: who gets this poll's control post.
     audience: Vec<Rank>,
-    /// True if the next poll may pass over idle subgroups.
-    may_skip: bool,
+    last_worked: bool,
     pace: Pace,
     moves: Moves,
     /// Whether the last poll has looked at all subgroups.
@@ -202,7 +199,7 @@ impl Engine {
             awaited_elsewhere: Vec::new(),
             unwritten: Vec::new(),
             accused: Vec::new(),
-            may_skip: false,
+            last_worked: false,
             pace: Pace::new(senders),
             moves,
             scanned_all: true,
@@ -235,7 +232,7 @@ impl Engine {
             return Progress { worked: false, wake_at: None };
         }
         self.pace.begin();
-        let Scan { all, mut worked, pending, skipped, hot } = self.scan(table, upcalls);
+        let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
         self.scanned_all = all || !skipped;
         if self.state == State::Ended {
             return self.go_on(now, worked, pending || skipped, table, upcalls);
@@ -245,7 +242,7 @@ impl Engine {
             // Subgroups that were wedged have not looked at what has come since.
             let again = (self.ending && self.state == State::Running) || self.goes_on() || pending || skipped;
             let wake_at = [wake_at, turn].into_iter().flatten().min();
-            self.may_skip = worked;
+            self.last_worked = worked;
             return Progress { worked: worked | changed, wake_at: if again { Some(now) } else { wake_at } };
         }
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
@@ -254,7 +251,7 @@ impl Engine {
             return Progress { worked: true, wake_at: Some(now) };
         }
         worked |= self.finish(table, worked || skipped);
-        self.may_skip = worked || hot;
+        self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
         let asks = skipped && !planted!(IdleForgotten);
@@ -284,9 +281,9 @@ impl Engine {
     #[expect(clippy::inline_always)]
     #[inline(always)]
     fn scan<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Scan {
-        // Idle subgroups drop out of the scan while others are busy, and for some polls after that.
-        let mut all = !self.may_skip || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
-        let (mut worked, mut pending, mut skipped, mut hot) = (false, false, false, false);
+        // Idle subgroups drop out of the scan while others are busy.
+        let mut all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
+        let (mut worked, mut pending, mut skipped) = (false, false, false);
         if !self.put_off.is_empty() {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
@@ -312,7 +309,6 @@ impl Engine {
             let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
-            hot |= self.hot[i] > 0;
             worked |= changes.worked;
             self.post_data(i, changes, table);
             if let Err(fault) = verdict {
@@ -326,7 +322,7 @@ impl Engine {
         }
         worked |= !self.due.is_empty();
         self.post_control(table);
-        Scan { all, worked, pending, skipped, hot }
+        Scan { all, worked, pending, skipped }
     }
 
     /// Notes in which subgroups entries of others may have moved.
@@ -368,7 +364,7 @@ impl Engine {
                 false => self.membership.tell_end(now),
             }
         }
-        self.may_skip = worked;
+        self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
         Progress { worked, wake_at: again.then_some(now) }
     }
@@ -457,7 +453,7 @@ impl Engine {
                 worked = true;
             }
             worked |= self.follow_end(i, is_heard, &mut older.subgroups[at], rows, upcalls);
-            older.may_skip &= !worked;
+            older.last_worked &= !worked;
         }
         worked
     }
@@ -487,7 +483,7 @@ impl Engine {
             Some((_, known)) => *known = awaited,
             None => self.awaited_elsewhere.push((older.view.id, awaited)),
         }
-        self.may_skip &= !accused;
+        self.last_worked &= !accused;
         accused
     }
 
@@ -581,11 +577,6 @@ impl Engine {
         self.membership.before_sleep();
     }
 
-    /// Makes the next poll look at all subgroups.
-    pub(crate) fn look_everywhere(&mut self) {
-        self.may_skip = false;
-    }
-
     /// Says whether this member waits for the [leader](Self::leader) to end the view, for a process that wants to join.
     pub fn await_leader(&mut self, awaits: bool) {
         self.awaits_leader = awaits;
@@ -634,7 +625,7 @@ impl Engine {
     /// # Errors
     /// The reason, if they are not given up.
     pub fn recover<R: Rows>(&mut self, lost: &[Rank], rows: &R) -> Result<(), Unrecoverable> {
-        self.may_skip = false;
+        self.last_worked = false;
         self.membership.give_up(lost, &self.view, rows)
     }
 
@@ -646,20 +637,20 @@ impl Engine {
     fn report(&mut self, member: Rank, certainty: Certainty) {
         self.reported.push((member, certainty));
         // The next poll looks everywhere.
-        self.may_skip = false;
+        self.last_worked = false;
     }
 
     /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was asked for before, or too many were, or
     /// the view is full.
     pub fn admit(&mut self, joiner: Process) -> bool {
-        self.may_skip = false;
+        self.last_worked = false;
         self.membership.admit(&self.view, joiner, true)
     }
 
     /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a voter by a later view, once it has begun
     /// one. So a joiner that never begins blocks no group.
     pub fn admit_nonvoter(&mut self, joiner: Process) -> bool {
-        self.may_skip = false;
+        self.last_worked = false;
         self.membership.admit(&self.view, joiner, false)
     }
 
@@ -672,7 +663,7 @@ impl Engine {
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
     /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
     pub fn wish(&mut self, change: Change) -> bool {
-        self.may_skip = false;
+        self.last_worked = false;
         self.membership.wish(&self.view, change)
     }
 
@@ -692,7 +683,7 @@ impl Engine {
     pub fn renew(&mut self) {
         if !self.membership.is_changing() {
             self.membership.renew();
-            self.may_skip = false;
+            self.last_worked = false;
         }
     }
 
@@ -705,13 +696,13 @@ impl Engine {
     /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
     pub fn leave(&mut self) {
         self.membership.leave();
-        self.may_skip = false;
+        self.last_worked = false;
     }
 
     /// Says whether this member has something to send in a view to come, though the subgroup has no ring for it in this one. The group
     /// does not finish before.
     pub fn keep_open(&mut self, open: bool) {
-        self.may_skip &= self.open == open;
+        self.last_worked &= self.open == open;
         self.open = open;
     }
 
@@ -721,7 +712,7 @@ impl Engine {
         for subgroup in &mut self.subgroups {
             subgroup.set_observed(observed);
         }
-        self.may_skip = false;
+        self.last_worked = false;
     }
 
     /// Shows the others that I live, while I can't be polled because their rows are not here yet. `store` writes a word of my row.
@@ -753,7 +744,7 @@ impl Engine {
     /// Tells the engine the decision that ends this view, in the words that [`decided`](Self::decided) yields at another member. Words
     /// that make no sense in this view mean nothing.
     pub fn learn(&mut self, words: Vec<u64>) {
-        self.may_skip = false;
+        self.last_worked = false;
         self.membership.tell(words);
     }
 
@@ -941,7 +932,7 @@ impl Engine {
     pub fn watch_moved(&mut self, subgroup: SubgroupId) {
         if let Some(subgroup) = self.subgroups.iter_mut().find(|found| found.id() == subgroup) {
             subgroup.look_again();
-            self.may_skip = false;
+            self.last_worked = false;
         }
     }
 
@@ -973,7 +964,7 @@ impl Engine {
             put_off: self.put_off.clone(),
             due: Vec::new(),
             audience: Vec::new(),
-            may_skip: self.may_skip,
+            last_worked: self.last_worked,
             pace: self.pace.clone(),
             moves: self.moves.clone(),
             scanned_all: self.scanned_all,
@@ -1000,7 +991,7 @@ impl Engine {
         (&self.elsewhere, &self.awaited_elsewhere, &self.unwritten, &self.accused).hash(state);
         (&self.subgroups, &self.dirty, &self.put_off, &self.membership, &self.reported, &self.faults).hash(state);
         (
-            self.may_skip,
+            self.last_worked,
             self.ending,
             self.open,
             self.awaits_leader,

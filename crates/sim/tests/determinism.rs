@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0x310130bd310c78f4,
-    0x9cf0e3ac67c52e7a,
-    0x6111b5e11b2ef552,
+    0xc882039664d16c8c,
+    0xfdf829fbf43097c1,
+    0xe79f5fd3c6af7377,
     0xd42ea87bf8acaf88,
-    0x28d3952ae0fb7430,
-    0x455ea2adf7a4d168,
+    0x39a5c78aa0b1bd0,
+    0xa6583ba735c2c04,
 ];

@@ -304,7 +304,7 @@ impl Node {
         called: impl Fn() -> bool,
     ) -> Result<Poll, Ended> {
         self.fabric.begin_sleep();
-        self.member.before_sleep();
+        self.member.engine_mut().before_sleep();
         self.crew.look_at_bootstrap();
         if self.terms.suspect_after.is_some() {
             self.clock.look();

@@ -231,13 +231,6 @@ impl Member {
         }
     }
 
-    /// Declares the next poll of each engine the last before a sleep, as [`Engine::before_sleep`]
-    /// does for one.
-    pub fn before_sleep(&mut self) {
-        self.engine.before_sleep();
-        self.engines_mut().for_each(Engine::look_everywhere);
-    }
-
     /// Polls the engine of an [older](Self::older) view, with the table of that. To be done before each poll of the newest [engine](Self::engine_mut), and while the next view is
     /// prepared. `upcalls` get the numbers that subgroups have in the newest one.
     pub fn poll_older<T: Table>(

@@ -107,13 +107,14 @@ impl Threaded {
         }
     }
 
-    /// Sends one message in each of this member's turns.
+    /// Sends one message in each of this member's turns. It sleeps in those of others: hundreds of
+    /// threads that wake up at the same time would delay the message that is measured.
     fn pulse(&mut self, begin_ns: u64, end_ns: u64, every: Duration) -> anyhow::Result<()> {
-        let senders = u64::from(self.plan.senders);
-        let turns = (0..).map(|turn| (turn, begin_ns + turn * every.as_nanos() as u64));
-        for (turn, at) in turns.take_while(|(_, at)| *at < end_ns) {
-            sleep_until(at);
-            if turn % senders == u64::from(self.rank) {
+        if self.rank < self.plan.senders {
+            let turns = (u64::from(self.rank)..).step_by(self.plan.senders as usize);
+            let starts = turns.map(|turn| begin_ns + turn * every.as_nanos() as u64);
+            for at in starts.take_while(|at| *at < end_ns) {
+                sleep_until(at);
                 let publisher = self.publishers.first_mut().context("this member sends")?;
                 let mut frame = publisher.claim(self.plan.size, STALL)?;
                 stamp(&mut frame);
