@@ -102,6 +102,11 @@ impl Follower {
         self.follow.is_following()
     }
 
+    /// Returns whether rows of the next view are about to come over streams.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.arriving.is_some()
+    }
+
     /// Returns the newest view that was begun.
     pub(crate) fn view(&self) -> Option<&Arc<View>> {
         self.follow.view()

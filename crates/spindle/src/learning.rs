@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_micros(25);
 const PAUSE_LEARNING: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// The longest pause while no message comes, and while no view is followed.
+const PAUSE_QUIET: Duration = Duration::from_millis(20);
 /// A pause is this fraction of the time since the thread found much.
 const PAUSE_PART: u32 = 32;
 /// The number of messages that counts as much, as a fraction of the smallest window.
@@ -155,6 +157,8 @@ pub(crate) struct Learner {
     early_bytes: u64,
     /// When the thread last found much to do.
     busy: Instant,
+    /// When it last found a message.
+    heard: Instant,
 }
 
 impl Learner {
@@ -170,7 +174,21 @@ impl Learner {
         let learn = Learn::new(failed, follower.now());
         let (opening, spare, had_spare, early, early_bytes) = Default::default();
         let busy = Instant::now();
-        Learner { follower, learn, arena, terms, queue, seen, opening, spare, had_spare, early, early_bytes, busy }
+        Learner {
+            follower,
+            learn,
+            arena,
+            terms,
+            queue,
+            seen,
+            opening,
+            spare,
+            had_spare,
+            early,
+            early_bytes,
+            busy,
+            heard: busy,
+        }
     }
 
     /// Runs a step of the control plane with the current time.
@@ -215,7 +233,8 @@ impl Learner {
             if first.look(&mut crew) && self.queue.is_applied() {
                 break;
             }
-            crew.wait(PAUSE_LEARNING);
+            // The application does not report that it is done.
+            crew.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
             first.attend(&mut crew, self.terms.digest)?;
         }
         Ok(Admitted { first, crew })
@@ -245,15 +264,19 @@ impl Learner {
             self.begin(start)?;
         }
         if !self.follower.is_following() {
-            self.pause();
+            // Control messages begin a view, and data from other hosts is read from its streams.
+            self.follower.wait(if self.follower.is_filling() { PAUSE_LEARNING } else { PAUSE_QUIET });
             return Ok(None);
         }
         let count = self.follow()?;
         if let Some(change) = self.follower.end() {
             return self.end(change);
         }
+        if count > 0 {
+            self.heard = Instant::now();
+        }
         if count as u64 * MUCH > self.smallest_window() {
-            self.busy = Instant::now();
+            self.busy = self.heard;
         } else {
             self.pause();
         }
@@ -264,7 +287,9 @@ impl Learner {
         // The learner must not be lapped by a burst that comes meanwhile. A process waits for
         // admission for a short time only.
         let longest = if self.learn.has_asked() { PAUSE_MAX } else { PAUSE_LEARNING };
-        self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, longest));
+        let busy = (self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, longest);
+        let quiet = (self.heard.elapsed() / PAUSE_PART).min(PAUSE_QUIET);
+        self.follower.wait(busy.max(quiet));
     }
 
     /// Returns how many messages may come at once without a loss.
