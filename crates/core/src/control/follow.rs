@@ -24,9 +24,13 @@ use core::time::Duration;
 /// ask.
 const ASKED_AT_ONCE: usize = 3;
 /// A process waits one more [`ASK_EVERY`] between two questions for each so many members that it
-/// asks, up to a maximum.
-const ASKED_PER_PAUSE: u32 = 16;
-const PAUSES_MAX: u32 = 8;
+/// asks, and for each so many processes that wait or are members, as all of them may ask. Up to a
+/// maximum.
+const ASKED_PER_PAUSE: usize = 16;
+const PAUSES_MAX: usize = 8;
+/// The number of members whose rows are missing that are asked once more, in turn. The memory of
+/// most is only not made yet, and they remember who has asked.
+const ASKED_AGAIN: usize = 8;
 /// After so long without a word from other hosts the group counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long a view may continue after the stream from one of its members was lost.
@@ -81,6 +85,10 @@ pub struct Follow {
     pause: Duration,
     /// The number of questions before. It is the turn of other members each time.
     questions: usize,
+    /// The newest view whose rows all members were asked for that had not sent theirs.
+    asked_for: ViewId,
+    /// The number of processes that were members or waited, as a member has told.
+    crowd: usize,
     /// When streams were made last, by view. An attempt may fail at once, for want of descriptors say.
     visited: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
@@ -103,8 +111,21 @@ impl Follow {
     /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
     pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
         let (followed, arriving, told, asked, visited) = Default::default();
-        let (incarnation, pause, questions, heard) = (0, ASK_EVERY, 0, now);
-        Follow { digest, founders, incarnation, followed, arriving, told, asked, pause, questions, visited, heard }
+        Follow {
+            digest,
+            founders,
+            incarnation: 0,
+            followed,
+            arriving,
+            told,
+            asked,
+            pause: ASK_EVERY,
+            questions: 0,
+            asked_for: ViewId(0),
+            crowd: 0,
+            visited,
+            heard: now,
+        }
     }
 
     /// The group that is followed; 0: not known yet.
@@ -164,7 +185,8 @@ impl Follow {
         if wants_in || !is_certain {
             roster.ask_afar(self.digest, self.founders, !wants_in, now);
             let asked = self.to_ask(here, wants_in, roster);
-            self.pause = ASK_EVERY * (asked.len() as u32 / ASKED_PER_PAUSE).clamp(1, PAUSES_MAX);
+            let pauses = (asked.len().max(self.crowd) / ASKED_PER_PAUSE).clamp(1, PAUSES_MAX);
+            self.pause = ASK_EVERY * pauses as u32;
             self.questions += 1;
             for member in asked {
                 roster.ask(member, self.digest, self.founders, !wants_in, now);
@@ -174,12 +196,16 @@ impl Follow {
     }
 
     /// Returns the members to ask of those that are `here`: those of the lowest ranks, because the
-    /// leader admits processes; a few in turn, because any of them may hang; and all whose rows are
-    /// missing.
-    fn to_ask<W>(&self, here: &[MemberId], wants_in: bool, roster: &Roster<W>) -> BTreeSet<MemberId> {
+    /// leader admits processes; a few in turn, because any of them may hang; and those whose rows
+    /// are missing, all of them once and then some in turn.
+    fn to_ask<W>(&mut self, here: &[MemberId], wants_in: bool, roster: &Roster<W>) -> BTreeSet<MemberId> {
         // Processes that ask at once begin with different members.
-        let first = roster.me().0 as usize + self.questions * ASKED_AT_ONCE;
-        let in_turn = (0..here.len().min(ASKED_AT_ONCE)).map(|i| here[(first + i) % here.len()]);
+        let first = roster.me().0 as usize;
+        let turn = |of: &[MemberId], many: usize| -> Vec<MemberId> {
+            let from = first + self.questions * many;
+            (0..of.len().min(many)).map(|i| of[(from + i) % of.len()]).collect()
+        };
+        let in_turn = turn(here, ASKED_AT_ONCE);
         let next = self.next().map(Arc::as_ref);
         let newest = self.told.as_ref().or(next).or(self.view().map(Arc::as_ref));
         let awaited = next.or(self.told.as_ref()).filter(|_| !wants_in);
@@ -187,9 +213,13 @@ impl Follow {
         let listed = |view: &View| view.members.iter().copied().filter(|id| known.contains(id)).collect::<Vec<_>>();
         let first_ranks = newest.into_iter().flat_map(|view| listed(view).into_iter().take(ASKED_AT_ONCE));
         let is_missing = |view: &View, id: &MemberId| !roster.has_parts(view.id, *id);
-        let missing =
-            awaited.into_iter().flat_map(|view| listed(view).into_iter().filter(move |id| is_missing(view, id)));
-        in_turn.chain(first_ranks).chain(missing).collect()
+        let missing: Vec<MemberId> =
+            awaited.into_iter().flat_map(|view| listed(view).into_iter().filter(move |id| is_missing(view, id))).collect();
+        let newest_awaited = awaited.map_or(ViewId(0), |view| view.id);
+        let missing = if newest_awaited > self.asked_for { missing } else { turn(&missing, ASKED_AGAIN) };
+        let asked = in_turn.into_iter().chain(first_ranks).chain(missing).collect();
+        self.asked_for = self.asked_for.max(newest_awaited);
+        asked
     }
 
     /// Notes that something has come from a member.
@@ -209,6 +239,7 @@ impl Follow {
                 self.hear_of(incarnation, view, roster)?;
                 return Ok(None);
             }
+            News::Waits { ref present, .. } => self.crowd = present.len(),
             News::Died(id) => {
                 // It may have been the last one. Members may tell again and again of other processes that have ended.
                 if let Some(followed) = self.followed.as_mut().filter(|followed| followed.view.rank_of(id).is_some()) {

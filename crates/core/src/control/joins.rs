@@ -17,8 +17,9 @@ use core::time::Duration;
 const QUIET: Duration = Duration::from_millis(1);
 /// The longest wait of a joiner, and the longest time for which one learner delays others.
 const COLLECT_MAX: Duration = Duration::from_secs(2);
-/// The interval at which the expected learners are looked for.
+/// The interval at which expected learners are looked for, and how many of them each time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOKED_FOR: usize = 8;
 
 /// The processes that want to join.
 #[derive(Debug, Default)]
@@ -29,7 +30,8 @@ pub struct Joins {
     since: Option<(Time, Time)>,
     /// The learners that have not asked yet, and when each began.
     learning: BTreeMap<MemberId, Time>,
-    looked: Option<Time>,
+    /// When some of them were looked for, and the last of these.
+    looked: Option<(Time, MemberId)>,
     /// The processes that were passed on to the engine, by id, with their nonces.
     admitted: BTreeMap<MemberId, u32>,
 }
@@ -104,14 +106,17 @@ impl Joins {
         Some(if self.learning.is_empty() { left } else { left.min(LOOK_EVERY) })
     }
 
-    /// Returns, at intervals, the learners that delay other processes. The caller
+    /// Returns, at intervals, some of the learners that delay other processes, in turn. The caller
     /// [forgets](Self::forget) the ones that have ended.
     pub fn expected(&mut self, now: Time) -> Vec<MemberId> {
-        if self.since.is_none() || self.learning.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
+        if self.since.is_none() || self.looked.is_some_and(|(at, _)| now < at + LOOK_EVERY) {
             return vec![];
         }
-        self.looked = Some(now);
-        self.learning.keys().copied().collect()
+        let last = self.looked.map_or(MemberId(0), |(_, last)| last);
+        let (before, behind): (Vec<_>, Vec<_>) = self.learning.keys().copied().partition(|id| *id <= last);
+        let expected: Vec<MemberId> = behind.into_iter().chain(before).take(LOOKED_FOR).collect();
+        self.looked = expected.last().map(|last| (now, *last));
+        expected
     }
 
     /// Returns the processes to admit now.

@@ -667,11 +667,14 @@ impl<W> Roster<W> {
         self.births.contains_key(&id) && !self.is_dead(id)
     }
 
-    /// Members wait for no observer: one for which letters have lain for long is forgotten with them. It asks again when it looks. `holds` says for which
-    /// processes letters wait to be taken.
+    /// Forgets observers for which control messages have waited for long, with these messages:
+    /// members wait for no observer. It asks again when it looks. An observer that is a member of
+    /// the next view waits for its messages, and all others wait for it. `holds` returns for which
+    /// processes messages wait to be taken.
     pub fn forget_the_deaf(&mut self, holds: impl Fn(MemberId) -> bool, now: Time) {
-        self.deaf.retain(|id, _| holds(*id));
-        for id in self.observers.iter().copied().filter(|id| holds(*id)) {
+        let is_awaited = |id: &MemberId| self.members.contains(id);
+        self.deaf.retain(|id, _| holds(*id) && !is_awaited(id));
+        for id in self.observers.iter().copied().filter(|id| holds(*id) && !is_awaited(id)) {
             self.deaf.entry(id).or_insert(now);
         }
         for (id, _) in self.deaf.extract_if(.., |_, since| now.since(*since) >= DEAF_MAX) {
@@ -1814,6 +1817,30 @@ mod tests {
         while roster.next_order().is_some() {}
         roster.hand_over(ViewId(1), [visitor]);
         assert!(matches!(roster.next_order(), Some(Order::HandOver { .. })));
+    }
+
+    /// Track record 188: the memory for a joiner's first view was dropped when many members sent
+    /// theirs to it at once.
+    #[test]
+    fn an_observer_that_reads_slowly_is_forgotten_unless_it_joins() {
+        let (observer, joiner) = (MemberId(8), MemberId(9));
+        let view = |id, members: &[u64]| View {
+            id: ViewId(id),
+            members: members.iter().copied().map(MemberId).collect(),
+            nonvoters: Vec::new(),
+            subgroups: Vec::new(),
+        };
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        roster.begin(&view(1, &[1, 2]), Time(0));
+        [observer, joiner].map(|id| roster.add_observer(id));
+        roster.forget_the_deaf(|_| true, Time(0));
+        roster.expect(&view(2, &[1, 2, 9]));
+        while roster.next_order().is_some() {}
+        roster.forget_the_deaf(|_| true, Time(0) + DEAF_MAX);
+        roster.forget_the_deaf(|_| true, Time(0) + 3 * DEAF_MAX);
+        let forgotten: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
+        assert!(matches!(forgotten[..], [Order::Forget(id)] if id == observer), "{forgotten:?}");
+        assert_eq!(roster.observers().iter().copied().collect::<Vec<_>>(), [joiner]);
     }
 
     #[test]
