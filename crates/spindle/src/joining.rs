@@ -26,6 +26,8 @@ mod showing;
 
 /// How long to wait for control events before checking the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
+/// The same for a thread that an event always wakes. Hundreds of processes may wait to join.
+const LONG_TICK: Duration = Duration::from_millis(50);
 /// The handler of a process without state. It is never called.
 struct NoState;
 
@@ -383,7 +385,7 @@ impl<'a> Candidate<'a> {
         }
         crew.has_joined()?;
         while !first.look(&mut crew) {
-            crew.wait(self.tick()?.min(first.patience()));
+            crew.wait(self.tick(LONG_TICK)?.min(first.patience()));
             if let Err(error) = first.attend(&mut crew, self.digest) {
                 return Err(self.note_left_out(error));
             }
@@ -401,13 +403,13 @@ impl<'a> Candidate<'a> {
 
     /// Returns the next events, after a short wait for them.
     fn news(&mut self, crew: &mut Crew) -> Result<Vec<News>, JoinError> {
-        let tick = self.tick()?;
+        let tick = self.tick(TICK)?;
         crew.wait(tick);
         Ok(crew.news())
     }
 
-    /// Returns how long to wait for the next event at most; an error if the wait is over.
-    fn tick(&self) -> Result<Duration, JoinError> {
+    /// Returns how long to wait for the next event, up to `at_most`; an error if the wait is over.
+    fn tick(&self, at_most: Duration) -> Result<Duration, JoinError> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(JoinError::Cancelled { gathering: self.seen.clone() });
         }
@@ -415,7 +417,7 @@ impl<'a> Candidate<'a> {
         if left.is_zero() {
             return Err(JoinError::TimedOut { gathering: self.seen.clone() });
         }
-        Ok(left.min(TICK))
+        Ok(left.min(at_most))
     }
 
     fn named(&self, error: MailError) -> JoinError {

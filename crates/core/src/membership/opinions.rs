@@ -19,8 +19,10 @@ const BEATS: u64 = 32;
 const DOUBTS_MAX: u32 = 4;
 /// The number of suspicion times in which the member has to be heard to take back a doubling.
 const CALM: u64 = 64;
-/// The number of suspicion times that a member has to begin a view in which it was not heard yet.
+/// The number of suspicion times that a member has to begin a view in which it was not heard yet,
+/// and one more for so many members. All of them take in the memory of all, perhaps on few cores.
 const BEGINNING: u64 = 2;
+const BEGINNING_MEMBERS: u64 = 32;
 /// A suspicion that was reported to this member is taken back only by signs of life that come later
 /// than the suspicion time divided by this. Earlier signs may have been under way already.
 const OVERTAKEN: u64 = 4;
@@ -421,6 +423,7 @@ impl Opinions {
         // If this member stood still, or its clock jumped, it vouches for no more of the others' silence than this.
         let silent_ns = passed_ns.min(2 * step_ns);
         let (mut overdue, mut is_new) = (false, false);
+        let at_beginning = BEGINNING + self.pulses.len() as u64 / BEGINNING_MEMBERS;
         let mut asked = Vec::new();
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
@@ -450,7 +453,7 @@ impl Opinions {
                 // However late this look is, the answer has the time that is left from here.
                 pulse.silent_ns = pulse.silent_ns.min(ASK_AFTER * step_ns);
             }
-            let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
+            let beginning = if pulse.heartbeat == 0 { at_beginning } else { 1 };
             let is_hasty = planted!(NoTimeToBegin) && pulse.heartbeat == 0;
             let limit_ns =
                 if is_hasty { 3 * step_ns } else { suspect_after_ns.saturating_mul(beginning << pulse.doubts) };

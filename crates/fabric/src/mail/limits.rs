@@ -20,6 +20,8 @@ pub(super) const SEND_BUFFER_BYTES: usize = 1 << 20;
 /// How long to wait for a group's lock if the caller gave no deadline. A holder keeps it for a
 /// millisecond or two, unless it is stopped; hundreds of processes may want it at the same time.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How often a process that waits for the lock checks whether the wait was cancelled.
+pub(super) const LOCK_TICK: Duration = Duration::from_millis(20);
 /// Control messages that wait for room in others' queues: some to each of the most members that are
 /// possible.
 pub(super) const OUTBOX_LETTERS_MAX: usize = 8 * MEMBERS_MAX;

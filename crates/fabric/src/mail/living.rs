@@ -110,6 +110,11 @@ impl Key {
         self.find(|_| true)
     }
 
+    /// Returns the same, of those with the id `from` or a higher one.
+    pub(super) fn present_from(&self, from: u64) -> Result<Vec<MemberId>, MailError> {
+        self.find(|said| said.id.0 >= from)
+    }
+
     /// Returns whether a live process has this id.
     pub(super) fn has(&self, id: MemberId) -> Result<bool, MailError> {
         Ok(!self.find(|said| said.id == id)?.is_empty())

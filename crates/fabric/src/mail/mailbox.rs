@@ -4,7 +4,7 @@ use super::dir::{GroupName, RuntimeDir};
 use super::error::MailError;
 use super::kernel::{is_pidfd, random};
 use super::limits::{GARBAGE_PER_LOOK, LETTER_FDS_MAX, LOCK_WAIT, OLD_SOCKETS_MAX, SEND_BUFFER_BYTES, VANISHES_MAX};
-use super::living::Name;
+use super::living::{Key, Name};
 use super::place::{Census, Lock, Place, Probe, Spot, keep_cleaners_out, new_socket};
 use super::{Role, Standing};
 use crate::fork::{Owner, Socket};
@@ -728,7 +728,7 @@ pub fn found_or_find(
         let given = id.is_none();
         let id = match id {
             Some(id) => id,
-            None => unused(&census, &place.key.present()?, &lock)?,
+            None => unused(&census, &place.key, &lock)?,
         };
         let mailbox = Mailbox::bind_member(&place, id, &lock, given)?;
         Ok(match mailbox.found_under(&lock, census)? {
@@ -757,18 +757,20 @@ const IDS_CHOSEN_FROM: u64 = 1 << 32;
 
 /// Returns the smallest id that no process has or had in this group. Members that don't know yet
 /// that an id's former owner is dead would take the new owner for it. A former owner that was
-/// stopped meanwhile would create a group of dead members with it. `present` are the live
-/// processes, some of which may have no socket now.
-fn unused(census: &Census, present: &[MemberId], lock: &Lock) -> Result<MemberId, MailError> {
-    // If the lock file is new, it is not known which ids were given out before those of the live
-    // processes.
-    let living = present.iter().map(|id| id.0).filter(|id| *id < IDS_CHOSEN_FROM);
-    let highest = match lock.incarnation()? {
-        None if !census.members.is_empty() => living.max().unwrap_or(0).max(lock.highest_given()?),
-        _ => lock.highest_given()?,
-    };
-    let from = if census.members.is_empty() { 1 } else { highest + 1 };
-    let mut taken = [&census.addressees, present].concat();
+/// stopped meanwhile would create a group of dead members with it. Live processes may have no
+/// socket now; their names show them.
+fn unused(census: &Census, key: &Key, lock: &Lock) -> Result<MemberId, MailError> {
+    let has_members = !census.members.is_empty();
+    let mut highest = lock.highest_given()?;
+    if has_members && lock.incarnation()?.is_none() {
+        // The lock file is new, so it is not known which ids were given out before those of the
+        // live processes.
+        let present = key.present()?.into_iter().map(|id| id.0);
+        highest = present.filter(|id| *id < IDS_CHOSEN_FROM).max().unwrap_or(0).max(highest);
+    }
+    let from = if has_members { highest + 1 } else { 1 };
+    // To ask hundreds of processes whether they live takes long.
+    let mut taken = [&census.addressees[..], &key.present_from(from)?].concat();
     taken.sort_unstable();
     taken.dedup();
     let id = smallest_free(from, &taken);

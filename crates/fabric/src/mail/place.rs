@@ -12,7 +12,7 @@
 //! process.
 use super::dir::{DirError, GroupName, Held, RuntimeDir, lock_name};
 use super::error::MailError;
-use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LOCK_TICK};
 use super::living::{Key, Name};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, lstat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -25,6 +25,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 pub(super) const ADDRESS: &str = ".mail";
@@ -203,16 +204,22 @@ impl Place {
         Ok(found)
     }
 
-    /// Takes the group's lock.
+    /// Takes the group's lock. Processes that wait for it get it in turn.
     pub(super) fn lock(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Lock, MailError> {
         let begin = Instant::now();
         let mut back_off = BACK_OFF_MIN;
         loop {
+            if let Some(file) = self.open_lock()? {
+                let is_held = match file.try_lock()? {
+                    true => Some(file),
+                    false => file.wait_for(deadline, cancelled)?,
+                };
+                if let Some(lock) = is_held.map(|file| self.claim(file, begin.elapsed())).transpose()?.flatten() {
+                    return Ok(lock);
+                }
+            }
             if cancelled.load(Ordering::Relaxed) {
                 return Err(MailError::Cancelled);
-            }
-            if let Some(lock) = self.try_lock(begin.elapsed())? {
-                return Ok(lock);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
@@ -225,31 +232,85 @@ impl Place {
 
     /// Tries to take the lock at this moment, for a process that has `waited` for it.
     pub(super) fn try_lock(&self, waited: Duration) -> Result<Option<Lock>, MailError> {
-        self.dir.renew()?;
-        // The name outlives the directory, and excludes processes that hold another directory.
-        let Some(name) = self.key.lock(waited)? else { return Ok(None) };
-        let (held, path, file) = (self.dir.held(), self.dir.lock_path(&self.group), lock_name(&self.group));
-        let failed = |doing| {
-            let path = path.clone();
-            move |errno: Errno| MailError::io(doing, Some(&path), errno)
-        };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = match openat(held.fd(), &file, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(opened) => opened,
-            // The directory was removed just now.
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(failed("open the lock file")(errno)),
-        };
-        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
-            Err(errno) => return Err(failed("lock")(errno)),
+        match self.open_lock()? {
+            Some(file) if file.try_lock()? => self.claim(file, waited),
+            _ => Ok(None),
         }
-        // Another process may have removed the file between open and lock; then the lock excludes
-        // no process. Try again later.
-        let locked = fstat(&opened).map_err(failed("look at the lock file"))?;
+    }
+
+    /// Opens the lock file. `None`: the directory was removed just now.
+    fn open_lock(&self) -> Result<Option<LockFile>, MailError> {
+        self.dir.renew()?;
+        let (held, path, name) = (self.dir.held(), self.dir.lock_path(&self.group), lock_name(&self.group));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match openat(held.fd(), &name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(Some(LockFile { file, path, held })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(MailError::io("open the lock file", Some(&path), errno)),
+        }
+    }
+
+    /// Completes the lock, for a process that has locked the file and has `waited` for that. `None`:
+    /// the file excludes no process, or a process with another directory has the lock.
+    fn claim(&self, LockFile { file, path, held }: LockFile, waited: Duration) -> Result<Option<Lock>, MailError> {
+        // Another process may have removed the file between open and lock.
+        let locked = fstat(&file).map_err(|errno| MailError::io("look at the lock file", Some(&path), errno))?;
         let named = lstat(&path).is_ok_and(|named| (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino));
-        Ok(named.then_some(Lock { file: opened, path, held, _name: name }))
+        if !named {
+            return Ok(None);
+        }
+        // The name outlives the directory, and excludes processes that hold another directory.
+        Ok(self.key.lock(waited)?.map(|name| Lock { file, path, held, _name: name }))
+    }
+}
+
+/// The lock file of a group, open.
+struct LockFile {
+    file: OwnedFd,
+    path: PathBuf,
+    held: Arc<Held>,
+}
+
+impl LockFile {
+    /// Locks the file, if no process has.
+    fn try_lock(&self) -> Result<bool, MailError> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+            Err(errno) => Err(MailError::io("lock", Some(&self.path), errno)),
+        }
+    }
+
+    /// Waits until the file is locked: the system serves those that wait in turn. `None` at the
+    /// deadline, or if the wait is cancelled.
+    fn wait_for(self, deadline: Instant, cancelled: &AtomicBool) -> Result<Option<LockFile>, MailError> {
+        let (locked, wait) = sync_channel(1);
+        let path = self.path.clone();
+        // Only a thread of its own can be given up, which ends once it has had the lock.
+        let waits = move || {
+            let result = loop {
+                match flock(&self.file, FlockOperation::LockExclusive) {
+                    Err(Errno::INTR) => {}
+                    result => break result,
+                }
+            };
+            let _ = locked.send(result.map(|()| self));
+        };
+        let spawned = std::thread::Builder::new().name("spindle-lock".into()).spawn(waits);
+        spawned.map_err(|source| MailError::Io {
+            doing: "start a thread that locks",
+            path: Some(path.clone()),
+            source,
+        })?;
+        while !cancelled.load(Ordering::Relaxed) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match wait.recv_timeout(left.min(LOCK_TICK)) {
+                Ok(file) => return file.map(Some).map_err(|errno| MailError::io("lock", Some(&path), errno)),
+                Err(_) if left.is_zero() => break,
+                Err(_) => {}
+            }
+        }
+        Ok(None)
     }
 }
 

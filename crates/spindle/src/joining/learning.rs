@@ -1,6 +1,6 @@
 //! Joins with the state of the application: a thread follows the group, and this one applies its
 //! items.
-use super::Candidate;
+use super::{Candidate, LONG_TICK};
 use crate::Handler;
 use crate::crew::{Crew, after};
 use crate::error::JoinError;
@@ -47,7 +47,7 @@ impl Candidate<'_> {
         loop {
             let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
             self.show(here);
-            let tick = self.tick()?;
+            let tick = self.tick(LONG_TICK)?;
             let item = queue.take(tick);
             let came = item.is_some();
             match item {
