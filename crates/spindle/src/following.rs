@@ -139,9 +139,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns the members on this host, from its runtime directory.
+    /// Returns the members on this host, from its runtime directory. Of many, some may have ended.
     pub(crate) fn members_here(&self) -> Result<Vec<MemberId>, JoinError> {
-        Ok(Mailbox::members(&self.dir, &self.group)?)
+        Ok(Mailbox::known_members(&self.dir, &self.group)?)
     }
 
     /// Handles messages of members. Events that do not concern the views are returned.

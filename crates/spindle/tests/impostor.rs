@@ -7,7 +7,7 @@ use spindle::{
     Batch, Config, Group, Handler, JoinError, Message, Publisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
 use spindle_core::control::{Letter, Refusal};
-use spindle_core::{Layout, MemberId, Rank};
+use spindle_core::{Layout, MemberId, Rank, ViewId};
 use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
 use spindle_fabric::{Arena, LifeLine, MemberBell, OwnRow};
 use std::io::{Cursor, Read};
@@ -110,6 +110,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         config,
         members: 1,
         observer: false,
+        follows: ViewId(0),
         address: None,
         rack: None,
         seeds: None,
@@ -256,6 +257,7 @@ fn who_reads_no_letters_holds_up_no_view() {
         config: 0,
         members: 1,
         observer: false,
+        follows: ViewId(0),
         address: None,
         rack: None,
         seeds: None,

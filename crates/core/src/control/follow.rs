@@ -9,7 +9,7 @@
 //! 1. The observer has yielded everything of the view: [`Follow::end`].
 //! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or to the newest. The driver maps them.
 //! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
-use super::{ASK_EVERY, INSTALL_LOOK, News, Refusal, Roster};
+use super::{ASK_EVERY, INSTALL_LOOK, News, Question, Refusal, Roster};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::membership::Decision;
 use crate::view::View;
@@ -183,13 +183,15 @@ impl Follow {
         let is_certain =
             self.followed.as_ref().is_some_and(|followed| followed.next.is_none() && !followed.is_doubtful);
         if wants_in || !is_certain {
-            roster.ask_afar(self.digest, self.founders, !wants_in, now);
-            let asked = self.to_ask(here, wants_in, roster);
+            let follows = self.view().filter(|_| wants_in).map_or(ViewId(0), |view| view.id);
+            let question = Question { config: self.digest, members: self.founders, observer: !wants_in, follows };
+            roster.ask_afar(question, now);
+            let asked = self.next_asked(here, wants_in, roster);
             let pauses = (asked.len().max(self.crowd) / ASKED_PER_PAUSE).clamp(1, PAUSES_MAX);
             self.pause = ASK_EVERY * pauses as u32;
             self.questions += 1;
             for member in asked {
-                roster.ask(member, self.digest, self.founders, !wants_in, now);
+                roster.ask(member, question, now);
             }
         }
         Ok(())
@@ -198,7 +200,7 @@ impl Follow {
     /// Returns the members to ask of those that are `here`: those of the lowest ranks, because the
     /// leader admits processes; a few in turn, because any of them may hang; and those whose rows
     /// are missing, all of them once and then some in turn.
-    fn to_ask<W>(&mut self, here: &[MemberId], wants_in: bool, roster: &Roster<W>) -> BTreeSet<MemberId> {
+    fn next_asked<W>(&mut self, here: &[MemberId], wants_in: bool, roster: &Roster<W>) -> BTreeSet<MemberId> {
         // Processes that ask at once begin with different members.
         let first = roster.me().0 as usize;
         let turn = |of: &[MemberId], many: usize| -> Vec<MemberId> {

@@ -144,7 +144,17 @@ mod tests {
 
     fn asks(id: u64, seeds: Claim) -> Asks {
         let instance = Instance::Far(id.into());
-        Asks { id: MemberId(id), pid: 7, instance, config: 9, members: 2, observer: false, seeds, namesake: None }
+        Asks {
+            id: MemberId(id),
+            pid: 7,
+            instance,
+            config: 9,
+            members: 2,
+            observer: false,
+            follows: crate::ViewId(0),
+            seeds,
+            namesake: None,
+        }
     }
 
     fn ids<V>(map: &BTreeMap<MemberId, V>) -> Vec<u64> {

@@ -6,7 +6,7 @@
 //!
 //! [`Joins`] has no I/O: time is an argument. It does not know which member leads: only the
 //! leader's caller asks for the [`due`](Joins::due) processes.
-use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM};
+use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
 use crate::view::View;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -24,16 +24,25 @@ const LOOKED_FOR: usize = 8;
 /// The processes that want to join.
 #[derive(Debug, Default)]
 pub struct Joins {
-    /// The joiners by id, with their nonces.
-    asking: BTreeMap<MemberId, u32>,
+    /// The joiners by id.
+    asking: BTreeMap<MemberId, Asking>,
     /// The times of the first and of the newest request.
     since: Option<(Time, Time)>,
     /// The learners that have not asked yet, and when each began.
     learning: BTreeMap<MemberId, Time>,
     /// When some of them were looked for, and the last of these.
     looked: Option<(Time, MemberId)>,
-    /// The processes that were passed on to the engine, by id, with their nonces.
-    admitted: BTreeMap<MemberId, u32>,
+    /// The processes that were passed on to the engine, by id.
+    admitted: BTreeMap<MemberId, Asking>,
+}
+
+/// A request for admission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asking {
+    /// The process's nonce.
+    nonce: u32,
+    /// The view that it follows; 0: none.
+    follows: ViewId,
 }
 
 impl Joins {
@@ -61,16 +70,16 @@ impl Joins {
         }
     }
 
-    /// Notes that `process` asks for admission, and that any other process with its id no longer
-    /// does. Returns whether another one was passed on to the engine, which then has to learn of
-    /// this one.
-    pub fn ask(&mut self, process: Process, now: Time) -> bool {
+    /// Notes that `process`, which `follows` a view or none (0), asks for admission, and that any
+    /// other process with its id no longer does. Returns whether another one was passed on to the
+    /// engine, which then has to learn of this one.
+    pub fn ask(&mut self, process: Process, follows: ViewId, now: Time) -> bool {
         let Process { id, nonce } = process;
         self.learning.remove(&id);
         if let Some(admitted) = self.admitted.get_mut(&id) {
-            return core::mem::replace(admitted, nonce) != nonce;
+            return core::mem::replace(admitted, Asking { nonce, follows }).nonce != nonce;
         }
-        if self.asking.insert(id, nonce).is_none() {
+        if self.asking.insert(id, Asking { nonce, follows }).is_none() {
             let first = self.since.map_or(now, |(first, _)| first);
             self.since = Some((first, now));
         }
@@ -79,7 +88,9 @@ impl Joins {
 
     /// True if `process` wants to join, rather than another process with its id.
     pub fn has_asked(&self, process: Process) -> bool {
-        [&self.asking, &self.admitted].iter().any(|joins| joins.get(&process.id) == Some(&process.nonce))
+        [&self.asking, &self.admitted]
+            .iter()
+            .any(|joins| joins.get(&process.id).is_some_and(|asking| asking.nonce == process.nonce))
     }
 
     /// Forgets `id`: its process has ended or can't be reached.
@@ -140,20 +151,26 @@ impl Joins {
         processes(&self.admitted)
     }
 
-    /// Notes that `view` has begun. Its members no longer ask, whichever member admitted them.
-    pub fn begin(&mut self, view: &View) {
+    /// Notes that `view` has begun. Its members no longer ask, whichever member admitted them. A
+    /// process that follows an earlier view asks again when it follows this one: it could not begin
+    /// the next view before.
+    pub fn begin(&mut self, view: &View, now: Time) {
         let is_outside = |id: &MemberId| !view.members.contains(id);
-        self.admitted.retain(|id, _| is_outside(id));
         self.learning.retain(|id, _| is_outside(id));
-        self.asking.retain(|id, _| is_outside(id));
+        let is_behind = |asking: &Asking| asking.follows != ViewId(0) && asking.follows < view.id;
+        for joins in [&mut self.asking, &mut self.admitted] {
+            joins.retain(|id, _| is_outside(id));
+            let behind = joins.extract_if(.., |_, asking| is_behind(asking));
+            self.learning.extend(behind.map(|(id, _)| (id, now)));
+        }
         if self.asking.is_empty() {
             self.since = None;
         }
     }
 }
 
-fn processes(by_id: &BTreeMap<MemberId, u32>) -> impl Iterator<Item = Process> {
-    by_id.iter().map(|(id, nonce)| Process { id: *id, nonce: *nonce })
+fn processes(by_id: &BTreeMap<MemberId, Asking>) -> impl Iterator<Item = Process> {
+    by_id.iter().map(|(id, asking)| Process { id: *id, nonce: asking.nonce })
 }
 
 #[cfg(test)]
@@ -176,17 +193,39 @@ mod tests {
         View { id: ViewId(1), members: ids.map(MemberId).to_vec(), nonvoters: vec![], subgroups: vec![] }
     }
 
+    /// Track record 189: processes that still followed the view before were admitted, and held up
+    /// a view that they could not begin.
+    #[test]
+    fn a_process_that_follows_an_earlier_view_asks_again() {
+        let (mut joins, now) = joins();
+        joins.ask(process(4), ViewId(1), now);
+        assert_eq!(joins.due(now + QUIET), [process(4)]);
+        joins.ask(process(5), ViewId(1), now);
+        joins.ask(process(6), ViewId(0), now);
+        joins.ask(process(7), ViewId(2), now);
+        let next = View { id: ViewId(2), ..view([1, 2]) };
+        joins.begin(&next, now + MS);
+        assert_eq!(
+            (joins.admitted().next(), joins.asking().collect::<Vec<_>>()),
+            (None, vec![MemberId(6), MemberId(7)])
+        );
+        assert_eq!(joins.expected(now + MS), [MemberId(4), MemberId(5)], "the others wait for them");
+        joins.ask(process(4), ViewId(2), now + 2 * MS);
+        joins.ask(process(5), ViewId(2), now + 2 * MS);
+        assert_eq!(joins.due(now + 2 * MS + QUIET), [4, 5, 6, 7].map(process));
+    }
+
     #[test]
     fn a_single_process_is_admitted_at_once() {
         let (mut joins, now) = joins();
         joins.expect(MemberId(4), now);
         assert_eq!(joins.patience(now), None);
-        joins.ask(process(4), now);
+        joins.ask(process(4), ViewId(0), now);
         assert_eq!(joins.patience(now), Some(QUIET));
         assert_eq!(joins.due(now), []);
         assert_eq!(joins.due(now + QUIET), [process(4)]);
         // The process may ask again before its view begins.
-        joins.ask(process(4), now + QUIET);
+        joins.ask(process(4), ViewId(0), now + QUIET);
         assert_eq!(joins.due(now + COLLECT_MAX), []);
         assert_eq!(joins.admitted().collect::<Vec<_>>(), [process(4)]);
     }
@@ -197,11 +236,11 @@ mod tests {
         for id in 4..=6 {
             joins.expect(MemberId(id), now);
         }
-        joins.ask(process(5), now);
+        joins.ask(process(5), ViewId(0), now);
         assert!(!joins.is_complete());
         assert_eq!(joins.due(now + 100 * MS), []);
         assert_eq!(joins.expected(now + 100 * MS), [MemberId(4), MemberId(6)]);
-        joins.ask(process(4), now + 200 * MS);
+        joins.ask(process(4), ViewId(0), now + 200 * MS);
         joins.forget(MemberId(6));
         assert!(joins.is_complete());
         assert_eq!(joins.due(now + 200 * MS + QUIET), [process(4), process(5)]);
@@ -211,13 +250,13 @@ mod tests {
     fn waits_are_bounded_for_each_process_and_each_learner() {
         let (mut joins, now) = joins();
         joins.expect(MemberId(4), now);
-        joins.ask(process(5), now + (COLLECT_MAX - 10 * MS));
+        joins.ask(process(5), ViewId(0), now + (COLLECT_MAX - 10 * MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
         assert_eq!(joins.due(now + COLLECT_MAX), [process(5)]);
 
         let (mut joins, now) = self::joins();
         joins.expect(MemberId(4), now);
-        joins.ask(process(5), now);
+        joins.ask(process(5), ViewId(0), now);
         // More learners keep arriving.
         joins.expect(MemberId(6), now + (COLLECT_MAX - MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
@@ -228,7 +267,7 @@ mod tests {
     fn visitors_never_ask_and_are_not_waited_for() {
         let (mut joins, now) = joins();
         joins.expect(MemberId(VISITOR_IDS_FROM), now);
-        joins.ask(process(4), now);
+        joins.ask(process(4), ViewId(0), now);
         assert_eq!(joins.due(now + QUIET), [process(4)]);
     }
 
@@ -236,13 +275,13 @@ mod tests {
     fn a_view_forgets_the_processes_that_it_admits() {
         let (mut joins, now) = joins();
         for id in 4..=6 {
-            joins.ask(process(id), now);
+            joins.ask(process(id), ViewId(0), now);
         }
-        joins.begin(&view([1, 4, 5]));
+        joins.begin(&view([1, 4, 5]), now);
         assert_eq!(joins.asking().collect::<Vec<_>>(), [MemberId(6)]);
         // The process has waited long enough.
         assert_eq!(joins.due(now + QUIET), [process(6)]);
-        joins.begin(&view([1, 6]));
+        joins.begin(&view([1, 6]), now);
         assert!(!joins.is_pending() && joins.admitted().next().is_none());
     }
 
@@ -250,10 +289,10 @@ mod tests {
     fn a_process_takes_the_place_of_another_with_its_id() {
         let (mut joins, now) = joins();
         let second = Process { nonce: 2, ..process(4) };
-        assert!(!joins.ask(process(4), now) && !joins.ask(second, now));
+        assert!(!joins.ask(process(4), ViewId(0), now) && !joins.ask(second, ViewId(0), now));
         assert_eq!(joins.due(now + QUIET), [second]);
         let third = Process { nonce: 3, ..second };
-        assert!(joins.ask(third, now) && !joins.ask(third, now));
+        assert!(joins.ask(third, ViewId(0), now) && !joins.ask(third, ViewId(0), now));
         assert_eq!(joins.admitted().collect::<Vec<_>>(), [third]);
     }
 }

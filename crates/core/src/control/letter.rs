@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a control message after its header.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// A control message between processes of a group.
 ///
@@ -66,6 +66,8 @@ pub enum Letter {
         members: u32,
         /// True if it only wants to observe.
         observer: bool,
+        /// The view that it follows, and at whose end it wants to be admitted; 0: none.
+        follows: ViewId,
         /// The address at which other hosts can reach it, if any.
         address: Option<Address>,
         /// The rack of the joiner, if it was configured.

@@ -422,8 +422,13 @@ impl Member {
             self.joins.forget(id);
             return self.wait(id, roster);
         }
+        if asks.follows != ViewId(0) && asks.follows < self.view.id {
+            // It asks again when it follows this view.
+            self.joins.expect(id, now);
+            return self.wait(id, roster);
+        }
         let process = roster.asker(id);
-        if self.joins.ask(process, now) {
+        if self.joins.ask(process, asks.follows, now) {
             self.admit(process, roster);
         }
         if planted!(AdmissionsLost) && self.next.is_some() {
@@ -1025,7 +1030,7 @@ impl Member {
             // The old view was about to end, or had ended, without this wish.
             self.leaving = Leaving::Wanted;
         }
-        self.joins.begin(&self.view);
+        self.joins.begin(&self.view, now);
         let admitted: Vec<Process> = self.joins.admitted().filter(|_| !planted!(AdmissionsLost)).collect();
         for process in admitted {
             // The old view's engine heard of it when this one had been made already.
@@ -1121,6 +1126,7 @@ mod tests {
             config: 4,
             members: 2,
             observer,
+            follows: ViewId(0),
             seeds: None,
             namesake: None,
         }

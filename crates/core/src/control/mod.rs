@@ -77,7 +77,7 @@ pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
-pub use roster::{Arrival, Asks, Me, News, Order, Roster};
+pub use roster::{Arrival, Asks, Me, News, Order, Question, Roster};
 pub use seeds::{CLAIM_FOR, Claim, Seeds, SeedsKnown, Unreached, mistake};
 pub use seek::{Found, Here, Seek, Wants};
 pub use told::{HostProcess, Told};

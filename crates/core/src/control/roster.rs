@@ -20,8 +20,9 @@ use tracing::debug;
 
 /// The target of events about processes on other hosts.
 const TARGET: &str = "spindle::net";
-/// The time for which letters to an observer that does not read them are kept.
-const DEAF_MAX: Duration = Duration::from_millis(200);
+/// The time for which control messages to an observer that does not read them are kept. Hundreds of
+/// members may write to it at once, on few cores.
+const DEAF_MAX: Duration = Duration::from_secs(2);
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 /// Parts that are kept for views to come, at most. Views of eras that no recovery has begun have no end otherwise.
@@ -92,6 +93,19 @@ pub enum News {
     Wants(ObjectOrder),
 }
 
+/// A question of this process to members: for admission, or only for the view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// The digest of its configuration.
+    pub config: u64,
+    /// The number of members with which it would create the group; 1 if any number will do.
+    pub members: u32,
+    /// True if it only wants to observe.
+    pub observer: bool,
+    /// The view that it follows, and at whose end it wants to be admitted; 0: none.
+    pub follows: ViewId,
+}
+
 /// A process asks to be let in, or to follow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asks {
@@ -107,6 +121,8 @@ pub struct Asks {
     pub members: u32,
     /// It only wants to follow.
     pub observer: bool,
+    /// The view that it follows, and by whose end it wants to be let in; 0: none.
+    pub follows: ViewId,
     /// Among which seeds it waits.
     pub seeds: Claim,
     /// Where it is, if its id is another's on another host: a member's, or that of a process that asked before.
@@ -829,7 +845,7 @@ impl<W> Roster<W> {
         }
         let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
         match letter {
-            Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
+            Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let namesake = namesake.or_else(|| self.hear_from(near?, true, now));
@@ -848,6 +864,7 @@ impl<W> Roster<W> {
                     config,
                     members,
                     observer,
+                    follows,
                     seeds,
                     namesake,
                 }));
@@ -1421,18 +1438,18 @@ impl<W> Roster<W> {
         self.write(to, Letter::Answer { reply, bytes: text.len() as u64 }, Arc::from(text.as_bytes()));
     }
 
-    /// Asks `to` to be let in, or only to see the view.
-    pub fn ask(&mut self, to: MemberId, config: u64, members: u32, observer: bool, now: Time) {
-        let letter = self.question(config, members, observer, now);
+    /// Asks `to` for admission, or only for the view.
+    pub fn ask(&mut self, to: MemberId, question: Question, now: Time) {
+        let letter = self.letter_for(question, now);
         self.asked.insert(to);
         self.post(to, letter);
     }
 
     /// Asks all processes on other hosts: the seeds, and those that were heard of.
-    pub fn ask_afar(&mut self, config: u64, members: u32, observer: bool, now: Time) {
+    pub fn ask_afar(&mut self, question: Question, now: Time) {
         self.look_up(now);
-        let question = self.question(config, members, observer, now);
-        self.write_afar(&question);
+        let letter = self.letter_for(question, now);
+        self.write_afar(&letter);
     }
 
     /// Asks all processes on other hosts for the view.
@@ -1459,12 +1476,13 @@ impl<W> Roster<W> {
         self.orders.extend(book.addresses().map(far));
     }
 
-    fn question(&mut self, config: u64, members: u32, observer: bool, now: Time) -> Letter {
+    fn letter_for(&mut self, question: Question, now: Time) -> Letter {
+        let Question { config, members, observer, follows } = question;
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
         let (Me { id: from, pid, birth }, nonce) = (self.me, self.nonce);
-        Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds }
+        Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
     }
 
     /// What a namesake that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
@@ -1698,10 +1716,11 @@ mod tests {
         };
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         assert_eq!(told(&mut roster), []);
-        roster.ask(MemberId(3), 4, 2, false, Time(0));
+        let question = Question { config: 4, members: 2, observer: false, follows: ViewId(0) };
+        roster.ask(MemberId(3), question, Time(0));
         assert_eq!(told(&mut roster), [MemberId(3)]);
         let mut visitor: Roster<()> = Roster::new(me(VISITOR_IDS_FROM + 1), 1, None);
-        visitor.ask(MemberId(3), 4, 2, true, Time(0));
+        visitor.ask(MemberId(3), Question { observer: true, ..question }, Time(0));
         assert_eq!(told(&mut visitor), []);
         let view = View {
             id: ViewId(1),
@@ -1731,7 +1750,9 @@ mod tests {
         let asks = |roster: &mut Roster<()>, nonce| {
             let (Me { id: from, pid, birth }, observer) = (joiner, false);
             let (address, rack, seeds) = Default::default();
-            let letter = Letter::Ask { from, pid, birth, nonce, config: 4, members: 1, observer, address, rack, seeds };
+            let (config, members, follows) = (4, 1, ViewId(0));
+            let letter =
+                Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
             roster.hear(letter, None, &[], Time(0));
         };
         let never_begins = |roster: &Roster<()>, view| roster.never_begins(ViewId(view), joiner.id);
@@ -1801,13 +1822,10 @@ mod tests {
         let asks = |roster: &mut Roster<()>, pid| {
             let birth = Birth { namespace: 1, started: pid };
             let (config, members, observer, pid) = (4, 1, true, pid as u32);
-            let (address, rack, seeds) = Default::default();
-            roster.hear(
-                Letter::Ask { from: visitor, pid, birth, nonce: pid, config, members, observer, address, rack, seeds },
-                None,
-                &[],
-                Time(0),
-            );
+            let (follows, address, rack, seeds, from, nonce) = (ViewId(0), None, None, None, visitor, pid);
+            let letter =
+                Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
+            roster.hear(letter, None, &[], Time(0));
         };
         asks(&mut roster, 7);
         roster.add_observer(visitor);
@@ -1832,7 +1850,7 @@ mod tests {
         };
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         roster.begin(&view(1, &[1, 2]), Time(0));
-        [observer, joiner].map(|id| roster.add_observer(id));
+        assert!([observer, joiner].into_iter().all(|id| roster.add_observer(id)));
         roster.forget_the_deaf(|_| true, Time(0));
         roster.expect(&view(2, &[1, 2, 9]));
         while roster.next_order().is_some() {}
@@ -2008,8 +2026,9 @@ mod tests {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         let mut ask = |nonce: u32| {
             let (members, observer, address, rack, seeds, config) = Default::default();
-            let (from, pid, birth) = (MemberId(3), 100 + nonce, Birth::default());
-            let letter = Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds };
+            let (from, pid, birth, follows) = (MemberId(3), 100 + nonce, Birth::default(), ViewId(0));
+            let letter =
+                Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
             roster.hear(letter, None, &[], Time(0));
         };
         [5, 6, 7].into_iter().for_each(&mut ask);
@@ -2160,6 +2179,7 @@ mod tests {
             config: 4,
             members: 3,
             observer: false,
+            follows: ViewId(0),
             address: Some(card(3, 1).address),
             rack: None,
             seeds: None,

@@ -4,7 +4,7 @@
 //! On one host a lock of the host decides which process creates the group ([`Seek::founder`]); the
 //! others ask its members ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides
 //! ([`Seek::afar`]), and the process asks at the same time.
-use super::{ASK_EVERY, Asks, Claim, Founder, Founding, Letter, News, Refusal, Roster};
+use super::{ASK_EVERY, Asks, Claim, Founder, Founding, Letter, News, Question, Refusal, Roster};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
@@ -120,14 +120,15 @@ impl Seek {
     /// Asks for admission. `here` are the members on this host, as listed in its directory.
     pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<Found> {
         self.asked = Some(now);
-        let Wants { digest, members, learns } = self.wants;
+        let Wants { digest: config, members, learns } = self.wants;
+        let question = |observer| Question { config, members, observer, follows: ViewId(0) };
         if self.way == Way::Afar {
-            roster.ask_afar(digest, members, learns, now);
+            roster.ask_afar(question(learns), now);
         } else if here.is_empty() {
             return Some(Found::Gone);
         }
         for member in here {
-            roster.ask(*member, digest, members, learns && self.way == Way::Afar, now);
+            roster.ask(*member, question(learns && self.way == Way::Afar), now);
         }
         None
     }

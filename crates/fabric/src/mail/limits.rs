@@ -20,6 +20,8 @@ pub(super) const SEND_BUFFER_BYTES: usize = 1 << 20;
 /// How long to wait for a group's lock if the caller gave no deadline. A holder keeps it for a
 /// millisecond or two, unless it is stopped; hundreds of processes may want it at the same time.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// The number of members of which all are asked, under the lock, whether they live.
+pub(super) const CENSUS_MAX: usize = 32;
 /// How often a process that waits for the lock checks whether the wait was cancelled.
 pub(super) const LOCK_TICK: Duration = Duration::from_millis(20);
 /// Control messages that wait for room in others' queues: some to each of the most members that are
@@ -31,6 +33,8 @@ pub(super) const RESEND_PAUSE: Duration = Duration::from_millis(1);
 /// The longest such pause. Each is twice as long as the one before, and half as long after a
 /// success.
 pub(super) const FULL_PAUSE_MAX: Duration = Duration::from_millis(16);
+/// The longest pause is once more as long for so many processes whose queues are full.
+pub(super) const FULL_PER_PAUSE: u32 = 8;
 /// The longest pause before control messages are sent again to a process without an address; each
 /// is twice as long as the one before.
 pub(super) const UNREACHED_PAUSE_MAX: Duration = Duration::from_millis(100);

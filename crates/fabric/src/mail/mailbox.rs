@@ -189,6 +189,15 @@ impl Mailbox {
         Place::new(dir, group).members()
     }
 
+    /// Returns the same as [`members`](Self::members) in a group that is not large. In a large one,
+    /// asks only some of the members whether they live; others may have ended.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn known_members(dir: &RuntimeDir, group: &GroupName) -> Result<Vec<MemberId>, MailError> {
+        Place::new(dir, group).known_members()
+    }
+
     /// Creates the group unless a member lives. For a process that is no member, and that waited to
     /// be admitted by members that died meanwhile.
     ///
@@ -573,6 +582,19 @@ impl Mailbox {
         Self::bind(place, id, lock, given)
     }
 
+    /// Binds the address of an id that no process has or had in this group, which has members.
+    fn bind_next(place: &Place, lock: &Lock) -> Result<Mailbox, MailError> {
+        let mut highest = highest_given(&place.key, lock)?;
+        loop {
+            highest += 1;
+            lock.set_highest_given(highest)?;
+            match Self::bind_member(place, MemberId(highest), lock, true) {
+                Err(MailError::IdInUse { .. }) => {}
+                bound => return bound,
+            }
+        }
+    }
+
     fn bind(place: &Place, id: MemberId, _held: &Lock, given: bool) -> Result<Mailbox, MailError> {
         let (spot, mark) = (place.address(id)?, place.mark(id)?);
         if Probe::new()?.answers(&spot)? {
@@ -724,6 +746,13 @@ pub fn found_or_find(
     let place = Place::new(dir, group);
     again_if_it_vanishes(dir, || {
         let lock = place.lock(deadline, cancelled)?;
+        if let Some(members) = place.crowd()? {
+            let mailbox = match id {
+                Some(id) => Mailbox::bind_member(&place, id, &lock, false)?,
+                None => Mailbox::bind_next(&place, &lock)?,
+            };
+            return Ok(Role::Joiner { mailbox, members });
+        }
         let census = place.census(&lock)?;
         let given = id.is_none();
         let id = match id {
@@ -760,22 +789,28 @@ const IDS_CHOSEN_FROM: u64 = 1 << 32;
 /// stopped meanwhile would create a group of dead members with it. Live processes may have no
 /// socket now; their names show them.
 fn unused(census: &Census, key: &Key, lock: &Lock) -> Result<MemberId, MailError> {
-    let has_members = !census.members.is_empty();
-    let mut highest = lock.highest_given()?;
-    if has_members && lock.incarnation()?.is_none() {
-        // The lock file is new, so it is not known which ids were given out before those of the
-        // live processes.
-        let present = key.present()?.into_iter().map(|id| id.0);
-        highest = present.filter(|id| *id < IDS_CHOSEN_FROM).max().unwrap_or(0).max(highest);
-    }
-    let from = if has_members { highest + 1 } else { 1 };
-    // To ask hundreds of processes whether they live takes long.
+    let (highest, from) = match census.members.is_empty() {
+        true => (lock.highest_given()?, 1),
+        false => highest_given(key, lock).map(|highest| (highest, highest + 1))?,
+    };
     let mut taken = [&census.addressees[..], &key.present_from(from)?].concat();
     taken.sort_unstable();
     taken.dedup();
     let id = smallest_free(from, &taken);
     lock.set_highest_given(highest.max(id.0))?;
     Ok(id)
+}
+
+/// Returns the highest id that was given out in a group that has members.
+fn highest_given(key: &Key, lock: &Lock) -> Result<u64, MailError> {
+    let highest = lock.highest_given()?;
+    if lock.incarnation()?.is_some() {
+        return Ok(highest);
+    }
+    // The lock file is new, so it is not known which ids were given out before those of the live
+    // processes.
+    let present = key.present()?.into_iter().map(|id| id.0);
+    Ok(present.filter(|id| *id < IDS_CHOSEN_FROM).max().unwrap_or(0).max(highest))
 }
 
 /// Returns the smallest id from `from` on that no process has; `taken` is ascending.

@@ -1,7 +1,9 @@
 //! Control messages that wait until others have emptied their queues: a queue may hold as few as
 //! ten, and a view change sends one to every member at once.
 use super::error::MailError;
-use super::limits::{FULL_PAUSE_MAX, OUTBOX_LETTERS_MAX, RESEND_PAUSE, UNREACHED_LETTERS_MAX, UNREACHED_PAUSE_MAX};
+use super::limits::{
+    FULL_PAUSE_MAX, FULL_PER_PAUSE, OUTBOX_LETTERS_MAX, RESEND_PAUSE, UNREACHED_LETTERS_MAX, UNREACHED_PAUSE_MAX,
+};
 use super::mailbox::{Delivery, Mailbox};
 use spindle_core::MemberId;
 use spindle_core::control::Letter;
@@ -72,6 +74,9 @@ impl Outbox {
     pub fn flush(&mut self, mailbox: &Mailbox) -> Result<BTreeSet<MemberId>, MailError> {
         let now = Instant::now();
         let Self { letters, pauses } = self;
+        // All processes that have as many addressees try each of them. Together they must not keep
+        // the addressees from reading.
+        let longest = FULL_PAUSE_MAX * (1 + pauses.len() as u32 / FULL_PER_PAUSE);
         let mut gone = BTreeSet::new();
         let mut failed = None;
         letters.retain(|Outgoing { to, letter, fds }| {
@@ -92,7 +97,7 @@ impl Outbox {
                     false
                 }
                 Ok(Delivery::Full) => {
-                    pause(twice.min(FULL_PAUSE_MAX));
+                    pause(twice.min(longest));
                     true
                 }
                 Ok(Delivery::Gone) => {

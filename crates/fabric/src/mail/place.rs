@@ -12,7 +12,7 @@
 //! process.
 use super::dir::{DirError, GroupName, Held, RuntimeDir, lock_name};
 use super::error::MailError;
-use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LOCK_TICK};
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, CENSUS_MAX, LOCK_TICK};
 use super::living::{Key, Name};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, lstat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -173,6 +173,26 @@ impl Place {
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    /// Returns the members, by ascending id. If they are so many that it takes long to ask all of
+    /// them whether they live, some may have ended.
+    pub(super) fn known_members(&self) -> Result<Vec<MemberId>, MailError> {
+        self.dir.follow();
+        Ok(match self.crowd()? {
+            Some(members) => members,
+            None => self.members()?,
+        })
+    }
+
+    /// Returns the ids with a mark if there are many and one of the first belongs to a live member.
+    pub(super) fn crowd(&self) -> Result<Option<Vec<MemberId>>, MailError> {
+        let mut marked = self.list(MARK)?;
+        let probe = Probe::new()?;
+        let lives = |id: &MemberId| self.mark(*id).is_ok_and(|spot| probe.answers(&spot).unwrap_or(false));
+        let is_crowd = marked.len() > CENSUS_MAX && marked.iter().take(CENSUS_MAX).any(lives);
+        marked.sort_unstable();
+        Ok(is_crowd.then_some(marked))
     }
 
     /// Returns the live processes, and removes the files of dead ones. Under the lock only: a

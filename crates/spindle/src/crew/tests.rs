@@ -2,13 +2,14 @@
 use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
-use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Request, Told};
+use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Question, Request, Told};
 use spindle_fabric::mail::enclose;
 use spindle_fabric::net::Event;
 use std::path::PathBuf;
 
 /// How long to wait for an expected event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const QUESTION: Question = Question { config: 0, members: 1, observer: false, follows: ViewId(0) };
 
 /// Hosts, with the addresses of their processes; removed at the end of the test.
 pub(crate) struct Hosts(PathBuf);
@@ -93,7 +94,7 @@ fn a_missing_address_proves_no_death() {
     let mut crew = near(&hosts, 1);
     crew.act(|roster, now| roster.begin(&view(1, &[1, 2]), now));
     for id in [2, 3] {
-        crew.act(|roster, now| roster.ask(MemberId(id), 0, 1, false, now));
+        crew.act(|roster, now| roster.ask(MemberId(id), QUESTION, now));
     }
     let news = crew.news_now();
     let is_it = matches!(news[..], [News::Control(control::News::Lost(MemberId(3)))]);
@@ -155,7 +156,7 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
 fn a_process_that_gives_up_before_its_first_view_says_so() {
     let hosts = Hosts::new("gives-up");
     let (mut crew, mut joins) = (near(&hosts, 1), near(&hosts, 2));
-    joins.act(|roster, now| roster.ask(MemberId(1), 0, 1, false, now));
+    joins.act(|roster, now| roster.ask(MemberId(1), QUESTION, now));
     joins.flush_now();
     let instance: Instance = hear(&mut crew, "question", |news| match news {
         News::Control(control::News::Asks(asks)) if asks.id == MemberId(2) => Some(asks.instance),
@@ -173,7 +174,7 @@ fn a_process_that_gives_up_before_its_first_view_says_so() {
 fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
     let hosts = Hosts::new("gives-up-afar");
     let (mut crew, mut joins) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
-    joins.act(|roster, now| roster.ask_afar(0, 1, false, now));
+    joins.act(|roster, now| roster.ask_afar(QUESTION, now));
     hear(&mut crew, "question", |news| asks(&news).then_some(()));
     crew.act(|roster, _| roster.expect(&view(2, &[1, 2])));
     assert!(!crew.roster.never_begins(ViewId(2), MemberId(2)));
@@ -193,10 +194,10 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     let hosts = Hosts::new("looks");
     let (mut near, mut far) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
     let count = 3 * NET_EVENTS_MAX;
-    far.act(|roster, now| roster.ask_afar(0, 1, false, now));
+    far.act(|roster, now| roster.ask_afar(QUESTION, now));
     hear(&mut near, "first letter", |news| asks(&news).then_some(()));
     for _ in 0..count {
-        far.act(|roster, now| roster.ask_afar(0, 1, false, now));
+        far.act(|roster, now| roster.ask_afar(QUESTION, now));
     }
     // When this is answered, most of the messages have arrived.
     far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });

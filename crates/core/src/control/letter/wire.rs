@@ -53,7 +53,7 @@ impl Letter {
                 put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
             }
-            Self::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
+            Self::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
@@ -61,6 +61,7 @@ impl Letter {
                 out.u64(*config);
                 out.u32(*members);
                 out.u32(u32::from(*observer));
+                out.u64(follows.0);
                 put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
                 out.u64(seeds.map_or(0, NonZeroU64::get));
@@ -242,6 +243,7 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         config: from.u64()?,
         members: from.u32()?,
         observer: truth(from, "wish to observe")?,
+        follows: ViewId(from.u64()?),
         address: address(from)?,
         rack: rack(from)?,
         seeds: NonZeroU64::new(from.u64()?),

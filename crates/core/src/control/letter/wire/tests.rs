@@ -43,6 +43,7 @@ fn samples() -> Vec<Letter> {
             config: 0xfeed,
             members: 2,
             observer: true,
+            follows: ViewId(0),
             address: None,
             rack: None,
             seeds: None,
@@ -55,6 +56,7 @@ fn samples() -> Vec<Letter> {
             config: u64::MAX,
             members: 0,
             observer: false,
+            follows: ViewId(0),
             address: Some("[fd00::7]:7411".parse().unwrap()),
             rack: Some("row-1".parse().unwrap()),
             seeds: Some(NonZeroU64::MAX),
@@ -179,8 +181,19 @@ fn no_more_are_told_than_a_letter_takes() {
 fn wrong_fields_are_named() {
     let (from, address, rack, seeds) = (MemberId(1), None, None, None);
     let birth = Birth::default();
-    let ask =
-        Letter::Ask { from, pid: 1, birth, nonce: 2, config: 1, members: 1, observer: true, address, rack, seeds };
+    let ask = Letter::Ask {
+        from,
+        pid: 1,
+        birth,
+        nonce: 2,
+        config: 1,
+        members: 1,
+        observer: true,
+        follows: ViewId(0),
+        address,
+        rack,
+        seeds,
+    };
     let mut bytes = ask.encode();
     bytes[60] = 2;
     assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");
