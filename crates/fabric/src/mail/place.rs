@@ -280,7 +280,7 @@ impl Place {
             return Ok(None);
         }
         // The name outlives the directory, and excludes processes that hold another directory.
-        Ok(self.key.lock(waited)?.map(|name| Lock { file, path, held, _name: name }))
+        Ok(self.key.lock(waited)?.map(|name| Lock { file, path, held, name }))
     }
 }
 
@@ -349,7 +349,7 @@ pub(super) struct Lock {
     file: OwnedFd,
     path: PathBuf,
     held: Arc<Held>,
-    _name: Option<Name>,
+    name: Option<Name>,
 }
 
 impl Lock {
@@ -404,6 +404,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        // The process that gets the file next finds the name free.
+        drop(self.name.take());
         // Closing would suffice, except that a child that was forked meanwhile could keep the lock.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
