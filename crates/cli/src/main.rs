@@ -33,7 +33,7 @@ mod waiting;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 13)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 14)");
 
 /// Ordered multicast among processes: every member gets every message in the same order, at memory
 /// speed.
