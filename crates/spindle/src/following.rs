@@ -139,8 +139,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns the members on this host, from its runtime directory. If there are
-    /// many, some may have ended.
+    /// Returns the members on this host, from its runtime directory. If there are many, some may
+    /// have ended.
     pub(crate) fn members_here(&self) -> Result<Vec<MemberId>, JoinError> {
         Ok(Mailbox::known_members(&self.dir, &self.group)?)
     }

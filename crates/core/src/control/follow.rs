@@ -214,15 +214,13 @@ impl Follow {
         let known: BTreeSet<MemberId> = here.iter().copied().collect();
         let listed = |view: &View| view.members.iter().copied().filter(|id| known.contains(id)).collect::<Vec<_>>();
         let first_ranks = newest.into_iter().flat_map(|view| listed(view).into_iter().take(ASKED_AT_ONCE));
-        let is_missing = |view: &View, id: &MemberId| !roster.has_parts(view.id, *id);
-        let missing: Vec<MemberId> = awaited
-            .into_iter()
-            .flat_map(|view| listed(view).into_iter().filter(move |id| is_missing(view, id)))
-            .collect();
-        let newest_awaited = awaited.map_or(ViewId(0), |view| view.id);
-        let missing = if newest_awaited > self.asked_for { missing } else { turn(&missing, ASKED_AGAIN) };
+        let missing_of = |view: &View| -> Vec<MemberId> {
+            listed(view).into_iter().filter(|id| !roster.has_parts(view.id, *id)).collect()
+        };
+        let (of, missing) = awaited.map_or((ViewId(0), Vec::new()), |view| (view.id, missing_of(view)));
+        let missing = if of > self.asked_for { missing } else { turn(&missing, ASKED_AGAIN) };
         let asked = in_turn.into_iter().chain(first_ranks).chain(missing).collect();
-        self.asked_for = self.asked_for.max(newest_awaited);
+        self.asked_for = self.asked_for.max(of);
         asked
     }
 

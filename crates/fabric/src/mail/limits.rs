@@ -20,7 +20,7 @@ pub(super) const SEND_BUFFER_BYTES: usize = 1 << 20;
 /// How long to wait for a group's lock if the caller gave no deadline. A holder keeps it for a
 /// millisecond or two, unless it is stopped; hundreds of processes may want it at the same time.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// The number of members of which all are asked, under the lock, whether they live.
+/// The number of members up to which a process that looks for the group asks all whether they live.
 pub(super) const CENSUS_MAX: usize = 32;
 /// How often a process that waits for the lock checks whether the wait was cancelled.
 pub(super) const LOCK_TICK: Duration = Duration::from_millis(20);

@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::{debug, info, trace, warn};
 
 /// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`,
@@ -314,7 +314,7 @@ impl Mailbox {
             return Ok(false);
         }
         let place = &self.spot.place;
-        let Some(lock) = place.try_lock(Duration::ZERO)? else { return Ok(false) };
+        let Some(lock) = place.try_lock()? else { return Ok(false) };
         let (spot, mark) = (place.address(self.id)?, place.mark(self.id)?);
         let (made, incarnation) = {
             let state = self.spot.state();
@@ -582,19 +582,6 @@ impl Mailbox {
         Self::bind(place, id, lock, given)
     }
 
-    /// Binds the address of an id that no process has or had in this group, which has members.
-    fn bind_next(place: &Place, lock: &Lock) -> Result<Mailbox, MailError> {
-        let mut highest = highest_given(&place.key, lock)?;
-        loop {
-            highest += 1;
-            lock.set_highest_given(highest)?;
-            match Self::bind_member(place, MemberId(highest), lock, true) {
-                Err(MailError::IdInUse { .. }) => {}
-                bound => return bound,
-            }
-        }
-    }
-
     fn bind(place: &Place, id: MemberId, _held: &Lock, given: bool) -> Result<Mailbox, MailError> {
         let (spot, mark) = (place.address(id)?, place.mark(id)?);
         if Probe::new()?.answers(&spot)? {
@@ -720,7 +707,7 @@ impl Drop for Mailbox {
         self.spot.remove_mine(place.address(self.id).ok());
         // The last process to leave removes the lock file, unless another one comes just now.
         if place.is_deserted()
-            && let Ok(Some(lock)) = place.try_lock(Duration::ZERO)
+            && let Ok(Some(lock)) = place.try_lock()
             && place.census(&lock).is_ok_and(|here| here.addressees.is_empty() && here.members.is_empty())
         {
             lock.remove();
@@ -746,14 +733,7 @@ pub fn found_or_find(
     let place = Place::new(dir, group);
     again_if_it_vanishes(dir, || {
         let lock = place.lock(deadline, cancelled)?;
-        if let Some(members) = place.crowd()? {
-            let mailbox = match id {
-                Some(id) => Mailbox::bind_member(&place, id, &lock, false)?,
-                None => Mailbox::bind_next(&place, &lock)?,
-            };
-            return Ok(Role::Joiner { mailbox, members });
-        }
-        let census = place.census(&lock)?;
+        let census = place.brief_census(&lock)?;
         let given = id.is_none();
         let id = match id {
             Some(id) => id,
@@ -789,28 +769,21 @@ const IDS_CHOSEN_FROM: u64 = 1 << 32;
 /// stopped meanwhile would create a group of dead members with it. Live processes may have no
 /// socket now; their names show them.
 fn unused(census: &Census, key: &Key, lock: &Lock) -> Result<MemberId, MailError> {
-    let (highest, from) = match census.members.is_empty() {
-        true => (lock.highest_given()?, 1),
-        false => highest_given(key, lock).map(|highest| (highest, highest + 1))?,
-    };
+    let has_members = !census.members.is_empty();
+    let mut highest = lock.highest_given()?;
+    if has_members && lock.incarnation()?.is_none() {
+        // The lock file is new, so it is not known which ids were given out before those of the
+        // live processes.
+        let present = key.present()?.into_iter().map(|id| id.0);
+        highest = present.filter(|id| *id < IDS_CHOSEN_FROM).max().unwrap_or(0).max(highest);
+    }
+    let from = if has_members { highest + 1 } else { 1 };
     let mut taken = [&census.addressees[..], &key.present_from(from)?].concat();
     taken.sort_unstable();
     taken.dedup();
     let id = smallest_free(from, &taken);
     lock.set_highest_given(highest.max(id.0))?;
     Ok(id)
-}
-
-/// Returns the highest id that was given out in a group that has members.
-fn highest_given(key: &Key, lock: &Lock) -> Result<u64, MailError> {
-    let highest = lock.highest_given()?;
-    if lock.incarnation()?.is_some() {
-        return Ok(highest);
-    }
-    // The lock file is new, so it is not known which ids were given out before those of the live
-    // processes.
-    let present = key.present()?.into_iter().map(|id| id.0);
-    Ok(present.filter(|id| *id < IDS_CHOSEN_FROM).max().unwrap_or(0).max(highest))
 }
 
 /// Returns the smallest id from `from` on that no process has; `taken` is ascending.

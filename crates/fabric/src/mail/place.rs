@@ -186,13 +186,22 @@ impl Place {
     }
 
     /// Returns the ids with a mark if there are many and one of the first belongs to a live member.
-    pub(super) fn crowd(&self) -> Result<Option<Vec<MemberId>>, MailError> {
+    fn crowd(&self) -> Result<Option<Vec<MemberId>>, MailError> {
         let mut marked = self.list(MARK)?;
         let probe = Probe::new()?;
         let lives = |id: &MemberId| self.mark(*id).is_ok_and(|spot| probe.answers(&spot).unwrap_or(false));
         let is_crowd = marked.len() > CENSUS_MAX && marked.iter().take(CENSUS_MAX).any(lives);
         marked.sort_unstable();
         Ok(is_crowd.then_some(marked))
+    }
+
+    /// Returns the processes for one that comes. Does the same as [`census`](Self::census) unless the
+    /// members are so many that this would keep other processes from the lock for long.
+    pub(super) fn brief_census(&self, held: &Lock) -> Result<Census, MailError> {
+        match self.crowd()? {
+            Some(members) => Ok(Census { addressees: self.list(ADDRESS)?, members }),
+            None => self.census(held),
+        }
     }
 
     /// Returns the live processes, and removes the files of dead ones. Under the lock only: a
@@ -229,14 +238,11 @@ impl Place {
         let begin = Instant::now();
         let mut back_off = BACK_OFF_MIN;
         loop {
-            if let Some(file) = self.open_lock()? {
-                let is_held = match file.try_lock()? {
-                    true => Some(file),
-                    false => file.wait_for(deadline, cancelled)?,
-                };
-                if let Some(lock) = is_held.map(|file| self.claim(file, begin.elapsed())).transpose()?.flatten() {
-                    return Ok(lock);
-                }
+            if let Some(file) = self.open_lock()?
+                && let Some(file) = file.lock(deadline, cancelled)?
+                && let Some(lock) = self.claim(file, begin.elapsed())?
+            {
+                return Ok(lock);
             }
             if cancelled.load(Ordering::Relaxed) {
                 return Err(MailError::Cancelled);
@@ -250,10 +256,10 @@ impl Place {
         }
     }
 
-    /// Tries to take the lock at this moment, for a process that has `waited` for it.
-    pub(super) fn try_lock(&self, waited: Duration) -> Result<Option<Lock>, MailError> {
+    /// Tries to take the lock at this moment.
+    pub(super) fn try_lock(&self) -> Result<Option<Lock>, MailError> {
         match self.open_lock()? {
-            Some(file) if file.try_lock()? => self.claim(file, waited),
+            Some(file) if file.try_lock()? => self.claim(file, Duration::ZERO),
             _ => Ok(None),
         }
     }
@@ -301,9 +307,12 @@ impl LockFile {
         }
     }
 
-    /// Waits until the file is locked: the system serves those that wait in turn. `None` at the
-    /// deadline, or if the wait is cancelled.
-    fn wait_for(self, deadline: Instant, cancelled: &AtomicBool) -> Result<Option<LockFile>, MailError> {
+    /// Locks the file, and waits for that if need be: the system serves those that wait in turn.
+    /// `None` at the deadline, or if the wait is cancelled.
+    fn lock(self, deadline: Instant, cancelled: &AtomicBool) -> Result<Option<LockFile>, MailError> {
+        if self.try_lock()? {
+            return Ok(Some(self));
+        }
         let (locked, wait) = sync_channel(1);
         let path = self.path.clone();
         // Only a thread of its own can be given up, which ends once it has had the lock.
@@ -317,11 +326,7 @@ impl LockFile {
             let _ = locked.send(result.map(|()| self));
         };
         let spawned = std::thread::Builder::new().name("spindle-lock".into()).spawn(waits);
-        spawned.map_err(|source| MailError::Io {
-            doing: "start a thread that locks",
-            path: Some(path.clone()),
-            source,
-        })?;
+        spawned.map_err(|source| MailError::io("start a thread that locks", Some(&path), source))?;
         while !cancelled.load(Ordering::Relaxed) {
             let left = deadline.saturating_duration_since(Instant::now());
             match wait.recv_timeout(left.min(LOCK_TICK)) {

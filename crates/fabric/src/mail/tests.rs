@@ -1,6 +1,6 @@
 //! Control sockets of one process, and of several that can be killed: those run this test binary
 //! again, started with a role (see [`child`]).
-use super::limits::UNREACHED_LETTERS_MAX;
+use super::limits::{CENSUS_MAX, UNREACHED_LETTERS_MAX};
 use super::place::{Place, new_socket};
 use super::*;
 use crate::fork::tests::{DONE, fork, forked};
@@ -405,6 +405,27 @@ fn a_hundred_that_start_at_once_all_find_the_group() {
     println!("of 100 one found the group in {:?} in the median, {:?} at most", took[50], took[99]);
     assert_eq!(town.present(), (1..=100).collect::<Vec<_>>());
     assert_eq!(town.members().len(), 1);
+}
+
+/// Not all members are asked whether they live.
+#[test]
+fn a_process_finds_a_group_of_many_members() {
+    let town = Town::new();
+    let Role::Founder { mailbox, incarnation } = town.find(None) else { panic!("no member lives") };
+    let mut mailboxes = vec![mailbox];
+    for id in 2..=CENSUS_MAX as u64 + 2 {
+        let (mailbox, members) = town.join(id);
+        assert!(mailbox.enter(incarnation).unwrap());
+        assert_eq!(members.len() as u64, id - 1);
+        mailboxes.push(mailbox);
+    }
+    let all: Vec<MemberId> = mailboxes.iter().map(Mailbox::id).collect();
+    let Role::Joiner { mailbox, members } = town.find(None) else { panic!("members live") };
+    assert_eq!((mailbox.id().0, members), (all.len() as u64 + 1, all.clone()));
+    assert_eq!(Mailbox::known_members(&town.dir, &town.group).unwrap(), all);
+    drop(mailboxes);
+    assert_eq!(Mailbox::known_members(&town.dir, &town.group).unwrap(), []);
+    assert!(matches!(again(&mailbox), Standing::Founder { .. }));
 }
 
 #[test]

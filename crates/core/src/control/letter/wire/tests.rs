@@ -56,7 +56,7 @@ fn samples() -> Vec<Letter> {
             config: u64::MAX,
             members: 0,
             observer: false,
-            follows: ViewId(0),
+            follows: ViewId(0x0102_0304_0506_0708),
             address: Some("[fd00::7]:7411".parse().unwrap()),
             rack: Some("row-1".parse().unwrap()),
             seeds: Some(NonZeroU64::MAX),
