@@ -9,6 +9,7 @@ use crate::shared::{Shared, Upcall};
 use crate::status::Status;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member};
+use spindle_core::stats::Frontier;
 use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
 use spindle_fabric::fork::Owner;
 use spindle_fabric::tcp::Connection;
@@ -348,6 +349,14 @@ impl Node {
         let is_far = |id| self.crew.is_far(id);
         let rack = |id| self.crew.book()?.rack(id).cloned();
         Status::of(&self.member, &self.fabric, |id| self.crew.pid(id), is_far, rack, lost, observers)
+    }
+
+    /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is not in the subgroup. This costs
+    /// less than the whole [`status`](Self::status): nothing is allocated.
+    pub fn frontiers(&self, subgroup: SubgroupId) -> impl Iterator<Item = (MemberId, Frontier)> {
+        self.member.home(subgroup).into_iter().flat_map(|(home, there)| {
+            home.frontiers(there).map(|(rank, frontier)| (home.view().members[rank.index()], frontier))
+        })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -105,9 +105,7 @@ impl OneInFlight {
         }
         let Some((round, sender)) = self.stopwatch.newest else { return true };
         let place = round * self.senders + u64::from(sender) + 1;
-        let status = self.node.status();
-        let mut members = status.subgroups.iter().take(1).flat_map(|subgroup| &subgroup.members);
-        members.all(|member| member.frontier.delivered >= place)
+        self.node.frontiers(SubgroupId(0)).all(|(_, frontier)| frontier.delivered >= place)
     }
 }
 

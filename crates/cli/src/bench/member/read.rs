@@ -11,18 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Reader {
     rank: u32,
-    members: usize,
+    members: u32,
     size: u64,
-    /// Number of the next message, by subgroup and sender.
-    next: Vec<u64>,
+    /// Number of the next message, by subgroup and sender; none for a subgroup that has sent nothing.
+    next: Vec<Vec<u64>>,
     wrong: Arc<AtomicU64>,
 }
 
 impl Reader {
     pub(super) fn new(rank: u32, members: u32, subgroups: u32, size: u64) -> Reader {
-        let number = |subgroup| (0..members).map(move |rank| first_number(subgroup, rank));
-        let next = (0..subgroups as usize).flat_map(number).collect();
-        Reader { rank, members: members as usize, size, next, wrong: Arc::default() }
+        Reader { rank, members, size, next: vec![Vec::new(); subgroups as usize], wrong: Arc::default() }
     }
 
     /// Returns a counter that is not zero once a message differed from the expected one.
@@ -33,7 +31,10 @@ impl Reader {
     /// Returns the reader of the messages of `subgroup`, one by one.
     #[inline]
     pub(super) fn of(&mut self, subgroup: SubgroupId) -> Reading<'_> {
-        let next = &mut self.next[subgroup.index() * self.members..][..self.members];
+        let next = &mut self.next[subgroup.index()];
+        if next.is_empty() {
+            *next = (0..self.members).map(|rank| first_number(subgroup.index(), rank)).collect();
+        }
         Reading { rank: self.rank, size: self.size, next, found: 0, wrong: &self.wrong }
     }
 }

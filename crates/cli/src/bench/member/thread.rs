@@ -29,8 +29,9 @@ pub(super) struct Threaded {
     numbers: Vec<u64>,
     readers: Vec<JoinHandle<Result<(), ReceiveError>>>,
     wrong: Vec<Arc<AtomicU64>>,
-    /// Latencies of messages from others, and of this member's own messages.
-    stopwatch: Arc<Mutex<[Histogram<u64>; 2]>>,
+    /// Latencies of messages from others, and of this member's own messages, if the job measures
+    /// them.
+    latencies: Option<Arc<Mutex<[Histogram<u64>; 2]>>>,
     rank: u32,
     plan: Plan,
 }
@@ -49,7 +50,7 @@ impl Threaded {
                 readers.push(thread::Builder::new().spawn(move || read_all(SubgroupId(i), receiver, reader))?);
             }
         }
-        let stopwatch = Arc::new(Mutex::new([super::histogram(), super::histogram()]));
+        let mut latencies = None;
         let group = match plan.job {
             Job::Stream => {
                 let reader = reader();
@@ -57,11 +58,12 @@ impl Threaded {
                 node.start(reader)?
             }
             _ => {
-                let mut inner = Stopwatch::new(setup.rank);
-                let shared = Arc::clone(&stopwatch);
+                let mut stopwatch = Stopwatch::new(setup.rank);
+                let shared = latencies.insert(Arc::new(Mutex::new([super::histogram(), super::histogram()])));
+                let shared = Arc::clone(shared);
                 node.start(move |_, batch: &mut spindle::Batch<'_>| {
                     let now = now_ns();
-                    inner.see(now, batch, |took, is_own| {
+                    stopwatch.see(now, batch, |took, is_own| {
                         let mut histograms = shared.lock().unwrap_or_else(PoisonError::into_inner);
                         histograms[usize::from(is_own)].saturating_record(took);
                     });
@@ -70,7 +72,7 @@ impl Threaded {
         };
         let numbers = (0..publishers.len()).map(|i| first_number(i, setup.rank)).collect();
         let (rank, group) = (setup.rank, Some(group));
-        Ok(Threaded { group, publishers, numbers, readers, wrong, stopwatch, rank, plan })
+        Ok(Threaded { group, publishers, numbers, readers, wrong, latencies, rank, plan })
     }
 
     fn delivered(&self) -> (u64, u64) {
@@ -144,8 +146,8 @@ impl Worker for Threaded {
     fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran> {
         if let Job::Pulse { every_us } = self.plan.job {
             self.pulse(begin_ns, end_ns, Duration::from_micros(every_us))?;
-            let [latencies, own_latencies] =
-                self.stopwatch.lock().unwrap_or_else(PoisonError::into_inner).each_mut().map(drain);
+            let measured = self.latencies.as_ref().context("this job measures latencies")?;
+            let [latencies, own_latencies] = measured.lock().unwrap_or_else(PoisonError::into_inner).each_mut().map(drain);
             return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, own_latencies, ..Ran::default() });
         }
         let ((began, before), stalls) = if self.publishers.is_empty() {
