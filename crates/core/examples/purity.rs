@@ -34,7 +34,7 @@ pub extern "C" fn spindle_purity(members: u32, messages: u32, polls: u32) -> u64
         epoch: None,
     };
     let ids = (0..u64::from(members)).map(MemberId).collect();
-    let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup] };
+    let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup].into() };
     run(&view, messages, polls).unwrap_or(0)
 }
 

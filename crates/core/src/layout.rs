@@ -336,7 +336,8 @@ mod tests {
                 spec("a", &[0, 1, 2], &[0, 2], Order::Total),
                 spec("b", &[1, 2], &[1, 2], Order::Fifo),
                 spec("c", &[0, 2], &[2], Order::Total),
-            ],
+            ]
+            .into(),
         };
         let layout = Layout::new(&view).unwrap();
         for row in layout.rows() {
@@ -364,7 +365,7 @@ mod tests {
             id: ViewId(1),
             members: vec![MemberId(1), MemberId(2)],
             nonvoters: vec![],
-            subgroups: vec![spec("a", &[0, 1], &[1], Order::Total)],
+            subgroups: vec![spec("a", &[0, 1], &[1], Order::Total)].into(),
         };
         assert!(Layout::new(&view).is_ok());
         view.subgroups[0].senders = vec![Rank(2)];

@@ -57,4 +57,4 @@ pub use resend::{Resend, Resent};
 pub use ring::Ring;
 pub use table::{Found, Frames, Lookup, Rows, Table, Trace};
 pub use upcalls::Upcalls;
-pub use view::{Change, Order, Rule, SubgroupSpec, View, ViewError};
+pub use view::{Change, Order, Rule, SubgroupSpec, Subgroups, View, ViewError};

@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         let nonvoters = self.ranks(members.len())?;
         let count = self.count(limits::SUBGROUPS_MAX)?;
         let subgroups = (0..count).map(|_| self.subgroup(members.len())).collect::<Option<Vec<_>>>()?;
-        let view = View { id, members, nonvoters, subgroups };
+        let view = View { id, members, nonvoters, subgroups: subgroups.into() };
         // The last member may leave: then no member continues.
         (view.members.is_empty() || view.check().is_ok()).then_some(view)
     }
@@ -415,7 +415,7 @@ mod tests {
             id: ViewId(7),
             members: vec![MemberId(5), MemberId(1), MemberId(9)],
             nonvoters: vec![Rank(1)],
-            subgroups,
+            subgroups: subgroups.into(),
         }
     }
 

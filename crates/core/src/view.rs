@@ -5,8 +5,11 @@ use crate::limits;
 use crate::planted::planted;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+use core::slice;
 
 /// The older views whose rows a member needs, at most: it has memory, and streams, for each.
 const OLDER_MAX: usize = 6;
@@ -114,6 +117,76 @@ impl SubgroupSpec {
             epoch: None,
         }
     }
+
+    /// Returns the part of it that is the same in each view, until it is altered.
+    fn bare(&self) -> SubgroupSpec {
+        let (members, senders, leftover_bytes_max, epoch) = (vec![], vec![], 0, None);
+        let (name, member_rule, sender_rule) = (self.name.clone(), self.member_rule.clone(), self.sender_rule.clone());
+        let SubgroupSpec { order, window, message_bytes_max, .. } = *self;
+        SubgroupSpec {
+            name,
+            members,
+            senders,
+            member_rule,
+            sender_rule,
+            order,
+            window,
+            message_bytes_max,
+            leftover_bytes_max,
+            epoch,
+        }
+    }
+}
+
+/// The subgroups of a view. Clones share one list until one of them is changed: there may be a thousand subgroups, and a member
+/// has its view in several places.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Subgroups(Arc<Vec<SubgroupSpec>>);
+
+impl Deref for Subgroups {
+    type Target = Vec<SubgroupSpec>;
+
+    #[inline]
+    fn deref(&self) -> &Vec<SubgroupSpec> {
+        &self.0
+    }
+}
+
+/// A change of a shared list makes a copy.
+impl DerefMut for Subgroups {
+    fn deref_mut(&mut self) -> &mut Vec<SubgroupSpec> {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<Vec<SubgroupSpec>> for Subgroups {
+    fn from(list: Vec<SubgroupSpec>) -> Subgroups {
+        Subgroups(Arc::new(list))
+    }
+}
+
+impl FromIterator<SubgroupSpec> for Subgroups {
+    fn from_iter<I: IntoIterator<Item = SubgroupSpec>>(list: I) -> Subgroups {
+        Subgroups::from(Vec::from_iter(list))
+    }
+}
+
+impl<'a> IntoIterator for &'a Subgroups {
+    type Item = &'a SubgroupSpec;
+    type IntoIter = slice::Iter<'a, SubgroupSpec>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Subgroups {
+    type Item = &'a mut SubgroupSpec;
+    type IntoIter = slice::IterMut<'a, SubgroupSpec>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
 }
 
 /// A numbered membership and its subgroups.
@@ -126,7 +199,7 @@ pub struct View {
     /// Members that are no voters in this view, ascending: they have yet to begin a view. All others count for what ends it.
     pub nonvoters: Vec<Rank>,
     /// The subgroups; a subgroup's index is its [`SubgroupId`].
-    pub subgroups: Vec<SubgroupSpec>,
+    pub subgroups: Subgroups,
 }
 
 /// Where a member sends again what was not delivered everywhere when the view before ended.
@@ -367,8 +440,7 @@ impl View {
     /// Whether `next`, which follows this view, has settled what `change` is about, by it or by another change.
     pub(crate) fn has_settled(&self, change: &Change, next: &View) -> bool {
         let of = |view: &View| {
-            let spec = view.bare().subgroups.into_iter().find(|spec| spec.name == change.name());
-            let spec = spec.map(|spec| SubgroupSpec { leftover_bytes_max: 0, ..spec });
+            let spec = view.subgroups.iter().find(|spec| spec.name == change.name()).map(SubgroupSpec::bare);
             match (change, spec.as_ref().map(|spec| &spec.member_rule)) {
                 (Change::Enter { id, .. } | Change::Exit { id, .. }, Some(Rule::Only(ids))) => (None, ids.contains(id)),
                 (Change::Enter { .. } | Change::Exit { .. }, _) => (None, false),
@@ -385,8 +457,7 @@ impl View {
 
     /// The view without anybody.
     fn bare(&self) -> View {
-        let empty =
-            |spec: &SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], epoch: None, ..spec.clone() };
+        let empty = |spec: &SubgroupSpec| SubgroupSpec { leftover_bytes_max: spec.leftover_bytes_max, ..spec.bare() };
         let subgroups = self.subgroups.iter().map(empty).collect();
         View { id: self.id, members: vec![], nonvoters: vec![], subgroups }
     }
@@ -566,10 +637,9 @@ impl Change {
 
     /// The same without what means nothing: the lists of a subgroup, which are ranks of some view.
     pub(crate) fn bare(self) -> Change {
-        let bare = |spec| SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, epoch: None, ..spec };
         match self {
-            Change::Create(spec) => Change::Create(bare(spec)),
-            Change::Alter(spec) => Change::Alter(bare(spec)),
+            Change::Create(spec) => Change::Create(spec.bare()),
+            Change::Alter(spec) => Change::Alter(spec.bare()),
             other => other,
         }
     }
@@ -726,7 +796,7 @@ mod tests {
     fn a_member_needs_the_rows_of_few_views() {
         let only = |ids: &[u64]| Rule::Only(ids.iter().copied().map(MemberId).collect());
         let members = [1, 2, 3].map(MemberId).to_vec();
-        let mut view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![] };
+        let mut view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: Default::default() };
         view = everyone(&view, &[], &[Change::Create(spec("old", only(&[3])))]);
         let older = |view: &View, rank: u32| -> BTreeSet<ViewId> {
             let mine = view.subgroups.iter().filter(|spec| spec.members.contains(&Rank(rank)));
@@ -752,7 +822,8 @@ mod tests {
     #[test]
     fn shards_keep_their_members_and_newcomers_go_where_they_are_needed() {
         let shard = Rule::Shard { set: 7, least: 2, most: 3 };
-        let first = View { id: ViewId(1), members: vec![MemberId(10)], nonvoters: vec![], subgroups: vec![] };
+        let first =
+            View { id: ViewId(1), members: vec![MemberId(10)], nonvoters: vec![], subgroups: Default::default() };
         let changes = ["kv/0", "kv/1"].map(|name| Change::Create(spec(name, shard.clone())));
         let two = everyone(&first, &[11], &changes);
         assert_eq!((ids(&two, 0), ids(&two, 1)), (vec![10], vec![11]));
@@ -777,8 +848,12 @@ mod tests {
 
     #[test]
     fn subgroups_come_change_and_go() {
-        let first =
-            View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], nonvoters: vec![], subgroups: vec![] };
+        let first = View {
+            id: ViewId(1),
+            members: vec![MemberId(1), MemberId(2)],
+            nonvoters: vec![],
+            subgroups: Default::default(),
+        };
         let create = Change::Create(spec("a", Rule::Only(vec![MemberId(2)])));
         assert!(first.wants(&create));
         let second = everyone(&first, &[], &[create.clone(), Change::Create(spec("b", Rule::Everyone))]);
@@ -807,7 +882,7 @@ mod tests {
             id: ViewId(1),
             members: vec![MemberId(1)],
             nonvoters: vec![],
-            subgroups: vec![spec("a", Rule::Everyone)],
+            subgroups: vec![spec("a", Rule::Everyone)].into(),
         };
         let (drop, create) = (Change::Drop("a".to_string()), Change::Create(fifo.clone()));
         assert!(!view.wants(&Change::Alter(fifo.clone())));
@@ -820,7 +895,8 @@ mod tests {
     #[test]
     fn rings_keep_room_for_what_was_accepted_under_a_larger_limit() {
         let sized = |message_bytes_max| SubgroupSpec { message_bytes_max, ..spec("a", Rule::Everyone) };
-        let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![sized(100)] };
+        let view =
+            View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![sized(100)].into() };
         let alter = |size| Change::Alter(SubgroupSpec { leftover_bytes_max: 7, ..sized(size) });
         let limits = |view: &View| (view.subgroups[0].message_bytes_max, view.subgroups[0].leftover_bytes_max);
         let mut views = vec![view];
@@ -845,7 +921,8 @@ mod tests {
     #[test]
     fn a_change_is_settled_by_it_or_by_one_that_contradicts_it() {
         let listed = |ids: &[u64]| spec("a", Rule::Only(ids.iter().copied().map(MemberId).collect()));
-        let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![listed(&[1])] };
+        let view =
+            View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![listed(&[1])].into() };
         let enter = |id| Change::Enter { name: "a".to_string(), id: MemberId(id) };
         let exit = |id| Change::Exit { name: "a".to_string(), id: MemberId(id) };
         let alter = |window| Change::Alter(SubgroupSpec { window, ..listed(&[1]) });

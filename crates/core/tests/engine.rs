@@ -1738,7 +1738,7 @@ fn the_lists_of_a_subgroup_mean_nothing_in_a_wish() {
 fn a_full_view_admits_nobody() {
     let view = |members: u64| {
         let members = (0..members).map(MemberId).collect();
-        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![] }
+        View { id: ViewId(1), members, nonvoters: vec![], subgroups: Default::default() }
     };
     let engine = |members| Engine::new(view(members), Rank(0), Ablation::default()).unwrap();
     assert!(engine(limits::MEMBERS_MAX as u64 - 1).admit(process(1 << 20)));
@@ -1804,7 +1804,7 @@ fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
     let of =
         |ranks: Vec<Rank>| SubgroupSpec { members: ranks.clone(), senders: ranks, ..SubgroupSpec::of_everyone("s") };
     let (members, subgroups) = ((0..3).map(MemberId).collect(), vec![of(vec![Rank(1)])]);
-    let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups };
+    let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: subgroups.into() };
     let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
     let mut group = Group::of(view.ranks().map(engine).collect());
     let cut = group.engines[0].layout().row(Rank(1)).cut(SubgroupId(0)).unwrap() as usize;
@@ -1884,7 +1884,7 @@ fn one_leaves(order: Order, suspect_after: Option<u64>) -> (Group, Group) {
         }
     };
     let members = [10, 11, 12].map(MemberId).to_vec();
-    let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec("s0", 2), spec("s1", 3)] };
+    let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec("s0", 2), spec("s1", 3)].into() };
     let ablation = Ablation { epochs: true, ..Ablation::default() };
     let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
     let mut old = Group::of(view.ranks().map(engine).collect());

@@ -273,7 +273,7 @@ impl Side {
             id: ViewId(1),
             members: vec![MemberId(1), MemberId(2)],
             nonvoters: vec![],
-            subgroups: vec![subgroup],
+            subgroups: vec![subgroup].into(),
         };
         let layout = Layout::new(&view)?;
         let (mut orders, plain) = (connect()?, connect()?);

@@ -150,7 +150,7 @@ pub fn view(members: u32, window: u64) -> View {
         id: ViewId(1),
         members: (0..u64::from(members)).map(MemberId).collect(),
         nonvoters: vec![],
-        subgroups: vec![everyone],
+        subgroups: vec![everyone].into(),
     }
 }
 

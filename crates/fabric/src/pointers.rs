@@ -74,7 +74,7 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
         id: ViewId(1),
         members: (1..=u64::from(members)).map(MemberId).collect(),
         nonvoters: vec![],
-        subgroups: vec![spec],
+        subgroups: vec![spec].into(),
     };
     let engines: Vec<Engine> =
         ranks.iter().map(|rank| Engine::new(view.clone(), *rank, Ablation::default()).unwrap()).collect();

@@ -222,7 +222,7 @@ pub(crate) mod tests {
             epoch: None,
         };
         let members = vec![MemberId(1), MemberId(2), MemberId(3)];
-        let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] };
+        let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec].into() };
         Ledger::new(&view, |_, _| Ring::new(256, 4, 48))
     }
 

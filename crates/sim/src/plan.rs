@@ -142,9 +142,13 @@ impl Plan {
                 alterations::draw_shards(&mut Random::new(seed, 8), &mut subgroups, members);
             }
             // The first view follows from the rules, as every later view does.
-            View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups }.next(|_| true, first, &[])
+            View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups: subgroups.into() }.next(
+                |_| true,
+                first,
+                &[],
+            )
         } else {
-            View { id: ViewId(1), members: first.to_vec(), nonvoters: vec![], subgroups }
+            View { id: ViewId(1), members: first.to_vec(), nonvoters: vec![], subgroups: subgroups.into() }
         };
         let apps = match faults.membership {
             true => changes.draw_apps(&mut random, &view, &ids, options.deliveries / 2),

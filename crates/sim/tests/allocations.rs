@@ -121,7 +121,8 @@ fn nothing_is_allocated_in_steady_state() {
         epoch: None,
     };
     let subgroups = vec![subgroup(0, Order::Total), subgroup(1, Order::Fifo), subgroup(2, Order::Total)];
-    let view = View { id: ViewId(1), members: (1..4).map(MemberId).collect(), nonvoters: vec![], subgroups };
+    let view =
+        View { id: ViewId(1), members: (1..4).map(MemberId).collect(), nonvoters: vec![], subgroups: subgroups.into() };
     let engine = |me| Engine::new(view.clone(), me, Ablation::default()).expect("a good view");
     let mut engines: Vec<Engine> = view.ranks().map(engine).collect();
     let mut rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();

@@ -26,8 +26,11 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
     // These ids expose code that uses ids as ranks, or assumes that they ascend.
     let ids: Vec<MemberId> = (0..(members + joiners) as u64).map(|i| MemberId(1000 - i * 37 % 101)).collect();
     let subgroups = vec![subgroup("total", Order::Total), subgroup("fifo", Order::Fifo)];
-    let view =
-        View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups }.next(|_| true, &ids[..members], &[]);
+    let view = View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups: subgroups.into() }.next(
+        |_| true,
+        &ids[..members],
+        &[],
+    );
     let process =
         |id: &MemberId| MemberPlan { id: *id, poll_ns: 500, pauses: vec![], clock_jumps: vec![], hand_offs: vec![] };
     let app = |member: usize, subgroup: u32| AppPlan {

@@ -244,8 +244,8 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         }
         all.add(&others)?;
         own.add(&mine)?;
-        busy_ns += slice.ran.iter().map(|ran| ran.busy_ns).sum::<u64>();
-        took_ns += slice.ran.iter().map(|ran| ran.took_ns).sum::<u64>();
+        busy_ns += slice.busy_ns();
+        took_ns += slice.took_ns();
         hops.push(after);
         hop = after;
     }
@@ -271,7 +271,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         p999_ns: at(0.999),
         max_ns: at(1.0),
         own_p50_ns: own.value_at_quantile(0.5) as f64 - clock_ns,
-        cpu_percent: 100.0 * f64::from(members) * busy_ns as f64 / (took_ns as f64).max(1.0),
+        cpu_percent: 100.0 * busy_ns as f64 / (took_ns as f64).max(1.0),
         hop_ns: quantile(&hops, 0.5),
         hops: median(|reference| reference == Reference::Hop),
         wake_ratio: median(|reference| reference == Reference::Wake),
@@ -301,9 +301,8 @@ fn both(slice: &Slice) -> (Histogram<u64>, Histogram<u64>) {
 
 /// Returns the CPU time of all members per message.
 fn cpu_ns_per_message(slice: &Slice) -> f64 {
-    let busy_ns: u64 = slice.ran.iter().map(|ran| ran.busy_ns).sum();
     let sent: u64 = slice.ran.iter().map(|ran| ran.counts.sent).sum();
-    busy_ns as f64 / sent.max(1) as f64
+    slice.busy_ns() as f64 / sent.max(1) as f64
 }
 
 /// Returns a histogram with the settings that members use.

@@ -44,13 +44,26 @@ struct Member {
     replies: Receiver<String>,
 }
 
-/// The results of a slice of a team, by rank.
+/// The results of a slice of a team.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
+    /// Those of the members of active subgroups, by rank.
     pub(super) ran: Vec<Ran>,
+    /// The resources that all other members have used meanwhile.
+    pub(super) idle: Usage,
 }
 
 impl Slice {
+    /// Returns the CPU time of all members during the slice.
+    pub(super) fn busy_ns(&self) -> u64 {
+        self.ran.iter().map(|ran| ran.busy_ns).sum::<u64>() + self.idle.cpu_ns
+    }
+
+    /// Returns the mean length of the slice at its members.
+    pub(super) fn took_ns(&self) -> u64 {
+        self.ran.iter().map(|ran| ran.took_ns).sum::<u64>() / self.ran.len().max(1) as u64
+    }
+
     /// Returns the messages of the group per second: deliveries per member.
     pub(super) fn messages_per_second(&self) -> f64 {
         self.deliveries_per_second() / self.ran.len() as f64
@@ -124,22 +137,28 @@ impl Team {
     }
 
     fn work(&mut self, length: Duration) -> anyhow::Result<Slice> {
+        // Members of idle subgroups only stay asleep: hundreds of processes that begin a slice at the
+        // same time would delay those that are measured.
+        let active = (self.plan.span as usize).min(self.members.len());
+        let (active, idle) = self.members.split_at_mut(active);
+        let before = usage(idle)?;
         let now = now_ns();
         let length_ns = length.as_nanos() as u64;
         let run = Order::Run { begin_ns: now + length_ns / 10, end_ns: now + length_ns };
-        self.tell(run)?;
+        tell(active, run)?;
         let until = Instant::now() + length + PATIENCE;
         let mut ran = Vec::new();
-        for member in &mut self.members {
+        for member in active {
             match member.reply(until)? {
                 Reply::Ran(slice) => ran.push(*slice),
                 other => bail!("member {} answered {other:?} to a slice", member.rank),
             }
         }
+        let idle = usage(idle)?.since(before);
         if self.plan.drive == Drive::Thread && self.plan.wait != Wait::Polling {
             self.quiet()?;
         }
-        Ok(Slice { ran })
+        Ok(Slice { ran, idle })
     }
 
     /// Waits until all sent messages are delivered and the polling threads sleep.
@@ -163,8 +182,7 @@ impl Team {
 
     /// Returns the resources that the members have used.
     pub(super) fn usage(&self) -> anyhow::Result<Usage> {
-        let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
-        self.members.iter().map(of).sum()
+        usage(&self.members)
     }
 
     /// Returns the median memory of a member that no other process maps, in bytes.
@@ -184,7 +202,7 @@ impl Team {
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
-        self.tell(Order::Finish)?;
+        tell(&mut self.members, Order::Finish)?;
         let until = Instant::now() + PATIENCE;
         let mut counts: Vec<Counts> = Vec::new();
         for member in &mut self.members {
@@ -203,17 +221,23 @@ impl Team {
         }
         Ok(())
     }
+}
 
-    fn tell(&mut self, order: Order) -> anyhow::Result<()> {
-        let line = format!("{}\n", serde_json::to_string(&order)?);
-        for member in &mut self.members {
-            if let Err(error) = member.orders.write_all(line.as_bytes()) {
-                let how = member.how_it_ended();
-                bail!("member {} takes no orders ({error}): {how}", member.rank);
-            }
+/// Returns the resources that the processes have used.
+fn usage(members: &[Member]) -> anyhow::Result<Usage> {
+    let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
+    members.iter().map(of).sum()
+}
+
+fn tell(members: &mut [Member], order: Order) -> anyhow::Result<()> {
+    let line = format!("{}\n", serde_json::to_string(&order)?);
+    for member in members {
+        if let Err(error) = member.orders.write_all(line.as_bytes()) {
+            let how = member.how_it_ended();
+            bail!("member {} takes no orders ({error}): {how}", member.rank);
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl Member {

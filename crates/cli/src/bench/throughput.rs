@@ -356,11 +356,13 @@ impl Measurement {
         let deliveries: Vec<f64> = slices.iter().map(Slice::deliveries_per_second).collect();
         let ran = || slices.iter().flat_map(|slice| &slice.ran);
         let counts = ran().fold(Counts::default(), |sum, ran| sum.plus(ran.counts));
-        let switches = |of: fn(&Usage) -> u64| ran().map(|ran| of(&ran.usage)).sum::<u64>() as f64;
-        let messages = counts.delivered as f64 / f64::from(members);
+        let used = ran().map(|ran| ran.usage).chain(slices.iter().map(|slice| slice.idle)).sum::<Usage>();
+        // The members of active subgroups.
+        let active = f64::from(plan.span.min(members));
+        let messages = counts.delivered as f64 / active;
         let per = |value: f64, of: f64| if of > 0.0 { value / of } else { 0.0 };
         // Each slice counts nine tenths of its length.
-        let seconds = ran().map(|ran| ran.elapsed_ns as f64 / 0.9e9).sum::<f64>() / f64::from(members);
+        let seconds = ran().map(|ran| ran.elapsed_ns as f64 / 0.9e9).sum::<f64>() / active;
         let ratios: BTreeMap<_, _> = pairs.iter().map(|(against, pairs)| (*against, Ratio::of(pairs))).collect();
         let median = |against| ratios.get(&against)?.as_ref().map(|ratio: &Ratio| ratio.median);
         let messages_per_second = quantile(&rates, 0.5);
@@ -379,12 +381,12 @@ impl Measurement {
             messages_per_second,
             bytes_per_second: messages_per_second * plan.size as f64,
             deliveries_per_second: quantile(&deliveries, 0.5),
-            cpu_ns_per_message: per(switches(|usage| usage.cpu_ns), messages),
+            cpu_ns_per_message: per(used.cpu_ns as f64, messages),
             messages_per_send_batch: per(counts.sent as f64, counts.send_batches as f64),
             messages_per_delivery_batch: per(counts.delivered as f64, counts.delivery_batches as f64),
             nulls_per_message: per(counts.nulls as f64, messages),
-            context_switches_per_second: per(switches(|usage| usage.voluntary + usage.involuntary), seconds),
-            involuntary_context_switches_per_second: per(switches(|usage| usage.involuntary), seconds),
+            context_switches_per_second: per((used.voluntary + used.involuntary) as f64, seconds),
+            involuntary_context_switches_per_second: per(used.involuntary as f64, seconds),
             stalls: ran().map(|ran| ran.stalls).sum(),
             hop_ns: quantile(&hops_ns, 0.5),
             slices: slices.len() as u64,

@@ -411,7 +411,7 @@ mod tests {
 
     fn view(id: u64, members: &[u64]) -> View {
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
-        View { id: ViewId(id), members, nonvoters: vec![], subgroups: Vec::<SubgroupSpec>::new() }
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: Default::default() }
     }
 
     fn told(id: u64, members: &[u64]) -> News {

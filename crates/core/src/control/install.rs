@@ -236,7 +236,7 @@ mod tests {
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
         let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
         let spec = SubgroupSpec { members: all.clone(), senders: all, ..SubgroupSpec::of_everyone("all") };
-        View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec] }
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec].into() }
     }
 
     fn at(name: &str) -> Address {

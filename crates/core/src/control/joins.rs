@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn view<const COUNT: usize>(ids: [u64; COUNT]) -> View {
-        View { id: ViewId(1), members: ids.map(MemberId).to_vec(), nonvoters: vec![], subgroups: vec![] }
+        View { id: ViewId(1), members: ids.map(MemberId).to_vec(), nonvoters: vec![], subgroups: Default::default() }
     }
 
     /// Track record 189: processes that still followed the view before were admitted, and held up

@@ -366,7 +366,7 @@ mod tests {
 
     fn view(id: u64, members: &[u64]) -> View {
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
-        View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![] }
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: Default::default() }
     }
 
     /// Process 9, on the members' host.
@@ -563,7 +563,7 @@ mod tests {
     #[test]
     fn messages_that_the_state_contains_are_not_applied_again() {
         let spec = SubgroupSpec { senders: [0, 1].map(Rank).to_vec(), ..SubgroupSpec::of_everyone("a") };
-        let view = Arc::new(View { subgroups: vec![spec.clone(), spec], ..view(3, &[1, 2]) });
+        let view = Arc::new(View { subgroups: vec![spec.clone(), spec].into(), ..view(3, &[1, 2]) });
         let mut restored = Restored::new(Arc::clone(&view), vec![Some(5), None]);
         let lacks =
             |restored: &Restored, subgroup, sender, round| restored.lacks(SubgroupId(subgroup), Rank(sender), round);

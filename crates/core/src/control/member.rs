@@ -1139,7 +1139,7 @@ mod tests {
         let ranks = vec![Rank(0), Rank(1)];
         let spec = SubgroupSpec { members: ranks.clone(), senders: ranks, ..SubgroupSpec::of_everyone("all") };
         let members = [1, 2].map(MemberId).to_vec();
-        let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] };
+        let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec].into() };
         roster.begin(&view, Time(0));
         let engine = Engine::new(view.clone(), Rank(0), Ablation::default()).unwrap();
         let begun = Begun { engine, view: Arc::new(view), absent: BTreeSet::new() };

@@ -1686,7 +1686,7 @@ mod tests {
                 id: ViewId(1),
                 members: [1, 3].map(MemberId).to_vec(),
                 nonvoters: Vec::new(),
-                subgroups: Vec::new(),
+                subgroups: Default::default(),
             };
             roster.expect(&view);
             let told = Told {
@@ -1726,7 +1726,7 @@ mod tests {
             id: ViewId(1),
             members: [1, 3].map(MemberId).to_vec(),
             nonvoters: Vec::new(),
-            subgroups: Vec::new(),
+            subgroups: Default::default(),
         };
         roster.begin(&view, Time(0));
         assert!(roster.takes_part() && told(&mut roster).is_empty(), "its row tells");
@@ -1743,7 +1743,7 @@ mod tests {
             id: ViewId(id),
             members: members.iter().copied().map(MemberId).collect(),
             nonvoters: Vec::new(),
-            subgroups: Vec::new(),
+            subgroups: Default::default(),
         };
         roster.begin(&view(1, &[1]), Time(0));
         let joiner = me(3);
@@ -1846,7 +1846,7 @@ mod tests {
             id: ViewId(id),
             members: members.iter().copied().map(MemberId).collect(),
             nonvoters: Vec::new(),
-            subgroups: Vec::new(),
+            subgroups: Default::default(),
         };
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         roster.begin(&view(1, &[1, 2]), Time(0));
@@ -1866,7 +1866,7 @@ mod tests {
         let mut roster = Roster::new(me(1), 1, None);
         roster.set_incarnation(7);
         let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
-        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.begin(&view, Time(0));
         assert!(!roster.handed_over(7, ViewId(1), me(2), ()));
         // The newest way of a member in the view that has begun may replace a broken one.
@@ -1896,7 +1896,7 @@ mod tests {
         let mut roster = Roster::new(me(1), 1, Some(Book::new(card, Seeds::new(Vec::new(), None, address), true)));
         roster.set_incarnation(7);
         let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
-        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.expect(&view);
         roster.hand_over(view.id, [MemberId(2)]);
         roster.unreached([MemberId(2)]);
@@ -1922,7 +1922,7 @@ mod tests {
         }
         for (view, members) in [(1, [1, 2].as_slice()), (2, &[1])] {
             let members = members.iter().copied().map(MemberId).collect();
-            let view = View { id: ViewId(view), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+            let view = View { id: ViewId(view), members, nonvoters: Vec::new(), subgroups: Default::default() };
             roster.expect(&view);
             roster.begin(&view, Time(0));
         }
@@ -1935,7 +1935,7 @@ mod tests {
     /// Whether process 3 takes part in a view that it is told of, in which `joined` is a newcomer.
     fn may_take_part(joined: Process, is_newcomer: bool) -> bool {
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
-        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() };
         let newcomers = if is_newcomer { alloc::vec![joined] } else { Vec::new() };
         let (decision, observers, processes, cards) = Default::default();
         let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
@@ -1976,7 +1976,7 @@ mod tests {
         assert_eq!(roster.book().unwrap().far(MemberId(2)), Some(&seed));
         roster.instances.insert(MemberId(2), Instance::Far(3));
         let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
-        roster.begin(&View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() }, Time(0));
+        roster.begin(&View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() }, Time(0));
         when(&mut roster);
         let asks = core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::CheckFar { .. }));
         assert_eq!(asks.count(), 1);
@@ -2033,7 +2033,7 @@ mod tests {
         };
         [5, 6, 7].into_iter().for_each(&mut ask);
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
-        let view = View { id: ViewId(2), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(2), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.note_joined(view.id, &[Process { id: MemberId(3), nonce: 5 }]);
         roster.expect(&view);
         let watches = |order: Order| match order {
@@ -2054,7 +2054,7 @@ mod tests {
             id: ViewId(id),
             members: [1, 2, 3].map(MemberId).to_vec(),
             nonvoters: Vec::new(),
-            subgroups: Vec::new(),
+            subgroups: Default::default(),
         };
         let is_host = |Me { id, pid, birth }: Me| HostProcess { id, host: 0, pid, birth };
         let tell = |roster: &mut Roster<()>, id, newcomers, of| {
@@ -2121,7 +2121,7 @@ mod tests {
         let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
         roster.set_incarnation(7);
         let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
-        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.learn(card(2));
         roster.expect(&view);
         let asked = |roster: &mut Roster<()>, at: Time| {
@@ -2169,7 +2169,7 @@ mod tests {
             roster
         };
         let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
-        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() };
         let birth = Birth { namespace: 1, started: 5 };
         let ask = |nonce, pid| Letter::Ask {
             from: MemberId(3),
@@ -2226,7 +2226,7 @@ mod tests {
             id: ViewId(id),
             members: [2, 3, 4].map(MemberId).to_vec(),
             nonvoters: Vec::new(),
-            subgroups: Vec::new(),
+            subgroups: Default::default(),
         };
         for takes_part in [false, true] {
             let book = Book::new(card(9, 1, "mine"), Seeds::new(Vec::new(), None, card(9, 1, "mine").address), true);
@@ -2287,7 +2287,7 @@ mod tests {
             id: ViewId(id),
             members: [1, 2, 3].map(MemberId).to_vec(),
             nonvoters: Vec::new(),
-            subgroups: Vec::new(),
+            subgroups: Default::default(),
         };
         roster.begin(&view(4), Time(0));
         let dials = |roster: &mut Roster<u32>| {
@@ -2333,8 +2333,12 @@ mod tests {
         assert!(!hears(7, 4, 1), "that view is over");
         assert!(hears(7, 5, 1) && hears(7, 5, 2) && hears(7, 6, 3), "the newest counts");
         assert!(!hears(7, 6 + VIEWS_AHEAD_MAX, 1), "that view is far away");
-        let next =
-            View { id: ViewId(6), members: alloc::vec![MemberId(9)], nonvoters: Vec::new(), subgroups: Vec::new() };
+        let next = View {
+            id: ViewId(6),
+            members: alloc::vec![MemberId(9)],
+            nonvoters: Vec::new(),
+            subgroups: Default::default(),
+        };
         roster.begin(&next, Time(0));
         assert_eq!(roster.port_of(ViewId(5), MemberId(2)), None);
         assert_eq!(roster.port_of(ViewId(6), MemberId(2)), Some(&port(3)));
@@ -2354,7 +2358,7 @@ mod tests {
         roster.reached(&card(3).address, &card(3));
         assert!(!roster.has_news(), "it is no member itself");
         let members = [1, 2].map(MemberId).to_vec();
-        let view = View { id: ViewId(4), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let view = View { id: ViewId(4), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.begin(&view, Time(0));
         roster.reached(&card(2).address, &card(2));
         assert!(!roster.has_news());
@@ -2377,7 +2381,7 @@ mod tests {
         roster.nonces.insert(MemberId(3), 34);
         roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 1 }, Process { id: MemberId(3), nonce: 33 }]);
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
-        roster.expect_first(&View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Vec::new() });
+        roster.expect_first(&View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() });
         assert_eq!(roster.newcomers[&ViewId(1)][&MemberId(3)], 33);
     }
 }

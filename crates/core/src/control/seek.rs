@@ -261,7 +261,7 @@ mod tests {
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
         let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
         let spec = SubgroupSpec { members: all.clone(), senders: all, ..SubgroupSpec::of_everyone("all") };
-        let view = View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec] };
+        let view = View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec].into() };
         let (decision, observers, processes, cards) = Default::default();
         Told { view, decision, newcomers, observers, processes, cards }
     }

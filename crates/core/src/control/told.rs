@@ -146,7 +146,7 @@ mod tests {
             leftover_bytes_max: 0,
             epoch: None,
         };
-        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup] }
+        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup].into() }
     }
 
     fn told() -> Told {

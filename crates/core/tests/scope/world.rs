@@ -171,7 +171,7 @@ impl World {
             members,
         };
         let members = (0..scope.members as u64).map(MemberId).collect();
-        let view = spindle_core::View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup] };
+        let view = spindle_core::View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup].into() };
         let mut world = World {
             scope,
             rows: Interner::new(),

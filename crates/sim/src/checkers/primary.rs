@@ -83,7 +83,7 @@ mod tests {
 
     fn of(members: u64) -> Primary {
         let members = (0..members).map(MemberId).collect();
-        Primary::new(&View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![] })
+        Primary::new(&View { id: ViewId(1), members, nonvoters: vec![], subgroups: Default::default() })
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod tests {
 
     fn view(id: u64, members: &[u64]) -> View {
         let members = members.iter().copied().map(MemberId).collect();
-        View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![] }
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: Default::default() }
     }
 
     #[test]

@@ -382,7 +382,7 @@ mod tests {
         let members = [1, 2, 3, 4].map(MemberId).to_vec();
         let ranks: Vec<Rank> = (0..4).map(Rank).collect();
         let spec = SubgroupSpec { senders: ranks.clone(), members: ranks, ..SubgroupSpec::of_everyone("s") };
-        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] }
+        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec].into() }
     }
 
     /// Members, the packets in flight between them, and the effects at each.

@@ -90,7 +90,7 @@ impl Bench {
             ..SubgroupSpec::of_everyone("all")
         };
         let members = (1..=u64::from(self.members)).map(MemberId).collect();
-        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] }
+        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec].into() }
     }
 }
 

@@ -107,8 +107,12 @@ mod tests {
             order: Order::Total,
             ..SubgroupSpec::of_everyone("all")
         };
-        let view =
-            View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], nonvoters: vec![], subgroups: vec![spec] };
+        let view = View {
+            id: ViewId(1),
+            members: vec![MemberId(1), MemberId(2)],
+            nonvoters: vec![],
+            subgroups: vec![spec].into(),
+        };
         let layout = Layout::new(&view).unwrap();
         let memory = Memory::new(&layout, 10_000);
         let (mut one, two) = (memory.desk(Rank(0)), memory.desk(Rank(1)));

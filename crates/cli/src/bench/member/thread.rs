@@ -147,7 +147,8 @@ impl Worker for Threaded {
         if let Job::Pulse { every_us } = self.plan.job {
             self.pulse(begin_ns, end_ns, Duration::from_micros(every_us))?;
             let measured = self.latencies.as_ref().context("this job measures latencies")?;
-            let [latencies, own_latencies] = measured.lock().unwrap_or_else(PoisonError::into_inner).each_mut().map(drain);
+            let [latencies, own_latencies] =
+                measured.lock().unwrap_or_else(PoisonError::into_inner).each_mut().map(drain);
             return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, own_latencies, ..Ran::default() });
         }
         let ((began, before), stalls) = if self.publishers.is_empty() {

@@ -325,7 +325,7 @@ mod tests {
         fn new() -> Case {
             let members = [1, 2, 3].map(MemberId).to_vec();
             let spec = subgroup(&[0, 1, 2]);
-            let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] };
+            let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec].into() };
             Case { fetching: Fetching::default(), roster: Roster::new(me(9), 1, None), view, now: Time(0) }
         }
 

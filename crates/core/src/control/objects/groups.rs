@@ -367,7 +367,12 @@ mod tests {
     fn view(members: &[u32]) -> View {
         let members: Vec<Rank> = members.iter().copied().map(Rank).collect();
         let spec = SubgroupSpec { senders: members.clone(), members, ..SubgroupSpec::of_everyone("s") };
-        View { id: ViewId(3), members: (10..16).map(MemberId).collect(), nonvoters: vec![], subgroups: vec![spec] }
+        View {
+            id: ViewId(3),
+            members: (10..16).map(MemberId).collect(),
+            nonvoters: vec![],
+            subgroups: vec![spec].into(),
+        }
     }
 
     /// Returns the group of `root` as `me` knows it, with member 10 + i on the host `hosts[i]`.
