@@ -12,9 +12,10 @@ use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Liveness, Membership, Ranks, Unrecoverable};
-use crate::moves::{self, Moves};
+use crate::moves::Moves;
 use crate::pace::Pace;
 use crate::planted::planted;
+use crate::ready::Ready;
 use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::subgroup::{Changes, Cuts, Subgroup};
@@ -26,6 +27,11 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
+/// How many idle polls pass between two looks at all of `subgroups`.
+fn scan_every(subgroups: usize) -> u64 {
+    subgroups.div_ceil(SCANNED_AT_ONCE).next_power_of_two() as u64
+}
+
 /// What a poll did and when the engine needs the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
@@ -33,6 +39,16 @@ pub struct Progress {
     pub worked: bool,
     /// When to poll again even if nothing happens; `None` if only an event can bring more work.
     pub wake_at: Option<Time>,
+    /// Whether the poll has passed over subgroups in which something may have happened. Then `wake_at` is now. A poll that finds nothing
+    /// passes over many if the member is in many; one [before a sleep](Engine::before_sleep) does not.
+    pub partial: bool,
+}
+
+impl Progress {
+    /// Whether the caller should poll again at once.
+    pub fn has_more(&self, now: Time) -> bool {
+        self.worked || self.wake_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// How the engine stands.
@@ -86,7 +102,7 @@ struct Elsewhere {
 
 /// The findings of one look at the subgroups.
 struct Scan {
-    /// It was a look at all.
+    /// It was a look at all that may have moved.
     all: bool,
     worked: bool,
     pending: bool,
@@ -94,12 +110,13 @@ struct Scan {
     skipped: bool,
 }
 
-/// Polls for which a subgroup is looked at every time after it last did something.
-const HOT_POLLS: u32 = 64;
 /// A member that can leave as soon as others have heard what it has said in older views looks again after so long.
 const UNHEARD_LOOK: Duration = Duration::from_millis(1);
 /// While others are busy, an idle subgroup is looked at once in so many polls.
 const IDLE_SCAN: u64 = 16;
+/// A member whose peers [count](Moves) their posts, and that is in more subgroups than this, does not look at all of them in each idle poll, but
+/// in every second, with twice as many in every fourth, and so on. The look is for what applications send in idle subgroups.
+const SCANNED_AT_ONCE: usize = 16;
 
 /// The protocol of one member in one view.
 #[derive(Debug)]
@@ -117,8 +134,12 @@ pub struct Engine {
     unwritten: Vec<(SubgroupId, Cuts)>,
     /// Members that were found to break the protocol after the view has ended.
     accused: Vec<Fault>,
-    /// Per subgroup, how many more polls it is looked at every time.
-    hot: Vec<u32>,
+    /// The subgroups that polls look at every time.
+    ready: Ready,
+    /// All subgroups are looked at once in so many idle polls.
+    scan_every: u64,
+    /// The next idle poll looks at all of them.
+    scan_next: bool,
     everyone: Vec<Rank>,
     /// Subgroups whose entries this poll has changed, by index.
     dirty: Vec<usize>,
@@ -183,7 +204,9 @@ impl Engine {
         let moves = Moves::new(&view, &layout, me);
         let senders = subgroups.iter().map(|subgroup| view.subgroups[subgroup.id().index()].senders.len()).sum();
         Ok(Engine {
-            hot: alloc::vec![0; subgroups.len()],
+            ready: Ready::all(subgroups.len()),
+            scan_every: if moves.pays() { scan_every(subgroups.len()) } else { 1 },
+            scan_next: false,
             dirty: Vec::with_capacity(2 * subgroups.len()),
             put_off: Vec::with_capacity(subgroups.len()),
             due: Vec::with_capacity(subgroups.len()),
@@ -229,11 +252,11 @@ impl Engine {
             }
             wake_at = self.beat(now, table);
         } else if !self.goes_on() {
-            return Progress { worked: false, wake_at: None };
+            return Progress { worked: false, wake_at: None, partial: false };
         }
         self.pace.begin();
         let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
-        self.scanned_all = all || !skipped;
+        self.scanned_all = !skipped;
         if self.state == State::Ended {
             return self.go_on(now, worked, pending || skipped, table, upcalls);
         }
@@ -243,12 +266,13 @@ impl Engine {
             let again = (self.ending && self.state == State::Running) || self.goes_on() || pending || skipped;
             let wake_at = [wake_at, turn].into_iter().flatten().min();
             self.last_worked = worked;
-            return Progress { worked: worked | changed, wake_at: if again { Some(now) } else { wake_at } };
+            let wake_at = if again { Some(now) } else { wake_at };
+            return Progress { worked: worked | changed, wake_at, partial: skipped };
         }
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
         if (all || !worked) && self.has_to_end(table) {
             self.close(now, table);
-            return Progress { worked: true, wake_at: Some(now) };
+            return Progress { worked: true, wake_at: Some(now), partial: skipped };
         }
         worked |= self.finish(table, worked || skipped);
         self.last_worked = worked;
@@ -262,7 +286,7 @@ impl Engine {
         } else {
             wake_at
         };
-        Progress { worked, wake_at }
+        Progress { worked, wake_at, partial: asks && !pending }
     }
 
     /// When to look next for a member that leaves as soon as it can.
@@ -283,39 +307,51 @@ impl Engine {
     fn scan<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Scan {
         // Idle subgroups drop out of the scan while others are busy.
         let mut all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
-        let (mut worked, mut pending, mut skipped) = (false, false, false);
+        let looks_at_counts = self.moves.pays();
+        if all && (self.scan_every == 1 || self.is_scan_due()) {
+            self.scan_next = false;
+            self.ready.add_all();
+        }
+        let (mut worked, mut pending, mut looked) = (false, false, 0);
         if !self.put_off.is_empty() {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
         // Before the look at any subgroup: what moves behind this is found by the next.
-        let looks_at_counts = self.moves.pays();
         if all && looks_at_counts {
             self.note_moves(table);
         }
         let (count, start) = (self.subgroups.len(), self.first_to_deliver());
-        for turn in start..start + count {
-            let i = if turn < count { turn } else { turn - count };
+        let (mut at, mut end) = (start, count);
+        loop {
+            let Some(i) = self.ready.next(at).filter(|i| *i < end) else {
+                if end == start || start == 0 {
+                    break;
+                }
+                (at, end) = (0, start);
+                continue;
+            };
+            at = i + 1;
+            looked += 1;
             let subgroup = &mut self.subgroups[i];
             if !subgroup.is_live() {
                 continue;
             }
-            if !all && self.hot[i] == 0 && !subgroup.is_pending() {
-                skipped = true;
-                continue;
-            }
             let mut changes = Changes::default();
-            let is_hot = !looks_at_counts || self.hot[i] > 0;
+            let is_hot = !looks_at_counts || self.ready.is_hot(i);
             let Engine { ablation, pace, moves, .. } = self;
             let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
+            let more = subgroup.has_more();
             pending |= subgroup.is_pending();
-            self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
+            self.ready.looked(i, changes.worked, more);
             worked |= changes.worked;
             self.post_data(i, changes, table);
             if let Err(fault) = verdict {
                 self.accuse(fault);
                 all = true;
+                self.ready.add_all();
             }
         }
+        let skipped = looked < count;
         if start > 0 {
             self.dirty.sort_unstable();
             self.put_off.sort_unstable();
@@ -329,10 +365,20 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn note_moves<T: Table>(&mut self, table: &T) {
-        if self.hot.contains(&0) {
-            let moved = self.moves.look(table);
-            self.subgroups.iter_mut().filter(|it| moved & moves::bit(it.id()) != 0).for_each(Subgroup::note_stale);
+        if self.ready.has_cold() {
+            let Engine { moves, subgroups, ready, .. } = self;
+            moves.look(table, |moved| {
+                subgroups[moved].note_stale();
+                ready.add(moved);
+            });
         }
+    }
+
+    /// Whether this idle poll looks at all subgroups, though peers tell in which they have posted.
+    #[cold]
+    fn is_scan_due(&self) -> bool {
+        let is_ending = self.all_finished || self.membership.is_changing() || self.state != State::Running;
+        is_ending || self.scan_next || self.stats.polls.is_multiple_of(self.scan_every)
     }
 
     /// The place of the subgroup that is the first to hand messages to the application.
@@ -366,7 +412,7 @@ impl Engine {
         }
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
-        Progress { worked, wake_at: again.then_some(now) }
+        Progress { worked, wake_at: again.then_some(now), partial: false }
     }
 
     /// Hands over as much at a time as the engine of the view `before` did last: how long the application takes was seen while it got the rest of that view.
@@ -574,6 +620,7 @@ impl Engine {
     /// Says that the next poll is the last before a sleep, which has been announced. The `wake_at` of that poll takes into account the signs of life that
     /// others have asked for by then.
     pub fn before_sleep(&mut self) {
+        self.scan_next = true;
         self.membership.before_sleep();
     }
 
@@ -712,6 +759,7 @@ impl Engine {
         for subgroup in &mut self.subgroups {
             subgroup.set_observed(observed);
         }
+        self.ready.add_all();
         self.last_worked = false;
     }
 
@@ -958,7 +1006,9 @@ impl Engine {
             awaited_elsewhere: self.awaited_elsewhere.clone(),
             unwritten: self.unwritten.clone(),
             accused: self.accused.clone(),
-            hot: self.hot.clone(),
+            ready: self.ready.clone(),
+            scan_every: self.scan_every,
+            scan_next: self.scan_next,
             everyone: self.everyone.clone(),
             dirty: self.dirty.clone(),
             put_off: self.put_off.clone(),
@@ -1006,7 +1056,7 @@ impl Engine {
     }
 
     fn subgroup(&self, id: SubgroupId) -> Option<&Subgroup> {
-        self.subgroups.iter().find(|s| s.id() == id)
+        Some(&self.subgroups[self.subgroups.binary_search_by_key(&id, Subgroup::id).ok()?])
     }
 
     fn post_data<T: Table>(&mut self, index: usize, changes: Changes, table: &mut T) {

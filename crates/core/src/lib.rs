@@ -33,6 +33,7 @@ mod observer;
 mod pace;
 pub mod planted;
 mod proposal;
+mod ready;
 mod resend;
 pub mod ring;
 mod sending;

@@ -21,11 +21,6 @@ const PAYS_FROM: usize = 2;
 /// Bytes of the words: a line for the number of all posts, followed by one word for each count.
 pub(crate) const BYTES: u64 = LINE_BYTES + 8 * COUNTS as u64;
 
-/// The bit of `subgroup` in the result of [`Moves::look`].
-pub(crate) fn bit(subgroup: SubgroupId) -> u64 {
-    1 << (subgroup.index() % COUNTS)
-}
-
 /// One member's counts.
 #[derive(Clone, Debug)]
 struct Counts {
@@ -60,6 +55,9 @@ pub(crate) struct Moves {
     own: Box<Counts>,
     /// Empty if reading all entries costs no more than reading the counts.
     peers: Vec<Peer>,
+    /// By count: the subgroups that share it, by their positions among those of this member that
+    /// begin with the view. Empty as `peers` is.
+    sharing: Vec<Vec<u32>>,
 }
 
 impl Moves {
@@ -70,8 +68,15 @@ impl Moves {
             mine().flat_map(|spec| spec.members.iter().copied()).filter(|rank| *rank != me).collect();
         let pays = entries >= PAYS_FROM * ranks.len().max(1);
         let peer = |rank: Rank| Peer { rank, at: layout.row(rank).moves, seen: Counts::NONE, arrived: 0 };
-        let peers = if pays { ranks.into_iter().map(peer).collect() } else { Vec::new() };
-        Moves { counts: view.subgroups.len() > 1, me, at: layout.row(me).moves, own: Box::new(Counts::NONE), peers }
+        let (mut peers, mut sharing) = (Vec::new(), Vec::new());
+        if pays {
+            peers.extend(ranks.into_iter().map(peer));
+            sharing.resize(COUNTS, Vec::new());
+            let mine = view.subgroups_of(me).filter(|(_, spec)| spec.epoch.is_none());
+            (0..).zip(mine).for_each(|(i, (id, _))| sharing[id.index() % COUNTS].push(i));
+        }
+        let (counts, at) = (view.subgroups.len() > 1, layout.row(me).moves);
+        Moves { counts, me, at, own: Box::new(Counts::NONE), peers, sharing }
     }
 
     /// Whether members count their posts.
@@ -100,10 +105,10 @@ impl Moves {
         }
     }
 
-    /// The [bits](bit) of the subgroups in which entries of peers may have changed since the last
-    /// call. The caller reads these entries next.
+    /// Reports the subgroups in which entries of peers may have changed since the last call, by
+    /// their positions among those of this member. The caller reads these entries next.
     #[cold]
-    pub(crate) fn look<T: Table>(&mut self, table: &T) -> u64 {
+    pub(crate) fn look<T: Table>(&mut self, table: &T, mut report: impl FnMut(usize)) {
         let mut moved = 0;
         for Peer { rank, at, seen, arrived } in &mut self.peers {
             match table.trace(*rank) {
@@ -124,6 +129,9 @@ impl Moves {
                 Trace::Unknown => moved = u64::MAX,
             }
         }
-        moved
+        while moved != 0 {
+            self.sharing[moved.trailing_zeros() as usize].iter().for_each(|i| report(*i as usize));
+            moved &= moved - 1;
+        }
     }
 }

@@ -431,6 +431,12 @@ impl Subgroup {
         self.pending
     }
 
+    /// Whether the next poll has to look at the subgroup.
+    pub(crate) fn has_more(&self) -> bool {
+        let is_handed_off = matches!(self.delivery, Delivery::Handoff(_));
+        self.pending || self.stale || is_handed_off && self.own.delivered.iter().sum::<u64>() < self.stable
+    }
+
     /// Whether this member's application will send nothing more and everything that it sent is
     /// announced.
     pub(crate) fn has_finished_sending(&self) -> bool {

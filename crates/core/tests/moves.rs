@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 const MEMBERS: u32 = 6;
-const SUBGROUPS: u32 = 20;
+const SUBGROUPS: u32 = 16;
 
 /// One member's table. It contains words only: no message has any bytes.
 struct Memory {
@@ -80,7 +80,7 @@ fn poll((engine, memory): &mut (Engine, Memory)) -> usize {
 
 fn settle(group: &mut [(Engine, Memory)]) {
     // Long enough for all subgroups to count as idle.
-    for _ in 0..200 {
+    for _ in 0..100 {
         group.iter_mut().for_each(|member| _ = poll(member));
     }
 }
@@ -109,6 +109,46 @@ fn what_moves_is_found_in_the_subgroup_in_which_it_has_moved() {
         assert!(loads < 64 + 8 * MEMBERS as usize, "{loads} words");
         settle(&mut group);
         assert!(group.iter().all(|(engine, _)| rounds(engine) == Some(5)));
+    }
+}
+
+#[test]
+fn a_member_of_many_subgroups_finds_what_its_application_sends_in_an_idle_one() {
+    for (subgroups, polls) in [(16, 1), (33, 4), (130, 16)] {
+        let subgroup = SubgroupId(subgroups - 1);
+        let rounds = |engine: &Engine| engine.frontiers(subgroup).next().map(|(_, frontier)| frontier.rounds);
+        let mut group = group(subgroups);
+        settle(&mut group);
+        group[0].0.claims(subgroup).unwrap().skip_rounds(5);
+        let found = (1..).find(|_| {
+            poll(&mut group[0]);
+            rounds(&group[0].0) == Some(5)
+        });
+        assert!(found <= Some(polls), "{subgroups} subgroups: {found:?} polls");
+    }
+}
+
+#[test]
+fn a_poll_that_passes_over_subgroups_says_so_and_the_one_before_a_sleep_passes_over_none() {
+    let subgroup = SubgroupId(100);
+    let rounds = |engine: &Engine| engine.frontiers(subgroup).next().map(|(_, frontier)| frontier.rounds);
+    for polls in 0..16 {
+        let mut group = group(130);
+        settle(&mut group);
+        (0..polls).for_each(|_| _ = poll(&mut group[0]));
+        group[0].0.claims(subgroup).unwrap().skip_rounds(5);
+        let (engine, memory) = &mut group[0];
+        let mut upcalls = |_: SubgroupId, _: &mut Batch<'_, Memory>| {};
+        let progress = engine.poll(Time(0), memory, &mut upcalls);
+        assert!(progress.worked || progress.partial && progress.has_more(Time(0)), "{progress:?}");
+        engine.before_sleep();
+        engine.poll(Time(0), memory, &mut upcalls);
+        assert_eq!(rounds(engine), Some(5), "after {polls} polls");
+        // The last poll has worked, and those behind it find nothing.
+        engine.poll(Time(0), memory, &mut upcalls);
+        engine.before_sleep();
+        let progress = engine.poll(Time(0), memory, &mut upcalls);
+        assert_eq!(progress, Progress { worked: false, wake_at: None, partial: false });
     }
 }
 

@@ -250,7 +250,7 @@ impl Node {
         self.wake_at = progress.wake_at;
         self.clock.worked = progress.worked;
         match self.member.engine().state() {
-            State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
+            State::Running if worked || progress.worked || !progress.partial && progress.has_more(self.clock.now) => {
                 // If it slept before.
                 self.fabric.end_sleep();
                 Ok(Poll::Worked)

@@ -399,7 +399,6 @@ mod tests {
     use super::*;
     use crate::control::{Birth, Letter, Me, Order};
     use crate::membership::Ballot;
-    use crate::view::SubgroupSpec;
     use alloc::vec;
 
     const MS: Duration = Duration::from_millis(1);

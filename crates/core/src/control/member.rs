@@ -244,7 +244,7 @@ impl Member {
             return self.engine.poll(now, table, upcalls);
         }
         let Some(older) = self.older.iter_mut().find(|older| older.view().id == view) else {
-            return Progress { worked: false, wake_at: None };
+            return Progress { worked: false, wake_at: None, partial: false };
         };
         let mut progress = older.poll(now, table, upcalls);
         progress.worked |= self.engine.tend(older, table, upcalls);

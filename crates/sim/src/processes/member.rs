@@ -227,7 +227,7 @@ impl World<'_> {
             self.outcome.counts.older += delivered.len() as u64;
             self.deliver(process, table.incarnation, &table.view, delivered)?;
             self.send_posts(process.number, &table, posts);
-            if progress.worked || progress.wake_at.is_some_and(|at| at <= now) {
+            if progress.has_more(now) {
                 wake_at = self.now + self.random.range(300, 3_000);
             }
         }

@@ -272,7 +272,7 @@ impl<'a> World<'a> {
         member.busy_ns += u64::from(counted) * took;
         // Only the membership asks for a poll at some later time, and the membership has nothing to
         // do here.
-        let again = progress.worked || built > 0 || progress.wake_at.is_some_and(|at| at.0 <= self.now);
+        let again = built > 0 || progress.has_more(Time(self.now));
         if again {
             self.wake(me);
         }

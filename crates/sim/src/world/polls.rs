@@ -112,7 +112,7 @@ impl World<'_> {
     /// Schedules the next poll of the engine, if it asked for one.
     fn ask_for_more(&mut self, seat: Seat, progress: Progress) {
         let clock = self.clock(seat);
-        let at_once = progress.worked || progress.wake_at.is_some_and(|wake_at| wake_at <= clock);
+        let at_once = progress.has_more(clock);
         let member = self.stages[seat.stage].member_mut(seat.rank);
         let later = progress.wake_at.filter(|wake_at| *wake_at > clock).map(|wake_at| wake_at.0 - clock.0);
         // Each sleep of a driver has a maximum. An engine whose agreement does not end reports that

@@ -73,7 +73,7 @@ impl Node {
             if let Some(engine) = self.member.engine_of_mut(view).filter(|engine| engine.has_filled_upcalls()) {
                 engine.upcalls_took(self.clock.since_tick());
             }
-            worked |= progress.worked || progress.wake_at.is_some_and(|at| at <= now);
+            worked |= progress.has_more(now);
             // Only the newest view does so before it sleeps.
             worked |= fabric.flush();
         }

@@ -11,6 +11,7 @@ use crate::clock::now_ns;
 use crate::parent;
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use rustix::event::{self, PollFd, PollFlags, Timespec};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use spindle::{Config, Network, Node, OfiOptions, Security, Subgroup, Transport, Who};
 use std::io::{self, BufRead, Write};
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 /// How long to wait for the other members to join, and to finish.
 const GATHER: Duration = Duration::from_secs(60);
+/// The time between two polls of a member without a polling thread while others still join.
+const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// The part of a member that does the work of a slice.
 trait Worker {
@@ -26,6 +29,11 @@ trait Worker {
 
     /// Returns the counts since the start.
     fn counts(&self) -> Counts;
+
+    /// Takes part in the group without sending, for a while, if no thread of the library does.
+    fn rest(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
 
     /// Leaves in agreement with the others. It fails if any message that was read differs from the
     /// one written.
@@ -53,6 +61,9 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
     let node = config(setup)?.join()?;
     let mut worker = worker(node, setup)?;
     answer(&Reply::Ready)?;
+    while event::poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&REST))? == 0 {
+        worker.rest()?;
+    }
     let mut before = (worker.counts(), Usage::mine()?);
     // This member ends with its input, or with the benchmark.
     for order in lines {

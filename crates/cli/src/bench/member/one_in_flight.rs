@@ -134,6 +134,11 @@ impl Worker for OneInFlight {
         Counts::of(&self.node.status())
     }
 
+    fn rest(&mut self) -> anyhow::Result<()> {
+        self.poll(0)?;
+        Ok(())
+    }
+
     fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
         self.publisher = None;
         let until = Instant::now() + GATHER;

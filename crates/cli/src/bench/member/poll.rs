@@ -111,6 +111,11 @@ impl Worker for Polling {
         Counts::of(&self.node.status())
     }
 
+    fn rest(&mut self) -> anyhow::Result<()> {
+        self.node.poll(&mut self.reader)?;
+        Ok(())
+    }
+
     fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
         self.sending.clear();
         let until = Instant::now() + GATHER;
