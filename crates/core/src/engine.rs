@@ -308,10 +308,8 @@ impl Engine {
         // Idle subgroups drop out of the scan while others are busy.
         let mut all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
         let looks_at_counts = self.moves.pays();
-        if all && (self.scan_every == 1 || self.is_scan_due()) {
-            self.scan_next = false;
-            self.ready.add_all();
-        }
+        let (count, start) = (self.subgroups.len(), self.first_to_deliver());
+        let mut full = count == 1 || all && (self.scan_every == 1 || self.is_scan_due());
         let (mut worked, mut pending, mut looked) = (false, false, 0);
         if !self.put_off.is_empty() {
             core::mem::swap(&mut self.put_off, &mut self.due);
@@ -320,10 +318,10 @@ impl Engine {
         if all && looks_at_counts {
             self.note_moves(table);
         }
-        let (count, start) = (self.subgroups.len(), self.first_to_deliver());
         let (mut at, mut end) = (start, count);
         loop {
-            let Some(i) = self.ready.next(at).filter(|i| *i < end) else {
+            let next = if full { Some(at) } else { self.ready.next(at) };
+            let Some(i) = next.filter(|i| *i < end) else {
                 if end == start || start == 0 {
                     break;
                 }
@@ -340,15 +338,16 @@ impl Engine {
             let is_hot = !looks_at_counts || self.ready.is_hot(i);
             let Engine { ablation, pace, moves, .. } = self;
             let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
-            let more = subgroup.has_more();
             pending |= subgroup.is_pending();
-            self.ready.looked(i, changes.worked, more);
+            if count > 1 {
+                let more = subgroup.has_more();
+                self.ready.looked(i, changes.worked, more);
+            }
             worked |= changes.worked;
             self.post_data(i, changes, table);
             if let Err(fault) = verdict {
                 self.accuse(fault);
-                all = true;
-                self.ready.add_all();
+                (all, full) = (true, true);
             }
         }
         let skipped = looked < count;
@@ -376,9 +375,10 @@ impl Engine {
 
     /// Whether this idle poll looks at all subgroups, though peers tell in which they have posted.
     #[cold]
-    fn is_scan_due(&self) -> bool {
+    fn is_scan_due(&mut self) -> bool {
         let is_ending = self.all_finished || self.membership.is_changing() || self.state != State::Running;
-        is_ending || self.scan_next || self.stats.polls.is_multiple_of(self.scan_every)
+        let is_asked = core::mem::take(&mut self.scan_next);
+        is_ending || is_asked || self.stats.polls.is_multiple_of(self.scan_every)
     }
 
     /// The place of the subgroup that is the first to hand messages to the application.

@@ -64,12 +64,15 @@ impl Ready {
     /// be done. A subgroup that is neither hot nor has more to do leaves the set.
     #[inline]
     pub(crate) fn looked(&mut self, subgroup: usize, worked: bool, more: bool) {
-        let before = self.hot[subgroup];
-        let now = if worked { HOT_POLLS } else { before.saturating_sub(1) };
-        self.hot[subgroup] = now;
-        self.cold = self.cold + usize::from(now == 0) - usize::from(before == 0);
-        if now == 0 && !more {
-            self.bits[subgroup / 64] &= !(1 << (subgroup % 64));
+        let hot = &mut self.hot[subgroup];
+        let was_cold = *hot == 0;
+        *hot = if worked { HOT_POLLS } else { hot.saturating_sub(1) };
+        let is_cold = *hot == 0;
+        self.cold = self.cold + usize::from(is_cold) - usize::from(was_cold);
+        let (word, bit) = (subgroup / 64, 1 << (subgroup % 64));
+        match is_cold && !more {
+            true => self.bits[word] &= !bit,
+            false => self.bits[word] |= bit,
         }
     }
 }

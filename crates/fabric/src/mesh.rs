@@ -490,14 +490,12 @@ impl Mesh {
 
     /// Returns peers whose [liveness word](crate::LifeLine) shows an end: they are dead, or dying,
     /// and nothing else shows it yet. A call reads the words of 16 peers, and the next call those of
-    /// the next 16.
+    /// the next.
     pub fn dying(&mut self) -> impl Iterator<Item = Rank> + '_ {
-        let (count, start) = (self.lives.len(), self.next_life);
-        let looks = LIVES_PER_LOOK.min(count);
-        self.next_life = (start + looks) % count.max(1);
-        let (before, from) = self.lives.split_at(start);
-        let lives = from.iter().chain(before).take(looks);
-        lives.filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
+        let start = self.next_life;
+        let end = self.lives.len().min(start + LIVES_PER_LOOK);
+        self.next_life = if end < self.lives.len() { end } else { 0 };
+        self.lives[start..end].iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
     }
 
     /// Returns a peer on another machine whose connection has ended, and the reason. Each end is

@@ -35,6 +35,8 @@ pub struct Gathering {
     pub unreached: Vec<Unreached>,
 }
 
+/// The most members that are listed; the others are counted.
+const PRESENT_TOLD: usize = 8;
 /// The most unusable seeds that are listed; the others are counted.
 const UNREACHED_TOLD: usize = 4;
 
@@ -79,12 +81,16 @@ impl Gathering {
             true => write!(f, "the group runs, and only {here} of its {members} members are left (")?,
             false => write!(f, "{here} of {members} members are here (")?,
         }
-        for (i, Present { id, pid }) in self.present.iter().enumerate() {
+        for (i, Present { id, pid }) in self.present.iter().take(PRESENT_TOLD).enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}member {id}")?;
             if *pid != 0 {
                 write!(f, ": process {pid}")?;
             }
+        }
+        match here.saturating_sub(PRESENT_TOLD) {
+            0 => {}
+            more => write!(f, ", and {more} more")?,
         }
         match (self.missing(), self.seeds_missing) {
             _ if self.blocked => write!(
@@ -121,6 +127,15 @@ impl fmt::Display for Gathering {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_members_some_are_listed_and_the_others_counted() {
+        let present = (1..=200).map(|id| Present { id: MemberId(id), pid: 0 }).collect();
+        let told = Gathering::of(200, present).to_string();
+        let list = "200 of 200 members are here (member 1, member 2, member 3, member 4, member 5, member 6, member 7, member 8, and 192 \
+                    more), not all of them ready";
+        assert!(told.starts_with(list), "{told}");
+    }
 
     #[test]
     fn who_waits_for_a_group_that_can_not_go_on_is_told_so() {
