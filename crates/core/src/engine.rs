@@ -620,7 +620,7 @@ impl Engine {
     /// Says that the next poll is the last before a sleep, which has been announced. The `wake_at` of that poll takes into account the signs of life that
     /// others have asked for by then.
     pub fn before_sleep(&mut self) {
-        self.scan_next = true;
+        self.scan_next = !planted!(SleepScanForgotten);
         self.membership.before_sleep();
     }
 

@@ -140,6 +140,8 @@ mod bugs {
         MoveUnshown,
         /// A member reads the membership blocks of its peers only when a view begins.
         MovesUnnoticed,
+        /// The poll before a sleep looks at the subgroups that other idle polls look at.
+        SleepScanForgotten,
         /// Members whose hosts are not known count as members of this host when large messages go
         /// from host to host.
         PlacesGuessed,

@@ -139,7 +139,7 @@ fn engines(members: u32) -> Vec<(Engine, Memory)> {
         epoch: None,
     };
     let ids = ranks.iter().map(|rank| MemberId(rank.0.into())).collect();
-    let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup] };
+    let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup].into() };
     let member = |&rank: &Rank| {
         let engine = Engine::new(view.clone(), rank, Ablation::default()).unwrap();
         let memory = Memory::new(engine.layout(), rank);

@@ -152,6 +152,20 @@ fn a_poll_that_passes_over_subgroups_says_so_and_the_one_before_a_sleep_passes_o
     }
 }
 
+/// The simulator polls each member as before a sleep, and few of its groups have so many subgroups.
+#[cfg(planted)]
+#[test]
+#[ignore = "wants a process of its own: cargo xtask planted"]
+fn planted_bugs_of_polls_in_many_subgroups_fail_their_tests() {
+    use spindle_core::planted::{Bug, activate};
+    activate(Some(Bug::SleepScanForgotten));
+    let held =
+        std::panic::catch_unwind(a_poll_that_passes_over_subgroups_says_so_and_the_one_before_a_sleep_passes_over_none);
+    activate(None);
+    let panic = held.expect_err("the test passes, whatever the bug");
+    assert!(panic.downcast_ref::<String>().is_some_and(|panic| panic.contains("after 0 polls")), "{panic:?}");
+}
+
 #[test]
 fn a_group_with_one_subgroup_keeps_no_counts() {
     let mut group = group(1);

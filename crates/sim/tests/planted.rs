@@ -36,7 +36,7 @@ const SEARCHED: [Bug; 12] = [
 /// processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs`,
 /// `crates/core/tests/engine.rs` and `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Bug; 16] = [
+const TESTED: [Bug; 17] = [
     Bug::FarJoinersVote,
     Bug::BeginsHastily,
     Bug::FirstViewNeverOver,
@@ -53,6 +53,7 @@ const TESTED: [Bug; 16] = [
     Bug::FollowersLetInLate,
     Bug::PlacesGuessed,
     Bug::CutCounted,
+    Bug::SleepScanForgotten,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a

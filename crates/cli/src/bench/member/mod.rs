@@ -30,9 +30,10 @@ trait Worker {
     /// Returns the counts since the start.
     fn counts(&self) -> Counts;
 
-    /// Takes part in the group without sending, for a while, if no thread of the library does.
-    fn rest(&mut self) -> anyhow::Result<()> {
-        Ok(())
+    /// Takes part in the group for a moment without sending. Returns false if a thread of the library
+    /// does that.
+    fn rest(&mut self) -> anyhow::Result<bool> {
+        Ok(false)
     }
 
     /// Leaves in agreement with the others. It fails if any message that was read differs from the
@@ -61,9 +62,7 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
     let node = config(setup)?.join()?;
     let mut worker = worker(node, setup)?;
     answer(&Reply::Ready)?;
-    while event::poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&REST))? == 0 {
-        worker.rest()?;
-    }
+    while worker.rest()? && event::poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&REST))? == 0 {}
     let mut before = (worker.counts(), Usage::mine()?);
     // This member ends with its input, or with the benchmark.
     for order in lines {

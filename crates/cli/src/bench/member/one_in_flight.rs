@@ -134,9 +134,9 @@ impl Worker for OneInFlight {
         Counts::of(&self.node.status())
     }
 
-    fn rest(&mut self) -> anyhow::Result<()> {
+    fn rest(&mut self) -> anyhow::Result<bool> {
         self.poll(0)?;
-        Ok(())
+        Ok(true)
     }
 
     fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {

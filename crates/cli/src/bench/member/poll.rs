@@ -111,9 +111,9 @@ impl Worker for Polling {
         Counts::of(&self.node.status())
     }
 
-    fn rest(&mut self) -> anyhow::Result<()> {
+    fn rest(&mut self) -> anyhow::Result<bool> {
         self.node.poll(&mut self.reader)?;
-        Ok(())
+        Ok(true)
     }
 
     fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
