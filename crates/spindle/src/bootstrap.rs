@@ -1,7 +1,7 @@
 //! Creates a group between hosts: [`control::Bootstrapping`] decides, and the data directory stores
 //! its records.
 //!
-//! Control messages are passed by the [`Crew`](crate::crew::Crew), which contains this for as long
+//! Control messages are passed by the [`ControlPlane`](crate::control plane::Control plane), which contains this for as long
 //! as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
 use spindle_core::control::{self, Act, Incarnation, Letter, Record, Setup, To};

@@ -7,7 +7,7 @@
 //! contains. No member waits for it. If the members end a view before it has their memory, it
 //! continues with the newest view.
 use crate::ViewChange;
-use crate::crew::{Crew, News};
+use crate::control_plane::{ControlPlane, News};
 use crate::error::JoinError;
 use crate::large::Ahead;
 use spindle_core::control::{self, Fetched, Follow, FollowError, Learn, Letter, Request, Roster, RowsState, ViewStart};
@@ -23,7 +23,7 @@ const READ_ON_MAX: usize = 1024;
 /// A process that follows a group from outside.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    crew: Crew,
+    control_plane: ControlPlane,
     follow: Follow,
     dir: RuntimeDir,
     group: GroupName,
@@ -61,40 +61,40 @@ impl Follower {
     /// Creates a follower with an address in `group`. It sends `digest` to the members as its
     /// configuration's.
     pub(crate) fn new(
-        crew: Crew,
+        control_plane: ControlPlane,
         digest: u64,
         founders: u32,
         object_bytes_max: u64,
         (dir, group): (RuntimeDir, GroupName),
     ) -> Follower {
         let (followed, arriving, mirror, ahead, payload) = Default::default();
-        let follow = Follow::new(digest, founders, crew.now());
-        Follower { crew, follow, dir, group, followed, arriving, mirror, ahead, payload, object_bytes_max }
+        let follow = Follow::new(digest, founders, control_plane.now());
+        Follower { control_plane, follow, dir, group, followed, arriving, mirror, ahead, payload, object_bytes_max }
     }
 
     pub(crate) fn me(&self) -> MemberId {
-        self.crew.me
+        self.control_plane.me
     }
 
-    pub(crate) fn crew(&mut self) -> &mut Crew {
-        &mut self.crew
+    pub(crate) fn control_plane(&mut self) -> &mut ControlPlane {
+        &mut self.control_plane
     }
 
     /// Returns the parts that a member of the group needs.
-    pub(crate) fn into_crew(self) -> (Crew, u128) {
+    pub(crate) fn into_crew(self) -> (ControlPlane, u128) {
         let incarnation = self.follow.incarnation();
-        (self.crew, incarnation)
+        (self.control_plane, incarnation)
     }
 
     /// Returns the time as the control plane counts it.
     pub(crate) fn now(&self) -> Time {
-        self.crew.now()
+        self.control_plane.now()
     }
 
     /// Runs a step of the control plane with the current time.
     pub(crate) fn act<R>(&mut self, act: impl FnOnce(&mut Follow, &mut Roster<Peer>, Time) -> R) -> R {
         let follow = &mut self.follow;
-        self.crew.act(|roster, now| act(follow, roster, now))
+        self.control_plane.act(|roster, now| act(follow, roster, now))
     }
 
     /// Returns whether a view is being followed; if not, the next one has yet to begin.
@@ -132,7 +132,7 @@ impl Follower {
     /// # Errors
     /// [`JoinError::GroupGone`], and what the system refuses.
     pub(crate) fn ask(&mut self) -> Result<(), JoinError> {
-        if self.follow.is_due(self.crew.now()) {
+        if self.follow.is_due(self.control_plane.now()) {
             let here = self.members_here()?;
             self.act(|follow, roster, now| follow.ask(&here, false, roster, now))?;
         }
@@ -171,11 +171,11 @@ impl Follower {
         ) -> Result<Option<control::News>, JoinError>,
     ) -> Result<Vec<News>, JoinError> {
         self.progress();
-        if self.crew.is_calm() {
+        if self.control_plane.is_calm() {
             return Ok(vec![]);
         }
         let mut rest = vec![];
-        for news in self.crew.news() {
+        for news in self.control_plane.news() {
             match news {
                 News::Control(news) => {
                     let news = self.act(|follow, roster, now| hear(news, follow, roster, now))?;
@@ -185,12 +185,12 @@ impl Follower {
                     rest.extend(news.map(News::Control));
                 }
                 News::Objects { from, reply, way } => {
-                    self.follow.note_life(self.crew.now());
-                    let notices = Arc::clone(self.crew.notices());
-                    self.ahead.answered(from, reply, way, &notices, self.crew.now());
+                    self.follow.note_life(self.control_plane.now());
+                    let notices = Arc::clone(self.control_plane.notices());
+                    self.ahead.answered(from, reply, way, &notices, self.control_plane.now());
                 }
                 news => {
-                    self.follow.note_life(self.crew.now());
+                    self.follow.note_life(self.control_plane.now());
                     rest.push(news);
                 }
             }
@@ -202,28 +202,28 @@ impl Follower {
     pub(crate) fn progress(&mut self) {
         if let Some(followed) = &mut self.followed {
             if followed.rows.progress() {
-                self.follow.note_life(self.crew.now());
+                self.follow.note_life(self.control_plane.now());
             }
             while followed.rows.next_down().is_some() {
-                self.follow.note_cut(self.crew.now());
+                self.follow.note_cut(self.control_plane.now());
             }
         }
     }
 
     /// Returns whether a member's stream has ended, without a new view that excludes the member.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.ahead.is_empty() && self.follow.is_cut_off(self.crew.now())
+        self.ahead.is_empty() && self.follow.is_cut_off(self.control_plane.now())
     }
 
     /// Returns whether there may be [`news`](Self::news).
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        self.crew.has_notice()
+        self.control_plane.has_notice()
     }
 
     /// Waits for events, up to `at_most`.
     pub(crate) fn wait(&self, at_most: Duration) {
-        self.crew.wait(at_most);
+        self.control_plane.wait(at_most);
     }
 
     /// Begins the next view once the rows of all its members are here. It begins the newest view
@@ -249,7 +249,7 @@ impl Follower {
         }
         let (Some(rows), Some(start)) = (self.arriving.take(), start) else { return Ok(None) };
         let view = View::clone(self.follow.view().expect("it has begun"));
-        self.crew.has_begun(view.id);
+        self.control_plane.has_begun(view.id);
         let observer = match self.followed.take().filter(|_| start == ViewStart::Next) {
             Some(last) => last.observer.successor(view)?,
             None => Observer::new(view, rows.rows())?,
@@ -298,7 +298,7 @@ impl Follower {
             }
         }
         if let Some(view) = self.follow.view() {
-            self.ahead.step(&mut self.crew, view);
+            self.ahead.step(&mut self.control_plane, view);
         }
         match self.ahead.take() {
             Some(Fetched::Message(seen, payload)) => {
@@ -337,7 +337,7 @@ impl Follower {
         let decision = observer.decision().filter(|_| observer.is_at_end(rows.rows()))?;
         let old = Arc::clone(self.follow.view()?);
         let follow = &mut self.follow;
-        let next = self.crew.act(|roster, now| follow.end(decision, roster, now));
+        let next = self.control_plane.act(|roster, now| follow.end(decision, roster, now));
         Some(ViewChange::new(old, next))
     }
 
@@ -356,10 +356,10 @@ impl Follower {
     pub(crate) fn take_leave(&mut self) {
         let Some(view) = self.view().map(Arc::clone) else { return };
         for member in &view.members {
-            let farewell = Letter::Request { from: self.crew.me, reply: 0, what: Request::Forget };
-            self.crew.post(*member, farewell);
+            let farewell = Letter::Request { from: self.control_plane.me, reply: 0, what: Request::Forget };
+            self.control_plane.post(*member, farewell);
         }
-        self.crew.news();
+        self.control_plane.news();
     }
 
     /// Returns whether all members have finished and all their messages were yielded.

@@ -1,5 +1,5 @@
 //! A member whose node is polled by a thread of the library.
-use crate::crew::Notices;
+use crate::control_plane::Notices;
 use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace};

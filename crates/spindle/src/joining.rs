@@ -2,7 +2,7 @@
 //! group.
 use crate::bootstrap::{self, Bootstrapping};
 use crate::config::Config;
-use crate::crew::{Crew, News, after};
+use crate::control_plane::{ControlPlane, News, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::gathering::Gathering;
@@ -144,15 +144,15 @@ impl Config {
         // them.
         let terms = Terms { suspect_after: None, ..self.terms() };
         let installing = |id: &MemberId| -> Result<_, JoinError> {
-            let mut crew = Crew::local(&board, *id);
+            let mut control_plane = ControlPlane::local(&board, *id);
             let bell = MemberBell::create().map_err(no_bell)?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
-            let first = First::new(engine, &[], &mut crew, Arena::new(bell), terms.suspect_after, None)?;
-            Ok((crew, first))
+            let first = First::new(engine, &[], &mut control_plane, Arena::new(bell), terms.suspect_after, None)?;
+            Ok((control_plane, first))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
-        members.into_iter().map(|(crew, first)| Node::new(crew, first, terms)).collect()
+        members.into_iter().map(|(control_plane, first)| Node::new(control_plane, first, terms)).collect()
     }
 
     fn check(&self) -> Result<(), JoinError> {
@@ -215,30 +215,30 @@ impl<'a> Candidate<'a> {
             Role::Founder { mailbox, incarnation } => (mailbox, Standing::Founder { incarnation }),
             Role::Joiner { mailbox, members } => (mailbox, Standing::Joiner { members }),
         };
-        let mut crew = Crew::new(mailbox, Some(&self.bell), None)?;
-        self.see_myself(&crew);
+        let mut control_plane = ControlPlane::new(mailbox, Some(&self.bell), None)?;
+        self.see_myself(&control_plane);
         loop {
             let seek = match standing {
                 // A new group begins without state, and the handler now contains the state of the
                 // dead group.
                 Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
                 Standing::Founder { incarnation } => {
-                    crew.set_incarnation(incarnation);
+                    control_plane.set_incarnation(incarnation);
                     Seek::founder(self.wants(false), self.config.members)
                 }
                 Standing::Joiner { .. } => match handler {
                     Some(handler) => {
-                        let Admitted { crew, first } = self.learn(crew, *handler)?;
-                        return self.install(crew, first);
+                        let Admitted { control_plane, first } = self.learn(control_plane, *handler)?;
+                        return self.install(control_plane, first);
                     }
                     None => Seek::joiner(self.wants(false)),
                 },
             };
-            if let Sought::View(view) = self.seek(&mut crew, seek)? {
-                return self.begin(crew, view);
+            if let Sought::View(view) = self.seek(&mut control_plane, seek)? {
+                return self.begin(control_plane, view);
             }
             // All members had ended before they admitted this process.
-            let mailbox = crew.mailbox().expect("a process that joins has an address");
+            let mailbox = control_plane.mailbox().expect("a process that joins has an address");
             standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         }
     }
@@ -250,29 +250,29 @@ impl<'a> Candidate<'a> {
             None => random_id()?,
         };
         let mailbox = Mailbox::open(&self.dir, &self.group, id)?;
-        let mut crew = Crew::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
-        self.see_myself(&crew);
+        let mut control_plane = ControlPlane::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
+        self.see_myself(&control_plane);
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
-        let bootstrap = self.begin_bootstrap(crew.roster().as_process(), crew.now())?;
-        crew.set_bootstrap(bootstrap);
+        let bootstrap = self.begin_bootstrap(control_plane.roster().as_process(), control_plane.now())?;
+        control_plane.set_bootstrap(bootstrap);
         let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
-        let Sought::View(view) = self.seek(&mut crew, seek)? else {
+        let Sought::View(view) = self.seek(&mut control_plane, seek)? else {
             // Until this process is admitted, it takes no part in the creation of another group.
-            self.bootstrap = crew.take_bootstrap();
+            self.bootstrap = control_plane.take_bootstrap();
             self.seen.waits = None;
             // From now on this process does not wait for seeds.
             self.seen.seeds = None;
             let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
-            let Admitted { crew, first } = self.learn(crew, *handler)?;
-            return self.install(crew, first);
+            let Admitted { control_plane, first } = self.learn(control_plane, *handler)?;
+            return self.install(control_plane, first);
         };
         if self.has_restored {
             // A new group begins without state, and the handler now contains the state of the dead
             // group.
             return Err(JoinError::GroupGone);
         }
-        self.begin(crew, view)
+        self.begin(control_plane, view)
     }
 
     fn wants(&self, learns: bool) -> Wants {
@@ -298,37 +298,39 @@ impl<'a> Candidate<'a> {
     }
 
     /// Looks for the group until a view contains this process, or none can.
-    fn seek(&mut self, crew: &mut Crew, mut seek: Seek) -> Result<Sought, JoinError> {
+    fn seek(&mut self, control_plane: &mut ControlPlane, mut seek: Seek) -> Result<Sought, JoinError> {
         loop {
-            if seek.is_due(crew.now()) {
+            if seek.is_due(control_plane.now()) {
                 let members = Mailbox::members(&self.dir, &self.group)?;
-                if let Some(bootstrap) = crew.bootstrap() {
+                if let Some(bootstrap) = control_plane.bootstrap() {
                     bootstrap.hold(!members.is_empty());
                 }
-                if let Some(Found::Gone) = crew.act(|roster, now| seek.ask(&members, roster, now)) {
+                if let Some(Found::Gone) = control_plane.act(|roster, now| seek.ask(&members, roster, now)) {
                     return Ok(Sought::Gone);
                 }
             }
-            let news = self.news(crew)?.into_iter().filter_map(|news| match news {
+            let news = self.news(control_plane)?.into_iter().filter_map(|news| match news {
                 News::Control(news) => Some(news),
                 _ => None,
             });
             let news = news.collect();
-            if let Some(error) = crew.bootstrap().and_then(Bootstrapping::take_failure) {
+            if let Some(error) = control_plane.bootstrap().and_then(Bootstrapping::take_failure) {
                 return Err(error.into());
             }
-            let found = crew.act(|roster, now| seek.step(news, roster, now));
-            let found = found.or_else(|| crew.take_begun().map(Found::from));
+            let found = control_plane.act(|roster, now| seek.step(news, roster, now));
+            let found = found.or_else(|| control_plane.take_begun().map(Found::from));
             seek.take_heard().into_iter().for_each(|here| self.hear_of(here));
-            self.see_seeds(crew, seek.unlike());
-            self.see_waits(crew);
+            self.see_seeds(control_plane, seek.unlike());
+            self.see_waits(control_plane);
             let view = match found {
                 None => continue,
                 Some(Found::Refused(why)) => return Err(JoinError::Refused(why)),
                 Some(Found::Group) => return Ok(Sought::Group),
                 Some(Found::Gone) => return Ok(Sought::Gone),
-                Some(Found::View { incarnation, view }) => Self::enter(crew, incarnation)?.then_some(view),
-                Some(Found::Founders { incarnation, members }) => self.found(crew, &seek, incarnation, members)?,
+                Some(Found::View { incarnation, view }) => Self::enter(control_plane, incarnation)?.then_some(view),
+                Some(Found::Founders { incarnation, members }) => {
+                    self.found(control_plane, &seek, incarnation, members)?
+                }
             };
             if let Some(view) = view {
                 return Ok(Sought::View(view));
@@ -338,12 +340,15 @@ impl<'a> Candidate<'a> {
 
     /// Registers this process as a member of the group on this host. Returns false if another group
     /// of this name has members here.
-    fn enter(crew: &mut Crew, incarnation: u128) -> Result<bool, JoinError> {
-        let mailbox = crew.mailbox().expect("a process that joins has an address");
-        let enters =
-            if crew.net().is_some() { mailbox.enter_afar(incarnation)? } else { mailbox.enter(incarnation)? };
+    fn enter(control_plane: &mut ControlPlane, incarnation: u128) -> Result<bool, JoinError> {
+        let mailbox = control_plane.mailbox().expect("a process that joins has an address");
+        let enters = if control_plane.net().is_some() {
+            mailbox.enter_afar(incarnation)?
+        } else {
+            mailbox.enter(incarnation)?
+        };
         if enters {
-            crew.set_incarnation(incarnation);
+            control_plane.set_incarnation(incarnation);
         }
         Ok(enters)
     }
@@ -352,45 +357,45 @@ impl<'a> Candidate<'a> {
     /// another group lives on this host.
     fn found(
         &self,
-        crew: &mut Crew,
+        control_plane: &mut ControlPlane,
         seek: &Seek,
         incarnation: Option<u128>,
         members: Vec<MemberId>,
     ) -> Result<Option<View>, JoinError> {
         if let Some(incarnation) = incarnation
-            && !Self::enter(crew, incarnation)?
+            && !Self::enter(control_plane, incarnation)?
         {
             return Ok(None);
         }
         let view = self.config.view(members);
         view.check()?;
-        crew.act(|roster, now| seek.founds(&view, roster, now));
+        control_plane.act(|roster, now| seek.founds(&view, roster, now));
         Ok(Some(view))
     }
 
     /// Begins the view that admits this process, or the first view of the group.
-    fn begin(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
-        let me = view.rank_of(crew.me).expect("it is in the view");
+    fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Node, JoinError> {
+        let me = view.rank_of(control_plane.me).expect("it is in the view");
         let terms = self.config.terms();
         let engine = Engine::new(view, me, terms.ablation)?;
         let arena = Arena::new(self.bell.clone());
-        let first = First::new(engine, &[], &mut crew, arena, terms.suspect_after, None)?;
-        self.install(crew, first)
+        let first = First::new(engine, &[], &mut control_plane, arena, terms.suspect_after, None)?;
+        self.install(control_plane, first)
     }
 
     /// Begins the first view of this process.
-    fn install(&mut self, mut crew: Crew, mut first: First) -> Result<Node, JoinError> {
+    fn install(&mut self, mut control_plane: ControlPlane, mut first: First) -> Result<Node, JoinError> {
         if let Some(bootstrap) = self.bootstrap.take() {
-            crew.set_bootstrap(bootstrap);
+            control_plane.set_bootstrap(bootstrap);
         }
-        crew.has_joined()?;
-        while !first.look(&mut crew) {
-            crew.wait(self.tick(LONG_TICK)?.min(first.patience()));
-            if let Err(error) = first.attend(&mut crew, self.digest) {
+        control_plane.has_joined()?;
+        while !first.look(&mut control_plane) {
+            control_plane.wait(self.tick(LONG_TICK)?.min(first.patience()));
+            if let Err(error) = first.attend(&mut control_plane, self.digest) {
                 return Err(self.note_left_out(error));
             }
         }
-        Node::new(crew, first, self.config.terms())
+        Node::new(control_plane, first, self.config.terms())
     }
 
     /// Stores the group that has continued without this process, if that is the error.
@@ -402,10 +407,10 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the next events, after a short wait for them.
-    fn news(&mut self, crew: &mut Crew) -> Result<Vec<News>, JoinError> {
+    fn news(&mut self, control_plane: &mut ControlPlane) -> Result<Vec<News>, JoinError> {
         let tick = self.tick(TICK)?;
-        crew.wait(tick);
-        Ok(crew.news())
+        control_plane.wait(tick);
+        Ok(control_plane.news())
     }
 
     /// Returns how long to wait for the next event, up to `at_most`; an error if the wait is over.

@@ -9,7 +9,7 @@
 //! threads. One [follows](Follower), reads control messages, and records what is delivered. The
 //! caller's thread restores and applies.
 use crate::ViewChange;
-use crate::crew::{Crew, News};
+use crate::control_plane::{ControlPlane, News};
 use crate::error::JoinError;
 use crate::following::Follower;
 use crate::gathering::Gathering;
@@ -67,7 +67,7 @@ pub(crate) struct Admitted {
     /// The first view of this process. It is dropped before the control plane, so that a process
     /// that gives up reports this before its address is gone.
     pub(crate) first: First,
-    pub(crate) crew: Crew,
+    pub(crate) control_plane: ControlPlane,
 }
 
 /// The view that admits this process.
@@ -220,24 +220,25 @@ impl Learner {
     /// still be busy. Until the application is done, this thread takes in the memory of the members
     /// and shows that this process lives.
     fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
-        let (mut crew, incarnation) = self.follower.into_crew();
-        let mailbox = crew.mailbox().expect("a process that joins has an address");
-        let spans_hosts = crew.net().is_some();
+        let (mut control_plane, incarnation) = self.follower.into_crew();
+        let mailbox = control_plane.mailbox().expect("a process that joins has an address");
+        let spans_hosts = control_plane.net().is_some();
         if !(if spans_hosts { mailbox.enter_afar(incarnation)? } else { mailbox.enter(incarnation)? }) {
             return Err(JoinError::GroupGone);
         }
-        let me = view.rank_of(crew.me).expect("it is in the view");
+        let me = view.rank_of(control_plane.me).expect("it is in the view");
         let engine = Engine::new(view, me, self.terms.ablation)?;
-        let mut first = First::new(engine, &known, &mut crew, self.arena, self.terms.suspect_after, self.spare)?;
+        let mut first =
+            First::new(engine, &known, &mut control_plane, self.arena, self.terms.suspect_after, self.spare)?;
         while !self.queue.stop.load(Ordering::Acquire) {
-            if first.look(&mut crew) && self.queue.is_applied() {
+            if first.look(&mut control_plane) && self.queue.is_applied() {
                 break;
             }
             // The application does not report that it is done.
-            crew.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
-            first.attend(&mut crew, self.terms.digest)?;
+            control_plane.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
+            first.attend(&mut control_plane, self.terms.digest)?;
         }
-        Ok(Admitted { first, crew })
+        Ok(Admitted { first, control_plane })
     }
 
     /// Returns the view that admits this process, if it has begun.
@@ -368,7 +369,7 @@ impl Learner {
         }
         let here = self.follower.members_here()?;
         self.act(|learn, follow, roster, now| learn.ask(&here, follow, roster, now))?;
-        if let Some(book) = self.follower.crew().book() {
+        if let Some(book) = self.follower.control_plane().book() {
             let unreached = book.seeds().unreached();
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).unreached = unreached;
         }

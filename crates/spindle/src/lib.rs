@@ -19,7 +19,7 @@ pub mod bulk;
 mod carry;
 mod change;
 mod config;
-mod crew;
+mod control_plane;
 mod data_dir;
 mod error;
 mod following;

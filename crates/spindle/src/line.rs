@@ -1,5 +1,5 @@
 //! One subgroup of this member, from view to view: its handles, and what they are fed with.
-use crate::crew::Notices;
+use crate::control_plane::Notices;
 use crate::large::{Kept, Outbound};
 use crate::port::{Port, Relay};
 use crate::publisher::Publisher;

@@ -6,7 +6,7 @@
 //! have the higher ranks, and know the addresses of the older ones. The control message also says
 //! that a call for this view will be answered. A failed call is repeated, even when the view has
 //! begun without the member ([`connect_late`]).
-use crate::crew::Crew;
+use crate::control_plane::ControlPlane;
 use crate::network::Net;
 use spindle_core::{Layout, MemberId, Rank, View};
 use spindle_fabric::ofi::{OfiAddress, OfiMeeting, Purpose};
@@ -31,16 +31,21 @@ impl Meeting {
     /// Creates the meeting for the owner of `own`. Returns `None` if all members of `view` are
     /// known to be on this host, or if libfabric carries no rows. A first view can be announced
     /// before the cards of its members come.
-    pub(crate) fn new(crew: &Crew, view: &View, layout: &Layout, own: &OwnRow) -> Result<Option<Meeting>, OfiError> {
-        let roster = crew.roster();
+    pub(crate) fn new(
+        control_plane: &ControlPlane,
+        view: &View,
+        layout: &Layout,
+        own: &OwnRow,
+    ) -> Result<Option<Meeting>, OfiError> {
+        let roster = control_plane.roster();
         let has_far = || {
-            let mut others = view.members.iter().copied().filter(|id| *id != crew.me);
+            let mut others = view.members.iter().copied().filter(|id| *id != control_plane.me);
             others.any(|id| roster.is_far(id) || roster.may_be_elsewhere(id))
         };
-        let Some(port) = crew.net().and_then(Net::port).filter(|_| has_far()) else { return Ok(None) };
-        let purpose = Purpose { incarnation: crew.incarnation(), view: view.id };
+        let Some(port) = control_plane.net().and_then(Net::port).filter(|_| has_far()) else { return Ok(None) };
+        let purpose = Purpose { incarnation: control_plane.incarnation(), view: view.id };
         let mut ofi = port.meet(layout, own, purpose)?;
-        if let Some(me) = view.rank_of(crew.me) {
+        if let Some(me) = view.rank_of(control_plane.me) {
             let lower = view.ranks().zip(&view.members).filter(|(rank, id)| *rank < me && roster.is_far(**id));
             // Connections that continue may break before they continue here.
             lower.for_each(|(rank, _)| ofi.expect(rank));
@@ -49,24 +54,25 @@ impl Meeting {
     }
 
     /// Continues with the `missing` members. It never waits.
-    pub(crate) fn look(&mut self, crew: &mut Crew, view: &View, missing: &[MemberId]) {
+    pub(crate) fn look(&mut self, control_plane: &mut ControlPlane, view: &View, missing: &[MemberId]) {
         // Each failure is reported once, and failed connections are tried again below.
         for _ in 0..=view.members.len() {
             if self.ofi.progress().is_ok() {
                 break;
             }
         }
-        let Some(me) = view.rank_of(crew.me) else { return };
+        let Some(me) = view.rank_of(control_plane.me) else { return };
         for (id, peer) in missing.iter().filter_map(|id| Some((*id, view.rank_of(*id)?))) {
             let is_early = self.tried.get(&peer).is_some_and(|tried| tried.elapsed() < AGAIN);
-            if is_early || self.is_connected(peer) || !crew.is_far(id) || crew.roster().continues(id) {
+            if is_early || self.is_connected(peer) || !control_plane.is_far(id) || control_plane.roster().continues(id)
+            {
                 continue;
             }
             if peer < me {
                 self.ofi.expect(peer);
                 let port = self.ofi.address().clone().into();
-                crew.act(|roster, _| roster.tell_port(view.id, id, port));
-            } else if let Some(address) = crew.roster().port_of(view.id, id).cloned().map(OfiAddress::from) {
+                control_plane.act(|roster, _| roster.tell_port(view.id, id, port));
+            } else if let Some(address) = control_plane.roster().port_of(view.id, id).cloned().map(OfiAddress::from) {
                 // A call that fails now may succeed later.
                 let _ = self.ofi.call(peer, &address);
             } else {
@@ -95,18 +101,19 @@ impl Meeting {
 /// Connects the members of other hosts that are not connected, while a view runs, or sends them
 /// this member's address. Returns whether such members exist, so that the caller tries
 /// [again](AGAIN).
-pub(crate) fn connect_late(mesh: &mut Mesh, crew: &mut Crew, view: &View, layout: &Layout) -> bool {
+pub(crate) fn connect_late(mesh: &mut Mesh, control_plane: &mut ControlPlane, view: &View, layout: &Layout) -> bool {
     let Some(port) = mesh.port().cloned() else { return false };
-    let Some(me) = view.rank_of(crew.me) else { return false };
+    let Some(me) = view.rank_of(control_plane.me) else { return false };
     let lacking = view.ranks().zip(view.members.iter().copied());
-    let lacking = lacking.filter(|(peer, id)| mesh.lacks(*peer) && crew.is_far(*id) && !crew.roster().is_dead(*id));
+    let lacking = lacking
+        .filter(|(peer, id)| mesh.lacks(*peer) && control_plane.is_far(*id) && !control_plane.roster().is_dead(*id));
     let lacking: Vec<(Rank, MemberId)> = lacking.collect();
     for (peer, id) in &lacking {
-        let address = crew.roster().port_of(view.id, *id).cloned().map(OfiAddress::from);
+        let address = control_plane.roster().port_of(view.id, *id).cloned().map(OfiAddress::from);
         // A call that fails now may succeed later.
         let _ = mesh.meet(layout, *peer, address.as_ref());
         if *peer < me {
-            crew.act(|roster, _| roster.tell_port(view.id, *id, port.clone().into()));
+            control_plane.act(|roster, _| roster.tell_port(view.id, *id, port.clone().into()));
         }
     }
     !lacking.is_empty()

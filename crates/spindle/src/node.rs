@@ -1,5 +1,5 @@
 //! A member of a group before, or without, a polling thread: a driver of the core's [`Member`].
-use crate::crew::{Crew, Notices};
+use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
 use crate::group::Group;
 use crate::large::{Kept, Large, Serving};
@@ -42,7 +42,7 @@ use views::Shows;
 #[derive(Debug)]
 pub struct Node {
     owner: Owner,
-    crew: Crew,
+    control_plane: ControlPlane,
     member: Member,
     /// The rows of the view.
     fabric: Mesh,
@@ -118,23 +118,23 @@ pub enum Poll {
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
 impl Node {
     /// A member whose first view is ready.
-    pub(crate) fn new(mut crew: Crew, first: First, terms: Terms) -> Result<Node, JoinError> {
-        let (begun, fabric, arena) = first.begin(&mut crew)?;
+    pub(crate) fn new(mut control_plane: ControlPlane, first: First, terms: Terms) -> Result<Node, JoinError> {
+        let (begun, fabric, arena) = first.begin(&mut control_plane)?;
         let alike = control::Terms { digest: terms.digest, suspect_after: terms.suspect_after };
-        let mut member = crew.act(|roster, now| Member::new(begun, alike, roster, now));
+        let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
-        let notices = crew.notices();
+        let notices = control_plane.notices();
         let mut lines = vec![];
         let (large, kept) = (Large::new(notices, &terms), Arc::new(Kept::default()));
         kept.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
         let line = |name: &str| Line::new(name.to_string(), &shared, notices, terms.object_bytes_max);
         let by_id = begin_lines(&mut lines, line, member.engine_mut(), &fabric, &view);
-        let clock = Clock::new(crew.origin());
+        let clock = Clock::new(control_plane.origin());
         let (preparing, over, guests, spare, wake_at) = Default::default();
         Ok(Node {
             owner: Owner::new(),
-            crew,
+            control_plane,
             member,
             fabric,
             older: vec![],
@@ -178,12 +178,12 @@ impl Node {
 
     /// What tells this group from those that had its name before: drawn by who founded it. See [`Config::was_member_of`](crate::Config::was_member_of).
     pub fn incarnation(&self) -> u128 {
-        self.crew.incarnation()
+        self.control_plane.incarnation()
     }
 
     /// This member's id.
     pub fn id(&self) -> MemberId {
-        self.crew.me
+        self.control_plane.me
     }
 
     /// Does what there is to do, and returns. Never blocks, but for the time that making the memory of a new view takes.
@@ -200,7 +200,7 @@ impl Node {
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
             if std::mem::take(&mut self.clock.looked) {
-                self.crew.look_at_bootstrap();
+                self.control_plane.look_at_bootstrap();
                 self.suspect_the_dying();
             }
         }
@@ -210,7 +210,7 @@ impl Node {
             self.waiting = self.lines.iter().any(Line::is_waiting);
             self.member.engine_mut().keep_open(self.waiting);
         }
-        if self.has_chores || self.crew.has_notice() {
+        if self.has_chores || self.control_plane.has_notice() {
             worked |= self.do_chores(handler)?;
             if self.preparing.is_some() {
                 return self.install(handler);
@@ -245,7 +245,7 @@ impl Node {
             self.tell_blocked(handler);
         }
         if is_blocked {
-            self.crew.act(|roster, now| self.member.after_poll(roster, now));
+            self.control_plane.act(|roster, now| self.member.after_poll(roster, now));
         }
         self.wake_at = progress.wake_at;
         self.clock.worked = progress.worked;
@@ -306,7 +306,7 @@ impl Node {
     ) -> Result<Poll, Ended> {
         self.fabric.begin_sleep();
         self.member.engine_mut().before_sleep();
-        self.crew.look_at_bootstrap();
+        self.control_plane.look_at_bootstrap();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
         }
@@ -317,10 +317,10 @@ impl Node {
             let retired = self.over.iter().any(Over::needs_looks).then_some(RETIRED_LOOK);
             let lacking = self.lacks_since.is_some().then_some(AGAIN);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
-            let due = self.member.patience(self.crew.roster(), self.crew.now());
+            let due = self.member.patience(self.control_plane.roster(), self.control_plane.now());
             // No notice comes for what is due by time.
             self.has_chores |= due == Some(Duration::ZERO);
-            let waits = [wake_in, self.crew.patience(), due, retired, opening, lacking];
+            let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
             self.fabric.sleep(sleep);
             self.older_due = true;
@@ -345,10 +345,10 @@ impl Node {
     /// How the group stands, as this member knows it.
     pub fn status(&self) -> Status {
         let lost = self.lines.iter().map(|line| line.lost).sum();
-        let observers = self.crew.roster().observers().len() as u64;
-        let is_far = |id| self.crew.is_far(id);
-        let rack = |id| self.crew.book()?.rack(id).cloned();
-        Status::of(&self.member, &self.fabric, |id| self.crew.pid(id), is_far, rack, lost, observers)
+        let observers = self.control_plane.roster().observers().len() as u64;
+        let is_far = |id| self.control_plane.is_far(id);
+        let rack = |id| self.control_plane.book()?.rack(id).cloned();
+        Status::of(&self.member, &self.fabric, |id| self.control_plane.pid(id), is_far, rack, lost, observers)
     }
 
     /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is not in the subgroup. This costs
@@ -364,7 +364,7 @@ impl Node {
     }
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {
-        self.crew.notices()
+        self.control_plane.notices()
     }
 }
 

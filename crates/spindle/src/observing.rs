@@ -5,7 +5,7 @@
 //! [`Observing`] is the handle. [`Follower`] does the work, also for processes that
 //! [learn](Config::learn) before they join.
 use crate::config::Config;
-use crate::crew::{Crew, News, after};
+use crate::control_plane::{ControlPlane, News, after};
 use crate::error::{JoinError, ObserveError};
 use crate::following::Follower;
 use crate::gathering::Gathering;
@@ -165,14 +165,14 @@ impl Config {
         if self.network.is_none() && Mailbox::present(&dir, &group)?.is_empty() {
             return Err(JoinError::NoGroup { group: self.group, dir: dir.path().to_path_buf() });
         }
-        let crew = match &self.network {
+        let control_plane = match &self.network {
             Some(network) => {
                 let id = MemberId(VISITOR_IDS_FROM + random_id()?.0);
-                Crew::new(Mailbox::visit_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
+                ControlPlane::new(Mailbox::visit_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
             }
-            None => Crew::new(Mailbox::visit(&dir, &group)?, None, None)?,
+            None => ControlPlane::new(Mailbox::visit(&dir, &group)?, None, None)?,
         };
-        let mut follower = Follower::new(crew, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
+        let mut follower = Follower::new(control_plane, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);
         let nobody = Gathering::of(1, vec![]);
@@ -186,7 +186,7 @@ impl Config {
                     now = gathering.behind(&seen);
                 }
             }
-            now.unreached = follower.crew().book().map(|book| book.seeds().unreached()).unwrap_or_default();
+            now.unreached = follower.control_plane().book().map(|book| book.seeds().unreached()).unwrap_or_default();
             if now != seen {
                 progress(&now);
                 seen = now;

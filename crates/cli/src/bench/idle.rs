@@ -16,8 +16,8 @@
 //!   own rings are shared, so they are not included.
 use super::args::{Delivery, Drive, Fabric, Wait, cores, span};
 use super::clock::sleepers;
+use super::cluster::Cluster;
 use super::table::Table;
-use super::team::Team;
 use super::wire::{Job, Plan};
 use super::{Report, tell};
 use crate::quantity::seconds;
@@ -94,15 +94,15 @@ fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
         delivery: Delivery::Upcall,
     };
     let start = Instant::now();
-    let mut team = Team::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
+    let mut cluster = Cluster::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
     let join_seconds = start.elapsed().as_secs_f64();
-    team.slice(BUSY)?;
+    cluster.slice(BUSY)?;
     thread::sleep(SETTLE);
-    let (before, start) = (team.usage()?, Instant::now());
+    let (before, start) = (cluster.usage()?, Instant::now());
     thread::sleep(args.seconds);
-    let (used, seconds) = (team.usage()?.since(before), start.elapsed().as_secs_f64());
-    let private_bytes = team.private_bytes()?;
-    team.finish()?;
+    let (used, seconds) = (cluster.usage()?.since(before), start.elapsed().as_secs_f64());
+    let private_bytes = cluster.private_bytes()?;
+    cluster.finish()?;
     let wakes_per_second = used.voluntary as f64 / seconds;
     Ok(Run {
         members,

@@ -40,10 +40,10 @@
 //! - `ratio`: the applicable one of these four, as in the throughput benchmark. With `--wait
 //!   polling` there is none, because the members occupy the cores that the reference would run on.
 use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores, span};
+use super::cluster::{Cluster, Slice};
 use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
-use super::team::{Slice, Team};
 use super::tell;
 use super::wire::{Job, Plan, Ran};
 use crate::quantity::{bytes, seconds};
@@ -202,13 +202,13 @@ impl Args {
 fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     let plan = args.plan(members);
     let cores = probe::hop(Duration::ZERO)?.cores;
-    let mut team = Team::start(members, plan, cores)?;
+    let mut cluster = Cluster::start(members, plan, cores)?;
     let (mut all, mut own) = (histogram(), histogram());
     let (mut pairs, mut hops) = (Vec::new(), Vec::new());
     let (mut busy_ns, mut took_ns) = (0, 0);
     let reference = args.reference();
     let mut alone = match reference {
-        Some(Reference::Alone) => Some(Team::start(plan.span, Plan { subgroups: 1, ..plan }, cores)?),
+        Some(Reference::Alone) => Some(Cluster::start(plan.span, Plan { subgroups: 1, ..plan }, cores)?),
         _ => None,
     };
     let mut cpu_ratios = Vec::new();
@@ -230,7 +230,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
             _ => None,
         };
         let between = aside_ns.map(|_| hop_ns()).transpose()?;
-        let slice = team.slice(args.slice())?;
+        let slice = cluster.slice(args.slice())?;
         cpu_ratios.extend(beside.map(|beside| cpu_ns_per_message(&slice) / cpu_ns_per_message(&beside)));
         let (others, mine) = both(&slice);
         let after = hop_now()?;
@@ -249,8 +249,8 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         hops.push(after);
         hop = after;
     }
-    team.finish()?;
-    alone.map_or(Ok(()), Team::finish)?;
+    cluster.finish()?;
+    alone.map_or(Ok(()), Cluster::finish)?;
     ensure!(!all.is_empty(), "no message was delivered in {:?}; measure longer", args.seconds);
     let ratio = Ratio::of(&pairs);
     let median = |of: fn(Reference) -> bool| ratio.as_ref().filter(|_| reference.is_some_and(of)).map(|r| r.median);

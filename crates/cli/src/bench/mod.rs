@@ -12,7 +12,7 @@
 //! - [`bulk`]: how long the block multicast takes, among processes or in a model of a network.
 //! - [`scale`]: the speed of small messages in larger groups, in such a model.
 //!
-//! Members are processes of their own (a hidden subcommand, [`member`]). Their [`team`] sends them
+//! Members are processes of their own (a hidden subcommand, [`member`]). Their [`cluster`] sends them
 //! orders in [`wire`] lines over pipes. They run in *slices* of about 100 ms and block on the pipe
 //! between slices.
 //!
@@ -25,6 +25,7 @@
 mod args;
 mod bulk;
 mod clock;
+mod cluster;
 mod idle;
 mod latency;
 mod limits;
@@ -32,7 +33,6 @@ mod member;
 mod pairing;
 mod scale;
 mod table;
-mod team;
 mod throughput;
 mod views;
 mod wire;

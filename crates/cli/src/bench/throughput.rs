@@ -31,11 +31,11 @@
 //! order, `delivered` in all, and `cpu_ns_per_message` of this member.
 use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
 use super::clock::Usage;
+use super::cluster::{Cluster, MeetingPlace, Slice, fits};
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
-use super::team::{MeetingPlace, Slice, Team, fits};
 use super::wire::{Counts, Job, Place, Plan, Setup};
 use super::{Report, tell};
 use crate::quantity::{bytes, seconds};
@@ -279,7 +279,7 @@ impl Args {
 enum Reference {
     Ring(Plan),
     Stream(Plan),
-    Team(Team),
+    Cluster(Cluster),
 }
 
 /// The results that a run has collected.
@@ -307,13 +307,13 @@ impl Measurement {
     fn round(&mut self, args: &Args, time: Duration) -> anyhow::Result<()> {
         let length = if fits(self.members) { SLICE } else { SLICE_CROWDED }.min(time);
         let cores = probe::hop(Duration::ZERO)?.cores;
-        let mut product = Team::start(self.members, self.plan, cores)?;
+        let mut product = Cluster::start(self.members, self.plan, cores)?;
         let mut references = Vec::new();
         for (against, members, plan) in args.references(self.members, self.plan) {
             let reference = match against {
                 Against::Ring => Reference::Ring(plan),
                 Against::Stream => Reference::Stream(plan),
-                _ => Reference::Team(Team::start(members, plan, cores)?),
+                _ => Reference::Cluster(Cluster::start(members, plan, cores)?),
             };
             references.push((against, reference));
         }
@@ -338,8 +338,8 @@ impl Measurement {
         }
         product.finish()?;
         for (_, reference) in references {
-            if let Reference::Team(team) = reference {
-                team.finish()?;
+            if let Reference::Cluster(cluster) = reference {
+                cluster.finish()?;
             }
         }
         Ok(())
@@ -407,7 +407,7 @@ impl Reference {
         match self {
             Reference::Ring(plan) => Ok(probe::raw_ring(plan.size, ring_bytes(plan), length)?.blocks_per_second),
             Reference::Stream(plan) => Ok(probe::stream(plan.size, length)?.blocks_per_second),
-            Reference::Team(team) => Ok(against.rate(&team.slice(length)?)),
+            Reference::Cluster(cluster) => Ok(against.rate(&cluster.slice(length)?)),
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Place {
     pub(super) provider: Option<String>,
 }
 
-/// The settings that all members of a team share.
+/// The settings that all members of a cluster share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) job: Job,

@@ -2,13 +2,13 @@
 //!
 //! This process takes no part in the group. It starts the members ([`child`]), reads the reports of
 //! each over a pipe ([`report`]), shows them ([`table`]), orders them to stop, and compares their
-//! deliveries. [`troupe`] holds the processes, in slots: the member with id 1 has slot 0. With
+//! deliveries. [`cluster`] holds the processes, in slots: the member with id 1 has slot 0. With
 //! `--kill` one of them is killed during the run ([`accident`]).
 mod accident;
 pub(crate) mod child;
+mod cluster;
 mod report;
 mod table;
-mod troupe;
 
 use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
@@ -19,6 +19,7 @@ use crate::screen::Screen;
 use crate::settings::Place;
 use crate::signals::Stop;
 use accident::{Accident, Stage};
+use cluster::DemoCluster;
 use report::{Delivered, Final, Line, Report, ViewBegun};
 use serde_json::{Value, json};
 use spindle_core::limits::MESSAGE_BYTES_MAX;
@@ -28,7 +29,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use table::Table;
-use troupe::Troupe;
 
 /// Approximate bytes of each member's ring, unless `--window` sets its size.
 const RING_BYTES: u64 = 1 << 20;
@@ -134,7 +134,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 struct Demo {
     args: Args,
     template: child::Args,
-    troupe: Troupe,
+    cluster: DemoCluster,
     events: Sender<Event>,
     happened: Receiver<Event>,
     stop: Stop,
@@ -195,18 +195,18 @@ impl Demo {
             verbosity: args.verbosity.clone(),
         };
         let member = |id| child::Args { id, ..template.clone() };
-        let troupe = Troupe::start((1..=u64::from(args.members)).map(member), &events)?;
+        let cluster = DemoCluster::start((1..=u64::from(args.members)).map(member), &events)?;
         let plural = if args.subgroups == 1 { "" } else { "s" };
         let (members, size, subgroups) = (args.members, args.size, args.subgroups);
         let title =
             format!("{members} members, {senders} sending {size} B, {subgroups} subgroup{plural}, window {window}");
         Ok(Demo {
-            table: Table::new(title, troupe.pids(), Duration::from_secs(args.seconds)),
+            table: Table::new(title, cluster.pids(), Duration::from_secs(args.seconds)),
             accident: args.kill.then(|| Accident::new(members)),
             cast: vec![Performer::default(); members as usize],
             args,
             template,
-            troupe,
+            cluster,
             events,
             happened,
             stop,
@@ -280,10 +280,11 @@ impl Demo {
         let victim = accident.victim;
         match accident.stage {
             Stage::Before if Instant::now() >= kill_at && self.cast[victim].is_here() => {
-                let (id, pid, elapsed) = (accident.victim_id(), self.troupe.pid(victim), start.elapsed().as_secs_f64());
+                let (id, pid, elapsed) =
+                    (accident.victim_id(), self.cluster.pid(victim), start.elapsed().as_secs_f64());
                 self.cast[victim].killed = true;
                 accident.strike(now_ns());
-                self.troupe.kill(victim);
+                self.cluster.kill(victim);
                 self.table.lose(victim, "killed");
                 let object = json!({"event": "killed", "member": id, "pid": pid, "elapsed_s": elapsed});
                 self.remark(format!("{elapsed:.1} s: member {id} (process {pid}) is killed"), &object)
@@ -298,9 +299,9 @@ impl Demo {
                 let members: Vec<Value> = survivors.iter().map(accident::Survivor::json).collect();
                 let object = json!({"event": "survived", "view": view, "members": members});
                 self.remark(format!("first delivery in view {view} since the kill: {}", times.join(", ")), &object)?;
-                let id = self.troupe.len() as u64 + 1;
-                self.troupe.add(&child::Args { id, ..self.template.clone() }, &self.events)?;
-                self.table.add(self.troupe.pid(self.troupe.len() - 1));
+                let id = self.cluster.len() as u64 + 1;
+                self.cluster.add(&child::Args { id, ..self.template.clone() }, &self.events)?;
+                self.table.add(self.cluster.pid(self.cluster.len() - 1));
                 self.cast.push(Performer::default());
                 Ok(())
             }
@@ -343,12 +344,12 @@ impl Demo {
         // ended, so it is killed.
         for slot in 0..self.cast.len() {
             if !self.cast[slot].joined {
-                self.troupe.kill(slot);
+                self.cluster.kill(slot);
                 self.cast[slot].killed = true;
                 self.table.lose(slot, "late");
             }
         }
-        self.troupe.stop_all();
+        self.cluster.stop_all();
         let is_open = |performer: &Performer| performer.is_here() && performer.done.is_none();
         while self.cast.iter().any(is_open) {
             self.next(deadline)?;
@@ -426,19 +427,19 @@ impl Demo {
         }
         let deadline = Instant::now() + FAIL_WAIT;
         // The member's pipe closes a moment before its process ends.
-        while message.is_none() && !self.troupe.has_ended(slot) && Instant::now() < deadline {
+        while message.is_none() && !self.cluster.has_ended(slot) && Instant::now() < deadline {
             thread::sleep(REAP_EVERY);
         }
         let id = slot + 1;
         let told = message.map(|message| format!("member {id}: {message}"));
         let what =
-            told.or_else(|| self.troupe.death(slot)).unwrap_or_else(|| format!("member {id} ended without a word"));
+            told.or_else(|| self.cluster.death(slot)).unwrap_or_else(|| format!("member {id} ended without a word"));
         self.cast[slot].lost = Some(what.clone());
         self.table.lose(slot, "lost");
         if !self.cast.iter().any(Performer::is_here) {
             return Err(self.failed(slot));
         }
-        let object = json!({"event": "lost", "member": id, "pid": self.troupe.pid(slot), "message": what});
+        let object = json!({"event": "lost", "member": id, "pid": self.cluster.pid(slot), "message": what});
         self.remark(what, &object)
     }
 
@@ -446,11 +447,11 @@ impl Demo {
     /// that noticed the kill.
     fn failed(&mut self, slot: usize) -> Failure {
         let deadline = Instant::now() + FAIL_WAIT;
-        while !self.troupe.have_all_ended() && Instant::now() < deadline {
+        while !self.cluster.have_all_ended() && Instant::now() < deadline {
             thread::sleep(REAP_EVERY);
         }
         self.screen.leave();
-        let deaths = self.troupe.deaths();
+        let deaths = self.cluster.deaths();
         if !deaths.is_empty() {
             return Failure::new(ENDED, deaths.join("; "));
         }
@@ -465,7 +466,7 @@ impl Demo {
         let odd = disagreeing(&finals);
         let printed = if self.args.json {
             let members: Vec<Value> =
-                finals.iter().map(|(id, done)| member_json(*id, done, self.troupe.pid(*id as usize - 1))).collect();
+                finals.iter().map(|(id, done)| member_json(*id, done, self.cluster.pid(*id as usize - 1))).collect();
             let object = json!({
                 "event": "final", "agree": odd.is_empty(), "elapsed_s": elapsed.as_secs_f64(), "members": members,
             });

@@ -159,7 +159,7 @@ pub enum Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Connections that sent no hello, sent it too late, or sent an invalid one.
-    pub strangers: u64,
+    pub incoming: u64,
     /// Connections that were refused with an answer that gives the reason.
     pub declined: u64,
     /// Control messages that were invalid.

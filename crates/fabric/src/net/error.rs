@@ -64,7 +64,7 @@ pub enum NetError {
     },
     /// The process that answers is no Spindle process, or is one that is ending.
     #[error("who answers at {address} does not speak as Spindle does: {what}; see that the address is right")]
-    Stranger {
+    Incoming {
         /// The address.
         address: Address,
         /// The behaviour of the process that answers.
@@ -159,7 +159,7 @@ impl NetError {
             Self::Resolve { source, .. } => format!("can't be resolved: {source}"),
             Self::Connect { source, .. } => source.to_string(),
             Self::TimedOut { what, after, .. } => format!("did not {what} within {after:?}"),
-            Self::Stranger { what, .. } => format!("does not speak as Spindle does: {what}"),
+            Self::Incoming { what, .. } => format!("does not speak as Spindle does: {what}"),
             Self::Tls { why, .. } => format!("no TLS: {why}"),
             Self::Declined { why, .. } => format!("refused: {why}"),
             Self::Identity { id, .. } => format!("its certificate is not that of member {id}"),

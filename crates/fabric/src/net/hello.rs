@@ -148,14 +148,14 @@ impl Answer {
 
 /// The part of a connection's start that has arrived.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct HelloReader {
     magic: Magic,
     bytes: Vec<u8>,
 }
 
-impl Incoming {
-    pub(super) fn new(magic: Magic) -> Incoming {
-        Incoming { magic, bytes: vec![] }
+impl HelloReader {
+    pub(super) fn new(magic: Magic) -> HelloReader {
+        HelloReader { magic, bytes: vec![] }
     }
 
     /// Continues to read, and returns the body when it is complete.
@@ -199,14 +199,14 @@ impl Incoming {
 
 /// Bytes to be sent.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct HelloWriter {
     bytes: Vec<u8>,
     sent: usize,
 }
 
-impl Outgoing {
-    pub(super) fn new(bytes: Vec<u8>) -> Outgoing {
-        Outgoing { bytes, sent: 0 }
+impl HelloWriter {
+    pub(super) fn new(bytes: Vec<u8>) -> HelloWriter {
+        HelloWriter { bytes, sent: 0 }
     }
 
     /// Continues to send; returns whether all bytes have left.
@@ -380,7 +380,7 @@ mod tests {
         bytes.extend_from_slice(b"behind");
         for cut in 0..=bytes.len() {
             let (mut near, mut far) = ends();
-            let mut incoming = Incoming::new(Magic::Hello);
+            let mut incoming = HelloReader::new(Magic::Hello);
             far.write_all(&bytes[..cut]).unwrap();
             let early = incoming.receive(&mut near).unwrap().is_some();
             assert_eq!(early, cut >= length);
@@ -397,7 +397,7 @@ mod tests {
         let (mut near, mut far) = ends();
         far.write_all(bytes).unwrap();
         drop(far);
-        Incoming::new(Magic::Hello).receive(&mut near).map(|body| body.is_some())
+        HelloReader::new(Magic::Hello).receive(&mut near).map(|body| body.is_some())
     }
 
     #[test]

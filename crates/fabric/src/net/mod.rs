@@ -3,8 +3,8 @@
 //! and all data between hosts travels over connections to these addresses. Start reading there.
 //!
 //! A connection has one [`Purpose`](spindle_core::control::Purpose). The dialling side states it at
-//! the start (`hello.rs`), and the dialled side answers before the connection is used (`attempt.rs`
-//! dials, `stranger.rs` is an incoming connection). There are three kinds. One carries control
+//! the start (`hello.rs`), and the dialled side answers before the connection is used (`connecting.rs`
+//! dials, `incoming.rs` is an incoming connection). There are three kinds. One carries control
 //! messages (`post.rs` and `letters.rs`). One carries only its end, which reports the death of a
 //! process (`keeper.rs`). The third is a stream that is handed to the caller that asked for it. A
 //! connection for control messages carries only those of the process that dialled it. Two processes
@@ -26,12 +26,13 @@
 //!
 //! This is not membership, and it proves nothing: a connection that ends or can't be made is a
 //! reason to suspect.
-mod attempt;
+mod connecting;
 mod crowd;
 mod endpoint;
 mod error;
 mod exchange;
 mod hello;
+mod incoming;
 mod keeper;
 mod letters;
 mod limits;
@@ -40,7 +41,6 @@ mod poller;
 mod post;
 mod refusals;
 mod resolve;
-mod stranger;
 mod switch;
 #[cfg(test)]
 pub(crate) mod test_authority;

@@ -17,8 +17,8 @@ use std::time::Duration;
 pub(super) enum Token {
     Wake,
     Listener,
-    Attempt(u64),
-    Stranger(u64),
+    Connecting(u64),
+    Incoming(u64),
     Inlet(u64),
     Post(u64),
     Keeper,
@@ -29,8 +29,8 @@ impl Token {
         match self {
             Token::Wake => 0,
             Token::Listener => 1,
-            Token::Attempt(id) => id << 3 | 2,
-            Token::Stranger(id) => id << 3 | 3,
+            Token::Connecting(id) => id << 3 | 2,
+            Token::Incoming(id) => id << 3 | 3,
             Token::Inlet(id) => id << 3 | 4,
             Token::Post(id) => id << 3 | 5,
             Token::Keeper => 6,
@@ -42,8 +42,8 @@ impl Token {
         match number & 7 {
             0 => Token::Wake,
             1 => Token::Listener,
-            2 => Token::Attempt(id),
-            3 => Token::Stranger(id),
+            2 => Token::Connecting(id),
+            3 => Token::Incoming(id),
             4 => Token::Inlet(id),
             5 => Token::Post(id),
             _ => Token::Keeper,

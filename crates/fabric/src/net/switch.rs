@@ -1,11 +1,12 @@
 //! The endpoint's thread. It accepts, connects, reads and writes, and waits only for the kernel's
 //! list of descriptors that are ready.
-use super::attempt::{Attempt, Outcome};
+use super::connecting::{Connecting, Outcome};
 use super::crowd::{Crowd, Source};
 use super::endpoint::{Event, Me};
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
 use super::hello::Hello;
+use super::incoming::{Incoming, Turn};
 use super::keeper::{Fate, Keeper, round_trip};
 use super::letters::{Arriving, Brought, Stand};
 use super::limits::{
@@ -17,7 +18,6 @@ use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
 use super::refusals::{Line, Refusals};
 use super::resolve::{Found, Names, Resolver, Target};
-use super::stranger::{Stranger, Turn};
 use crate::tcp::Connection;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getpeername};
@@ -47,10 +47,10 @@ pub(super) struct Switch {
     refused_until: Option<Instant>,
     /// The ids of the entries below. No id is used twice.
     next_id: u64,
-    attempts: BTreeMap<u64, Attempt>,
+    connecting: BTreeMap<u64, Connecting>,
     /// Names that are looked up for the caller.
     look_ups: BTreeMap<u64, Address>,
-    strangers: BTreeMap<u64, Stranger>,
+    incoming: BTreeMap<u64, Incoming>,
     crowd: Crowd,
     refusals: Refusals,
     inlets: BTreeMap<u64, Inlet>,
@@ -127,9 +127,9 @@ impl Switch {
             listens: false,
             refused_until: None,
             next_id: 0,
-            attempts: BTreeMap::new(),
+            connecting: BTreeMap::new(),
             look_ups: BTreeMap::new(),
-            strangers: BTreeMap::new(),
+            incoming: BTreeMap::new(),
             crowd: Crowd::default(),
             refusals: Refusals::default(),
             inlets: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl Switch {
                     continue;
                 }
                 let outcome =
-                    self.attempts.get_mut(&id).and_then(|attempt| attempt.found(found, &self.me, &self.poller));
+                    self.connecting.get_mut(&id).and_then(|attempt| attempt.found(found, &self.me, &self.poller));
                 self.attempted(id, outcome);
             }
             self.expire(Instant::now());
@@ -183,10 +183,10 @@ impl Switch {
 
     fn wait(&mut self, end: Option<Instant>) {
         let posts = self.posts.values().filter_map(Post::wake_at);
-        let attempts = self.attempts.values().map(Attempt::wake_at);
-        let strangers = self.strangers.values().map(|stranger| stranger.deadline);
+        let connecting = self.connecting.values().map(Connecting::wake_at);
+        let incoming = self.incoming.values().map(|incoming| incoming.deadline);
         let lives = self.lives.values().filter_map(Life::begins_by);
-        let wake_at = posts.chain(attempts).chain(strangers).chain(lives).chain(self.refused_until);
+        let wake_at = posts.chain(connecting).chain(incoming).chain(lives).chain(self.refused_until);
         let wake_at = wake_at.chain(self.refusals.wake_at()).chain(end).min();
         let mut at_most = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
         if !self.unread.is_empty() && !self.paused {
@@ -202,8 +202,8 @@ impl Switch {
         match token {
             Token::Wake => self.waker.heard(),
             Token::Listener => self.accept(),
-            Token::Attempt(id) => self.pursue(id),
-            Token::Stranger(id) => {
+            Token::Connecting(id) => self.pursue(id),
+            Token::Incoming(id) => {
                 self.crowd.heard(id);
                 self.question(id);
             }
@@ -218,10 +218,10 @@ impl Switch {
         self.refused_until = self.refused_until.filter(|until| now < *until);
         self.refusals.due(now).iter().for_each(|line| self.tell_refusal(line));
         let due: Vec<u64> =
-            self.attempts.iter().filter(|(_, attempt)| attempt.wake_at() <= now).map(|(id, _)| *id).collect();
+            self.connecting.iter().filter(|(_, attempt)| attempt.wake_at() <= now).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.pursue(id));
         let due: Vec<u64> =
-            self.strangers.iter().filter(|(_, stranger)| stranger.deadline <= now).map(|(id, _)| *id).collect();
+            self.incoming.iter().filter(|(_, incoming)| incoming.deadline <= now).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.question(id));
         self.release(|life| life.begins_by().is_some_and(|by| by <= now));
         let is_due = |post: &Post| post.wake_at().is_some_and(|at| at <= now);
@@ -308,17 +308,17 @@ impl Switch {
                 let is_impossible = matches!(self.keeper, Some(None));
                 let counts = |life: &Life| life.dialled || life.begins_by().is_none();
                 let is_begun = self.lives.values().any(|life| life.with.id == whom && counts(life));
-                if !is_impossible && !is_begun && !self.attempts.values().any(|attempt| attempt.watches(whom)) {
+                if !is_impossible && !is_begun && !self.connecting.values().any(|attempt| attempt.watches(whom)) {
                     self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
                 }
             }
             Command::Check { to, whom, incarnation, view } => {
-                if !self.attempts.values().any(|attempt| attempt.watches(whom)) {
+                if !self.connecting.values().any(|attempt| attempt.watches(whom)) {
                     self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
                 }
             }
             Command::Unwatch { whom } => {
-                for (id, _) in self.attempts.extract_if(.., |_, attempt| attempt.watches(whom)) {
+                for (id, _) in self.connecting.extract_if(.., |_, attempt| attempt.watches(whom)) {
                     self.resolver.forget(id);
                 }
                 self.release(|life| life.with.id == whom);
@@ -328,9 +328,9 @@ impl Switch {
                     self.posts.remove(&id);
                 }
                 let dials: Vec<u64> =
-                    self.attempts.iter().filter(|(_, attempt)| attempt.address == to).map(|(id, _)| *id).collect();
+                    self.connecting.iter().filter(|(_, attempt)| attempt.address == to).map(|(id, _)| *id).collect();
                 for id in dials {
-                    self.attempts.remove(&id);
+                    self.connecting.remove(&id);
                     self.resolver.forget(id);
                 }
             }
@@ -377,24 +377,24 @@ impl Switch {
 
     fn attempt(&mut self, address: Address, whom: Option<MemberId>, purpose: Purpose, post: Option<u64>) {
         let id = self.id();
-        let mut attempt = Attempt::new(Token::Attempt(id), address, whom, purpose, post);
+        let mut attempt = Connecting::new(Token::Connecting(id), address, whom, purpose, post);
         let found = self.resolver.resolve(id, &attempt.address);
         let outcome = found.and_then(|found| attempt.found(found, &self.me, &self.poller));
-        self.attempts.insert(id, attempt);
+        self.connecting.insert(id, attempt);
         self.attempted(id, outcome);
     }
 
     fn pursue(&mut self, id: u64) {
-        let outcome = self.attempts.get_mut(&id).and_then(|attempt| attempt.progress(&self.me, &self.poller));
+        let outcome = self.connecting.get_mut(&id).and_then(|attempt| attempt.progress(&self.me, &self.poller));
         self.attempted(id, outcome);
     }
 
     /// Handles the result of a connection attempt, if there is one.
     fn attempted(&mut self, id: u64, outcome: Option<Outcome>) {
         let Some(outcome) = outcome else { return };
-        let Some(attempt) = self.attempts.remove(&id) else { return };
+        let Some(attempt) = self.connecting.remove(&id) else { return };
         self.resolver.forget(id);
-        let Attempt { address, purpose, post, .. } = attempt;
+        let Connecting { address, purpose, post, .. } = attempt;
         if let Purpose::Life { incarnation, view } = purpose {
             match outcome {
                 Ok((wire, with, process)) => self.keep(wire, Life::new(with, incarnation, view, true), process),
@@ -453,9 +453,9 @@ impl Switch {
         info!(target: TARGET, me = self.me.card.id.0, %address, reason = %why, "letters given up");
         self.posts_by_address.remove(&address);
         let dials: Vec<u64> =
-            self.attempts.iter().filter(|(_, attempt)| attempt.post == Some(post)).map(|(id, _)| *id).collect();
+            self.connecting.iter().filter(|(_, attempt)| attempt.post == Some(post)).map(|(id, _)| *id).collect();
         for id in dials {
-            self.attempts.remove(&id);
+            self.connecting.remove(&id);
             self.resolver.forget(id);
         }
         self.exchange.tell(Event::Failed { address, purpose: Purpose::Mail, why });
@@ -498,11 +498,11 @@ impl Switch {
                 let id = self.id();
                 let source = source_of(from);
                 let wire =
-                    self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Stranger(id)));
+                    self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Incoming(id)));
                 if let Ok(wire) = wire {
                     // The poller reports it at once if bytes have come with it.
                     let victim = self.crowd.admit(id, source, self.is_known(source));
-                    self.strangers.insert(id, Stranger::new(wire, source));
+                    self.incoming.insert(id, Incoming::new(wire, source));
                     self.dismiss(victim);
                 }
             }
@@ -517,30 +517,30 @@ impl Switch {
 
     /// Closes a half-open connection for lack of a slot.
     fn dismiss(&mut self, victim: Option<u64>) {
-        if let Some(stranger) = victim.and_then(|id| self.strangers.remove(&id)) {
-            self.exchange.count(|dropped| dropped.strangers += 1);
-            self.refuse(stranger.source, "too many connections that have not said hello".into());
+        if let Some(incoming) = victim.and_then(|id| self.incoming.remove(&id)) {
+            self.exchange.count(|dropped| dropped.incoming += 1);
+            self.refuse(incoming.source, "too many connections that have not said hello".into());
         }
     }
 
     fn question(&mut self, id: u64) {
-        let Some(stranger) = self.strangers.get_mut(&id) else { return };
+        let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let crowded = (self.inlets.len() >= INLETS_MAX).then_some(self.inlets.len() as u32);
-        let turn = stranger.progress(&self.me, crowded, &self.poller);
+        let turn = incoming.progress(&self.me, crowded, &self.poller);
         match turn {
             Turn::Pending => {
-                if stranger.wire.stream.peer().is_some() {
+                if incoming.wire.stream.peer().is_some() {
                     let victim = self.crowd.proven(id);
                     self.dismiss(victim);
                 }
                 return;
             }
             Turn::Refused(_) => self.exchange.count(|dropped| dropped.declined += 1),
-            Turn::Garbage(_) => self.exchange.count(|dropped| dropped.strangers += 1),
+            Turn::Garbage(_) => self.exchange.count(|dropped| dropped.incoming += 1),
             Turn::Ready(_) => {}
         }
         self.crowd.remove(id);
-        let Some(Stranger { wire, source, .. }) = self.strangers.remove(&id) else { return };
+        let Some(Incoming { wire, source, .. }) = self.incoming.remove(&id) else { return };
         match turn {
             Turn::Ready(hello) => self.welcome(wire, source, hello),
             Turn::Refused(Some(reason)) | Turn::Garbage(reason) => self.refuse(source, reason),

@@ -1,7 +1,7 @@
 //! Endpoints of one process that reach each other over loopback and Unix sockets, and incoming
 //! connections that are raw sockets.
 use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
-use super::hello::{Answer, Hello, Incoming, Magic};
+use super::hello::{Answer, Hello, HelloReader, Magic};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
 use super::test_authority::Authority;
 use super::{Declined, Identity, Names, NetError, Rule};
@@ -206,7 +206,7 @@ fn hello(purpose: Purpose, id: u64, process: u128) -> Hello {
 fn answer(socket: &TcpStream) -> Answer {
     let stream = socket.try_clone().unwrap();
     let mut stream = SocketStream::new(stream, &SocketOptions::default()).unwrap();
-    let (mut incoming, start) = (Incoming::new(Magic::Answer), Instant::now());
+    let (mut incoming, start) = (HelloReader::new(Magic::Answer), Instant::now());
     let answer = loop {
         if let Some(body) = incoming.receive(&mut stream).unwrap() {
             break Answer::decode(body).unwrap();
@@ -468,7 +468,7 @@ fn who_answers_something_else_is_a_stranger() {
         socket.write_all(reply).unwrap();
         drop(socket);
         let why = near.failed().2;
-        assert!(matches!(why, NetError::Stranger { .. }), "{why}");
+        assert!(matches!(why, NetError::Incoming { .. }), "{why}");
     }
 }
 
@@ -481,11 +481,11 @@ fn half_open_strangers_are_closed_and_counted() {
     let mut rude = raw(far.address());
     rude.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     [silent, slow, rude].into_iter().for_each(ends_by);
-    far.wait_for("three strangers", |far| far.dropped() == Dropped { strangers: 3, ..Dropped::default() });
+    far.wait_for("three strangers", |far| far.dropped() == Dropped { incoming: 3, ..Dropped::default() });
     let mut gone = raw(far.address());
     gone.write_all(b"spnd").unwrap();
     drop(gone);
-    far.wait_for("a fourth", |far| far.dropped().strangers == 4);
+    far.wait_for("a fourth", |far| far.dropped().incoming == 4);
 }
 
 /// Sending control messages is retried until there is room.
@@ -534,7 +534,7 @@ fn silent_connections_delay_no_member() {
                 assert_eq!((from.stream().1, far.stream().1), (purpose, purpose));
             }
         }
-        assert!(far.dropped().strangers > 0, "some had to make room");
+        assert!(far.dropped().incoming > 0, "some had to make room");
         drop(open);
     }
 }
@@ -580,9 +580,9 @@ fn fails_for(near: &Host, to: &Address, whom: Option<MemberId>, expected: impl F
 fn who_does_not_belong_is_refused() {
     let far = host(2);
     let other = GroupName::new("other").unwrap();
-    let stranger = open(Options { group: other, ..options(1, LOOPBACK) });
+    let incoming = open(Options { group: other, ..options(1, LOOPBACK) });
     let group = |why: &Declined| matches!(why, Declined::Group(group) if group.as_str() == "net-tests");
-    fails_for(&stranger, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if group(why)));
+    fails_for(&incoming, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if group(why)));
     let twin = host(2);
     let named = |why: &Declined| *why == Declined::Namesake(MemberId(2));
     fails_for(&twin, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if named(why)));
@@ -904,7 +904,7 @@ fn streams_over_tls_lose_nothing() {
 fn tls_fails_between(near: &Host, far: &Host) {
     for (from, to) in [(near, far), (far, near)] {
         fails_for(from, to.address(), None, |why| matches!(why, NetError::Tls { .. }));
-        to.wait_for("two strangers", |to| to.dropped().strangers >= 2);
+        to.wait_for("two strangers", |to| to.dropped().incoming >= 2);
         assert!(to.receive().is_none());
     }
 }
@@ -1002,8 +1002,8 @@ fn with_tls_and_without_do_not_mix() {
     for (from, to) in [(&plain, &far), (&far, &plain)] {
         from.dial(to.address(), None, PURPOSES[0]);
         let why = from.failed().2;
-        assert!(matches!(why, NetError::Stranger { .. }), "{why}");
-        to.wait_for("a stranger", |to| to.dropped().strangers == 1);
+        assert!(matches!(why, NetError::Incoming { .. }), "{why}");
+        to.wait_for("a stranger", |to| to.dropped().incoming == 1);
     }
 }
 
@@ -1063,7 +1063,7 @@ fn noise_before_tls_costs_only_its_sender() {
     }
     expect_numbered(&far, near.card(), 1..21);
     stay.into_iter().for_each(ends_by);
-    far.wait_for("all of them", |far| far.dropped() == Dropped { strangers: 200, ..Dropped::default() });
+    far.wait_for("all of them", |far| far.dropped() == Dropped { incoming: 200, ..Dropped::default() });
 }
 
 /// Control messages that the connection held back when it broke are lost, and no caller waits for

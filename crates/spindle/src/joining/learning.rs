@@ -2,7 +2,7 @@
 //! items.
 use super::{Candidate, LONG_TICK};
 use crate::Handler;
-use crate::crew::{Crew, after};
+use crate::control_plane::{ControlPlane, after};
 use crate::error::JoinError;
 use crate::following::Follower;
 use crate::gathering::Gathering;
@@ -19,12 +19,16 @@ use tracing::{info, warn};
 
 impl Candidate<'_> {
     /// Joins as a process that has found members and needs their application's state.
-    pub(super) fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<Admitted, JoinError> {
+    pub(super) fn learn<H: Handler>(
+        &mut self,
+        control_plane: ControlPlane,
+        handler: &mut H,
+    ) -> Result<Admitted, JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
         let (dir, group) = (self.dir.clone(), self.group.clone());
         let bytes_max = self.config.object_bytes_max;
-        let follower = Follower::new(crew, self.digest, self.config.members, bytes_max, (dir, group));
+        let follower = Follower::new(control_plane, self.digest, self.config.members, bytes_max, (dir, group));
         let begin = (Arena::new(self.bell.clone()), self.config.terms());
         let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());

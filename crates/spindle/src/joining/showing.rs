@@ -1,6 +1,6 @@
 //! Reports the wait of a process for a group: the present and the missing processes.
 use super::Candidate;
-use crate::crew::Crew;
+use crate::control_plane::ControlPlane;
 use crate::gathering::{Gathering, Present};
 use spindle_core::MemberId;
 use spindle_core::control::{Here, SeedsKnown, Waits};
@@ -18,24 +18,24 @@ impl Candidate<'_> {
     }
 
     /// Reports what this process waits for, and the missing seeds.
-    pub(super) fn see_waits(&mut self, crew: &Crew) {
-        let waits = crew.waits();
+    pub(super) fn see_waits(&mut self, control_plane: &ControlPlane) {
+        let waits = control_plane.waits();
         let seeds_missing = waits.as_ref().map_or(0, Waits::seeds_missing);
         self.show(Gathering { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
     }
 
     /// Reports this process, to begin with. Between hosts only processes that create the group, or
     /// are in it, know which are present.
-    pub(super) fn see_myself(&mut self, crew: &Crew) {
-        let founds = crew.book().is_none_or(|book| book.seeds().is_seed());
-        let present = if founds { vec![present(crew, crew.me)] } else { vec![] };
+    pub(super) fn see_myself(&mut self, control_plane: &ControlPlane) {
+        let founds = control_plane.book().is_none_or(|book| book.seeds().is_seed());
+        let present = if founds { vec![present(control_plane, control_plane.me)] } else { vec![] };
         self.show(Gathering { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
     }
 
     /// Reports the state of the seeds; `unlike` of the waiting processes have other seeds.
-    pub(super) fn see_seeds(&mut self, crew: &Crew, unlike: u32) {
-        let Some(book) = crew.book() else { return };
-        let seeds = book.seeds().known(crew.now()).map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));
+    pub(super) fn see_seeds(&mut self, control_plane: &ControlPlane, unlike: u32) {
+        let Some(book) = control_plane.book() else { return };
+        let seeds = book.seeds().known(control_plane.now()).map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));
         self.show(Gathering { seeds, unreached: book.seeds().unreached(), ..self.seen.clone() });
     }
 
@@ -47,6 +47,6 @@ impl Candidate<'_> {
     }
 }
 
-fn present(crew: &Crew, id: MemberId) -> Present {
-    Present { id, pid: crew.pid(id) }
+fn present(control_plane: &ControlPlane, id: MemberId) -> Present {
+    Present { id, pid: control_plane.pid(id) }
 }

@@ -1,7 +1,7 @@
 //! A process that follows and waits for objects: a driver of the core's [`Fetching`], which says which member is asked. Here are the names in frames, and
 //! the thread that reads the objects.
 use super::serving::receive_apart;
-use crate::crew::{Crew, Notices};
+use crate::control_plane::{ControlPlane, Notices};
 use crate::state::Way;
 use spindle_core::control::ObjectName;
 use spindle_core::control::{Fetched, Fetching};
@@ -76,10 +76,10 @@ impl Ahead {
     }
 
     /// A step: takes in what has come of `view`, and asks for what is missing.
-    pub(crate) fn step(&mut self, crew: &mut Crew, view: &View) {
-        self.take_in(crew.now());
-        if crew.act(|roster, now| self.fetching.step(view, roster, now)) {
-            crew.flush_now();
+    pub(crate) fn step(&mut self, control_plane: &mut ControlPlane, view: &View) {
+        self.take_in(control_plane.now());
+        if control_plane.act(|roster, now| self.fetching.step(view, roster, now)) {
+            control_plane.flush_now();
         }
         self.give_up_ways();
     }
@@ -122,16 +122,16 @@ mod tests {
 
     struct Test {
         ahead: Ahead,
-        crew: Crew,
+        control_plane: ControlPlane,
         view: View,
     }
 
     impl Test {
         /// A process that follows three members, which get no control messages.
         fn new() -> Test {
-            let crew = Crew::local(&Arc::default(), MemberId(9));
+            let control_plane = ControlPlane::local(&Arc::default(), MemberId(9));
             let view = Config::new("g", 3).view([1, 2, 3].map(MemberId).to_vec());
-            Test { ahead: Ahead::default(), crew, view }
+            Test { ahead: Ahead::default(), control_plane, view }
         }
 
         fn want(&mut self, number: u64, bytes: u64) {
@@ -142,15 +142,15 @@ mod tests {
         }
 
         fn step(&mut self) {
-            self.ahead.step(&mut self.crew, &self.view);
+            self.ahead.step(&mut self.control_plane, &self.view);
         }
 
         /// The first question goes to rank 0 of the view: the id of the process that asks is a multiple of three.
         fn begin_answer(&mut self, objects: &[(u64, &[u8])], numbers: &[u64]) {
             self.step();
             let reply = self.ahead.fetching.question().expect("it has asked a member");
-            let (way, notices) = (sent(Kept::of(objects), numbers, false), Arc::clone(self.crew.notices()));
-            self.ahead.answered(MemberId(1), reply, way, &notices, self.crew.now());
+            let (way, notices) = (sent(Kept::of(objects), numbers, false), Arc::clone(self.control_plane.notices()));
+            self.ahead.answered(MemberId(1), reply, way, &notices, self.control_plane.now());
             assert!(self.ahead.coming.is_some());
         }
 
@@ -158,7 +158,7 @@ mod tests {
         fn next(&mut self) -> Fetched {
             let patience = Instant::now() + PATIENCE;
             loop {
-                self.ahead.take_in(self.crew.now());
+                self.ahead.take_in(self.control_plane.now());
                 if let Some(next) = self.ahead.take() {
                     return next;
                 }
@@ -187,8 +187,8 @@ mod tests {
         test.want(10, 3);
         test.step();
         let reply = test.ahead.fetching.question().unwrap();
-        let (way, notices) = (sent(Kept::of(&[(10, b"one")]), &[10], false), Arc::clone(test.crew.notices()));
-        test.ahead.answered(MemberId(1), reply + 1, way, &notices, test.crew.now());
+        let (way, notices) = (sent(Kept::of(&[(10, b"one")]), &[10], false), Arc::clone(test.control_plane.notices()));
+        test.ahead.answered(MemberId(1), reply + 1, way, &notices, test.control_plane.now());
         assert!(test.ahead.coming.is_none());
     }
 

@@ -20,7 +20,7 @@ use crate::bulk::{
     Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, ObjectId, Upcalls,
     Waiting,
 };
-use crate::crew::{BulkLink, BulkWay, Crew, Notices};
+use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SHELVED_MAX, SLOTS, Step};
@@ -120,11 +120,11 @@ impl Large {
     }
 
     /// Takes in what has happened in the groups of `view`: why this member can't go on, if it can't.
-    pub(crate) fn look(&mut self, view: ViewId, crew: &Crew) -> Result<(), String> {
+    pub(crate) fn look(&mut self, view: ViewId, control_plane: &ControlPlane) -> Result<(), String> {
         let told = std::mem::take(&mut *self.told.list.lock().unwrap_or_else(PoisonError::into_inner));
         for (_, trouble) in told.into_iter().filter(|(of, _)| *of == view) {
             match trouble {
-                Trouble::Lost(rank) => self.groups.lose(rank, crew.now()),
+                Trouble::Lost(rank) => self.groups.lose(rank, control_plane.now()),
                 Trouble::Unable(why) => return Err(why),
             }
         }
@@ -132,14 +132,14 @@ impl Large {
     }
 
     /// What is to be done about members of `view` that are lost to a group.
-    pub(crate) fn overdue(&mut self, view: &View, me: Rank, crew: &Crew) -> Vec<Remedy> {
-        self.groups.overdue(view, me, crew.now())
+    pub(crate) fn overdue(&mut self, view: &View, me: Rank, control_plane: &ControlPlane) -> Vec<Remedy> {
+        self.groups.overdue(view, me, control_plane.now())
     }
 
     /// Takes in the links that have come, and opens the groups that `wanted` senders of this member wait for.
     pub(crate) fn open<'a>(
         &mut self,
-        crew: &mut Crew,
+        control_plane: &mut ControlPlane,
         view: &View,
         engine: &Engine,
         fabric: &Mesh,
@@ -148,43 +148,54 @@ impl Large {
         let me = engine.me();
         let wanted: Vec<(SubgroupId, &Arc<Outbound>)> = wanted.collect();
         for (subgroup, _) in &wanted {
-            self.groups.want(*subgroup, me, crew.now());
+            self.groups.want(*subgroup, me, control_plane.now());
         }
-        let knows = crew.act(|roster, now| roster.finds_places(view, now));
-        if !self.groups.may_open(knows, crew.now()) {
+        let knows = control_plane.act(|roster, now| roster.finds_places(view, now));
+        if !self.groups.may_open(knows, control_plane.now()) {
             return;
         }
-        for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
-            let (Some(from), Some(group)) = (view.rank_of(from), group(view, number, me, crew)) else { continue };
+        for BulkLink { number, from, way, .. } in control_plane.take_bulk_links(view.id) {
+            let (Some(from), Some(group)) = (view.rank_of(from), group(view, number, me, control_plane)) else {
+                continue;
+            };
             match way {
-                BulkWay::Lend(socket) if group.is_lent_by(from) => self.borrow(&group, socket, crew, engine, fabric),
+                BulkWay::Lend(socket) if group.is_lent_by(from) => {
+                    self.borrow(&group, socket, control_plane, engine, fabric)
+                }
                 BulkWay::Lend(_) => {}
-                BulkWay::Stream(stream) => self.groups.stream_came(&group, from, stream, crew.now()),
+                BulkWay::Stream(stream) => self.groups.stream_came(&group, from, stream, control_plane.now()),
             }
         }
         for number in self.groups.opening() {
-            let Some(group) = group(view, number, me, crew) else { continue };
+            let Some(group) = group(view, number, me, control_plane) else { continue };
             let outbound = wanted.iter().find(|(id, _)| group.is_mine() && *id == group.subgroup());
             let outbound = outbound.map(|(_, outbound)| *outbound);
-            for step in self.groups.step(&group, outbound.is_some(), crew.now()) {
+            for step in self.groups.step(&group, outbound.is_some(), control_plane.now()) {
                 match step {
-                    Step::Dial(head) => crew.make_bulk_stream(head, view.id, number),
-                    Step::Begin(streams) => self.begin(&group, streams, outbound, crew, engine, fabric),
+                    Step::Dial(head) => control_plane.make_bulk_stream(head, view.id, number),
+                    Step::Begin(streams) => self.begin(&group, streams, outbound, control_plane, engine, fabric),
                 }
             }
         }
     }
 
-    fn settings(&self, group: &ObjectGroup<'_>, crew: &Crew) -> BulkSettings {
-        let algorithm = group.algorithm(|id| crew.book()?.rack(id));
-        let (tag, object_bytes_max) = (group.tag(crew.incarnation()), self.bytes_max);
+    fn settings(&self, group: &ObjectGroup<'_>, control_plane: &ControlPlane) -> BulkSettings {
+        let algorithm = group.algorithm(|id| control_plane.book()?.rack(id));
+        let (tag, object_bytes_max) = (group.tag(control_plane.incarnation()), self.bytes_max);
         BulkSettings { algorithm, slots: SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
     }
 
     /// Takes part in a group in which the head of this host lends.
-    fn borrow(&mut self, group: &ObjectGroup<'_>, socket: OwnedFd, crew: &Crew, engine: &Engine, fabric: &Mesh) {
+    fn borrow(
+        &mut self,
+        group: &ObjectGroup<'_>,
+        socket: OwnedFd,
+        control_plane: &ControlPlane,
+        engine: &Engine,
+        fabric: &Mesh,
+    ) {
         let (hosts, me) = (group.hosts(), group.my_place());
-        let settings = self.settings(group, crew);
+        let settings = self.settings(group, control_plane);
         let part = LocalPart::from_fds(hosts.members(), me, hosts.head(me), vec![socket]);
         let node = part
             .map_err(Into::into)
@@ -198,12 +209,12 @@ impl Large {
         group: &ObjectGroup<'_>,
         streams: Vec<(Rank, Connection)>,
         outbound: Option<&Arc<Outbound>>,
-        crew: &mut Crew,
+        control_plane: &mut ControlPlane,
         engine: &Engine,
         fabric: &Mesh,
     ) {
-        let settings = self.settings(group, crew);
-        let part = match Self::lend(group, crew) {
+        let settings = self.settings(group, control_plane);
+        let part = match Self::lend(group, control_plane) {
             Ok(part) => part,
             Err(error) => {
                 let what = format!("large messages of {}: {error}", group.root());
@@ -218,7 +229,7 @@ impl Large {
     }
 
     /// Hands the others of this host the sockets through which I lend, if there are others: my part among them.
-    fn lend(group: &ObjectGroup<'_>, crew: &mut Crew) -> Result<Option<LocalPart>, BulkLinksError> {
+    fn lend(group: &ObjectGroup<'_>, control_plane: &mut ControlPlane) -> Result<Option<LocalPart>, BulkLinksError> {
         let (hosts, me) = (group.hosts(), group.my_place());
         let here: Vec<Rank> = hosts.on_the_host_of(me).collect();
         if here.len() == 1 {
@@ -233,7 +244,7 @@ impl Large {
             }
             let member = group.id(group.members()[place.index()]);
             part.into_fds().into_iter().for_each(|socket| {
-                crew.send_bulk_link(member, group.view(), group.number(), socket);
+                control_plane.send_bulk_link(member, group.view(), group.number(), socket);
             });
         }
         Ok(mine)
@@ -300,8 +311,8 @@ impl Large {
 }
 
 /// The bulk group of this number, if there can be one.
-fn group<'a>(view: &'a View, number: u64, me: Rank, crew: &Crew) -> Option<ObjectGroup<'a>> {
-    ObjectGroup::new(view, number, me, |id| crew.book().map_or(0, |book| book.host(id)))
+fn group<'a>(view: &'a View, number: u64, me: Rank, control_plane: &ControlPlane) -> Option<ObjectGroup<'a>> {
+    ObjectGroup::new(view, number, me, |id| control_plane.book().map_or(0, |book| book.host(id)))
 }
 
 /// The upcalls of a group whose root this member is.

@@ -1,7 +1,7 @@
 //! What one member sends in one subgroup as objects, from view to view: shared by its publishers, the polling thread, and the thread that
 //! serves its bulk groups. The core's [`Outgoing`] decides; here are the ring, the shelf, the bulk group and the waiting threads.
 use crate::bulk::{BulkGroup, Object};
-use crate::crew::Notices;
+use crate::control_plane::Notices;
 use crate::error::SendError;
 use spindle_core::control::{ObjectName, Outgoing};
 use spindle_core::{Claims, Rank, ViewId};

@@ -6,7 +6,7 @@
 //! ```
 use super::kept::Kept;
 use crate::carry::{CarryReader, CarryWriter};
-use crate::crew::{Crew, Notices};
+use crate::control_plane::{ControlPlane, Notices};
 use crate::state::{PATIENCE, STREAM_WAIT, Way};
 use spindle_core::control::{self, Letter, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};
@@ -54,24 +54,24 @@ impl Serving {
     }
 
     /// Serves those that wait, as far as it may.
-    pub(crate) fn serve(&mut self, crew: &mut Crew, kept: &Arc<Kept>) {
+    pub(crate) fn serve(&mut self, control_plane: &mut ControlPlane, kept: &Arc<Kept>) {
         while let Some(order) = self.orders.next(self.served.load(Ordering::Relaxed)) {
             let ObjectOrder { from, view, reply, objects } = order;
-            let (kept, notices) = (Arc::clone(kept), Arc::clone(crew.notices()));
+            let (kept, notices) = (Arc::clone(kept), Arc::clone(control_plane.notices()));
             self.served.fetch_add(1, Ordering::Relaxed);
             let served = Served { count: Arc::clone(&self.served), notices: Arc::clone(&notices) };
             let thread = thread::Builder::new().name("spindle-objects".into());
             // Without a thread or memory for it, who follows hears nothing, and asks somebody else.
             let count = objects.len();
-            let started = if crew.is_far(from) {
-                let stream = crew.dial_for(from, Purpose::Objects { view, reply });
+            let started = if control_plane.is_far(from) {
+                let stream = control_plane.dial_for(from, Purpose::Objects { view, reply });
                 thread.spawn(move || {
                     let _served = served;
                     let Ok(stream) = stream.recv_timeout(STREAM_WAIT) else { return };
                     tell(from, view, count, &send_afar(&kept, view, &objects, stream));
                 })
             } else {
-                let letter = Letter::Objects { from: crew.me, reply };
+                let letter = Letter::Objects { from: control_plane.me, reply };
                 thread.spawn(move || {
                     let _served = served;
                     let sent = send(&kept, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe));

@@ -31,7 +31,7 @@ impl Node {
     /// messages.
     #[cold]
     pub(super) fn finish(&mut self) -> Poll {
-        let now = self.crew.now();
+        let now = self.control_plane.now();
         let since = *self.finished.get_or_insert(now);
         if self.kept.delays_the_end(since, now) {
             self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
@@ -49,11 +49,11 @@ impl Node {
             self.clock.look();
             pause = self.clock.pause;
         }
-        self.broken(Ended::left_out(self.crew.me, self.member.view().id, next, pause))
+        self.broken(Ended::left_out(self.control_plane.me, self.member.view().id, next, pause))
     }
 
     pub(super) fn broken(&mut self, ended: Ended) -> Ended {
-        let (me, view) = (self.crew.me.0, self.member.view().id.0);
+        let (me, view) = (self.control_plane.me.0, self.member.view().id.0);
         match &ended {
             Ended::Left => tracing::info!(target: TARGET, me, view, "this member has left"),
             why => tracing::error!(target: TARGET, me, view, reason = %why, "the group has ended for this member"),
@@ -71,7 +71,7 @@ impl Node {
             line.end(engine, rows);
         }
         self.kept.end();
-        if let Some(mailbox) = self.crew.mailbox() {
+        if let Some(mailbox) = self.control_plane.mailbox() {
             mailbox.leave();
         }
     }
@@ -91,7 +91,7 @@ impl Drop for Node {
         if !matches!(self.member.engine().state(), State::Finished) {
             // The others may be in the next view already.
             let view = self.member.view().id;
-            self.crew.act(|roster, _| roster.say_stopped(view));
+            self.control_plane.act(|roster, _| roster.say_stopped(view));
         }
         self.fabric.finish_heard(FAREWELL_MAX, UNHEARD_MAX);
         self.older.iter_mut().for_each(|older| _ = older.fabric.finish(FAREWELL_MAX));

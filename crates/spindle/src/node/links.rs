@@ -57,7 +57,7 @@ impl Node {
             if self.fabric.is_connected(rank) {
                 let view = self.member.view();
                 let (view, from) = (view.id, view.members[rank.index()]);
-                self.crew.act(|roster, now| self.member.stream_up(view, from, roster, now));
+                self.control_plane.act(|roster, now| self.member.stream_up(view, from, roster, now));
             }
         }
     }
@@ -68,7 +68,7 @@ impl Node {
         let (view, id) = (view.id, view.members[rank.index()]);
         // A connection of libfabric that was closed in order is not made again.
         let for_good = breaks_protocol(why) || matches!(why, Down::Closed) && !self.fabric.is_stream(rank);
-        self.crew.act(|roster, now| self.member.stream_down(view, id, for_good, roster, now));
+        self.control_plane.act(|roster, now| self.member.stream_down(view, id, for_good, roster, now));
         self.has_chores = true;
     }
 
@@ -83,7 +83,7 @@ impl Node {
             fabric.drop_turned();
             while let Some((rank, why)) = fabric.next_down() {
                 let (id, for_good) = (view.members[rank.index()], breaks_protocol(&why));
-                self.crew.act(|roster, now| self.member.stream_down(view.id, id, for_good, roster, now));
+                self.control_plane.act(|roster, now| self.member.stream_down(view.id, id, for_good, roster, now));
                 self.has_chores = true;
             }
         }
@@ -96,7 +96,7 @@ impl Node {
     pub(super) fn continue_ways(&mut self) {
         let Some(next) = self.member.next().map(|next| Arc::clone(next.view())) else { return };
         let mut continuing = vec![];
-        for (rank, id) in self.member.staying(self.crew.roster(), |rank| self.fabric.is_connected(rank)) {
+        for (rank, id) in self.member.staying(self.control_plane.roster(), |rank| self.fabric.is_connected(rank)) {
             self.fabric.turn(rank, next.id);
             continuing.push(id);
         }
@@ -106,7 +106,7 @@ impl Node {
         }
         let turned = self.fabric.take_turned(next.id);
         self.heed_broken_streams();
-        self.crew.act(|roster, _| {
+        self.control_plane.act(|roster, _| {
             for (rank, stream) in turned {
                 roster.keep_continued(next.id, view.members[rank.index()], Peer::There(stream));
             }
@@ -121,13 +121,13 @@ impl Node {
             return;
         }
         let (view, layout) = (Arc::clone(self.member.view()), self.member.engine().layout());
-        let lacks = connect_late(&mut self.fabric, &mut self.crew, &view, layout);
+        let lacks = connect_late(&mut self.fabric, &mut self.control_plane, &view, layout);
         self.lacks_since = lacks.then(Instant::now);
     }
 
     /// Attaches the ways that have come. Returns whether there were any.
     pub(super) fn attach_arrivals(&mut self) -> bool {
-        let arrivals = self.crew.act(|roster, _| roster.take_arrivals());
+        let arrivals = self.control_plane.act(|roster, _| roster.take_arrivals());
         let any = !arrivals.is_empty();
         arrivals.into_iter().for_each(|arrival| self.attach(arrival));
         any
@@ -137,7 +137,7 @@ impl Node {
         if let Some(over) = self.over.iter_mut().find(|over| over.view.id == view) {
             if let (Some(rank), Peer::There(stream)) = (over.view.rank_of(from), way) {
                 let is_attached = over.ways.attach(rank, stream).is_ok();
-                self.crew.act(|roster, now| match is_attached {
+                self.control_plane.act(|roster, now| match is_attached {
                     true => self.member.stream_up(view, from, roster, now),
                     false => self.member.not_attached(view, from, now),
                 });
@@ -150,7 +150,7 @@ impl Node {
         let Some(rank) = engine.view().rank_of(from).filter(|rank| *rank != engine.me()) else { return };
         hasten(&way, self.terms.suspect_after);
         let attached = fabric.attach(engine.layout(), rank, way);
-        self.crew.act(|roster, now| match attached {
+        self.control_plane.act(|roster, now| match attached {
             Ok(()) => self.member.stream_up(view, from, roster, now),
             Err(MeshError::Os { .. }) => self.member.not_attached(view, from, now),
             // One bad way must not end all others.
@@ -161,7 +161,7 @@ impl Node {
     /// Suspects the members whose connections show that their processes have ended. Their last
     /// posts come first, if they are here.
     pub(super) fn suspect_the_ended(&mut self) {
-        for rank in self.crew.act(|roster, now| self.member.newly_ended(roster, now)) {
+        for rank in self.control_plane.act(|roster, now| self.member.newly_ended(roster, now)) {
             self.fabric.progress();
             self.member.suspect(rank);
         }
@@ -185,15 +185,16 @@ impl Node {
 
     /// Moves the remaining data of ended views.
     pub(super) fn look_after_retired(&mut self) {
-        let now = self.crew.now();
+        let now = self.control_plane.now();
         // A peer that was cut off comes back within the time after which it would be suspected, or
         // is missed.
         let longest = self.terms.suspect_after.unwrap_or_default().max(RETIRED_MAX);
-        let Node { member, crew, .. } = self;
+        let Node { member, control_plane, .. } = self;
         self.over.retain_mut(|Over { view, ways, since, open_since }| {
             let is_done = ways.progress();
             while let Some((rank, _)) = ways.next_down() {
-                crew.act(|roster, _| member.stream_down(view.id, view.members[rank.index()], false, roster, now));
+                control_plane
+                    .act(|roster, _| member.stream_down(view.id, view.members[rank.index()], false, roster, now));
             }
             if !ways.is_open() {
                 *open_since = Instant::now();

@@ -37,7 +37,7 @@ impl Node {
     /// Opens bulk groups for subgroups in which this member has objects, and joins those of others.
     pub(super) fn open_large(&mut self) -> Result<(), Ended> {
         let view = Arc::clone(self.member.view());
-        if let Err(why) = self.large.look(view.id, &self.crew) {
+        if let Err(why) = self.large.look(view.id, &self.control_plane) {
             return Err(self.broken(Ended::Stuck(why)));
         }
         if self.member.engine().is_changing() {
@@ -47,14 +47,14 @@ impl Node {
         let wanted = self.lines.iter().filter(wants).filter_map(|line| Some((line.home()?, line.outbound())));
         let (wanted, outdated): (Vec<_>, Vec<_>) = wanted.partition(|((epoch, _), _)| *epoch == view.id);
         let are_there = self.large.has_groups() || !wanted.is_empty() || !outdated.is_empty();
-        self.crew.act(|roster, _| self.member.note_object_groups(are_there, !outdated.is_empty(), roster));
-        for remedy in self.large.overdue(&view, self.rank(), &self.crew) {
+        self.control_plane.act(|roster, _| self.member.note_object_groups(are_there, !outdated.is_empty(), roster));
+        for remedy in self.large.overdue(&view, self.rank(), &self.control_plane) {
             self.member.remedy(remedy);
         }
         let wanted = wanted.into_iter().map(|((_, id), outbound)| (id, outbound));
-        self.large.open(&mut self.crew, &view, self.member.engine(), &self.fabric, wanted);
-        if !self.crew.is_calm() {
-            self.crew.flush_now();
+        self.large.open(&mut self.control_plane, &view, self.member.engine(), &self.fabric, wanted);
+        if !self.control_plane.is_calm() {
+            self.control_plane.flush_now();
         }
         Ok(())
     }

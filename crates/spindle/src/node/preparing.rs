@@ -1,7 +1,7 @@
 //! This member's memory for a view that has not begun here, and the ways to others that have come
 //! for it.
 use super::links::hasten;
-use crate::crew::{Crew, Handover, News};
+use crate::control_plane::{ControlPlane, Handover, News};
 use crate::error::JoinError;
 use crate::meeting::{self, Meeting};
 use spindle_core::control::{Begun, INSTALL_LOOK, Install};
@@ -63,7 +63,7 @@ impl Preparing {
     /// Makes this member's memory for the view of `install`, unless that is the `spare`.
     pub(crate) fn new(
         install: &Install,
-        crew: &mut Crew,
+        control_plane: &mut ControlPlane,
         arena: &mut Arena,
         spare: Option<Spare>,
     ) -> Result<Preparing, MeshError> {
@@ -72,8 +72,8 @@ impl Preparing {
             Some(Spare { row, parts, .. }) => (row, parts),
             None => OwnRow::create(engine.layout(), engine.me(), arena)?,
         };
-        let meeting = Meeting::new(crew, install.view(), engine.layout(), &row)?;
-        crew.set_handover(install.view().id, Handover::new(parts));
+        let meeting = Meeting::new(control_plane, install.view(), engine.layout(), &row)?;
+        control_plane.set_handover(install.view().id, Handover::new(parts));
         Ok(Preparing { meeting, row: Pledge(Some(row)) })
     }
 
@@ -94,14 +94,14 @@ impl Preparing {
 
     /// Shows that this member lives, and continues with connections through libfabric, if any are
     /// needed.
-    pub(super) fn go_on(&mut self, install: &mut Install, crew: &mut Crew) {
+    pub(super) fn go_on(&mut self, install: &mut Install, control_plane: &mut ControlPlane) {
         if let Some(row) = &self.row.0 {
             install.show_life(|at, word| row.control_block().store(at, word));
         }
         if self.meeting.is_some() {
-            let missing = install.missing(crew.roster(), |rank| self.has_met(rank));
+            let missing = install.missing(control_plane.roster(), |rank| self.has_met(rank));
             if let Some(meeting) = &mut self.meeting {
-                meeting.look(crew, install.view(), &missing);
+                meeting.look(control_plane, install.view(), &missing);
             }
         }
     }
@@ -116,14 +116,14 @@ impl Preparing {
     pub(super) fn take_ways(
         &self,
         (view, layout): (&View, &Layout),
-        crew: &mut Crew,
+        control_plane: &mut ControlPlane,
         suspect_after: Option<Duration>,
     ) -> (Vec<(Rank, Option<Peer>)>, BTreeSet<MemberId>) {
-        let me = crew.me;
+        let me = control_plane.me;
         let others = view.members.iter().copied().zip((0..).map(Rank)).filter(|(id, _)| *id != me);
         let (mut ways, mut here): (Vec<_>, BTreeSet<MemberId>) = Default::default();
         for (id, rank) in others {
-            let theirs = crew.act(|roster, _| roster.take_part(view.id, id));
+            let theirs = control_plane.act(|roster, _| roster.take_part(view.id, id));
             // One bad member must not end all others.
             let theirs = theirs.filter(|peer| peer.check(layout, rank).is_ok());
             theirs.iter().for_each(|peer| hasten(peer, suspect_after));
@@ -158,7 +158,7 @@ impl First {
     pub(crate) fn new(
         mut engine: Engine,
         known: &[(SubgroupId, Rank, u64)],
-        crew: &mut Crew,
+        control_plane: &mut ControlPlane,
         mut arena: Arena,
         suspect_after: Option<Duration>,
         spare: Option<Spare>,
@@ -166,22 +166,22 @@ impl First {
         for (subgroup, sender, rounds) in known {
             engine.pass_over(*subgroup, *sender, *rounds);
         }
-        let mut install = crew.act(|roster, now| Install::first(engine, suspect_after, roster, now));
-        let preparing = Preparing::new(&install, crew, &mut arena, spare)?;
-        preparing.row.0.iter().for_each(|row| crew.set_doorbell(row.doorbell()));
-        crew.act(|roster, now| install.prepared(roster, now));
-        crew.flush_now();
+        let mut install = control_plane.act(|roster, now| Install::first(engine, suspect_after, roster, now));
+        let preparing = Preparing::new(&install, control_plane, &mut arena, spare)?;
+        preparing.row.0.iter().for_each(|row| control_plane.set_doorbell(row.doorbell()));
+        control_plane.act(|roster, now| install.prepared(roster, now));
+        control_plane.flush_now();
         let mut first = First { install, preparing, arena, suspect_after };
-        first.preparing.go_on(&mut first.install, crew);
+        first.preparing.go_on(&mut first.install, control_plane);
         Ok(first)
     }
 
     /// Returns whether the view begins now.
-    pub(crate) fn look(&mut self, crew: &mut Crew) -> bool {
-        self.preparing.go_on(&mut self.install, crew);
-        let has_sent_all = crew.has_sent_all(self.install.view());
+    pub(crate) fn look(&mut self, control_plane: &mut ControlPlane) -> bool {
+        self.preparing.go_on(&mut self.install, control_plane);
+        let has_sent_all = control_plane.has_sent_all(self.install.view());
         let has_met = |rank| self.preparing.has_met(rank);
-        crew.act(|roster, now| self.install.look(roster, false, has_sent_all, has_met, now))
+        control_plane.act(|roster, now| self.install.look(roster, false, has_sent_all, has_met, now))
     }
 
     /// Returns how long to wait for control events, at most, before the next [look](Self::look).
@@ -194,25 +194,28 @@ impl First {
     ///
     /// # Errors
     /// [`JoinError::LeftOut`] if the group has a later view.
-    pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) -> Result<(), JoinError> {
-        for news in crew.news_now() {
+    pub(crate) fn attend(&self, control_plane: &mut ControlPlane, digest: u64) -> Result<(), JoinError> {
+        for news in control_plane.news_now() {
             if let News::Control(news) = news
-                && crew.act(|roster, _| self.install.attend(&news, digest, roster))
+                && control_plane.act(|roster, _| self.install.attend(&news, digest, roster))
             {
-                return Err(JoinError::LeftOut { incarnation: crew.incarnation(), view: self.install.view().id });
+                return Err(JoinError::LeftOut {
+                    incarnation: control_plane.incarnation(),
+                    view: self.install.view().id,
+                });
             }
         }
         Ok(())
     }
 
     /// Begins the view.
-    pub(super) fn begin(self, crew: &mut Crew) -> Result<(Begun, Mesh, Arena), MeshError> {
+    pub(super) fn begin(self, control_plane: &mut ControlPlane) -> Result<(Begun, Mesh, Arena), MeshError> {
         let First { install, preparing, arena, suspect_after } = self;
         let of = (&**install.view(), &**install.engine().layout());
-        let (ways, here) = preparing.take_ways(of, crew, suspect_after);
+        let (ways, here) = preparing.take_ways(of, control_plane, suspect_after);
         let table = preparing.table(install.engine().layout(), ways)?;
-        let begun = crew.act(|roster, now| install.begin(&here, roster, now));
-        crew.has_begun(begun.view.id);
+        let begun = control_plane.act(|roster, now| install.begin(&here, roster, now));
+        control_plane.has_begun(begun.view.id);
         Ok((begun, table, arena))
     }
 }

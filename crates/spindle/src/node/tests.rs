@@ -1,7 +1,7 @@
 //! The data that a member keeps for observers.
 use super::*;
 use crate::Config;
-use crate::crew::tests::{Hosts, PATIENCE, view};
+use crate::control_plane::tests::{Hosts, PATIENCE, view};
 use spindle_core::Rows;
 use spindle_core::layout::entry;
 use spindle_fabric::MemberBell;
@@ -22,13 +22,13 @@ impl Handler for Nothing {
 #[test]
 fn when_the_last_guest_has_gone_what_was_kept_for_it_is_free() {
     let hosts = Hosts::new("last-guest");
-    let mut crew = hosts.crew(0, 1, "a", &[]);
+    let mut control_plane = hosts.control_plane(0, 1, "a", &[]);
     let bell = MemberBell::with_event().unwrap();
     let terms = Config::new("g", 1).terms();
     let engine = Engine::new(view(1, &[1]), Rank(0), terms.ablation).unwrap();
-    let mut first = First::new(engine, &[], &mut crew, Arena::new(bell), None, None).unwrap();
-    assert!(first.look(&mut crew));
-    let mut node = Node::new(crew, first, terms).unwrap();
+    let mut first = First::new(engine, &[], &mut control_plane, Arena::new(bell), None, None).unwrap();
+    assert!(first.look(&mut control_plane));
+    let mut node = Node::new(control_plane, first, terms).unwrap();
     let mut publisher = node.publisher("all").unwrap();
     let place = *node.member.engine().layout().row(Rank(0)).places().next().unwrap();
     let start = Instant::now();

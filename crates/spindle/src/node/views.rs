@@ -2,7 +2,7 @@
 use super::older::Homes;
 use super::preparing::{Preparing, Spare};
 use super::{Node, Poll, begin_lines};
-use crate::crew::News;
+use crate::control_plane::News;
 use crate::error::Ended;
 use crate::line::Line;
 use crate::shared::Upcall;
@@ -39,11 +39,11 @@ impl Node {
     #[cold]
     pub(super) fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
         let mut worked = self.attend()?;
-        if let Some((mine, theirs)) = self.crew.bootstrap().and_then(|bootstrap| bootstrap.take_conflict()) {
+        if let Some((mine, theirs)) = self.control_plane.bootstrap().and_then(|bootstrap| bootstrap.take_conflict()) {
             let _running = Upcall::enter();
             handler.conflict(Incarnation(mine), Incarnation(theirs));
         }
-        self.serving.serve(&mut self.crew, &self.kept);
+        self.serving.serve(&mut self.control_plane, &self.kept);
         let runs = self.preparing.is_none();
         if runs {
             self.open_large()?;
@@ -66,8 +66,8 @@ impl Node {
             || self.member.has_state_requests()
             || self.large.is_pending()
             || self.lacks_since.is_some()
-            || !self.crew.is_calm()
-            || self.member.is_pending(self.crew.roster());
+            || !self.control_plane.is_calm()
+            || self.member.is_pending(self.control_plane.roster());
         Ok(worked)
     }
 
@@ -88,25 +88,25 @@ impl Node {
             return Err(ended.clone());
         }
         let is_behind = self.is_far_behind();
-        if let Some(at) = self.crew.act(|roster, now| self.member.waits_for_rest(roster, is_behind, now)) {
+        if let Some(at) = self.control_plane.act(|roster, now| self.member.waits_for_rest(roster, is_behind, now)) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
             return Ok(if self.member.has_rest() { Poll::Worked } else { Poll::Idle });
         }
-        if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
+        if !self.control_plane.act(|roster, now| self.member.end_view(roster, now).is_some()) {
             // The next view is without this member, as it wished.
             self.end_epochs();
             return Err(self.broken(Ended::Left));
         }
         self.forget_readers();
         let install = self.member.next().expect("a view follows");
-        let preparing = Preparing::new(install, &mut self.crew, &mut self.arena, self.spare.take());
+        let preparing = Preparing::new(install, &mut self.control_plane, &mut self.arena, self.spare.take());
         let preparing = preparing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         self.preparing = Some(preparing);
         self.continue_ways();
         let shown = self.show_row();
-        self.crew.act_without(shown, |roster, now| self.member.prepared(roster, now));
-        self.crew.flush_now();
-        self.crew.act(|roster, _| self.member.tell_joiners(roster));
+        self.control_plane.act_without(shown, |roster, now| self.member.prepared(roster, now));
+        self.control_plane.flush_now();
+        self.control_plane.act(|roster, _| self.member.tell_joiners(roster));
         self.has_chores = true;
         Ok(Poll::Worked)
     }
@@ -135,7 +135,7 @@ impl Node {
 
     /// Forgets who reads this member's rows of views before, as far as their processes have ended.
     fn forget_readers(&mut self) {
-        let (view, roster) = (self.member.view(), self.crew.roster());
+        let (view, roster) = (self.member.view(), self.control_plane.roster());
         let has_ended = |reader: &Me| {
             let is_member = roster.process_of(reader.id) == Some(*reader) && view.rank_of(reader.id).is_some();
             match is_member {
@@ -151,9 +151,9 @@ impl Node {
     fn show_row(&mut self) -> BTreeSet<MemberId> {
         let (view, next) = (self.member.view(), self.member.next().map(Install::view));
         let row = self.preparing.as_ref().and_then(Preparing::row);
-        let Some((next, row)) = next.zip(row).filter(|_| self.crew.may_show()) else { return BTreeSet::new() };
+        let Some((next, row)) = next.zip(row).filter(|_| self.control_plane.may_show()) else { return BTreeSet::new() };
         let stays = |rank: Rank| Some(view.members[rank.index()]).filter(|id| next.rank_of(*id).is_some());
-        let roster = self.crew.roster();
+        let roster = self.control_plane.roster();
         let reader = |rank: Rank| stays(rank).and_then(|id| roster.process_of(id));
         let shown = self.arena.show(&self.fabric, row, next.id, reader);
         let me = self.member.engine().me();
@@ -166,7 +166,7 @@ impl Node {
             Some(first) => self.fabric.wake(&[first]),
             None => self.fabric.wake(&shown),
         }
-        let (me, at) = (self.crew.me.0, row.place());
+        let (me, at) = (self.control_plane.me.0, row.place());
         debug!(target: "spindle::view", me, view = next.id.0, at, shown = shown.len(), of = shows.unfound.len(), "row is shown");
         self.shows = shows;
         shown.into_iter().map(|rank| view.members[rank.index()]).collect()
@@ -175,14 +175,14 @@ impl Node {
     /// Finds the rows for the next view that other members have shown.
     fn find_shown(&mut self) {
         let (view, Some(next)) = (self.member.view(), self.member.next()) else { return };
-        let (crew, fabric, layout) = (&mut self.crew, &self.fabric, next.engine().layout());
+        let (control_plane, fabric, layout) = (&mut self.control_plane, &self.fabric, next.engine().layout());
         self.shows.unfound.retain(|was| {
             let id = view.members[was.index()];
             let Some(rank) = next.view().rank_of(id) else { return false };
             // A member that shows what can't be its row is one whose row does not come.
             match fabric.shown(*was, next.view().id, layout.row(rank).size) {
                 Ok(None) => true,
-                Ok(Some(row)) => !crew.act(|roster, _| roster.found(next.view().id, id, Peer::Shown(row))),
+                Ok(Some(row)) => !control_plane.act(|roster, _| roster.found(next.view().id, id, Peer::Shown(row))),
                 Err(error) => {
                     warn!(target: "spindle::view", view = next.view().id.0, member = id.0, %error, "row can't be taken");
                     false
@@ -214,10 +214,10 @@ impl Node {
         // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
         self.wake_at = Some(self.clock.now + preparing.patience());
         let Some(next) = self.member.next_mut() else { return Ok(Poll::Idle) };
-        preparing.go_on(next, &mut self.crew);
-        let has_sent_all = self.crew.has_sent_all(next.view());
+        preparing.go_on(next, &mut self.control_plane);
+        let has_sent_all = self.control_plane.has_sent_all(next.view());
         let has_met = |rank| preparing.has_met(rank);
-        if !self.crew.act(|roster, now| self.member.look(roster, is_behind, has_sent_all, has_met, now)) {
+        if !self.control_plane.act(|roster, now| self.member.look(roster, is_behind, has_sent_all, has_met, now)) {
             return Ok(if goes_on { Poll::Worked } else { Poll::Idle });
         }
         if !has_sent_all {
@@ -239,17 +239,17 @@ impl Node {
         let preparing = self.preparing.take().expect("it is prepared");
         let next = self.member.next().expect("it is prepared");
         let of = (&**next.view(), &**next.engine().layout());
-        let (ways, here) = preparing.take_ways(of, &mut self.crew, self.terms.suspect_after);
+        let (ways, here) = preparing.take_ways(of, &mut self.control_plane, self.terms.suspect_after);
         let table = preparing.table(next.engine().layout(), ways);
         let fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         let before = self.fabric.reader();
         let words = Box::new(move |rank: Rank, at| before.load(rank, at));
-        let old = self.crew.act(|roster, now| self.member.begin(&here, words, roster, now));
+        let old = self.control_plane.act(|roster, now| self.member.begin(&here, words, roster, now));
         let view = Arc::clone(self.member.view());
-        self.crew.has_begun(view.id);
+        self.control_plane.has_begun(view.id);
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
-        let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
+        let (notices, bytes_max) = (self.control_plane.notices(), self.terms.object_bytes_max);
         let line = |name: &str| Line::new(name.to_string(), &self.shared, notices, bytes_max);
         self.by_id = begin_lines(&mut self.lines, line, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
@@ -258,7 +258,7 @@ impl Node {
         let kept = self.keep_older(Arc::clone(&old), ended);
         lingering.extend(kept.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?);
         self.fabric.listen_to(lingering);
-        self.crew.set_doorbell(self.fabric.doorbell());
+        self.control_plane.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.lacks_since) = (None, None);
         self.clock.pause = Duration::ZERO;
@@ -274,13 +274,13 @@ impl Node {
     pub(super) fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
         // All members wait for these letters.
-        let news = if self.preparing.is_some() { self.crew.news_now() } else { self.crew.news() };
+        let news = if self.preparing.is_some() { self.control_plane.news_now() } else { self.control_plane.news() };
         // Before the deaths: the final row of a dead member may be among what has come.
         let worked = self.attach_arrivals() | !news.is_empty();
         for news in news {
             match news {
                 News::Control(news) => {
-                    let heard = self.crew.act(|roster, now| self.member.hear(news, &self.fabric, roster, now));
+                    let heard = self.control_plane.act(|roster, now| self.member.hear(news, &self.fabric, roster, now));
                     self.heed(heard)?;
                 }
                 News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
@@ -291,9 +291,9 @@ impl Node {
         self.let_guests_in();
         self.heed_observers();
         if let Some(joining) = self.member.take_newcomers() {
-            self.spare = Spare::new(self.member.view(), &joining, self.crew.me, &mut self.arena);
+            self.spare = Spare::new(self.member.view(), &joining, self.control_plane.me, &mut self.arena);
         }
-        self.crew.act(|roster, now| self.member.step(roster, now));
+        self.control_plane.act(|roster, now| self.member.step(roster, now));
         Ok(worked)
     }
 
@@ -307,7 +307,7 @@ impl Node {
                     answer["passing"] = why.is_passing().into();
                 }
                 let text = answer.to_string();
-                self.crew.act(|roster, _| roster.answer(to, reply, &text));
+                self.control_plane.act(|roster, _| roster.answer(to, reply, &text));
             }
             Some(Heard::Evicted { next }) => {
                 // The others need not wait until this node is dropped.
@@ -322,7 +322,7 @@ impl Node {
 
     /// Whether the group is followed, which needs what was delivered for a while yet: keeps it then.
     pub(super) fn heed_observers(&mut self) {
-        let is_followed = self.member.note_followers(self.fabric.guests(), self.crew.roster());
+        let is_followed = self.member.note_followers(self.fabric.guests(), self.control_plane.roster());
         self.kept.set_on(is_followed);
     }
 
@@ -346,7 +346,7 @@ impl Node {
     fn give_state(&mut self, handler: &mut impl Handler) {
         // What a receiver has delivered, and what the state has of it, is not known.
         let is_known = !self.lines.iter().any(Line::has_receiver);
-        let Some(to) = self.crew.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
+        let Some(to) = self.control_plane.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
         let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
         let place = |id| {
             let (home, there) = self.member.home(id)?;
@@ -358,12 +358,12 @@ impl Node {
             // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
             panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
         };
-        let Ok(state) = state else { return self.crew.act(|roster, _| self.member.refuse_state(to, roster)) };
+        let Ok(state) = state else { return self.control_plane.act(|roster, _| self.member.refuse_state(to, roster)) };
         let (view, notices) = (self.member.view().id, Arc::clone(self.notices()));
         let thread = thread::Builder::new().name("spindle-state".into());
         // Without a thread or memory for it the joiner hears nothing, and asks another member.
-        if self.crew.is_far(to) {
-            let stream = self.crew.dial_for(to, Purpose::State { view });
+        if self.control_plane.is_far(to) {
+            let stream = self.control_plane.dial_for(to, Purpose::State { view });
             let send = move || match stream.recv_timeout(STREAM_WAIT) {
                 Ok(stream) => send_state_afar(state, &places, stream),
                 Err(_) => Ok(()),
@@ -371,7 +371,7 @@ impl Node {
             let _ = thread.spawn(send);
             return;
         }
-        let letter = Letter::State { view, from: self.crew.me };
+        let letter = Letter::State { view, from: self.control_plane.me };
         let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_pipe(to, letter, pipe)));
     }
 }

@@ -3,7 +3,7 @@
 //! With `--fabric sim` nothing is sent: [`model`] has its costs. With `tcp` and `shm` objects go
 //! from one process to others ([`real`]), on this machine. The caller has to name the fabric, so
 //! that the figures of one fabric are not mistaken for those of another.
-mod crew;
+mod cluster;
 pub(super) mod member;
 mod model;
 mod real;

@@ -29,7 +29,7 @@ use super::super::args::cores;
 use super::super::pairing::quantile;
 use super::super::table::{Table, short};
 use super::super::tell;
-use super::crew::Crew;
+use super::cluster::BulkCluster;
 use super::wire::{Job, Plan};
 use super::{Algorithm, Args, Fabric, Waiting};
 use crate::exit::{FAILED, Failure};
@@ -113,12 +113,13 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     for members in members {
         let usual = if racks.is_some() { Algorithm::Hybrid } else { Algorithm::Pipeline };
         let algorithm = args.algorithm.unwrap_or(usual);
-        let mut crew = Crew::start(*members, Plan { fabric, algorithm, racks, block, ahead, posts, direct, waiting })?;
+        let mut cluster =
+            BulkCluster::start(*members, Plan { fabric, algorithm, racks, block, ahead, posts, direct, waiting })?;
         for bytes in bytes {
             let algorithm = (fabric == Fabric::Tcp).then_some(algorithm);
-            runs.push(Run { algorithm, ..trials(&mut crew, *members, *bytes, args)? });
+            runs.push(Run { algorithm, ..trials(&mut cluster, *members, *bytes, args)? });
         }
-        crew.finish()?;
+        cluster.finish()?;
     }
     let usual = BulkSettings::default();
     Ok(Report {
@@ -134,12 +135,12 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     })
 }
 
-fn trials(crew: &mut Crew, members: u32, bytes: u64, args: &Args) -> anyhow::Result<Run> {
+fn trials(cluster: &mut BulkCluster, members: u32, bytes: u64, args: &Args) -> anyhow::Result<Run> {
     let is_shm = args.fabric == Fabric::Shm;
     let (job, reference) = if is_shm { (Job::Read, Job::Memcpy) } else { (Job::Multicast, Job::Stream) };
     let (mut cpu, mut crossings) = (vec![], vec![]);
     let mut rate = |what| {
-        let took = crew.run(bytes, what)?;
+        let took = cluster.run(bytes, what)?;
         if what == job {
             cpu.push(took.cpu_seconds);
             crossings.push(took.across as f64 / bytes as f64);

@@ -20,7 +20,7 @@
 //! - `installed`, from the event until the last member has installed the view.
 //!
 //! Times are in ms, each with `min`, `p50`, `p90`, `max`.
-use super::crew::{Crew, Installed};
+use super::cluster::{Installed, ViewCluster};
 use super::member::Gap;
 use super::{Args, Fabric, Spread, name, spread};
 use crate::bench::table::Table;
@@ -115,14 +115,14 @@ fn longest(gaps: &[Gap], at_ns: u64) -> u64 {
 
 /// The group, and its CPU use while nothing changes.
 struct Bench {
-    crew: Crew,
+    cluster: ViewCluster,
     cpu_per_ns: f64,
     view: u64,
 }
 
 pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
-    let crew = Crew::start(args, 0)?;
-    let mut bench = Bench { crew, cpu_per_ns: 0.0, view: 0 };
+    let cluster = ViewCluster::start(args, 0)?;
+    let mut bench = Bench { cluster, cpu_per_ns: 0.0, view: 0 };
     let quiet = bench.quiet(args.trials.min(50))?;
     let mut times: [Times; 6] = Default::default();
     for trial in 0..args.trials {
@@ -145,7 +145,7 @@ pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
     if !args.json {
         eprintln!();
     }
-    bench.crew.finish()?;
+    bench.cluster.finish()?;
     let [create, alter, drop, join, kill, leave] = times.map(|times| times.cost());
     Ok(Report {
         members: args.members,
@@ -167,15 +167,15 @@ impl Bench {
     /// Measures gaps and CPU time while nothing changes.
     fn quiet(&mut self, times: u32) -> anyhow::Result<Quiet> {
         thread::sleep(10 * REST);
-        let pair = self.crew.two_oldest();
-        let (before, since_ns) = (self.crew.usage(&pair)?, now_ns());
+        let pair = self.cluster.two_oldest();
+        let (before, since_ns) = (self.cluster.usage(&pair)?, now_ns());
         let mut untouched = vec![];
         for _ in 0..times {
             let at_ns = now_ns();
             thread::sleep(QUIET);
             untouched.push(self.stream_gap(at_ns)?);
         }
-        let used = self.crew.usage(&pair)?.since(before);
+        let used = self.cluster.usage(&pair)?.since(before);
         self.cpu_per_ns = used.cpu_ns as f64 / (now_ns() - since_ns) as f64;
         let mut touched = vec![];
         self.say_oldest("probe")?;
@@ -205,18 +205,18 @@ impl Bench {
         // A leaving member does not count. A joining process does not count either, because its
         // start is no cost of the group.
         let gone = if matches!(event, Event::Kill | Event::Leave) { id } else { None };
-        let pair = self.crew.two_oldest();
+        let pair = self.cluster.two_oldest();
         let idle = |others: &[u64]| others.iter().copied().chain(pair).collect::<Vec<u64>>();
-        let before = self.crew.usage(&idle(gone.as_slice()))?;
+        let before = self.cluster.usage(&idle(gone.as_slice()))?;
         let at_ns = now_ns();
         let mut joined = None;
         match (event, id) {
-            (Event::Join, _) => joined = Some(self.crew.add()?),
-            (Event::Kill, Some(id)) => self.crew.signal(id, Signal::KILL)?,
-            (Event::Leave, Some(id)) => self.crew.say(id, "leave")?,
-            (Event::Create, Some(id)) => self.crew.say(id, "create")?,
-            (Event::Alter, Some(id)) => self.crew.say(id, "alter")?,
-            (Event::Drop, Some(id)) => self.crew.say(id, "drop")?,
+            (Event::Join, _) => joined = Some(self.cluster.add()?),
+            (Event::Kill, Some(id)) => self.cluster.signal(id, Signal::KILL)?,
+            (Event::Leave, Some(id)) => self.cluster.say(id, "leave")?,
+            (Event::Create, Some(id)) => self.cluster.say(id, "create")?,
+            (Event::Alter, Some(id)) => self.cluster.say(id, "alter")?,
+            (Event::Drop, Some(id)) => self.cluster.say(id, "drop")?,
             (_, None) => anyhow::bail!("{event:?} happens to a process"),
         }
         let last_view = self.view;
@@ -231,14 +231,14 @@ impl Bench {
                 }
         };
         let except: Vec<u64> = gone.into_iter().chain(joined).collect();
-        let view = self.crew.installed(&except, is_it)?;
+        let view = self.cluster.installed(&except, is_it)?;
         let installed_ns = now_ns() - at_ns;
         if let Some(id) = joined {
-            self.crew.joined(id)?;
+            self.cluster.joined(id)?;
         }
         thread::sleep(REST);
         let passed_ns = now_ns() - at_ns;
-        let used = self.crew.usage(&idle(&except))?.since(before);
+        let used = self.cluster.usage(&idle(&except))?.since(before);
         let times = &mut times[event as usize];
         if probes {
             times.touched.push(self.probe_gap(at_ns)?);
@@ -251,27 +251,27 @@ impl Bench {
         }
         self.view = view;
         match (event, id) {
-            (Event::Kill, Some(id)) => self.crew.forget(id),
-            (Event::Leave, Some(id)) => self.crew.ended(id)?,
+            (Event::Kill, Some(id)) => self.cluster.forget(id),
+            (Event::Leave, Some(id)) => self.cluster.ended(id)?,
             _ => {}
         }
         Ok(joined.or(id))
     }
 
     fn say_oldest(&mut self, order: &str) -> anyhow::Result<()> {
-        self.crew.say(self.crew.oldest(), order)
+        self.cluster.say(self.cluster.oldest(), order)
     }
 
     /// Returns the longest gap of the stream since `at_ns`, at either of its members.
     fn stream_gap(&mut self, at_ns: u64) -> anyhow::Result<u64> {
-        let pair = self.crew.two_oldest();
-        let gaps = pair.map(|id| self.crew.ask_gaps(id, "gaps"));
+        let pair = self.cluster.two_oldest();
+        let gaps = pair.map(|id| self.cluster.ask_gaps(id, "gaps"));
         gaps.into_iter().try_fold(0, |most, gaps| Ok(most.max(longest(&gaps?, at_ns))))
     }
 
     /// Returns the longest gap between two probes since `at_ns`, at their sender.
     fn probe_gap(&mut self, at_ns: u64) -> anyhow::Result<u64> {
-        let gaps = self.crew.ask_gaps(self.crew.oldest(), "probe-gaps")?;
+        let gaps = self.cluster.ask_gaps(self.cluster.oldest(), "probe-gaps")?;
         Ok(longest(&gaps, at_ns))
     }
 }

@@ -1,5 +1,5 @@
 //! A proxy in front of a member, which breaks the connections that pass through it.
-use crate::bench::team::free_address;
+use crate::bench::cluster::free_address;
 use anyhow::Context;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

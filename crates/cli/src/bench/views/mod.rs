@@ -41,7 +41,7 @@
 //! `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. Fresh
 //! memory costs page faults, cleared pages, and on a virtual machine memory that the host has taken
 //! back. No transport avoids this cost, which can be most of the time and of the stall.
-mod crew;
+mod cluster;
 mod elsewhere;
 mod gate;
 pub(super) mod member;
@@ -53,7 +53,7 @@ use super::tell;
 use crate::clock::now_ns;
 use crate::exit::{FAILED, Failure};
 use anyhow::{Context, ensure};
-use crew::{Crew, Joined, Told};
+use cluster::{Joined, Told, ViewCluster};
 use rustix::process::Signal;
 use serde::Serialize;
 use spindle_fabric::probe;
@@ -258,30 +258,30 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<Report> {
-    let mut crew = Crew::start(args, 0)?;
+    let mut cluster = ViewCluster::start(args, 0)?;
     let (mut killed, mut leader, mut stopped, mut left, mut joined) = <(Times, Times, Times, Times, Times)>::default();
     for trial in 0..args.trials {
         if !args.json {
             eprint!("\rtrial {} of {}", trial + 1, args.trials);
         }
         for (times, kill_leader) in [(&mut killed, false), (&mut leader, true)] {
-            let victim = if kill_leader { crew.oldest() } else { crew.newest() };
-            kill(&mut crew, victim, times)?;
-            join(&mut crew, &mut joined)?;
+            let victim = if kill_leader { cluster.oldest() } else { cluster.newest() };
+            kill(&mut cluster, victim, times)?;
+            join(&mut cluster, &mut joined)?;
         }
-        let victim = crew.newest();
+        let victim = cluster.newest();
         let at_ns = now_ns();
-        crew.signal(victim, Signal::STOP)?;
-        stopped.add(at_ns, &crew.told(&[victim], &[])?);
-        crew.signal(victim, Signal::CONT)?;
-        crew.evicted(victim)?;
-        join(&mut crew, &mut joined)?;
-        let victim = crew.newest();
+        cluster.signal(victim, Signal::STOP)?;
+        stopped.add(at_ns, &cluster.told(&[victim], &[])?);
+        cluster.signal(victim, Signal::CONT)?;
+        cluster.evicted(victim)?;
+        join(&mut cluster, &mut joined)?;
+        let victim = cluster.newest();
         let at_ns = now_ns();
-        crew.say(victim, "leave")?;
-        left.add(at_ns, &crew.told(&[victim], &[])?);
-        crew.ended(victim)?;
-        join(&mut crew, &mut joined)?;
+        cluster.say(victim, "leave")?;
+        left.add(at_ns, &cluster.told(&[victim], &[])?);
+        cluster.ended(victim)?;
+        join(&mut cluster, &mut joined)?;
     }
     if !args.json {
         eprintln!();
@@ -297,10 +297,10 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
         stop: stopped.event(),
         leave: left.event(),
         join: joined.event(),
-        objects: args.object.map(|bytes| crew.objects(bytes)),
+        objects: args.object.map(|bytes| cluster.objects(bytes)),
         ..Report::default()
     };
-    crew.finish()?;
+    cluster.finish()?;
     if args.fabric == Fabric::Tcp {
         report.reset = Some(break_connections(args)?);
     }
@@ -313,22 +313,22 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn kill(crew: &mut Crew, victim: u64, times: &mut Times) -> anyhow::Result<()> {
-    let end = crew.end_of(victim)?;
+fn kill(cluster: &mut ViewCluster, victim: u64, times: &mut Times) -> anyhow::Result<()> {
+    let end = cluster.end_of(victim)?;
     let at_ns = now_ns();
-    crew.signal(victim, Signal::KILL)?;
-    times.add(at_ns, &crew.told(&[victim], &[])?);
+    cluster.signal(victim, Signal::KILL)?;
+    times.add(at_ns, &cluster.told(&[victim], &[])?);
     times.ends.push(end.recv()?.saturating_sub(at_ns));
-    crew.forget(victim);
+    cluster.forget(victim);
     Ok(())
 }
 
-fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
+fn join(cluster: &mut ViewCluster, times: &mut Times) -> anyhow::Result<()> {
     let at_ns = now_ns();
-    let id = crew.add()?;
-    times.add(at_ns, &crew.told(&[], &[id])?);
-    crew.joined(id)?;
-    if crew.sends_objects() {
+    let id = cluster.add()?;
+    times.add(at_ns, &cluster.told(&[], &[id])?);
+    cluster.joined(id)?;
+    if cluster.sends_objects() {
         // Some large messages are delivered, and the next event occurs during another.
         thread::sleep(FLOW);
     }
@@ -339,7 +339,7 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
 /// The view does not change, unless links for large messages to a member are lost for too long, or
 /// the machine is too busy. In these cases the benchmark starts another group.
 fn break_connections(args: &Args) -> anyhow::Result<Event> {
-    let mut crew = Crew::behind_gates(args)?;
+    let mut cluster = ViewCluster::behind_gates(args)?;
     let (mut times, mut view_changes) = (Times::default(), 0);
     thread::sleep(FLOW);
     while times.trials < args.trials {
@@ -347,9 +347,9 @@ fn break_connections(args: &Args) -> anyhow::Result<Event> {
             eprint!("\rreset {} of {}", times.trials + 1, args.trials);
         }
         let at_ns = now_ns();
-        crew.break_connections();
+        cluster.break_connections();
         thread::sleep(FLOW);
-        if let Some(told) = crew.gaps(at_ns)? {
+        if let Some(told) = cluster.gaps(at_ns)? {
             times.add(at_ns, &told);
             continue;
         }
@@ -360,14 +360,14 @@ fn break_connections(args: &Args) -> anyhow::Result<Event> {
              is too short",
             times.trials + view_changes
         );
-        drop(crew);
-        crew = Crew::behind_gates(args)?;
+        drop(cluster);
+        cluster = ViewCluster::behind_gates(args)?;
         thread::sleep(FLOW);
     }
     if !args.json {
         eprintln!();
     }
-    crew.finish()?;
+    cluster.finish()?;
     Ok(Event { view_changes: Some(view_changes), ..times.event() })
 }
 
@@ -375,30 +375,30 @@ fn break_connections(args: &Args) -> anyhow::Result<Event> {
 /// copies of memory in the same run. Also measures the stall of the death of a member that has the
 /// state.
 fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Result<()> {
-    let mut crew = Crew::start(args, bytes)?;
+    let mut cluster = ViewCluster::start(args, bytes)?;
     let (mut times, mut mapped_times, mut killed) = <(Times, Times, Times)>::default();
     let (mut mapped, mut fresh) = <(Rates, Rates)>::default();
     for _ in 0..args.trials.min(10) {
         mapped.copies.push(probe::memcpy(64 << 20, Duration::from_millis(200))?.bytes_per_second);
-        let id = crew.add_mapped()?;
-        let told = crew.told(&[], &[id])?;
-        let joined = crew.joined(id)?;
+        let id = cluster.add_mapped()?;
+        let told = cluster.told(&[], &[id])?;
+        let joined = cluster.joined(id)?;
         // The memory that the process writes before it asks does not affect the group.
         mapped_times.add(joined.asked_ns, &told);
         mapped.add(joined, bytes)?;
-        leave(&mut crew, id)?;
+        leave(&mut cluster, id)?;
 
         // The better of two copies. The second copy gets the memory that the first returned, before
         // a host can take it back.
         let copies = [probe::memcpy_fresh(bytes)?, probe::memcpy_fresh(bytes)?];
         fresh.copies.push(copies.map(|copy| copy.bytes_per_second).into_iter().fold(0.0, f64::max));
         let at_ns = now_ns();
-        let id = crew.add()?;
-        times.add(at_ns, &crew.told(&[], &[id])?);
-        fresh.add(crew.joined(id)?, bytes)?;
-        kill(&mut crew, id, &mut killed)?;
+        let id = cluster.add()?;
+        times.add(at_ns, &cluster.told(&[], &[id])?);
+        fresh.add(cluster.joined(id)?, bytes)?;
+        kill(&mut cluster, id, &mut killed)?;
     }
-    crew.finish()?;
+    cluster.finish()?;
     let event = |times: Times, rates| {
         Some(Event { bytes: Some(bytes), restore_bytes_per_second: Some(median(rates)), ..times.event() })
     };
@@ -410,10 +410,10 @@ fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-fn leave(crew: &mut Crew, id: u64) -> anyhow::Result<()> {
-    crew.say(id, "leave")?;
-    crew.told(&[id], &[])?;
-    crew.ended(id)
+fn leave(cluster: &mut ViewCluster, id: u64) -> anyhow::Result<()> {
+    cluster.say(id, "leave")?;
+    cluster.told(&[id], &[])?;
+    cluster.ended(id)
 }
 
 /// Rates of restored states into one kind of memory, and of copies into the same kind, in bytes a
@@ -449,12 +449,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Measures many processes that join at once. None sends: on a few cores, the deliveries of hundreds
 /// of members would take more time than the joins.
 fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
-    let mut crew = Crew::start(&Args { members: 3, rate: 0, ..args.clone() }, 0)?;
+    let mut cluster = ViewCluster::start(&Args { members: 3, rate: 0, ..args.clone() }, 0)?;
     let at_ns = now_ns();
-    let ids: Vec<u64> = (0..joins).map(|_| crew.add()).collect::<anyhow::Result<_>>()?;
+    let ids: Vec<u64> = (0..joins).map(|_| cluster.add()).collect::<anyhow::Result<_>>()?;
     let mut last = (0, at_ns);
     for id in ids {
-        let joined = crew.joined(id).context("a process of the crowd did not get in")?;
+        let joined = cluster.joined(id).context("a process of the crowd did not get in")?;
         last = (last.0.max(joined.view), last.1.max(joined.at_ns));
     }
     // The founders' view is the first.

@@ -16,7 +16,7 @@ pub(crate) struct Hosts(PathBuf);
 
 impl Hosts {
     pub(crate) fn new(name: &str) -> Hosts {
-        let path = std::env::temp_dir().join(format!("spindle-crew-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("spindle-control plane-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Hosts(path)
     }
@@ -36,10 +36,10 @@ impl Hosts {
     }
 
     /// Returns the control plane of a process with an id of its own.
-    pub(crate) fn crew(&self, host: u32, id: u64, name: &str, seeds: &[&str]) -> Crew {
+    pub(crate) fn control_plane(&self, host: u32, id: u64, name: &str, seeds: &[&str]) -> ControlPlane {
         let (dir, group) = (RuntimeDir::new(self.dir(host)).unwrap(), GroupName::new("g").unwrap());
         let mailbox = Mailbox::open(&dir, &group, MemberId(id)).unwrap();
-        Crew::new(mailbox, None, Some((&self.network(name, seeds), &dir, &group))).unwrap()
+        ControlPlane::new(mailbox, None, Some((&self.network(name, seeds), &dir, &group))).unwrap()
     }
 }
 
@@ -55,15 +55,15 @@ pub(crate) fn view(id: u64, members: &[u64]) -> View {
     View { id: ViewId(id), ..Config::new("g", 1).view(members) }
 }
 
-/// Returns the first event of `crew` in which `find` finds a value.
-pub(crate) fn hear<T>(crew: &mut Crew, what: &str, mut find: impl FnMut(News) -> Option<T>) -> T {
+/// Returns the first event of `control_plane` in which `find` finds a value.
+pub(crate) fn hear<T>(control_plane: &mut ControlPlane, what: &str, mut find: impl FnMut(News) -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = crew.news().into_iter().find_map(&mut find) {
+        if let Some(found) = control_plane.news().into_iter().find_map(&mut find) {
             return found;
         }
         assert!(start.elapsed() < PATIENCE, "no {what}");
-        crew.wait(Duration::from_millis(10));
+        control_plane.wait(Duration::from_millis(10));
     }
 }
 
@@ -81,31 +81,31 @@ fn asks(news: &News) -> bool {
 }
 
 /// Returns a control plane of one host, without other hosts.
-fn near(hosts: &Hosts, id: u64) -> Crew {
+fn near(hosts: &Hosts, id: u64) -> ControlPlane {
     let (dir, group) = (RuntimeDir::new(hosts.dir(0)).unwrap(), GroupName::new("g").unwrap());
-    let mut crew = Crew::new(Mailbox::open(&dir, &group, MemberId(id)).unwrap(), None, None).unwrap();
-    crew.set_incarnation(7);
-    crew
+    let mut control_plane = ControlPlane::new(Mailbox::open(&dir, &group, MemberId(id)).unwrap(), None, None).unwrap();
+    control_plane.set_incarnation(7);
+    control_plane
 }
 
 #[test]
 fn a_missing_address_proves_no_death() {
     let hosts = Hosts::new("missing-address");
-    let mut crew = near(&hosts, 1);
-    crew.act(|roster, now| roster.begin(&view(1, &[1, 2]), now));
+    let mut control_plane = near(&hosts, 1);
+    control_plane.act(|roster, now| roster.begin(&view(1, &[1, 2]), now));
     for id in [2, 3] {
-        crew.act(|roster, now| roster.ask(MemberId(id), QUESTION, now));
+        control_plane.act(|roster, now| roster.ask(MemberId(id), QUESTION, now));
     }
-    let news = crew.news_now();
+    let news = control_plane.news_now();
     let is_it = matches!(news[..], [News::Control(control::News::Lost(MemberId(3)))]);
     assert!(is_it, "a member is no less one for that: {news:?}");
-    crew.act(|roster, now| roster.seek(&[MemberId(2)], now));
-    let Ways::Mail(mail) = &crew.ways else { unreachable!() };
-    assert!(!crew.roster.is_dead(MemberId(2)) && mail.outbox.holds_for(MemberId(2)));
+    control_plane.act(|roster, now| roster.seek(&[MemberId(2)], now));
+    let Ways::Mail(mail) = &control_plane.ways else { unreachable!() };
+    assert!(!control_plane.roster.is_dead(MemberId(2)) && mail.outbox.holds_for(MemberId(2)));
     // It makes its address again, and gets the messages that were written meanwhile.
     let mut back = near(&hosts, 2);
     let asked = || {
-        crew.flush_now();
+        control_plane.flush_now();
         back.wait(Duration::from_millis(1));
         back.news()
             .into_iter()
@@ -119,7 +119,7 @@ fn a_missing_address_proves_no_death() {
 #[test]
 fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let hosts = Hosts::new("unread-row");
-    let mut crew = near(&hosts, 1);
+    let mut control_plane = near(&hosts, 1);
     let mut ends = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
@@ -129,7 +129,7 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let told = Told {
         view: view(1, &[1, 2, 3]),
         decision: vec![],
-        newcomers: vec![crew.roster().as_process()],
+        newcomers: vec![control_plane.roster().as_process()],
         observers: vec![],
         processes,
         cards: vec![],
@@ -137,62 +137,63 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let bytes = told.encode();
     let letter = Letter::View { incarnation: 7, view: ViewId(1), from: MemberId(4), bytes: bytes.len() as u64 };
     let mut news = vec![];
-    crew.take(letter, vec![enclose(&bytes).unwrap()], &mut news);
-    crew.gather(&mut news);
+    control_plane.take(letter, vec![enclose(&bytes).unwrap()], &mut news);
+    control_plane.gather(&mut news);
     let is_told = |news: &[News]| news.iter().any(|news| matches!(news, News::Control(control::News::View { .. })));
     // A death is reported after all messages in the control socket.
-    assert!(news.len() == 1 && is_told(&news) && !crew.roster.is_dead(MemberId(3)), "{news:?}");
-    assert_eq!(died(&crew.news()), [MemberId(3)]);
-    assert!(!crew.roster.is_dead(MemberId(2)));
+    assert!(news.len() == 1 && is_told(&news) && !control_plane.roster.is_dead(MemberId(3)), "{news:?}");
+    assert_eq!(died(&control_plane.news()), [MemberId(3)]);
+    assert!(!control_plane.roster.is_dead(MemberId(2)));
     ends.kill().unwrap();
     ends.wait().unwrap();
-    hear(&mut crew, "death", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
-    assert!(crew.roster.is_dead(MemberId(2)) && crew.roster.is_dead(MemberId(3)));
-    assert!(died(&crew.news_now()).is_empty());
+    hear(&mut control_plane, "death", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
+    assert!(control_plane.roster.is_dead(MemberId(2)) && control_plane.roster.is_dead(MemberId(3)));
+    assert!(died(&control_plane.news_now()).is_empty());
 }
 
 /// The process lives on, so the kernel reports no end.
 #[test]
 fn a_process_that_gives_up_before_its_first_view_says_so() {
     let hosts = Hosts::new("gives-up");
-    let (mut crew, mut joins) = (near(&hosts, 1), near(&hosts, 2));
+    let (mut control_plane, mut joins) = (near(&hosts, 1), near(&hosts, 2));
     joins.act(|roster, now| roster.ask(MemberId(1), QUESTION, now));
     joins.flush_now();
-    let instance: Instance = hear(&mut crew, "question", |news| match news {
+    let instance: Instance = hear(&mut control_plane, "question", |news| match news {
         News::Control(control::News::Asks(asks)) if asks.id == MemberId(2) => Some(asks.instance),
         _ => None,
     });
-    crew.act(|roster, _| roster.expect(&view(2, &[1, 2])));
+    control_plane.act(|roster, _| roster.expect(&view(2, &[1, 2])));
     drop(joins);
-    hear(&mut crew, "last word", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
-    let is_it = crew.roster.is_instance(MemberId(2), instance);
-    assert!(crew.roster.is_dead(MemberId(2)) && !is_it, "its next attempt is another");
+    hear(&mut control_plane, "last word", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
+    let is_it = control_plane.roster.is_instance(MemberId(2), instance);
+    assert!(control_plane.roster.is_dead(MemberId(2)) && !is_it, "its next attempt is another");
 }
 
 /// No kernel reports its end, and the group may have too few other members to change the view.
 #[test]
 fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
     let hosts = Hosts::new("gives-up-afar");
-    let (mut crew, mut joins) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
+    let (mut control_plane, mut joins) =
+        (hosts.control_plane(0, 1, "near", &[]), hosts.control_plane(1, 2, "far", &["near"]));
     joins.act(|roster, now| roster.ask_afar(QUESTION, now));
-    hear(&mut crew, "question", |news| asks(&news).then_some(()));
-    crew.act(|roster, _| roster.expect(&view(2, &[1, 2])));
-    assert!(!crew.roster.never_begins(ViewId(2), MemberId(2)));
+    hear(&mut control_plane, "question", |news| asks(&news).then_some(()));
+    control_plane.act(|roster, _| roster.expect(&view(2, &[1, 2])));
+    assert!(!control_plane.roster.never_begins(ViewId(2), MemberId(2)));
     drop(joins);
-    hear(&mut crew, "last word", |news| {
+    hear(&mut control_plane, "last word", |news| {
         let News::Control(control::News::Requests { from, what: Request::Stopped { .. }, .. }) = news else {
             return None;
         };
         (from == MemberId(2)).then_some(())
     });
-    assert!(crew.roster.never_begins(ViewId(2), MemberId(2)));
+    assert!(control_plane.roster.never_begins(ViewId(2), MemberId(2)));
 }
 
 /// The thread that polls the member has other work.
 #[test]
 fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     let hosts = Hosts::new("looks");
-    let (mut near, mut far) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
+    let (mut near, mut far) = (hosts.control_plane(0, 1, "near", &[]), hosts.control_plane(1, 2, "far", &["near"]));
     let count = 3 * NET_EVENTS_MAX;
     far.act(|roster, now| roster.ask_afar(QUESTION, now));
     hear(&mut near, "first letter", |news| asks(&news).then_some(()));

@@ -6,7 +6,7 @@ use super::gate::Gate;
 use super::member::{self, Gap, Said};
 use crate::bench::args::Fabric;
 use crate::bench::clock::Usage;
-use crate::bench::team::{MeetingPlace, free_address};
+use crate::bench::cluster::{MeetingPlace, free_address};
 use crate::bench::wire::Place;
 use crate::clock::now_ns;
 use crate::log;
@@ -63,7 +63,7 @@ pub(super) struct Installed {
 }
 
 /// The processes. Dropping it kills them.
-pub(super) struct Crew {
+pub(super) struct ViewCluster {
     args: Args,
     state: u64,
     dir: MeetingPlace,
@@ -85,20 +85,20 @@ struct Member {
     kept: VecDeque<Said>,
 }
 
-impl Crew {
+impl ViewCluster {
     /// Starts a group whose application has `state` bytes of state.
-    pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<Crew> {
-        Crew::begin(args, state, None)
+    pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<ViewCluster> {
+        ViewCluster::begin(args, state, None)
     }
 
     /// Starts a group whose connections can be broken.
-    pub(super) fn behind_gates(args: &Args) -> anyhow::Result<Crew> {
-        Crew::begin(args, 0, Some(vec![]))
+    pub(super) fn behind_gates(args: &Args) -> anyhow::Result<ViewCluster> {
+        ViewCluster::begin(args, 0, Some(vec![]))
     }
 
-    fn begin(args: &Args, state: u64, gates: Option<Vec<Gate>>) -> anyhow::Result<Crew> {
+    fn begin(args: &Args, state: u64, gates: Option<Vec<Gate>>) -> anyhow::Result<ViewCluster> {
         let dir = MeetingPlace::new()?;
-        let mut crew = Crew {
+        let mut cluster = ViewCluster {
             args: args.clone(),
             state,
             dir,
@@ -108,13 +108,13 @@ impl Crew {
             objects: member::Objects::default(),
         };
         for _ in 0..args.members {
-            crew.spawn(args.members, false)?;
+            cluster.spawn(args.members, false)?;
         }
-        let ids: Vec<u64> = crew.members.keys().copied().collect();
+        let ids: Vec<u64> = cluster.members.keys().copied().collect();
         for id in ids {
-            crew.joined(id)?;
+            cluster.joined(id)?;
         }
-        Ok(crew)
+        Ok(cluster)
     }
 
     /// Starts one more member.
@@ -393,7 +393,7 @@ impl Member {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ViewCluster {
     fn drop(&mut self) {
         for member in self.members.values_mut() {
             let _ = member.process.kill();

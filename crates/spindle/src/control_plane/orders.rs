@@ -1,7 +1,7 @@
 //! Carries out the roster's orders: control messages, watches, and this process's memory for
 //! others.
 use super::ways::Ways;
-use super::{Crew, Death, Handover, STARVED_PAUSE, lock};
+use super::{ControlPlane, Death, Handover, STARVED_PAUSE, lock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, Letter, Me, Order};
 use spindle_core::ids::VISITOR_IDS_FROM;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-impl Crew {
+impl ControlPlane {
     /// Carries out the orders of the roster.
     pub(super) fn carry_out(&mut self) {
         while let Some(order) = self.roster.next_order() {

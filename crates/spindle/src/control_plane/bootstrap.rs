@@ -1,10 +1,10 @@
 //! Creates a group between hosts: passes control messages between [`Bootstrapping`] and the seeds.
-use super::Crew;
+use super::ControlPlane;
 use crate::bootstrap::Bootstrapping;
 use crate::data_dir::DataDirError;
 use spindle_core::control::{Founding, To, Waits};
 
-impl Crew {
+impl ControlPlane {
     /// Lets this process take part in the creation of a group, or be found as a member.
     pub(crate) fn set_bootstrap(&mut self, bootstrap: Bootstrapping) {
         self.bootstrap = Some(bootstrap);

@@ -2,7 +2,7 @@
 //! who it is.
 use super::endpoint::{Me, Security};
 use super::error::NetError;
-use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
+use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEAT_AFTER, REPEATS_MAX};
 use super::listen::is_loopback;
 use super::poller::{IN, OUT, Poller, Token, Wire};
@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct Connecting {
     pub(super) address: Address,
     pub(super) purpose: Purpose,
     /// The queue of control messages that wait for it.
@@ -32,13 +32,13 @@ pub(super) struct Attempt {
 #[derive(Debug)]
 enum Stage {
     Resolving,
-    Connecting(Connecting),
-    Greeting { wire: Wire, hello: Outgoing, answer: Incoming },
+    Connecting(HappyEyeballs),
+    Greeting { wire: Wire, hello: HelloWriter, answer: HelloReader },
     Over,
 }
 
 #[derive(Debug)]
-struct Connecting {
+struct HappyEyeballs {
     rest: VecDeque<Target>,
     /// The addresses that have not answered, and are tried again.
     silent: VecDeque<Target>,
@@ -53,7 +53,7 @@ struct Connecting {
 /// The result: the connection, with the card and the process of the peer.
 pub(super) type Outcome = Result<(Wire, Card, u128), NetError>;
 
-impl Attempt {
+impl Connecting {
     /// Creates an attempt that waits until its address is [`found`](Self::found).
     pub(super) fn new(
         token: Token,
@@ -61,8 +61,8 @@ impl Attempt {
         whom: Option<MemberId>,
         purpose: Purpose,
         post: Option<u64>,
-    ) -> Attempt {
-        Attempt {
+    ) -> Connecting {
+        Connecting {
             address,
             purpose,
             post,
@@ -97,7 +97,7 @@ impl Attempt {
         if matches!(me.security, Security::Local) && targets.iter().any(off_host) {
             return self.fail(NetError::Insecure { address: self.address.clone() });
         }
-        self.stage = Stage::Connecting(Connecting::new(targets));
+        self.stage = Stage::Connecting(HappyEyeballs::new(targets));
         self.deadline = Instant::now() + CONNECT_DEADLINE;
         self.progress(me, poller)
     }
@@ -150,7 +150,7 @@ impl Attempt {
             process: me.process,
             wanted: self.whom,
         };
-        let (hello, answer) = (Outgoing::new(hello.encode()), Incoming::new(Magic::Answer));
+        let (hello, answer) = (HelloWriter::new(hello.encode()), HelloReader::new(Magic::Answer));
         self.stage = Stage::Greeting { wire, hello, answer };
         self.deadline = Instant::now() + HELLO_DEADLINE;
         Ok(())
@@ -180,8 +180,8 @@ impl Attempt {
 /// Sends the hello and receives the answer.
 fn exchange(
     wire: &mut Wire,
-    hello: &mut Outgoing,
-    answer: &mut Incoming,
+    hello: &mut HelloWriter,
+    answer: &mut HelloReader,
     poller: &Poller,
 ) -> Result<Option<Answer>, HelloError> {
     let sent = hello.send(&mut *wire.stream);
@@ -200,10 +200,10 @@ fn exchange(
 fn explain(error: HelloError, address: &Address) -> NetError {
     let address = address.clone();
     let what = "it closed the connection before it answered, as one does that expects TLS, or does not";
-    let closed = || NetError::Stranger { address: address.clone(), what };
+    let closed = || NetError::Incoming { address: address.clone(), what };
     match error {
         HelloError::Version(version) => NetError::Declined { address, why: Declined::Version(version) },
-        HelloError::Wire(_) => NetError::Stranger { address, what: "it answered something else" },
+        HelloError::Wire(_) => NetError::Incoming { address, what: "it answered something else" },
         HelloError::Ended => closed(),
         HelloError::Io(source) if is_end(&source) => closed(),
         HelloError::Io(source) if tls::is_fault(&source) => NetError::Tls { address, why: source.to_string() },
@@ -217,9 +217,9 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-impl Connecting {
-    fn new(targets: Vec<Target>) -> Connecting {
-        Connecting {
+impl HappyEyeballs {
+    fn new(targets: Vec<Target>) -> HappyEyeballs {
+        HappyEyeballs {
             rest: targets.into(),
             silent: VecDeque::new(),
             next_at: Instant::now(),
@@ -346,11 +346,11 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};
     use std::os::unix::net::UnixListener;
 
-    fn until_connected(connecting: &mut Connecting) -> io::Result<OwnedFd> {
+    fn until_connected(connecting: &mut HappyEyeballs) -> io::Result<OwnedFd> {
         let (poller, _waker) = Poller::new().unwrap();
         let start = Instant::now();
         loop {
-            if let Some(socket) = connecting.progress(Token::Attempt(1), &poller)? {
+            if let Some(socket) = connecting.progress(Token::Connecting(1), &poller)? {
                 return Ok(socket);
             }
             assert!(start.elapsed() < PATIENCE, "no connection");
@@ -378,10 +378,10 @@ mod tests {
         let answers = TcpListener::bind("127.0.0.1:0").unwrap();
         let answering = answers.local_addr().unwrap();
         let targets = [refusing, silent, answering].map(Target::Ip);
-        let socket = until_connected(&mut Connecting::new(targets.into())).unwrap();
+        let socket = until_connected(&mut HappyEyeballs::new(targets.into())).unwrap();
         let peer = net::getpeername(&socket).unwrap().unwrap();
         assert_eq!(SocketAddr::try_from(peer).unwrap(), answering);
-        let refused = until_connected(&mut Connecting::new(vec![Target::Ip(refusing)])).unwrap_err();
+        let refused = until_connected(&mut HappyEyeballs::new(vec![Target::Ip(refusing)])).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         drop(crowd);
     }
@@ -394,12 +394,12 @@ mod tests {
         let (listener, silent) = bound(Some(0));
         let mut crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
         let (poller, _waker) = Poller::new().unwrap();
-        let mut connecting = Connecting::new(vec![Target::Ip(silent)]);
+        let mut connecting = HappyEyeballs::new(vec![Target::Ip(silent)]);
         let start = Instant::now();
         let mut tries = 0;
         while tries < 3 * REPEATS_MAX {
             let before = connecting.next_at;
-            assert!(connecting.progress(Token::Attempt(1), &poller).unwrap().is_none());
+            assert!(connecting.progress(Token::Connecting(1), &poller).unwrap().is_none());
             tries += usize::from(connecting.next_at != before);
             assert!(connecting.goes_on() && connecting.pending.len() <= REPEATS_MAX + 1);
             assert!(start.elapsed() < PATIENCE, "tried {tries} times");
@@ -409,7 +409,7 @@ mod tests {
         crowd.clear();
         rustix::io::ioctl_fionbio(&listener, true).unwrap();
         let mut accepted = vec![];
-        while !matches!(connecting.progress(Token::Attempt(1), &poller), Ok(Some(_))) {
+        while !matches!(connecting.progress(Token::Connecting(1), &poller), Ok(Some(_))) {
             accepted.extend(net::accept(&listener).ok());
             assert!(start.elapsed() < PATIENCE, "no connection");
             poller.wait(Some(REPEAT_AFTER)).unwrap();
@@ -433,8 +433,8 @@ mod tests {
         };
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
         let (poller, _waker) = Poller::new().unwrap();
-        let mut connecting = Connecting::new(vec![target]);
-        assert!(connecting.progress(Token::Attempt(1), &poller).unwrap().is_none());
+        let mut connecting = HappyEyeballs::new(vec![target]);
+        assert!(connecting.progress(Token::Connecting(1), &poller).unwrap().is_none());
         listener.accept().unwrap();
         until_connected(&mut connecting).unwrap();
     }

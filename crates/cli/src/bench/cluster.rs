@@ -29,7 +29,7 @@ const QUIET_LOOK: Duration = Duration::from_millis(3);
 
 /// Member processes that have joined one group. Dropping it kills the remaining processes.
 #[derive(Debug)]
-pub(super) struct Team {
+pub(super) struct Cluster {
     plan: Plan,
     members: Vec<Member>,
     /// Removed after the members have ended, because they would create it again.
@@ -44,7 +44,7 @@ struct Member {
     replies: Receiver<String>,
 }
 
-/// The results of a slice of a team.
+/// The results of a slice of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     /// Those of the members of active subgroups, by rank.
@@ -75,16 +75,16 @@ impl Slice {
     }
 }
 
-impl Team {
+impl Cluster {
     /// Starts `members` processes and waits until they have joined. `pinned` assigns two members in
     /// poll drive to the cores of the probes: the sender gets the core of the raw ring's writer.
-    pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Team> {
+    pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Cluster> {
         let dir = MeetingPlace::new()?;
         let seed = match plan.fabric {
             Fabric::Shm => None,
             Fabric::Tcp | Fabric::Ofi => Some(free_address()?),
         };
-        let mut team = Team { plan, members: Vec::new(), dir };
+        let mut cluster = Cluster { plan, members: Vec::new(), dir };
         for rank in 0..members {
             let core = match pinned {
                 Cores::Two { parent, child } if members == 2 && plan.drive == Drive::Poll => Some([child, parent]),
@@ -93,7 +93,7 @@ impl Team {
             let setup = Setup {
                 parent: process::id(),
                 group: "bench".to_string(),
-                runtime_dir: team.dir.of(plan.fabric, rank),
+                runtime_dir: cluster.dir.of(plan.fabric, rank),
                 network: seed.as_ref().map(|seed| Place {
                     advertise: None,
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
@@ -106,11 +106,11 @@ impl Team {
                 plan,
                 core: core.map(|cores| cores[rank as usize]),
             };
-            team.members.push(Member::start(&setup)?);
+            cluster.members.push(Member::start(&setup)?);
         }
-        let joined = team.join();
-        joined.map_err(|error| team.blame(error))?;
-        Ok(team)
+        let joined = cluster.join();
+        joined.map_err(|error| cluster.blame(error))?;
+        Ok(cluster)
     }
 
     fn join(&mut self) -> anyhow::Result<()> {

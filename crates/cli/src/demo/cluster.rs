@@ -13,16 +13,19 @@ use std::thread;
 
 /// All members started so far, by id from 1.
 #[derive(Debug)]
-pub(super) struct Troupe {
+pub(super) struct DemoCluster {
     children: Vec<Child>,
 }
 
-impl Troupe {
+impl DemoCluster {
     /// Starts a process for each of `members`. Their lines arrive as events.
-    pub(super) fn start(members: impl Iterator<Item = child::Args>, events: &Sender<Event>) -> anyhow::Result<Troupe> {
-        let mut troupe = Troupe { children: Vec::new() };
-        members.into_iter().try_for_each(|args| troupe.add(&args, events))?;
-        Ok(troupe)
+    pub(super) fn start(
+        members: impl Iterator<Item = child::Args>,
+        events: &Sender<Event>,
+    ) -> anyhow::Result<DemoCluster> {
+        let mut cluster = DemoCluster { children: Vec::new() };
+        members.into_iter().try_for_each(|args| cluster.add(&args, events))?;
+        Ok(cluster)
     }
 
     /// Starts one more process.
@@ -86,7 +89,7 @@ impl Troupe {
     }
 }
 
-impl Drop for Troupe {
+impl Drop for DemoCluster {
     fn drop(&mut self) {
         for child in &mut self.children {
             // An error means that the process has ended.

@@ -1,7 +1,7 @@
 //! An incoming connection that has not said yet who it is, or that is being refused.
 use super::crowd::Source;
 use super::endpoint::Me;
-use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
+use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
 use super::poller::{Poller, Wire};
 use super::tls;
@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 #[derive(Debug)]
-pub(super) struct Stranger {
+pub(super) struct Incoming {
     pub(super) wire: Wire,
     pub(super) source: Source,
     pub(super) deadline: Instant,
@@ -24,9 +24,9 @@ pub(super) struct Stranger {
 
 #[derive(Debug)]
 enum Stage {
-    Listening(Incoming),
+    Listening(HelloReader),
     /// It is accepted with this hello, or refused.
-    Answering(Outgoing, Option<Hello>),
+    Answering(HelloWriter, Option<Hello>),
     /// It was told that it is refused, or that its TLS is invalid. If the system has bytes of it
     /// that were not read, closing at once could lose that answer.
     Draining {
@@ -46,10 +46,10 @@ pub(super) enum Turn {
     Garbage(String),
 }
 
-impl Stranger {
-    pub(super) fn new(wire: Wire, source: Source) -> Stranger {
-        let stage = Stage::Listening(Incoming::new(Magic::Hello));
-        Stranger { wire, source, deadline: Instant::now() + HELLO_DEADLINE, stage, refusal: None }
+impl Incoming {
+    pub(super) fn new(wire: Wire, source: Source) -> Incoming {
+        let stage = Stage::Listening(HelloReader::new(Magic::Hello));
+        Incoming { wire, source, deadline: Instant::now() + HELLO_DEADLINE, stage, refusal: None }
     }
 
     /// Does what can be done. `crowded` is the number of control connections, if no more are
@@ -82,7 +82,7 @@ impl Stranger {
                 Ok(_) => Answer::Welcome(me.card.clone(), me.process),
                 Err(why) => Answer::Declined(why.clone()),
             };
-            self.stage = Stage::Answering(Outgoing::new(answer.encode()), judged.ok());
+            self.stage = Stage::Answering(HelloWriter::new(answer.encode()), judged.ok());
         }
         if let Stage::Answering(answer, hello) = &mut self.stage {
             match answer.send(stream) {

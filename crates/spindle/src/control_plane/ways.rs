@@ -1,7 +1,7 @@
 //! How a process reaches the others: control sockets on its host, connections to other hosts, or a
 //! board for members of one process.
 use super::{BulkLink, lock};
-use crate::crew::Notices;
+use crate::control_plane::Notices;
 use crate::network::Net;
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::PeerParts;
@@ -140,14 +140,14 @@ impl Handover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::tests::Hosts;
+    use crate::control_plane::tests::Hosts;
     use spindle_fabric::mail::disclose;
 
     #[test]
     fn what_many_are_told_is_enclosed_once() {
         let hosts = Hosts::new("enclosed-once");
-        let mut crew = hosts.crew(0, 1, "a", &[]);
-        let Ways::Mail(mail) = &mut crew.ways else { unreachable!() };
+        let mut control_plane = hosts.control_plane(0, 1, "a", &[]);
+        let Ways::Mail(mail) = &mut control_plane.ways else { unreachable!() };
         let told = Arc::<[u8]>::from(*b"told");
         let fd = mail.enclose(&told).unwrap();
         assert!(Arc::ptr_eq(&fd, &mail.enclose(&told).unwrap()));

@@ -1,9 +1,9 @@
 //! The control plane's driver: the other processes of a group, and the ways to them. It drives the
 //! core's [`Roster`].
 //!
-//! The roster decides. A [`Crew`] passes it arriving events, carries out its orders, and moves the
+//! The roster decides. A [`ControlPlane`] passes it arriving events, carries out its orders, and moves the
 //! things that only a process can have: memory, descriptors, streams. `arrivals.rs` passes on
-//! everything that arrives, `orders.rs` carries out orders, `founding.rs` serves the creation of a
+//! everything that arrives, `orders.rs` carries out orders, `bootstrap.rs` serves the creation of a
 //! group between hosts, and `links.rs` makes ways for long data.
 use crate::bootstrap::Bootstrapping;
 use crate::error::JoinError;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod arrivals;
-mod founding;
+mod bootstrap;
 mod links;
 mod notices;
 mod orders;
@@ -61,7 +61,7 @@ enum Death {
 
 /// One process's ways to the others: its address, its outgoing messages, and the watch over them.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ControlPlane {
     owner: Owner,
     ways: Ways,
     roster: Roster<Peer>,
@@ -85,14 +85,14 @@ pub(crate) struct Crew {
     notices: Arc<Notices>,
 }
 
-impl Crew {
+impl ControlPlane {
     /// Creates the control plane of a process with an address of its own. A member has a `bell`,
     /// which shows the others that it lives. With a `network` the group has members on other hosts.
     pub(crate) fn new(
         mailbox: Mailbox,
         bell: Option<&MemberBell>,
         network: Option<(&Network, &RuntimeDir, &GroupName)>,
-    ) -> Result<Crew, JoinError> {
+    ) -> Result<ControlPlane, JoinError> {
         let notices = Arc::new(Notices::default());
         let told = Arc::clone(&notices);
         let watch = Watch::spawn(&mailbox, bell, move |notice| told.tell(notice))?;
@@ -105,20 +105,20 @@ impl Crew {
         };
         let (net, book) = network.map(open).transpose()?.unzip();
         let process = Process { id: me, nonce: (random_word()? as u32).max(1) };
-        Ok(Crew::with(Ways::Mail(Mail::new(mailbox, watch, pidfd, net)), process, book, notices))
+        Ok(ControlPlane::with(Ways::Mail(Mail::new(mailbox, watch, pidfd, net)), process, book, notices))
     }
 
     /// Creates the control plane of one of several members in this process.
-    pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> Crew {
+    pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> ControlPlane {
         let notices = Arc::new(Notices::default());
         lock(&board.bells).insert(me, Arc::clone(&notices));
-        Crew::with(Ways::Local(Arc::clone(board)), Process { id: me, nonce: 1 }, None, notices)
+        ControlPlane::with(Ways::Local(Arc::clone(board)), Process { id: me, nonce: 1 }, None, notices)
     }
 
-    fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> Crew {
+    fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> ControlPlane {
         let Process { id: me, nonce } = me;
         let (handovers, shown, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
-        Crew {
+        ControlPlane {
             owner: Owner::new(),
             ways,
             roster: Roster::new(Me { id: me, pid: std::process::id(), birth: own_birth() }, nonce, book),
@@ -295,7 +295,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ControlPlane {
     fn drop(&mut self) {
         if self.owner.is_copy() {
             return;

@@ -1,6 +1,6 @@
 //! Ways for long data: to members of bulk groups, and to processes that get a state or objects.
 use super::ways::{Mail, Ways};
-use super::{Crew, lock};
+use super::{ControlPlane, lock};
 use spindle_core::control::{Letter, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::tcp::Connection;
@@ -25,7 +25,7 @@ pub(crate) enum BulkWay {
     Stream(Connection),
 }
 
-impl Crew {
+impl ControlPlane {
     /// Takes the ways in bulk groups of `view` that other members have handed over.
     pub(crate) fn take_bulk_links(&mut self, view: ViewId) -> Vec<BulkLink> {
         let incarnation = self.incarnation();

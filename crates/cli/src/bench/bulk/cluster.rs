@@ -1,6 +1,6 @@
 //! The processes of `spindle bench bulk`, as the benchmark process manages them.
 use super::wire::{Job, Order, Plan, Reply, Setup};
-use crate::bench::team::{MeetingPlace, killed};
+use crate::bench::cluster::{MeetingPlace, killed};
 use crate::log;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Processes that are the members of one group. Dropping it kills the remaining processes.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct BulkCluster {
     processes: Vec<Process>,
 }
 
@@ -37,17 +37,17 @@ pub(super) struct Took {
     pub(super) across: u64,
 }
 
-impl Crew {
-    pub(super) fn start(members: u32, plan: Plan) -> anyhow::Result<Crew> {
+impl BulkCluster {
+    pub(super) fn start(members: u32, plan: Plan) -> anyhow::Result<BulkCluster> {
         let dir = MeetingPlace::new()?;
-        let mut crew = Crew { processes: vec![] };
+        let mut cluster = BulkCluster { processes: vec![] };
         for rank in 0..members {
             let setup = Setup { parent: process::id(), dir: dir.0.clone(), members, rank, plan };
-            crew.processes.push(Process::start(&setup)?);
+            cluster.processes.push(Process::start(&setup)?);
         }
-        let met = crew.meet(members);
-        met.map_err(|error| crew.blame(error))?;
-        Ok(crew)
+        let met = cluster.meet(members);
+        met.map_err(|error| cluster.blame(error))?;
+        Ok(cluster)
     }
 
     fn meet(&mut self, members: u32) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 //! go to the layers that wait for them.
 use super::links::is_sent;
 use super::ways::{Mail, Ways};
-use super::{BulkLink, BulkWay, Crew, Death, News, STARVED_PAUSE, lock};
+use super::{BulkLink, BulkWay, ControlPlane, Death, News, STARVED_PAUSE, lock};
 use crate::network::dial_error;
 use crate::state::Way;
 use spindle_core::control::{self, Letter, Me, Purpose};
@@ -22,7 +22,7 @@ const VIEW_BYTES_MAX: u64 = 64 << 20;
 /// The most events of other hosts that are handled at one look.
 pub(super) const NET_EVENTS_MAX: usize = 256;
 
-impl Crew {
+impl ControlPlane {
     /// Handles what has arrived. The work is bounded: the rest is announced again.
     pub(crate) fn news(&mut self) -> Vec<News> {
         let mut news = vec![];
