@@ -4,18 +4,19 @@
 //! ([`settings`]), prints, and turns errors into exit statuses ([`exit`]).
 #![forbid(unsafe_code)]
 
+mod admin_client;
 mod bench;
 mod cast;
 mod clock;
 mod config;
 mod demo;
 mod exit;
+mod leave_evict;
 mod lines;
 mod log;
 mod member;
 mod membership;
 mod observe;
-mod orders;
 mod pages;
 mod parent;
 mod private;
@@ -27,7 +28,6 @@ mod signals;
 mod sim;
 mod status;
 mod views;
-mod visit;
 mod waiting;
 
 use clap::{Parser, Subcommand};
@@ -93,12 +93,12 @@ enum Command {
     ///
     /// Everything that the member has sent is delivered, and the unread rest of its input stays
     /// unread. Its command ends with status 3, or 0 if it had sent all.
-    Leave(orders::Args),
+    Leave(leave_evict::Args),
     /// Evicts a live member and waits for the next view
     ///
     /// Use it for members that hang. The evicted member's command ends with status 3 when it runs
     /// on, or joins again if it was started with --rejoin.
-    Evict(orders::Args),
+    Evict(leave_evict::Args),
     /// Continues a group that has lost its majority for good, with its remaining members
     ///
     /// Between hosts a group continues only if most of its members are present, because the others
@@ -145,8 +145,8 @@ fn main() -> ExitCode {
         Command::Member(args) => member::run(*args),
         Command::Observe(args) => observe::run(args),
         Command::Status(args) => status::run(args),
-        Command::Leave(args) => orders::leave(args),
-        Command::Evict(args) => orders::evict(args),
+        Command::Leave(args) => leave_evict::leave(args),
+        Command::Evict(args) => leave_evict::evict(args),
         Command::Recover(args) => recover::recover(args),
         Command::Cast(args) => cast::run(*args),
         Command::Receive(args) => cast::receive::run(*args),

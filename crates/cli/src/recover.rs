@@ -1,9 +1,9 @@
 //! `spindle recover`: the remaining members of a group continue without members that are lost for
 //! good, although they are no majority.
+use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
-use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
@@ -47,8 +47,8 @@ pub(crate) fn recover(args: Args) -> Outcome {
 
 fn run(args: &Args) -> Outcome {
     let found = args.whom.find()?;
-    let mut visitor = Visitor::open(&found)?;
-    let answers = ask_all(&mut visitor)?;
+    let mut client = AdminClient::open(&found)?;
+    let answers = ask_all(&mut client)?;
     let Some(view) = newest(&answers) else {
         let message = format!("no member of group {} on this host answered within {ANSWER_WAIT:?}", found.group);
         return Err(Failure::new(FAILED, message));
@@ -62,12 +62,12 @@ fn run(args: &Args) -> Outcome {
         return Err(Failure::new(FAILED, message));
     }
     confirm(args, &found, view)?;
-    give_up(args, &found, &mut visitor)
+    give_up(args, &found, &mut client)
 }
 
-fn ask_all(visitor: &mut Visitor) -> Outcome<Answers> {
-    let members = visitor.members()?;
-    visitor.ask(&members, Request::Status)
+fn ask_all(client: &mut AdminClient) -> Outcome<Answers> {
+    let members = client.members()?;
+    client.ask(&members, Request::Status)
 }
 
 /// Finds the mistakes that the status alone shows.
@@ -126,13 +126,13 @@ fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
 
 /// Asks a member to give up the lost members, until they are gone. It asks again if the view was
 /// just changing, or ended with the lost members in the next one.
-fn give_up(args: &Args, found: &Found, visitor: &mut Visitor) -> Outcome {
+fn give_up(args: &Args, found: &Found, client: &mut AdminClient) -> Outcome {
     let deadline = Instant::now() + CHANGE_WAIT;
     // The view in which a member has given up the lost members.
     let mut given_up_in: Option<u64> = None;
     let mut said = String::new();
     loop {
-        let answers = ask_all(visitor)?;
+        let answers = ask_all(client)?;
         let view = newest(&answers);
         let is_over = |view: &&Value| !members_of(view).iter().any(|id| args.lost.contains(id));
         if let Some(view) = view.filter(is_over) {
@@ -153,7 +153,7 @@ fn give_up(args: &Args, found: &Found, visitor: &mut Visitor) -> Outcome {
         let is_blocked = view.is_some_and(|view| view["blocked"] == true);
         if let Some(asked) = asked.map(MemberId).filter(|_| given_up_in != number && is_blocked) {
             let lost = args.lost.iter().copied().map(MemberId).collect();
-            let answer = visitor.ask(&[asked], Request::Recover(lost))?.remove(&asked);
+            let answer = client.ask(&[asked], Request::Recover(lost))?.remove(&asked);
             match answer.as_ref().map(|answer| (answer["refused"].as_str(), answer["passing"] == true)) {
                 Some((None, _)) => given_up_in = number,
                 Some((Some(refusal), false)) if given_up_in.is_none() => {

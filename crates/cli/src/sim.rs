@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves,
     /// refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks, views,
     /// deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched,
-    /// objects_missed, unavailable, available_again, wishes, changes, learned, transfers,
+    /// objects_missed, unavailable, available_again, proposed changes, changes, learned, transfers,
     /// transfers_lost, continued, passed_over, lapped, observed, gaps, faults, united, lost,
     /// events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for
     /// faults and elapsed_s, trace_hash and failures.

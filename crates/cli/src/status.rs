@@ -1,10 +1,10 @@
 //! `spindle status`: the state of a group, as its members report it.
+use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::log::Verbosity;
 use crate::screen::Screen;
 use crate::settings::{Found, Whom};
 use crate::signals::Stop;
-use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
@@ -49,14 +49,14 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn show(args: &Args) -> Outcome {
     let found = args.whom.find()?;
-    let mut visitor = Visitor::open(&found)?;
+    let mut client = AdminClient::open(&found)?;
     let live = args.watch && stdout().is_terminal() && !args.json;
     let mut screen = Screen::new(live);
     let (tell, signals) = channel();
     // A signal after the end of the watch has no effect.
     let _stop = Stop::on_signals(move |_| tell.send(()).unwrap_or_default())?;
     loop {
-        let Some(group) = look(&mut visitor, &found)? else {
+        let Some(group) = look(&mut client, &found)? else {
             let gone = Failure::new(FAILED, format_args!("nobody is in group {} any more", found.group));
             if !args.watch {
                 return Err(gone);
@@ -90,11 +90,11 @@ fn show(args: &Args) -> Outcome {
 }
 
 /// Returns the current state of the group; `None`: the group has no process any more.
-fn look(visitor: &mut Visitor, found: &Found) -> Outcome<Option<Value>> {
-    let members = visitor.members()?;
-    let answers = visitor.ask(&members, Request::Status)?;
+fn look(client: &mut AdminClient, found: &Found) -> Outcome<Option<Value>> {
+    let members = client.members()?;
+    let answers = client.ask(&members, Request::Status)?;
     // A member that left meanwhile must not be listed as a member without an answer.
-    let present = visitor.present()?;
+    let present = client.present()?;
     let members: Vec<MemberId> = members.into_iter().filter(|id| present.contains(id)).collect();
     if present.is_empty() {
         return Ok(None);

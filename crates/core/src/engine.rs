@@ -709,9 +709,9 @@ impl Engine {
 
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
     /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
-    pub fn wish(&mut self, change: Change) -> bool {
+    pub fn propose_change(&mut self, change: Change) -> bool {
         self.last_worked = false;
-        self.membership.wish(&self.view, change)
+        self.membership.propose_change(&self.view, change)
     }
 
     /// How far my applications have come in each of my rings: for [`is_delivered`](Self::is_delivered).
@@ -832,13 +832,13 @@ impl Engine {
         next.awaits_end = self.awaits_end || self.subgroups.iter().any(Subgroup::has_sent);
         next.keep_pace(self);
         // What the agreement had no room for.
-        let wishes = self.membership.take_wishes();
-        for join in wishes.joins {
+        let proposed = self.membership.take_proposed();
+        for join in proposed.joins {
             next.membership.admit(&next.view, join.process, join.votes);
         }
-        for change in wishes.changes {
+        for change in proposed.changes {
             if !self.view.has_settled(&change, &next.view) {
-                next.membership.wish(&next.view, change);
+                next.membership.propose_change(&next.view, change);
             }
         }
         for id in (0..next.view.subgroups.len() as u32).map(SubgroupId) {

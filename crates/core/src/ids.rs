@@ -44,7 +44,7 @@ pub struct Time(pub u64);
 
 /// The lowest id of an observer or admin client: a process that sends to a group and receives its
 /// answers, but is never a member.
-pub const VISITOR_IDS_FROM: u64 = 1 << 63;
+pub const CLIENT_IDS_FROM: u64 = 1 << 63;
 
 impl ViewId {
     /// The era of this view: 0 until a recovery. A later era is larger.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
-//! control  = membership block | counts of posts | one entry per subgroup of the member | cuts | wishes | two slots for proposals | touched subgroups
+//! control  = membership block | counts of posts | one entry per subgroup of the member | cuts | proposed changes | two slots for proposals | touched subgroups
 //! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up | mapped | shown to
 //! counts of posts = one line for all | one word for each subgroup, modulo 64
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted closed
@@ -157,7 +157,7 @@ pub struct RowLayout {
     pub touched: Range<u64>,
     /// The range of the changes that the member proposes for the next view, written before it
     /// wedges.
-    pub wishes: Range<u64>,
+    pub proposed: Range<u64>,
     hints_end: u64,
     /// One for each subgroup that contains the member and whose epoch begins with the view, in
     /// their order.
@@ -263,7 +263,7 @@ impl RowLayout {
         let cuts = cuts..at;
         at = at.next_multiple_of(LINE_BYTES);
         let slot = in_steps(slot_words * 8);
-        let wishes = at..at + slot;
+        let proposed = at..at + slot;
         at += slot;
         let slots = 2 * slot;
         let proposals = at..at + slots;
@@ -288,7 +288,7 @@ impl RowLayout {
             cuts,
             proposals,
             touched,
-            wishes,
+            proposed,
             hints_end,
             places,
             cut_places,

@@ -134,14 +134,14 @@ pub(crate) struct Join {
 
 /// The changes that one member proposes for the next view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ProposedChanges {
     /// The processes that want to be admitted, in the order in which they asked.
     pub(crate) joins: Vec<Join>,
     /// The changes of subgroups.
     pub(crate) changes: Vec<Change>,
 }
 
-impl Wishes {
+impl ProposedChanges {
     /// Encodes the proposed changes. Words without any proposed change take no space.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let mut words = alloc::vec![0; HEAD];
@@ -171,16 +171,16 @@ impl Wishes {
     }
 
     /// Decodes proposed changes; `None` if no correct member can have written these words.
-    pub(crate) fn decode(words: &[u64]) -> Option<Wishes> {
+    pub(crate) fn decode(words: &[u64]) -> Option<ProposedChanges> {
         if words.first() == Some(&0) {
-            return Some(Wishes::default());
+            return Some(ProposedChanges::default());
         }
         let mut reader = Reader { words: content(words)? };
         let count = reader.count(limits::MEMBERS_MAX)?;
         let joins = (0..count).map(|_| reader.join()).collect::<Option<Vec<_>>>()?;
         let count = reader.count(limits::CHANGES_MAX)?;
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
-        reader.words.is_empty().then_some(Wishes { joins, changes })
+        reader.words.is_empty().then_some(ProposedChanges { joins, changes })
     }
 }
 
@@ -471,11 +471,11 @@ mod tests {
     }
 
     #[test]
-    fn wishes_say_what_they_said_and_garbage_is_none() {
+    fn proposed_changes_say_what_they_said_and_garbage_is_none() {
         let spec = view().subgroups.remove(1);
         let bare = SubgroupSpec { members: vec![], senders: vec![], ..spec };
         let name = "f".to_string();
-        let wishes = Wishes {
+        let proposed = ProposedChanges {
             joins: [(3, u32::MAX), (u64::MAX, 0)]
                 .map(|(id, nonce)| Join { process: Process { id: MemberId(id), nonce }, votes: id > 3 })
                 .into(),
@@ -487,13 +487,13 @@ mod tests {
                 Change::Exit { name, id: MemberId(2) },
             ],
         };
-        let words = wishes.encode();
-        assert_eq!(Wishes::decode(&words), Some(wishes));
-        assert_eq!(Wishes::decode(&[0; 20]), Some(Wishes::default()));
+        let words = proposed.encode();
+        assert_eq!(ProposedChanges::decode(&words), Some(proposed));
+        assert_eq!(ProposedChanges::decode(&[0; 20]), Some(ProposedChanges::default()));
         for i in 0..words.len() {
             let mut wrong = words.clone();
             wrong[i] ^= 1 << 9;
-            assert_eq!(Wishes::decode(&wrong), None, "word {i}");
+            assert_eq!(ProposedChanges::decode(&wrong), None, "word {i}");
         }
     }
 }

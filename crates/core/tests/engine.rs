@@ -1699,7 +1699,7 @@ fn a_fault_is_kept_once() {
 fn settled_with(changes: [(usize, Change); 2]) -> Group {
     let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
     for (member, change) in changes {
-        assert!(group.engines[member].wish(change));
+        assert!(group.engines[member].propose_change(change));
     }
     group.settle();
     assert!(group.engines.iter().all(|engine| *engine.state() == State::Ended));
@@ -1723,12 +1723,19 @@ fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_go
 /// Track record 127: the lists of a subgroup that was taken from a view and altered made the member
 /// that proposed the change panic.
 #[test]
-fn the_lists_of_a_subgroup_mean_nothing_in_a_wish() {
+fn the_lists_of_a_subgroup_mean_nothing_in_a_proposed_change() {
     let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
     let known = group.engines[0].view().subgroups[0].clone();
     assert!(!known.members.is_empty());
-    assert!(group.engines[0].wish(Change::Alter(SubgroupSpec { window: 20, leftover_bytes_max: 9, ..known.clone() })));
-    assert!(!group.engines[0].wish(Change::Alter(SubgroupSpec { window: 20, ..known.clone() })), "the same once more");
+    assert!(group.engines[0].propose_change(Change::Alter(SubgroupSpec {
+        window: 20,
+        leftover_bytes_max: 9,
+        ..known.clone()
+    })));
+    assert!(
+        !group.engines[0].propose_change(Change::Alter(SubgroupSpec { window: 20, ..known.clone() })),
+        "the same once more"
+    );
     group.settle();
     let next = group.engines[0].successor().unwrap().view().subgroups[0].clone();
     assert_eq!((next.window, next.leftover_bytes_max, next.members), (20, 0, known.members));
@@ -1746,11 +1753,11 @@ fn a_full_view_admits_nobody() {
 }
 
 #[test]
-fn changes_are_wished_for_up_to_a_limit() {
+fn changes_are_proposed_up_to_a_limit() {
     let mut group = Group::new(1, &[0], Order::Total, Ablation::default());
-    let wish = |i| Change::Create(SubgroupSpec { window: 1, ..SubgroupSpec::of_everyone(format!("t{i}")) });
-    let wished = (0..limits::CHANGES_MAX + 1).filter(|i| group.engines[0].wish(wish(*i))).count();
-    assert_eq!(wished, limits::CHANGES_MAX);
+    let change = |i| Change::Create(SubgroupSpec { window: 1, ..SubgroupSpec::of_everyone(format!("t{i}")) });
+    let pending = (0..limits::CHANGES_MAX + 1).filter(|i| group.engines[0].propose_change(change(*i))).count();
+    assert_eq!(pending, limits::CHANGES_MAX);
 }
 
 /// Writes into all copies of the row of `rank` that it has accepted a proposal of the leader 0, or

@@ -117,8 +117,8 @@ impl Arena {
         self.rows.retain(|user| !is_gone(&user.row) || !user.readers.is_empty() || !is_closed(&user.lease));
         let bytes = size.size.next_multiple_of(page_bytes());
         if self.rows.find(bytes).is_none() {
-            let wished = Places::<Chunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
-            let chunk = Chunk::create("spindle-rows", wished);
+            let pending = Places::<Chunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
+            let chunk = Chunk::create("spindle-rows", pending);
             // If files or address spaces are limited, there may still be room for one row.
             let chunk = chunk.or_else(|_| Chunk::create("spindle-rows", bytes)).map_err(of)?;
             let size = chunk.size();

@@ -37,8 +37,8 @@ impl Mirror {
         if copies.find(bytes).is_none() {
             // All empty chunks are too small for this row, and may fit others.
             copies.drop_empty(1);
-            let wished = pages(Copies::chunk_bytes(bytes));
-            let chunk = CopyChunk::create(name, wished).or_else(|_| CopyChunk::create(name, bytes))?;
+            let pending = pages(Copies::chunk_bytes(bytes));
+            let chunk = CopyChunk::create(name, pending).or_else(|_| CopyChunk::create(name, bytes))?;
             let size = chunk.size();
             copies.add(Arc::new(chunk), size);
         }

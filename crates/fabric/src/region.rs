@@ -1159,7 +1159,7 @@ impl Drop for Memory {
 /// Asks for huge pages behind `memory`, which need fewer faults when it is written first. For less
 /// than some megabytes it does nothing. It is a hint: some kernels have no huge pages, and some
 /// have none left.
-pub fn wish_for_huge_pages<T>(memory: &mut [T]) {
+pub fn advise_huge_pages<T>(memory: &mut [T]) {
     let (start, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(memory));
     let skipped = start.align_offset(HEAP_ALIGN);
     let len = bytes.saturating_sub(skipped) & !(HEAP_ALIGN - 1);

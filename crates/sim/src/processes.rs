@@ -23,6 +23,7 @@ mod network;
 mod objects;
 mod plan;
 mod process;
+mod proposed_changes;
 mod recovery;
 mod rest;
 mod rows;
@@ -33,12 +34,11 @@ mod subgroups;
 mod tests;
 mod views;
 mod watching;
-mod wishes;
 mod world;
 
 pub use counts::Counts;
 pub use plan::{Fault, Large, Place, Scene, Slow};
-pub use wishes::Wish;
+pub use proposed_changes::ProposedChange;
 #[cfg(planted)]
 pub use world::Broken;
 pub use world::Outcome;

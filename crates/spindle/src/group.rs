@@ -52,7 +52,7 @@ struct Control {
 /// A request of the handle to the polling thread, which answers.
 #[derive(Debug)]
 enum Order {
-    Wish(Change, SyncSender<Result<bool, HandleError>>),
+    Change(Change, SyncSender<Result<bool, HandleError>>),
     Publisher(String, SyncSender<Result<Publisher, HandleError>>),
 }
 
@@ -60,7 +60,7 @@ impl Order {
     fn carry_out(self, node: &mut Node) {
         // A caller that no longer waits for the answer does not need it.
         let _ = match self {
-            Order::Wish(change, answer) => answer.try_send(node.wish(change)).is_ok(),
+            Order::Change(change, answer) => answer.try_send(node.propose_change(change)).is_ok(),
             Order::Publisher(name, answer) => answer.try_send(node.publisher(&name)).is_ok(),
         };
     }
@@ -145,17 +145,17 @@ impl Group {
         }
     }
 
-    /// As [`Node::wish`]. Waits until the polling thread has answered, which it does between two
+    /// As [`Node::propose_change`]. Waits until the polling thread has answered, which it does between two
     /// upcalls.
     ///
     /// # Errors
     /// [`HandleError`].
-    pub fn wish(&self, change: Change) -> Result<bool, HandleError> {
-        self.order(|answer| Order::Wish(change, answer))?
+    pub fn propose_change(&self, change: Change) -> Result<bool, HandleError> {
+        self.order(|answer| Order::Change(change, answer))?
     }
 
     /// As [`Node::publisher`], for a subgroup that was created, or that this member came into, while
-    /// the group ran. Waits as [`wish`](Self::wish) does.
+    /// the group ran. Waits as [`propose_change`](Self::proposed change) does.
     ///
     /// # Errors
     /// [`HandleError`].
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(hear.recv_timeout(Duration::from_secs(10)).unwrap(), Some(HandleError::InUpcall));
         let asker = {
             let group = std::sync::Arc::clone(&group);
-            thread::spawn(move || group.wish(crate::Change::Drop("all".to_string())))
+            thread::spawn(move || group.propose_change(crate::Change::Drop("all".to_string())))
         };
         let patience = Instant::now() + Duration::from_secs(10);
         while group.control.orders.lock().unwrap().is_empty() {

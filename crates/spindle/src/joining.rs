@@ -13,7 +13,7 @@ use crate::state::TARGET;
 use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{Attempts, Found, LearnError, Seek, Wants};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Engine, MemberId, Process, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
 use spindle_fabric::{Arena, MemberBell, MeshError, RegionError};
@@ -452,7 +452,7 @@ fn no_bell(source: RegionError) -> MeshError {
 /// Returns a random id. In all likelihood no other process takes it; no process exists that could
 /// assign one.
 pub(crate) fn random_id() -> Result<MemberId, JoinError> {
-    Ok(MemberId((random_word()? % VISITOR_IDS_FROM).max(1)))
+    Ok(MemberId((random_word()? % CLIENT_IDS_FROM).max(1)))
 }
 
 pub(crate) fn random_word() -> Result<u64, JoinError> {

@@ -12,7 +12,7 @@ use crate::gathering::Gathering;
 use crate::joining::random_id;
 use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
 use spindle_fabric::mail::Mailbox;
 use std::collections::VecDeque;
@@ -167,10 +167,10 @@ impl Config {
         }
         let control_plane = match &self.network {
             Some(network) => {
-                let id = MemberId(VISITOR_IDS_FROM + random_id()?.0);
-                ControlPlane::new(Mailbox::visit_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
+                let id = MemberId(CLIENT_IDS_FROM + random_id()?.0);
+                ControlPlane::new(Mailbox::client_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
             }
-            None => ControlPlane::new(Mailbox::visit(&dir, &group)?, None, None)?,
+            None => ControlPlane::new(Mailbox::client(&dir, &group)?, None, None)?,
         };
         let mut follower = Follower::new(control_plane, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();

@@ -7,7 +7,7 @@
 //! A place is the number of sequence numbers of a subgroup's order that the state contains.
 use crate::carry::{CarryReader, CarryWriter};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
-use spindle_fabric::region::wish_for_huge_pages;
+use spindle_fabric::region::advise_huge_pages;
 use spindle_fabric::tcp::Connection;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
@@ -185,7 +185,7 @@ impl Read for State {
         let left = usize::try_from(left).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if bytes.capacity() - before < left {
             bytes.try_reserve_exact(left)?;
-            wish_for_huge_pages(bytes.spare_capacity_mut());
+            advise_huge_pages(bytes.spare_capacity_mut());
         }
         loop {
             let piece = self.fill_buf()?;

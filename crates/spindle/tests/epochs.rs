@@ -78,10 +78,10 @@ fn a_subgroup_goes_on_through_changes_that_do_not_touch_it() {
         let mut all = members[3].0.publisher("all").unwrap();
         let mut receipts = vec![send(&mut pair, "0")];
         // Another one is created, the first is dropped, and the first member goes.
-        assert!(members[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
+        assert!(members[0].0.propose_change(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
         poll_until(&mut members, |members| is_in(members, 2));
         receipts.push(send(&mut pair, "1"));
-        assert!(members[1].0.wish(Change::Drop("first".into())).unwrap());
+        assert!(members[1].0.propose_change(Change::Drop("first".into())).unwrap());
         poll_until(&mut members, |members| is_in(members, 3));
         receipts.push(send(&mut pair, "2"));
         all.send(b"all", LONG).unwrap();
@@ -121,7 +121,7 @@ fn an_old_epoch_ends_when_it_is_touched() {
         let mut members = group(order);
         let mut publishers: Vec<Publisher> =
             members[2..].iter_mut().map(|(node, _)| node.publisher("pair").unwrap()).collect();
-        assert!(members[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
+        assert!(members[0].0.propose_change(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
         poll_until(&mut members, |members| is_in(members, 2));
         let first = send(&mut publishers[0], "0");
         poll_until(&mut members, |_| first.outcome().is_some());
@@ -149,7 +149,7 @@ fn a_group_finishes_with_what_goes_on_in_older_epochs() {
         let mut members = group(order);
         let mut pair = members[3].0.publisher("pair").unwrap();
         members.iter_mut().for_each(|(node, _)| node.seal());
-        assert!(members[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
+        assert!(members[0].0.propose_change(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
         poll_until(&mut members, |members| is_in(members, 2));
         members.iter_mut().for_each(|(node, _)| node.seal());
         let receipts: Vec<Receipt> = (0..50).map(|i| send(&mut pair, &i.to_string())).collect();
@@ -183,7 +183,7 @@ fn a_member_that_comes_into_a_subgroup_sends_there() {
         let mut members = group(order);
         assert!(members[0].0.publisher("pair").is_err(), "it is not a member of that");
         let enter = Change::Enter { name: "pair".into(), id: members[0].0.id() };
-        assert!(members[0].0.wish(enter).unwrap());
+        assert!(members[0].0.propose_change(enter).unwrap());
         poll_until(&mut members, |members| is_in(members, 2));
         let mut pair = members[0].0.publisher("pair").unwrap();
         let receipt = send(&mut pair, "here");
@@ -208,7 +208,7 @@ fn a_member_leaves_after_its_messages_of_older_epochs() {
     for order in [Order::Total, Order::Fifo] {
         let mut members = group(order);
         let mut pair = members[3].0.publisher("pair").unwrap();
-        assert!(members[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
+        assert!(members[0].0.propose_change(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
         poll_until(&mut members, |members| is_in(members, 2));
         let receipts: Vec<Receipt> = (0..50).map(|i| send(&mut pair, &i.to_string())).collect();
         members[3].0.leave();
@@ -242,7 +242,7 @@ fn a_large_message_in_an_older_epoch_is_delivered_in_a_new_one() {
     for order in [Order::Total, Order::Fifo] {
         let mut members = group(order);
         let mut pair = members[2].0.publisher("pair").unwrap();
-        assert!(members[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
+        assert!(members[0].0.propose_change(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap());
         poll_until(&mut members, |members| is_in(members, 2));
         pair.send(b"before", LONG).unwrap();
         pair.send_object(vec![b'x'; 300_000], LONG).unwrap();
@@ -252,7 +252,7 @@ fn a_large_message_in_an_older_epoch_is_delivered_in_a_new_one() {
         for i in 0..3 {
             let later = SubgroupSpec::of_everyone(format!("later {i}"));
             pair.send_object(vec![b'y'; 300_000], LONG).unwrap();
-            assert!(members[1].0.wish(Change::Create(later)).unwrap());
+            assert!(members[1].0.propose_change(Change::Create(later)).unwrap());
             pair.send(format!("{i}").as_bytes(), LONG).unwrap();
             let name = format!("later {i}");
             poll_until(&mut members, |members| members.iter().all(|(node, _)| node.view().subgroup(&name).is_some()));
@@ -278,7 +278,7 @@ fn a_member_that_is_alone_sends_large_messages_in_an_older_epoch() {
     for i in 0..30 {
         if i % 10 == 0 {
             let later = SubgroupSpec::of_everyone(format!("later {i}"));
-            assert!(members[0].0.wish(Change::Create(later)).unwrap());
+            assert!(members[0].0.propose_change(Change::Create(later)).unwrap());
         }
         alone.send_object(vec![b'x'; 300_000], Duration::ZERO).unwrap();
         poll_until(&mut members, |members| members[2].1.of("alone").len() == i + 2);
@@ -297,7 +297,7 @@ fn a_receiver_stays_in_its_epoch() {
         let mut got = vec![];
         for i in 0..4 {
             let later = SubgroupSpec::of_everyone(format!("later {i}"));
-            assert!(members[0].0.wish(Change::Create(later)).unwrap());
+            assert!(members[0].0.propose_change(Change::Create(later)).unwrap());
             for j in 0..10 {
                 pair.send(format!("{i} {j}").as_bytes(), LONG).unwrap();
             }

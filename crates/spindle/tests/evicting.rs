@@ -35,9 +35,9 @@ fn poll(nodes: &mut [Node]) -> Vec<Result<Poll, Ended>> {
 
 /// Asks the first member to evict the third.
 fn evict_the_third(scratch: &Scratch) {
-    let visitor = Mailbox::visit(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
-    let evict = Letter::Request { from: visitor.id(), reply: 1, what: Request::Evict(MemberId(3)) };
-    assert_eq!(visitor.send(MemberId(1), &evict, &[]).unwrap(), Delivery::Done);
+    let client = Mailbox::client(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
+    let evict = Letter::Request { from: client.id(), reply: 1, what: Request::Evict(MemberId(3)) };
+    assert_eq!(client.send(MemberId(1), &evict, &[]).unwrap(), Delivery::Done);
 }
 
 /// The first is asked to evict the third while the second leaves: in the old view, between the two, or in the new one.

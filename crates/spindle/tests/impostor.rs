@@ -138,7 +138,7 @@ fn open(scratch: &Scratch) -> Mailbox {
 
 /// An earlier attempt with the same id had asked to be let in: who comes now is a member only once it has the state.
 #[test]
-fn nobody_is_let_in_without_the_state_by_the_wish_of_an_earlier_attempt() {
+fn nobody_is_let_in_without_the_state_by_the_request_of_an_earlier_attempt() {
     let scratch = Scratch::new("too-early");
     let members = found(&scratch, 100, SOON);
     let mut mailbox = open(&scratch);

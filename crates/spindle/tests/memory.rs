@@ -54,7 +54,7 @@ fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
             assert!(Instant::now() < patience, "view {view}");
         }
         let change = if view % 2 == 1 { Change::Create(spec.clone()) } else { Change::Drop(spec.name.clone()) };
-        assert!(nodes[view as usize % 3].0.wish(change).unwrap());
+        assert!(nodes[view as usize % 3].0.propose_change(change).unwrap());
         if view == 10 {
             early = Some(held());
         }

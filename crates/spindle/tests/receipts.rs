@@ -112,7 +112,7 @@ fn receipts_name_the_place_of_each_message() {
 fn cut_short(order: Order, send: impl FnOnce(&mut Publisher) -> Receipts) -> (Nodes, Vec<Publisher>, Receipts) {
     let (mut nodes, mut publishers) = group(3, order);
     let spec = SubgroupSpec { order, window: 2, message_bytes_max: 100, ..SubgroupSpec::of_everyone("all") };
-    assert!(nodes[0].0.wish(Change::Alter(spec)).unwrap());
+    assert!(nodes[0].0.propose_change(Change::Alter(spec)).unwrap());
     for _ in 0..1000 {
         for (node, log) in nodes.iter_mut().filter(|(node, _)| node.id() != MemberId(2)) {
             node.poll(log).unwrap();
@@ -171,7 +171,7 @@ fn messages_at_the_end_of_a_view_have_their_place_in_it() {
 fn messages_of_a_dropped_subgroup_are_not_delivered() {
     for order in [Order::Total, Order::Fifo] {
         let (mut nodes, mut publishers) = group(2, order);
-        assert!(nodes[0].0.wish(Change::Drop("all".to_string())).unwrap());
+        assert!(nodes[0].0.propose_change(Change::Drop("all".to_string())).unwrap());
         for _ in 0..1000 {
             poll(&mut nodes[..1]);
         }
@@ -197,7 +197,7 @@ fn a_leaver_knows_what_was_not_sent() {
             ..SubgroupSpec::of_everyone("all")
         })
     };
-    assert!(nodes[0].0.wish(shard(3)).unwrap());
+    assert!(nodes[0].0.propose_change(shard(3)).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     drop(nodes.remove(2));
     for _ in 0..1000 {

@@ -181,15 +181,15 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
         leftover_bytes_max: 0,
         epoch: None,
     };
-    assert!(nodes[0].0.wish(Change::Create(spec.clone())).unwrap(), "by one who will not be in it");
-    assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })).unwrap(), "no such window");
+    assert!(nodes[0].0.propose_change(Change::Create(spec.clone())).unwrap(), "by one who will not be in it");
+    assert!(!nodes[0].0.propose_change(Change::Create(SubgroupSpec { window: 0, ..spec })).unwrap(), "no such window");
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     assert!(nodes[0].0.publisher("later").is_err());
     let mut publisher = nodes[1].0.publisher("later").unwrap();
     publisher.send(b"hello", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes[1..].iter().all(|(_, log)| log.0.len() == 2));
     assert_eq!(nodes[0].1.0.len(), 1, "the view, and no message");
-    assert!(nodes[2].0.wish(Change::Drop("later".to_string())).unwrap());
+    assert!(nodes[2].0.propose_change(Change::Drop("later".to_string())).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
     // It may know of room in the ring of the view that has ended; what it puts there is counted as lost.
     let refused = (0..1000).find_map(|_| publisher.send(b"too late", LONG).err());
@@ -231,7 +231,7 @@ fn members_finish_after_a_change_however_they_send() {
     }
 }
 
-/// What was sent before the wish to leave is delivered, also where the others have yet to see it, or the view changes between.
+/// What was sent before the request to leave is delivered, also where the others have yet to see it, or the view changes between.
 #[test]
 fn what_a_leaver_has_sent_is_delivered() {
     for order in [Order::Total, Order::Fifo] {
@@ -265,7 +265,7 @@ fn what_a_leaver_has_sent_is_delivered() {
     }
 }
 
-/// A wish to leave that comes while the view changes for another reason is heard in the next one.
+/// A request to leave that comes while the view changes for another reason is heard in the next one.
 #[test]
 fn a_member_may_leave_at_any_moment_of_a_change() {
     for polls in 0..40 {
@@ -309,9 +309,9 @@ fn who_gives_up_between_two_views_is_gone() {
     }
 }
 
-/// A wish that comes while one view has ended and the next has not begun is one for that.
+/// A proposed change that comes while one view has ended and the next has not begun is one for that.
 #[test]
-fn a_wish_counts_at_any_moment_of_a_change() {
+fn a_proposed_change_counts_at_any_moment_of_a_change() {
     for polls in 0..40 {
         let mut nodes = group(3, Order::Total);
         let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
@@ -321,14 +321,17 @@ fn a_wish_counts_at_any_moment_of_a_change() {
                 node.poll(log).unwrap();
             }
         }
-        assert!(nodes[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap(), "after {polls} polls");
+        assert!(
+            nodes[0].0.propose_change(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap(),
+            "after {polls} polls"
+        );
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().subgroup("later").is_some()));
     }
 }
 
 /// A view with it would be agreed on, and then end all members.
 #[test]
-fn a_wish_that_fits_into_no_memory_is_refused() {
+fn a_proposed_change_that_fits_into_no_memory_is_refused() {
     let members = 32;
     let ring = SubgroupSpec { window: limits::RING_BYTES_MAX / 10_016, ..SubgroupSpec::of_everyone("large") };
     let mut nodes = group(members, Order::Total);
@@ -337,10 +340,10 @@ fn a_wish_that_fits_into_no_memory_is_refused() {
         eprintln!("not checked: this machine has room for it");
         return;
     }
-    let refused = nodes[0].0.wish(Change::Create(ring));
+    let refused = nodes[0].0.propose_change(Change::Create(ring));
     assert!(matches!(refused, Err(HandleError::Memory { .. })), "{refused:?}");
     let fits = SubgroupSpec { window: 1, ..SubgroupSpec::of_everyone("small") };
-    assert!(nodes[0].0.wish(Change::Create(fits)).unwrap());
+    assert!(nodes[0].0.propose_change(Change::Create(fits)).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     assert!(nodes[0].0.view().subgroup("large").is_none());
 }
@@ -358,7 +361,7 @@ fn shard(order: Order, least: u32) -> SubgroupSpec {
 fn too_few(order: Order, between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
     let mut nodes = group(3, order);
     let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
-    assert!(nodes[0].0.wish(Change::Alter(shard(order, 3))).unwrap());
+    assert!(nodes[0].0.propose_change(Change::Alter(shard(order, 3))).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     drop(nodes.remove(2));
     // It receives nothing any more in this view; the other may still deliver what it sends itself.
@@ -374,7 +377,7 @@ fn too_few(order: Order, between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(No
     assert!(nodes[1].1.0.len() == if order == Order::Fifo { 5 } else { 2 }, "{:?}", nodes[1].1.0);
     between(&mut nodes);
     if nodes.len() == 2 {
-        assert!(nodes[0].0.wish(Change::Alter(shard(order, 2))).unwrap());
+        assert!(nodes[0].0.propose_change(Change::Alter(shard(order, 2))).unwrap());
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(4)));
         publishers[1].send(b"late", LONG).unwrap();
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.iter().any(|line| line == "late")));
@@ -399,7 +402,7 @@ fn messages_outlive_a_smaller_limit() {
         let mut nodes = group(3, order);
         let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
         let spec = SubgroupSpec { order, window: 1, message_bytes_max: 4, ..SubgroupSpec::of_everyone("all") };
-        assert!(nodes[0].0.wish(Change::Alter(spec)).unwrap());
+        assert!(nodes[0].0.propose_change(Change::Alter(spec)).unwrap());
         // The others stop receiving in the first view.
         for _ in 0..1000 {
             for (node, log) in nodes.iter_mut().filter(|(node, _)| node.id() != MemberId(2)) {

@@ -90,7 +90,7 @@ pub struct Follow {
     /// The number of processes that were members or waited, as a member has told.
     crowd: usize,
     /// When streams were made last, by view. An attempt may fail at once, for want of descriptors say.
-    visited: BTreeMap<ViewId, Time>,
+    dialled: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
     heard: Time,
 }
@@ -110,7 +110,7 @@ struct Followed {
 impl Follow {
     /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
     pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
-        let (followed, arriving, told, asked, visited) = Default::default();
+        let (followed, arriving, told, asked, dialled) = Default::default();
         Follow {
             digest,
             founders,
@@ -123,7 +123,7 @@ impl Follow {
             questions: 0,
             asked_for: ViewId(0),
             crowd: 0,
-            visited,
+            dialled,
             heard: now,
         }
     }
@@ -320,7 +320,7 @@ impl Follow {
             }
             if !self.is_passed_over(roster, now) {
                 if is_whole {
-                    self.visit(&next, roster, now);
+                    self.dial(&next, roster, now);
                 }
                 return None;
             }
@@ -329,16 +329,16 @@ impl Follow {
         let is_for_me = |told: &View| told.rank_of(roster.me()).is_none() && is_whole(told);
         let told = Arc::new(self.told.clone().filter(is_for_me)?);
         roster.pass_over_until(told.id);
-        self.visit(&told, roster, now);
+        self.dial(&told, roster, now);
         has_all_of(&told, roster).then_some(told)
     }
 
     /// Makes the streams to the members of a view that are not here, at most every [`INSTALL_LOOK`].
-    fn visit<W>(&mut self, view: &View, roster: &mut Roster<W>, now: Time) {
-        self.visited.retain(|_, at| now.since(*at) < INSTALL_LOOK);
-        if let Entry::Vacant(visit) = self.visited.entry(view.id) {
-            visit.insert(now);
-            roster.visit(view);
+    fn dial<W>(&mut self, view: &View, roster: &mut Roster<W>, now: Time) {
+        self.dialled.retain(|_, at| now.since(*at) < INSTALL_LOOK);
+        if let Entry::Vacant(dialled) = self.dialled.entry(view.id) {
+            dialled.insert(now);
+            roster.dial_as_observer(view);
         }
     }
 

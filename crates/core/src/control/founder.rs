@@ -1,6 +1,6 @@
 //! The processes that wait at the process that may create the group with them.
 use super::{Asks, CLAIM_FOR, Claim, Refusal, admits};
-use crate::ids::{MemberId, Time, VISITOR_IDS_FROM};
+use crate::ids::{CLIENT_IDS_FROM, MemberId, Time};
 use crate::planted::planted;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl Founder {
         if asks.members != self.members && asks.members != 1 && self.members != 1 {
             return Some(Some(Refusal::Founders(self.members)));
         }
-        if id.0 >= VISITOR_IDS_FROM {
+        if id.0 >= CLIENT_IDS_FROM {
             // The process only observes, and takes no part in the bootstrap.
             return Some(None);
         }
@@ -211,7 +211,7 @@ mod tests {
         };
         assert_eq!(answer(|asks| asks.config = 8), Some(Some(Refusal::Config(9))));
         assert_eq!(answer(|asks| asks.members = 3), Some(Some(Refusal::Founders(2))));
-        assert_eq!(answer(|asks| asks.id = MemberId(VISITOR_IDS_FROM)), Some(None));
+        assert_eq!(answer(|asks| asks.id = MemberId(CLIENT_IDS_FROM)), Some(None));
         assert_eq!(answer(|asks| asks.members = 1), None);
     }
 

@@ -6,7 +6,7 @@
 //!
 //! [`Joins`] has no I/O: time is an argument. It does not know which member leads: only the
 //! leader's caller asks for the [`due`](Joins::due) processes.
-use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
+use crate::ids::{CLIENT_IDS_FROM, MemberId, Process, Time, ViewId};
 use crate::view::View;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -65,7 +65,7 @@ impl Joins {
     pub fn expect(&mut self, id: MemberId, now: Time) {
         // Learners that have used up their time no longer delay any process.
         self.learning.retain(|_, came| *came + COLLECT_MAX > now);
-        if id.0 < VISITOR_IDS_FROM && !self.admitted.contains_key(&id) && !self.asking.contains_key(&id) {
+        if id.0 < CLIENT_IDS_FROM && !self.admitted.contains_key(&id) && !self.asking.contains_key(&id) {
             self.learning.entry(id).or_insert(now);
         }
     }
@@ -264,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn visitors_never_ask_and_are_not_waited_for() {
+    fn clients_never_ask_and_are_not_waited_for() {
         let (mut joins, now) = joins();
-        joins.expect(MemberId(VISITOR_IDS_FROM), now);
+        joins.expect(MemberId(CLIENT_IDS_FROM), now);
         joins.ask(process(4), ViewId(0), now);
         assert_eq!(joins.due(now + QUIET), [process(4)]);
     }

@@ -279,7 +279,11 @@ impl Member {
     ///
     /// # Errors
     /// That of `has_room`: a view that was agreed on and fits into the memory of no member would end all members.
-    pub fn wish<E>(&mut self, change: Change, has_room: impl FnOnce(u64) -> Result<(), E>) -> Result<bool, E> {
+    pub fn propose_change<E>(
+        &mut self,
+        change: Change,
+        has_room: impl FnOnce(u64) -> Result<(), E>,
+    ) -> Result<bool, E> {
         let engine = match &mut self.next {
             Some(next) => next.engine_mut(),
             None => &mut self.engine,
@@ -293,7 +297,7 @@ impl Member {
         next.begin_epochs();
         let Ok(layout) = Layout::new(&next) else { return Ok(false) };
         has_room(layout.rows().iter().map(|row| row.size).sum())?;
-        Ok(engine.wish(change))
+        Ok(engine.propose_change(change))
     }
 
     /// The newest view that has begun here.
@@ -615,7 +619,7 @@ impl Member {
         None
     }
 
-    /// Whether the others go on without this member, as it wished, and only the [rest](Self::has_rest) keeps it.
+    /// Whether the others go on without this member, as it asked, and only the [rest](Self::has_rest) keeps it.
     fn has_left(&self, me: MemberId) -> bool {
         let next = self.engine.decision().filter(|_| self.engine.left_out_of().is_none());
         next.is_some_and(|decision| decision.next.rank_of(me).is_none())
@@ -1027,7 +1031,7 @@ impl Member {
         (self.seeks, self.sought) = (true, now - ASK_EVERY);
         self.begin_redials(roster, now);
         if self.leaving != Leaving::No {
-            // The old view was about to end, or had ended, without this wish.
+            // The old view was about to end, or had ended, without this proposed change.
             self.leaving = Leaving::Wanted;
         }
         self.joins.begin(&self.view, now);
@@ -1230,18 +1234,18 @@ mod tests {
     }
 
     #[test]
-    fn a_view_that_fits_into_no_memory_is_not_wished_for() {
+    fn a_view_that_fits_into_no_memory_is_not_proposed() {
         let (mut member, _) = member();
         let create = |name| Change::Create(SubgroupSpec::of_everyone(name));
-        assert_eq!(member.wish(create("all"), |_| Err(())), Ok(false), "it is there");
+        assert_eq!(member.propose_change(create("all"), |_| Err(())), Ok(false), "it is there");
         let mut asked = 0;
-        let refused = member.wish(create("more"), |bytes| {
+        let refused = member.propose_change(create("more"), |bytes| {
             asked = bytes;
             Err(bytes)
         });
         assert_eq!(refused, Err(asked));
         let now = Layout::new(member.view()).unwrap().rows().iter().map(|row| row.size).sum::<u64>();
         assert!(asked > now, "{asked} bytes, and {now} now");
-        assert_eq!(member.wish(create("more"), |_| Ok::<_, ()>(())), Ok(true));
+        assert_eq!(member.propose_change(create("more"), |_| Ok::<_, ()>(())), Ok(true));
     }
 }

@@ -7,7 +7,7 @@ use super::{
     ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, HostProcess, Incarnation, Instance, Letter,
     Message, Namesakes, ObjectOrder, PortAddress, Purpose, Refusal, Request, Told,
 };
-use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
+use crate::ids::{CLIENT_IDS_FROM, MemberId, Process, Time, ViewId};
 use crate::limits;
 use crate::planted::planted;
 use crate::view::View;
@@ -475,10 +475,10 @@ impl<W> Roster<W> {
     /// Returns whether it is new.
     pub fn add_observer(&mut self, id: MemberId) -> bool {
         let is_new = self.observers.insert(id);
-        // A visitor is never a member, so a wrong number only makes that it is forgotten, and asks again. For processes that may become
+        // A client is never a member, so a wrong number only makes that it is forgotten, and asks again. For processes that may become
         // members their own word about their process would not do.
         if !self.is_far(id)
-            && id.0 >= VISITOR_IDS_FROM
+            && id.0 >= CLIENT_IDS_FROM
             && let Some(pid) = self.pids.get(&id).copied()
             && self.watched.insert(id)
         {
@@ -506,7 +506,7 @@ impl<W> Roster<W> {
             return;
         }
         self.orders.push_back(Order::Forget(id));
-        if id.0 >= VISITOR_IDS_FROM && self.watched.remove(&id) {
+        if id.0 >= CLIENT_IDS_FROM && self.watched.remove(&id) {
             self.orders.push_back(Order::Unwatch(id));
         }
     }
@@ -928,8 +928,8 @@ impl<W> Roster<W> {
                 former.push((nonce, pid, birth));
                 former.drain(..former.len().saturating_sub(FORMER_MAX));
             }
-            // Visitors are watched if they follow.
-            let is_near = instance == Instance::Near(pid) && from.0 < VISITOR_IDS_FROM;
+            // Clients are watched if they follow.
+            let is_near = instance == Instance::Near(pid) && from.0 < CLIENT_IDS_FROM;
             self.pids.insert(from, pid);
             self.watch_instead(from, is_near.then_some((pid, birth)));
         }
@@ -1280,7 +1280,7 @@ impl<W> Roster<W> {
     }
 
     /// Makes the streams over which members on other hosts let this process follow `view`. To be called until all are there.
-    pub fn visit(&mut self, view: &View) {
+    pub fn dial_as_observer(&mut self, view: &View) {
         for id in &view.members {
             if !self.parts.contains_key(&(view.id, *id)) {
                 self.dial(view.id, *id, Purpose::Guest { incarnation: self.incarnation, view: view.id });
@@ -1637,9 +1637,9 @@ impl<W> Roster<W> {
     }
 
     /// A process ends, or continues without being a member. Says so to those of its host that it has asked, or that are members with it, and to all that it knows on others:
-    /// members that wait for its memory have no other sign of that. The row of a member says more, and no process waits for a visitor.
+    /// members that wait for its memory have no other sign of that. The row of a member says more, and no process waits for a client.
     pub fn farewell(&mut self) {
-        if self.takes_part || self.me.id.0 >= VISITOR_IDS_FROM {
+        if self.takes_part || self.me.id.0 >= CLIENT_IDS_FROM {
             return;
         }
         let word = self.last_word(ViewId(0));
@@ -1719,9 +1719,9 @@ mod tests {
         let question = Question { config: 4, members: 2, observer: false, follows: ViewId(0) };
         roster.ask(MemberId(3), question, Time(0));
         assert_eq!(told(&mut roster), [MemberId(3)]);
-        let mut visitor: Roster<()> = Roster::new(me(VISITOR_IDS_FROM + 1), 1, None);
-        visitor.ask(MemberId(3), Question { observer: true, ..question }, Time(0));
-        assert_eq!(told(&mut visitor), []);
+        let mut client: Roster<()> = Roster::new(me(CLIENT_IDS_FROM + 1), 1, None);
+        client.ask(MemberId(3), Question { observer: true, ..question }, Time(0));
+        assert_eq!(told(&mut client), []);
         let view = View {
             id: ViewId(1),
             members: [1, 3].map(MemberId).to_vec(),
@@ -1801,39 +1801,39 @@ mod tests {
         assert_eq!(roster.take_news(), [News::Wants(order)]);
     }
 
-    /// Ids of visitors are given out again.
+    /// Ids of clients are given out again.
     #[test]
-    fn the_successor_of_a_visitor_that_has_ended_is_answered() {
+    fn the_successor_of_a_client_that_has_ended_is_answered() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
-        let visitor = MemberId(VISITOR_IDS_FROM + 1);
-        roster.add_observer(visitor);
-        roster.watched_ended(visitor);
+        let client = MemberId(CLIENT_IDS_FROM + 1);
+        roster.add_observer(client);
+        roster.watched_ended(client);
         while roster.next_order().is_some() {}
-        roster.answer(visitor, 7, "status");
-        assert!(matches!(roster.next_order(), Some(Order::Near { to, .. }) if to == visitor));
+        roster.answer(client, 7, "status");
+        assert!(matches!(roster.next_order(), Some(Order::Near { to, .. }) if to == client));
     }
 
     /// Track record 120: a member that was stopped while an observer was started again read the question of the second before it heard of the end of the
     /// first, and gave the second nothing any more.
     #[test]
-    fn the_successor_of_a_visitor_whose_end_is_told_late_is_given_the_rows() {
+    fn the_successor_of_a_client_whose_end_is_told_late_is_given_the_rows() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
-        let visitor = MemberId(VISITOR_IDS_FROM + 1);
+        let client = MemberId(CLIENT_IDS_FROM + 1);
         let asks = |roster: &mut Roster<()>, pid| {
             let birth = Birth { namespace: 1, started: pid };
             let (config, members, observer, pid) = (4, 1, true, pid as u32);
-            let (follows, address, rack, seeds, from, nonce) = (ViewId(0), None, None, None, visitor, pid);
+            let (follows, address, rack, seeds, from, nonce) = (ViewId(0), None, None, None, client, pid);
             let letter =
                 Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
             roster.hear(letter, None, &[], Time(0));
         };
         asks(&mut roster, 7);
-        roster.add_observer(visitor);
+        roster.add_observer(client);
         asks(&mut roster, 8);
-        roster.watched_ended(visitor);
-        roster.add_observer(visitor);
+        roster.watched_ended(client);
+        roster.add_observer(client);
         while roster.next_order().is_some() {}
-        roster.hand_over(ViewId(1), [visitor]);
+        roster.hand_over(ViewId(1), [client]);
         assert!(matches!(roster.next_order(), Some(Order::HandOver { .. })));
     }
 

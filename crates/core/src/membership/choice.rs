@@ -8,7 +8,7 @@ use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::layout::membership;
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Join, Trims, Value, Wishes};
+use crate::proposal::{self, Join, ProposedChanges, Trims, Value};
 use crate::table::Table;
 use crate::view::{SubgroupSpec, View};
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl Membership {
         let deadlines = self.deadlines();
         let choice = Choice { member: self, poll, deadlines, table, ballot, promisers: Vec::new(), dead: Vec::new() };
         let heard: Vec<Rank> = self.everyone.iter().copied().filter(|rank| !self.opinions.suspects(*rank)).collect();
-        let Wishes { joins, changes } = choice.all_wishes(&heard);
+        let ProposedChanges { joins, changes } = choice.all_proposed(&heard);
         let joining: Vec<MemberId> =
             joins.iter().map(|join| join.process.id).filter(|id| !view.members.contains(id)).collect();
         let stays = |rank: Rank| heard.contains(&rank) && !choice.is_leaving(rank) && !self.opinions.is_evicting(rank);
@@ -243,8 +243,8 @@ impl<T: Table> Choice<'_, T> {
         }
         let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
         let trims = self.trims(&holders);
-        let wishes = self.all_wishes(&holders);
-        self.fit(&staying, wishes, &trims)
+        let proposed = self.all_proposed(&holders);
+        self.fit(&staying, proposed, &trims)
     }
 
     fn is_leaving(&self, rank: Rank) -> bool {
@@ -329,9 +329,9 @@ impl<T: Table> Choice<'_, T> {
     }
 
     /// The words of a proposal with as many joins and changes as fit. The rest is for the view after it.
-    fn fit(&self, staying: &[Rank], wishes: Wishes, trims: &Trims) -> Result<Vec<u64>, Waits> {
+    fn fit(&self, staying: &[Rank], proposed: ProposedChanges, trims: &Trims) -> Result<Vec<u64>, Waits> {
         let view = self.poll.view;
-        let Wishes { joins, changes } = wishes;
+        let ProposedChanges { joins, changes } = proposed;
         let room = limits::MEMBERS_MAX - staying.len();
         let is_new = |join: &Join| !view.members.contains(&join.process.id);
         let joins: Vec<Join> = joins.into_iter().filter(is_new).take(room).collect();
@@ -374,22 +374,24 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// The wishes of these members, each once. If processes have one id, or changes contradict each other, the wish of the lowest rank counts.
-    fn all_wishes(&self, of: &[Rank]) -> Wishes {
-        let mut all = Wishes::default();
+    /// The changes proposed by these members, each once. If processes have one id, or changes contradict each other, the change proposed by the lowest rank counts.
+    fn all_proposed(&self, of: &[Rank]) -> ProposedChanges {
+        let mut all = ProposedChanges::default();
         for rank in of {
-            // Garbage is no wish.
-            let Some(wishes) = Wishes::decode(&read(*rank, &self.poll.layout.row(*rank).wishes, self.table)) else {
+            // Garbage is no proposed change.
+            let Some(proposed) =
+                ProposedChanges::decode(&read(*rank, &self.poll.layout.row(*rank).proposed, self.table))
+            else {
                 continue;
             };
-            for join in wishes.joins {
+            for join in proposed.joins {
                 match all.joins.iter_mut().find(|known| known.process.id == join.process.id) {
                     Some(known) => known.votes &= join.votes,
                     None => all.joins.push(join),
                 }
             }
             let of_lower_ranks = all.changes.len();
-            for change in wishes.changes {
+            for change in proposed.changes {
                 let is_contradicted = all.changes[..of_lower_ranks].iter().any(|other| other.contradicts(&change));
                 if !is_contradicted && !all.changes.contains(&change) {
                     all.changes.push(change);

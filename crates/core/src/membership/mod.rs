@@ -32,7 +32,7 @@ use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Join, Trims, Value, Wishes};
+use crate::proposal::{self, Join, ProposedChanges, Trims, Value};
 use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
 use alloc::vec::Vec;
@@ -122,7 +122,7 @@ pub(crate) struct Membership {
     /// True if this member's ballot has to touch more subgroups.
     touches_more: bool,
     /// The changes that this member proposes for the next view.
-    wishes: Wishes,
+    proposed: ProposedChanges,
     /// The ballots in this member's row.
     promised: Option<Ballot>,
     accepted: Option<Ballot>,
@@ -226,7 +226,7 @@ impl Membership {
             epochs,
             touch: Touch::new(view, me),
             touches_more: false,
-            wishes: Wishes::default(),
+            proposed: ProposedChanges::default(),
             promised: None,
             accepted: None,
             slot: 0,
@@ -369,8 +369,8 @@ impl Membership {
     /// Proposes to admit `joiner`, instead of any other process with its id.
     pub(crate) fn admit(&mut self, view: &View, joiner: Process, votes: bool) -> bool {
         let join = Join { process: joiner, votes };
-        let is_full = self.wishes.joins.len() == limits::JOINS_MAX;
-        let known = self.wishes.joins.iter_mut().find(|known| known.process.id == joiner.id);
+        let is_full = self.proposed.joins.len() == limits::JOINS_MAX;
+        let known = self.proposed.joins.iter_mut().find(|known| known.process.id == joiner.id);
         match known {
             // In a full view the proposal would be carried from view to view, and each view would
             // end for it.
@@ -378,7 +378,7 @@ impl Membership {
             Some(known) if known.process == joiner => return false,
             Some(known) => *known = join,
             None if is_full => return false,
-            None => self.wishes.joins.push(join),
+            None => self.proposed.joins.push(join),
         }
         self.teller.admitting(joiner.id, votes);
         self.closing = true;
@@ -388,25 +388,25 @@ impl Membership {
     /// Takes back a proposed admission. If it is in this member's row already, it may be granted
     /// nevertheless.
     pub(crate) fn withdraw(&mut self, joiner: MemberId) {
-        self.wishes.joins.retain(|join| join.process.id != joiner);
+        self.proposed.joins.retain(|join| join.process.id != joiner);
     }
 
-    pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
+    pub(crate) fn propose_change(&mut self, view: &View, change: Change) -> bool {
         let change = change.bare();
         // A change that fits no proposal would be proposed for ever.
-        let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
-        let has_room = self.wishes.changes.len() < limits::CHANGES_MAX;
+        let alone = ProposedChanges { changes: alloc::vec![change.clone()], ..ProposedChanges::default() };
+        let has_room = self.proposed.changes.len() < limits::CHANGES_MAX;
         let fits = has_room && alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
-        let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
+        let wanted = fits && view.wants(&change) && !self.proposed.changes.contains(&change);
         if wanted {
-            self.wishes.changes.push(change);
+            self.proposed.changes.push(change);
             self.closing = true;
         }
         wanted
     }
 
-    pub(crate) fn take_wishes(&mut self) -> Wishes {
-        core::mem::take(&mut self.wishes)
+    pub(crate) fn take_proposed(&mut self) -> ProposedChanges {
+        core::mem::take(&mut self.proposed)
     }
 
     pub(crate) fn renew(&mut self) {
@@ -582,10 +582,10 @@ impl Membership {
     pub(crate) fn close<T: Table>(&mut self, now: Time, layout: &Layout, table: &mut T) {
         self.stirred = true;
         let suspected: Vec<Rank> = self.peers.iter().copied().filter(|rank| self.suspects(*rank)).collect();
-        self.teller.closing(&suspected, self.wishes.joins.len(), self.leaving);
+        self.teller.closing(&suspected, self.proposed.joins.len(), self.leaving);
         (self.changing, self.closing) = (true, true);
         (self.changes_since, self.turns.since) = (now, now);
-        self.store_wishes(layout, table);
+        self.store_proposed(layout, table);
         if self.leaving {
             table.store(membership::LEAVING, 1);
         }
@@ -610,17 +610,17 @@ impl Membership {
     }
 
     /// Writes as many proposed changes as fit. The rest is for the view after the next.
-    fn store_wishes<T: Table>(&self, layout: &Layout, table: &mut T) {
-        let range = &layout.row(self.me).wishes;
-        let mut wishes = self.wishes.clone();
-        while wishes != Wishes::default() {
-            let words = wishes.encode();
+    fn store_proposed<T: Table>(&self, layout: &Layout, table: &mut T) {
+        let range = &layout.row(self.me).proposed;
+        let mut proposed = self.proposed.clone();
+        while proposed != ProposedChanges::default() {
+            let words = proposed.encode();
             if words.len() as u64 * 8 <= range.end - range.start {
                 return self.write(range.start, &words, table);
             }
-            if wishes.joins.len() > 1 {
-                wishes.joins.truncate(wishes.joins.len() / 2);
-            } else if wishes.changes.pop().is_none() {
+            if proposed.joins.len() > 1 {
+                proposed.joins.truncate(proposed.joins.len() / 2);
+            } else if proposed.changes.pop().is_none() {
                 return;
             }
         }

@@ -1,5 +1,5 @@
 //! The objects that are sent and received, and the memory that contains them.
-use crate::region::{FileRegion, OwnRegion, PeerRegion, RegionError, wish_for_huge_pages};
+use crate::region::{FileRegion, OwnRegion, PeerRegion, RegionError, advise_huge_pages};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fmt;
@@ -131,7 +131,7 @@ impl Buffer {
         // Reserved first, because a failed allocation would end the process.
         Vec::<u8>::new().try_reserve_exact(len).ok()?;
         let mut bytes = vec![0_u8; len];
-        wish_for_huge_pages(&mut bytes);
+        advise_huge_pages(&mut bytes);
         Some(bytes.into())
     }
 
@@ -140,7 +140,7 @@ impl Buffer {
     pub fn copied(bytes: &[u8]) -> Option<Buffer> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(bytes.len()).ok()?;
-        wish_for_huge_pages(copy.spare_capacity_mut());
+        advise_huge_pages(copy.spare_capacity_mut());
         copy.extend_from_slice(bytes);
         Some(copy.into())
     }

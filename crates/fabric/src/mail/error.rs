@@ -25,7 +25,7 @@ pub enum MailError {
         path: PathBuf,
     },
     /// The id is reserved for observers and admin clients.
-    #[error("id {id} is not for members; choose one below {max}", max = spindle_core::ids::VISITOR_IDS_FROM)]
+    #[error("id {id} is not for members; choose one below {max}", max = spindle_core::ids::CLIENT_IDS_FROM)]
     IdReserved {
         /// The id.
         id: MemberId,

@@ -17,7 +17,7 @@ use rustix::net::{
 use spindle_core::MemberId;
 use spindle_core::control::bytes::WireError;
 use spindle_core::control::{Letter, Refusal, Stranger, VERSION, stranger};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::limits::LETTER_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -136,17 +136,17 @@ impl Mailbox {
     ///
     /// # Errors
     /// What the system refuses.
-    pub fn visit(dir: &RuntimeDir, group: &GroupName) -> Result<Mailbox, MailError> {
+    pub fn client(dir: &RuntimeDir, group: &GroupName) -> Result<Mailbox, MailError> {
         let place = Place::new(dir, group);
         again_if_it_vanishes(dir, || {
             let lock = lock_briefly(&place)?;
             let taken = place.addressees()?;
-            let id = smallest_free(VISITOR_IDS_FROM, &taken);
+            let id = smallest_free(CLIENT_IDS_FROM, &taken);
             Self::bind(&place, id, &lock, false)
         })
     }
 
-    /// Does the same as [`visit`](Self::visit), with a given id, from [`VISITOR_IDS_FROM`] on: for
+    /// Does the same as [`client`](Self::client), with a given id, from [`CLIENT_IDS_FROM`] on: for
     /// clients that use several hosts.
     ///
     /// # Errors
@@ -154,8 +154,8 @@ impl Mailbox {
     ///
     /// # Panics
     /// If the id is a member's.
-    pub fn visit_as(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<Mailbox, MailError> {
-        assert!(id.0 >= VISITOR_IDS_FROM, "{id} is no visitor's");
+    pub fn client_as(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<Mailbox, MailError> {
+        assert!(id.0 >= CLIENT_IDS_FROM, "{id} is no client's");
         let place = Place::new(dir, group);
         again_if_it_vanishes(dir, || Self::bind(&place, id, &lock_briefly(&place)?, false))
     }
@@ -176,7 +176,7 @@ impl Mailbox {
     /// What the system refuses.
     pub fn present(dir: &RuntimeDir, group: &GroupName) -> Result<Vec<MemberId>, MailError> {
         let mut ids = Place::new(dir, group).addressees()?;
-        ids.retain(|id| id.0 < VISITOR_IDS_FROM);
+        ids.retain(|id| id.0 < CLIENT_IDS_FROM);
         Ok(ids)
     }
 
@@ -205,7 +205,7 @@ impl Mailbox {
     /// [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what the system refuses.
     ///
     /// # Panics
-    /// In a group without members, if this is a [visitor](Self::visit).
+    /// In a group without members, if this is a [client](Self::client).
     pub fn found(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, MailError> {
         let place = &self.spot.place;
         again_if_it_vanishes(&place.dir, || {
@@ -227,7 +227,7 @@ impl Mailbox {
     /// What the system refuses.
     ///
     /// # Panics
-    /// If this is a [visitor](Self::visit).
+    /// If this is a [client](Self::client).
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter(&self, incarnation: u128) -> Result<bool, MailError> {
         let place = &self.spot.place;
@@ -415,7 +415,7 @@ impl Mailbox {
             }
         }
         // Observers and admin clients come and go, so their sockets are not held.
-        let held = if to.0 < VISITOR_IDS_FROM { spot.hold().ok() } else { None };
+        let held = if to.0 < CLIENT_IDS_FROM { spot.hold().ok() } else { None };
         let path = held.as_ref().and_then(|held| spot.path_of(held.as_fd()));
         let delivery = self.send_to(path.as_deref().unwrap_or(&spot), to, bytes, fds)?;
         if let Some(held) = held.filter(|_| delivery != Delivery::Gone) {
@@ -572,7 +572,7 @@ impl Mailbox {
     }
 
     fn bind_member(place: &Place, id: MemberId, lock: &Lock, given: bool) -> Result<Mailbox, MailError> {
-        if id.0 >= VISITOR_IDS_FROM {
+        if id.0 >= CLIENT_IDS_FROM {
             return Err(MailError::IdReserved { id });
         }
         // The directory may be new, and that process about to make its socket again.
@@ -593,7 +593,7 @@ impl Mailbox {
         let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
         let (starved, drained, probe, old, peers) = (false, false, Probe::new()?, vec![], Mutex::default());
         let _cleaners_out = keep_cleaners_out(&place.dir);
-        let name = if id.0 < VISITOR_IDS_FROM { place.key.wait(id)? } else { None };
+        let name = if id.0 < CLIENT_IDS_FROM { place.key.wait(id)? } else { None };
         let state = Mutex::new(State { made, member: None, name });
         let spot = Arc::new(Address { place: place.clone(), id, owner: Owner::new(), state });
         Ok(Self { spot, id, socket, old, peers, given, bytes, dropped, starved, drained, probe, _cleaners_out })
@@ -640,7 +640,7 @@ impl Address {
     }
 
     fn put_mark(&self, _held: &Lock, incarnation: u128) -> Result<(), MailError> {
-        assert!(self.id.0 < VISITOR_IDS_FROM, "a visitor takes no part in its group");
+        assert!(self.id.0 < CLIENT_IDS_FROM, "a client takes no part in its group");
         let mut state = self.state();
         if state.member.is_none() {
             state.name = self.place.key.live(self.id, incarnation)?;

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, lstat
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use spindle_core::MemberId;
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use std::fmt::Write;
 use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -121,7 +121,7 @@ impl Place {
 
     fn name(&self, id: MemberId, suffix: &str) -> String {
         let mut name = format!("{}.", self.group);
-        let written = match id.0.checked_sub(VISITOR_IDS_FROM) {
+        let written = match id.0.checked_sub(CLIENT_IDS_FROM) {
             Some(number) => write!(name, "v{number}{suffix}"),
             None => write!(name, "{id}{suffix}"),
         };
@@ -132,7 +132,7 @@ impl Place {
     fn parse(&self, name: &str, suffix: &str) -> Option<MemberId> {
         let number = name.strip_prefix(self.group.as_str())?.strip_prefix('.')?.strip_suffix(suffix)?;
         let id = match number.strip_prefix('v') {
-            Some(number) => number.parse::<u64>().ok()?.checked_add(VISITOR_IDS_FROM)?,
+            Some(number) => number.parse::<u64>().ok()?.checked_add(CLIENT_IDS_FROM)?,
             None => number.parse().ok()?,
         };
         // A number can be written in more than one way; only the usual one counts.
@@ -463,17 +463,17 @@ mod tests {
     fn names_are_read_as_they_are_written_and_no_others() {
         let temp = TempDir::new();
         let place = Place::new(&RuntimeDir::new(temp.path()).unwrap(), &GroupName::new("a.1").unwrap());
-        for id in [0, 1, VISITOR_IDS_FROM - 1, VISITOR_IDS_FROM, u64::MAX].map(MemberId) {
+        for id in [0, 1, CLIENT_IDS_FROM - 1, CLIENT_IDS_FROM, u64::MAX].map(MemberId) {
             let path = place.address(id).unwrap();
             assert_eq!(place.owner(path.as_os_str().as_encoded_bytes()), Some(id));
         }
-        assert_eq!(place.shown(MemberId(VISITOR_IDS_FROM + 3)), temp.path().join("a.1.v3.mail"));
+        assert_eq!(place.shown(MemberId(CLIENT_IDS_FROM + 3)), temp.path().join("a.1.v3.mail"));
         for other in
             ["a.2.mail", "a.1.mail", "a.1.x.mail", "a.1.01.mail", "a.1.+1.mail", "a.1.1.live", "", "a.1.1.mail/"]
         {
             assert_eq!(place.owner(other.as_bytes()), None, "{other}");
         }
-        assert_eq!(place.owner(format!("a.1.{VISITOR_IDS_FROM}.mail").as_bytes()), None);
+        assert_eq!(place.owner(format!("a.1.{CLIENT_IDS_FROM}.mail").as_bytes()), None);
         assert_eq!(place.owner(b"a.1.\xff.mail"), None);
     }
 }

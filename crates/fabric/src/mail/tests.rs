@@ -11,7 +11,7 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, pidfd_open, setrlimit,
 };
 use spindle_core::control::{Birth, Letter, Refusal, Request, VERSION};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IoSlice, Read, Write};
@@ -522,9 +522,9 @@ fn those_who_know_each_other_write_on_when_the_directory_is_gone() {
     // Control messages to the old socket and to the new one both arrive.
     assert!(first.restore().unwrap() && !first.restore().unwrap());
     assert_eq!(second.send(MemberId(1), &status(2, 3), &[]).unwrap(), Delivery::Done);
-    let visitor = Mailbox::visit(&town.dir, &town.group).unwrap();
-    let asks = status(visitor.id().0, 4);
-    assert_eq!(visitor.send(MemberId(1), &asks, &[]).unwrap(), Delivery::Done);
+    let client = Mailbox::client(&town.dir, &town.group).unwrap();
+    let asks = status(client.id().0, 4);
+    assert_eq!(client.send(MemberId(1), &asks, &[]).unwrap(), Delivery::Done);
     assert_eq!([next(&mut first).0, next(&mut first).0], [status(2, 3), asks]);
 }
 
@@ -611,8 +611,8 @@ fn the_last_to_go_leaves_nothing_behind() {
     assert_eq!(all(), 2, "a lock, and the address of who is left");
     drop(second);
     assert_eq!(all(), 0);
-    let visitor = Mailbox::visit(&town.dir, &town.group).unwrap();
-    drop(visitor);
+    let client = Mailbox::client(&town.dir, &town.group).unwrap();
+    drop(client);
     assert_eq!(all(), 0);
     // No process makes a directory again only to remove its files.
     let (last, _) = town.found(1);
@@ -837,7 +837,7 @@ fn an_id_in_use_is_refused_and_its_owner_undisturbed() {
     let wanted =
         found_or_find(&town.dir, &town.group, Some(MemberId(7)), Instant::now() + BOUND, &AtomicBool::new(false));
     assert!(matches!(wanted, Err(MailError::IdInUse { id: MemberId(7), .. })));
-    let reserved = Mailbox::open(&town.dir, &town.group, MemberId(VISITOR_IDS_FROM)).unwrap_err();
+    let reserved = Mailbox::open(&town.dir, &town.group, MemberId(CLIENT_IDS_FROM)).unwrap_err();
     assert!(matches!(reserved, MailError::IdReserved { .. }), "{reserved}");
     assert_eq!(town.present(), [4, 7]);
     let other = town.open(1);
@@ -929,21 +929,21 @@ fn a_directory_that_others_can_enter_holds_no_mailbox() {
 }
 
 #[test]
-fn visitors_are_answered_and_do_not_count() {
+fn clients_are_answered_and_do_not_count() {
     let town = Town::new();
-    let visit = || Mailbox::visit(&town.dir, &town.group).unwrap();
-    let (mut visitor, other) = (visit(), visit());
-    assert_eq!((visitor.id().0, other.id().0), (VISITOR_IDS_FROM, VISITOR_IDS_FROM + 1));
+    let client = || Mailbox::client(&town.dir, &town.group).unwrap();
+    let (mut client, other) = (client(), client());
+    assert_eq!((client.id().0, other.id().0), (CLIENT_IDS_FROM, CLIENT_IDS_FROM + 1));
     assert!(town.present().is_empty());
     let (mut member, _) = town.found(1);
-    let ask = Letter::Request { from: visitor.id(), reply: 77, what: Request::Evict(MemberId(3)) };
-    assert_eq!(visitor.send(MemberId(1), &ask, &[]).unwrap(), Delivery::Done);
+    let ask = Letter::Request { from: client.id(), reply: 77, what: Request::Evict(MemberId(3)) };
+    assert_eq!(client.send(MemberId(1), &ask, &[]).unwrap(), Delivery::Done);
     let (Letter::Request { from, reply, .. }, _) = next(&mut member) else { panic!("another letter") };
     let text = br#"{"members":1}"#;
     let enclosed = enclose(text).unwrap();
     let answer = Letter::Answer { reply, bytes: text.len() as u64 };
     assert_eq!(member.send(from, &answer, &[enclosed.as_fd()]).unwrap(), Delivery::Done);
-    let (Letter::Answer { reply: 77, bytes }, fds) = next(&mut visitor) else { panic!("another letter") };
+    let (Letter::Answer { reply: 77, bytes }, fds) = next(&mut client) else { panic!("another letter") };
     assert_eq!(disclose(&fds[0], bytes, 1 << 20).unwrap(), text);
 }
 

@@ -12,7 +12,7 @@ use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spindle_core::control::{Address, Birth, Card, Letter, Purpose, Request, VERSION};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -950,19 +950,19 @@ fn a_certificate_is_good_for_the_ids_that_it_names() {
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
     let own = |id, name| refused(Options { security: Security::Tls(strict(name)), ..options(id, LOOPBACK) });
-    for (id, name) in [(3, "spindle-member-1"), (1, "spindle-member-11"), (VISITOR_IDS_FROM, "spindle-member-1")] {
+    for (id, name) in [(3, "spindle-member-1"), (1, "spindle-member-11"), (CLIENT_IDS_FROM, "spindle-member-1")] {
         let why = own(id, name);
         assert!(matches!(why, NetError::OwnIdentity { id: MemberId(found) } if found == id), "{why}");
     }
     // A process that does not check its own certificate.
-    for id in [3, VISITOR_IDS_FROM] {
+    for id in [3, CLIENT_IDS_FROM] {
         let impostor = secured(id, LOOPBACK, named(&authority, "spindle-member-1"));
         let is_declined =
             |why: &NetError| matches!(why, NetError::Declined { why: Declined::Identity(of), .. } if of.0 == id);
         fails_for(&impostor, far.address(), None, is_declined);
         fails_for(&far, impostor.address(), None, |why| matches!(why, NetError::Identity { id: of, .. } if of.0 == id));
     }
-    let judge = secured(VISITOR_IDS_FROM + 1, LOOPBACK, strict("spindle-admin"));
+    let judge = secured(CLIENT_IDS_FROM + 1, LOOPBACK, strict("spindle-admin"));
     send_numbered(&judge, far.address(), 0);
     expect_numbered(&far, judge.card(), 0..1);
 }

@@ -22,7 +22,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InconsistentKeys};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, SignatureScheme};
 use spindle_core::MemberId;
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::os::fd::BorrowedFd;
@@ -323,7 +323,7 @@ impl Identity {
 /// Returns the name that the certificate of a process with this id contains.
 pub(super) fn name_of(id: MemberId) -> String {
     match id.0 {
-        VISITOR_IDS_FROM.. => "spindle-admin".into(),
+        CLIENT_IDS_FROM.. => "spindle-admin".into(),
         id => format!("spindle-member-{id}"),
     }
 }

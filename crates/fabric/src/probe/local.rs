@@ -3,7 +3,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::error::ProbeError;
-use crate::region::wish_for_huge_pages;
+use crate::region::advise_huge_pages;
 
 /// The cost of copying.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -60,7 +60,7 @@ pub fn memcpy_fresh(bytes: u64) -> Result<Memcpy, ProbeError> {
     }
     let from = vec![0x5a_u8; bytes.min(FRESH_FROM_BYTES) as usize];
     let begin = Instant::now();
-    wish_for_huge_pages(to.spare_capacity_mut());
+    advise_huge_pages(to.spare_capacity_mut());
     while (to.len() as u64) < bytes {
         let piece = from.len().min(bytes as usize - to.len());
         to.extend_from_slice(black_box(&from[..piece]));

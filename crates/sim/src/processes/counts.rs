@@ -84,7 +84,7 @@ counts! {
     /// Subgroups that had enough members again.
     available_again,
     /// Changes of subgroups that members asked for.
-    wishes,
+    proposed,
     /// Changes of subgroups that took effect.
     changes,
     /// Processes that joined with the state.

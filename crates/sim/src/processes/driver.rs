@@ -9,7 +9,7 @@ use super::watching::Guest;
 use super::world::{BOUNDED, Broken, Checked, Event, World};
 use crate::checkers::Invariant;
 use spindle_core::control::{Act, Letter, Me, News, Order, Purpose, To};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
 use std::rc::Rc;
 
@@ -305,7 +305,7 @@ impl World<'_> {
             }
             Order::Retain(wanted) => {
                 process.held.retain(|id, _| wanted.contains(id));
-                process.outbox.retain(|(to, _)| to.0 >= VISITOR_IDS_FROM || wanted.contains(to));
+                process.outbox.retain(|(to, _)| to.0 >= CLIENT_IDS_FROM || wanted.contains(to));
             }
             Order::Restore if self.broken == Broken::RestoreForgotten => {}
             Order::Restore => self.restore(process),

@@ -10,7 +10,7 @@ use super::world::{Broken, Checked, Event, World};
 use spindle_core::control::{
     Address, Book, Bootstrapping, Card, Found, Me, News, Refusal, Roster, Seeds, Seek, Setup, Wants,
 };
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl World<'_> {
         let kept = id.or(self.places[place].last_id);
         let id = match kept {
             Some(id) => id,
-            None if plan.is_observer => MemberId(VISITOR_IDS_FROM + 100 + place as u64),
+            None if plan.is_observer => MemberId(CLIENT_IDS_FROM + 100 + place as u64),
             None if self.scene.is_afar || !self.scene.seed.is_multiple_of(3) => MemberId(1 + place as u64),
             None if self.broken == Broken::IdsGivenAgain => self.hosts[host].lowest(),
             None => self.hosts[host].unused(),

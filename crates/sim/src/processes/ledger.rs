@@ -1,6 +1,6 @@
 //! The record of the groups, views and messages of a run, and its checks.
+use super::proposed_changes::settles;
 use super::shards::check_shards;
-use super::wishes::settles;
 use crate::checkers::{Invariant, Violation};
 use spindle_core::{Change, MemberId, Order, SubgroupId, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! The content of a scene, and how one is drawn from a seed.
+use super::proposed_changes::{self, ProposedChange};
 use super::subgroups;
-use super::wishes::{self, Wish};
 use crate::random::Random;
 use spindle_core::control::ObjectName;
 use spindle_core::{Order, Rule, SubgroupSpec};
@@ -67,11 +67,11 @@ pub enum Fault {
         whom: u32,
     },
     /// A member proposes a change of the subgroups.
-    Wish {
+    Propose {
         /// Its place.
         place: u32,
         /// The change.
-        wish: Wish,
+        change: ProposedChange,
     },
     /// A process has no room for another descriptor: it neither connects nor accepts, and takes no
     /// memory of other processes.
@@ -277,7 +277,7 @@ impl Scene {
         let over = |(at, fault): &(u64, Fault)| match fault {
             Fault::Cut { ns, .. } | Fault::Pause { ns, .. } | Fault::Full { ns, .. } => at + ns,
             Fault::Kill { down_ns, .. } | Fault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
-            Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } | Fault::Wish { .. } => *at,
+            Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } | Fault::Propose { .. } => *at,
         };
         let calm_ns = faults.iter().map(over).max().unwrap_or(0).max(calm_ns);
         let mut apart = Random::new(seed, 23);
@@ -304,7 +304,7 @@ impl Scene {
         }
         faults.sort_by_key(|(at, _)| *at);
         let mut subgroups = subgroups::drawn(seed);
-        faults.extend(wishes::drawn(seed, &subgroups, count, calm_ns));
+        faults.extend(proposed_changes::drawn(seed, &subgroups, count, calm_ns));
         faults.sort_by_key(|(at, _)| *at);
         let mut operator = Random::new(seed, 24);
         let recovers_ns = operator.one_in(2).then(|| operator.range(100 * MS, 20 * S));
@@ -328,8 +328,8 @@ impl Scene {
                 subgroups.iter_mut().for_each(|spec| spec.window += 2 + 4 * worst / send_every_ns);
             }
             faults.iter_mut().for_each(|(_, fault)| match fault {
-                Fault::Wish { wish: Wish::Create(spec), .. } => hold_names(spec),
-                Fault::Wish { wish: Wish::Alter { message_bytes_max, .. }, .. } => {
+                Fault::Propose { change: ProposedChange::Create(spec), .. } => hold_names(spec),
+                Fault::Propose { change: ProposedChange::Alter { message_bytes_max, .. }, .. } => {
                     *message_bytes_max = (*message_bytes_max).max(ObjectName::BYTES);
                 }
                 _ => {}

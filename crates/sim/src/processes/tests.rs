@@ -308,7 +308,7 @@ fn broken_drivers_are_noticed() {
         (Broken::KeptForgotten, "no duplicate, no gap, FIFO"),
         (Broken::MessageSkipped, "no duplicate, no gap, FIFO"),
         (Broken::LastForgotten, "atomicity"),
-        (Broken::WishesLost, "liveness"),
+        (Broken::ProposedChangesLost, "liveness"),
         (Broken::RedialForgotten, "bounded"),
         (Broken::AsksAlways, "bounded"),
         (Broken::GateIgnored, "no eviction without a cause"),

@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use super::network::{Connections, Links, Load, Sent};
 use super::plan::{Fault, MS, S, Scene};
 use super::process::{Death, Heard, Near, Process};
+use super::proposed_changes::PendingChange;
 use super::rows::Store;
-use super::wishes::Wished;
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::control::{Address, Card, Incarnation, Letter, Purpose, Record, Request};
@@ -227,7 +227,7 @@ broken! {
     /// Messages that wait for a subgroup with too few members are forgotten.
     KeptForgotten,
     /// A member's proposed change of subgroups is not passed on.
-    WishesLost,
+    ProposedChangesLost,
     /// Now and then, a message is not delivered.
     MessageSkipped,
     /// The last messages of a view are not delivered in Fifo subgroups.
@@ -325,7 +325,7 @@ pub(super) struct World<'s> {
     pub(super) unreachable: BTreeSet<Address>,
     pub(super) ledger: Ledger,
     pub(super) states: States,
-    pub(super) wished: Vec<Wished>,
+    pub(super) pending: Vec<PendingChange>,
     /// The time of the last fault on each host, or of the whole host.
     pub(super) troubled: Vec<u64>,
     /// The end of the last pause of a member that sends objects to an observer or learner.
@@ -381,7 +381,7 @@ impl<'s> World<'s> {
             unreachable: BTreeSet::new(),
             ledger,
             states: States::default(),
-            wished: vec![],
+            pending: vec![],
             troubled: vec![0; scene.hosts as usize],
             serves_late_until: 0,
             suspended: 0,
@@ -618,7 +618,7 @@ impl<'s> World<'s> {
                     self.push(self.now, Event::Mail { process: number, near });
                 }
             }
-            Fault::Wish { place, wish } => self.wish(place, &wish),
+            Fault::Propose { place, change } => self.propose_change(place, &change),
             Fault::Full { place, ns } => {
                 let until = self.now + ns;
                 self.trouble_host(self.scene.places[place as usize].host as usize, until);

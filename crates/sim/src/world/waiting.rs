@@ -9,7 +9,7 @@ impl World<'_> {
     pub(super) fn ask_for_change(&mut self, process: usize, change: usize) {
         let Some(seat) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return };
         let change = self.plan.changes[change].clone();
-        if self.stages[seat.stage].member_mut(seat.rank).engine.wish(change) {
+        if self.stages[seat.stage].member_mut(seat.rank).engine.propose_change(change) {
             self.outcome.counts.alterations += 1;
             self.outcome.counts.reasons += 1;
             note!(self, "{seat} asks for another subgroup");

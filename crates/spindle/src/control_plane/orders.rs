@@ -4,7 +4,7 @@ use super::ways::Ways;
 use super::{ControlPlane, Death, Handover, STARVED_PAUSE, lock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, Letter, Me, Order};
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::mail::{Fate, fate};
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ impl ControlPlane {
                 mail.mailbox.retain_peers(|id| wanted.contains(&id));
                 // A process that waits for admission asks again, and an admin client waits for one
                 // answer only.
-                let is_outside = |id: &MemberId| id.0 < VISITOR_IDS_FROM && !wanted.contains(id);
+                let is_outside = |id: &MemberId| id.0 < CLIENT_IDS_FROM && !wanted.contains(id);
                 let outside: BTreeSet<MemberId> = mail.outbox.addressees().filter(is_outside).collect();
                 outside.into_iter().for_each(|id| mail.outbox.forget(id));
             }

@@ -52,8 +52,8 @@ impl Node {
     /// # Errors
     /// [`HandleError::Memory`]: a view that was agreed on and fits into the memory of no member
     /// would end all members.
-    pub fn wish(&mut self, change: Change) -> Result<bool, HandleError> {
-        self.member.wish(change, |bytes| {
+    pub fn propose_change(&mut self, change: Change) -> Result<bool, HandleError> {
+        self.member.propose_change(change, |bytes| {
             let check = check_room("the members' rows", bytes);
             check.map_err(|why| HandleError::Memory { bytes, why: why.to_string() })
         })

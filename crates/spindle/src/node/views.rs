@@ -93,7 +93,7 @@ impl Node {
             return Ok(if self.member.has_rest() { Poll::Worked } else { Poll::Idle });
         }
         if !self.control_plane.act(|roster, now| self.member.end_view(roster, now).is_some()) {
-            // The next view is without this member, as it wished.
+            // The next view is without this member, as it asked.
             self.end_epochs();
             return Err(self.broken(Ended::Left));
         }

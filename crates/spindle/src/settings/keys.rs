@@ -1,7 +1,7 @@
 //! All keys: their names, allowed values and defaults.
 use super::value::Kind;
 use crate::bulk::BulkSettings;
-use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::limits::{MEMBERS_MAX, MESSAGE_BYTES_MAX, WINDOW_MAX};
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
         path: "member.id",
         about: "This member's number, unique in the group",
         standard: "the smallest, from 1, that nobody has had; in a group that spans hosts one at random",
-        kind: Kind::Number { least: 0, most: VISITOR_IDS_FROM - 1 },
+        kind: Kind::Number { least: 0, most: CLIENT_IDS_FROM - 1 },
         example: "1",
     },
     Key {

@@ -185,9 +185,9 @@ fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &S
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
         };
         match order.as_str() {
-            "create" => _ = group.wish(Change::Create(extra(group.id(), 4)))?,
-            "alter" => _ = group.wish(Change::Alter(extra(group.id(), 8)))?,
-            "drop" => _ = group.wish(Change::Drop(EXTRA.into()))?,
+            "create" => _ = group.propose_change(Change::Create(extra(group.id(), 4)))?,
+            "alter" => _ = group.propose_change(Change::Alter(extra(group.id(), 8)))?,
+            "drop" => _ = group.propose_change(Change::Drop(EXTRA.into()))?,
             "probe" => probing.store(true, Ordering::Relaxed),
             "rest" => probing.store(false, Ordering::Relaxed),
             "gaps" => say(&Said::Gaps { gaps: take(&seen.stream) }),

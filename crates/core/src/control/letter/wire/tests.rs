@@ -196,7 +196,7 @@ fn wrong_fields_are_named() {
     };
     let mut bytes = ask.encode();
     bytes[60] = 2;
-    assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");
+    assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "proposed change to observe" }), "{bytes:?}");
     bytes[12] = 77;
     assert_eq!(Letter::decode(&bytes), Err(WireError::Kind { got: 77 }));
 }

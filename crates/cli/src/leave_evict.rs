@@ -1,9 +1,9 @@
 //! `spindle leave` and `spindle evict`: a member goes at the operator's request, and the others
 //! continue.
+use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
-use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
@@ -31,15 +31,15 @@ pub(crate) struct Args {
 }
 
 /// The requested change.
-struct Wish {
+struct Target {
     found: Found,
     id: u64,
     json: bool,
 }
 
-impl Wish {
-    fn of(args: &Args) -> Outcome<Wish> {
-        Ok(Wish { found: args.whom.find()?, id: args.id, json: args.json })
+impl Target {
+    fn of(args: &Args) -> Outcome<Target> {
+        Ok(Target { found: args.whom.find()?, id: args.id, json: args.json })
     }
 }
 
@@ -49,38 +49,38 @@ const CHANGE_WAIT: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn leave(args: Args) -> Outcome {
-    let wish = args.verbosity.begin(args.json).and_then(|()| Wish::of(&args));
-    wish.and_then(|wish| ask_to_leave(&wish)).map_err(|failure| failure.told_as_json(args.json))
+    let target = args.verbosity.begin(args.json).and_then(|()| Target::of(&args));
+    target.and_then(|target| ask_to_leave(&target)).map_err(|failure| failure.told_as_json(args.json))
 }
 
 pub(crate) fn evict(args: Args) -> Outcome {
-    let wish = args.verbosity.begin(args.json).and_then(|()| Wish::of(&args));
-    wish.and_then(|wish| ask_to_evict(&wish)).map_err(|failure| failure.told_as_json(args.json))
+    let target = args.verbosity.begin(args.json).and_then(|()| Target::of(&args));
+    target.and_then(|target| ask_to_evict(&target)).map_err(|failure| failure.told_as_json(args.json))
 }
 
-fn ask_to_leave(wish: &Wish) -> Outcome {
-    let mut visitor = Visitor::open(&wish.found)?;
-    let (id, group) = (MemberId(wish.id), &wish.found.group);
-    if find(&mut visitor, wish)?.is_far {
+fn ask_to_leave(target: &Target) -> Outcome {
+    let mut client = AdminClient::open(&target.found)?;
+    let (id, group) = (MemberId(target.id), &target.found.group);
+    if find(&mut client, target)?.is_far {
         let message = format!("member {id} of group {group} is on another host; ask there, or use `spindle evict`");
         return Err(Failure::new(FAILED, message));
     }
-    let answers = visitor.ask(&[id], Request::Leave)?;
-    if answers.is_empty() && visitor.members()?.contains(&id) {
+    let answers = client.ask(&[id], Request::Leave)?;
+    if answers.is_empty() && client.members()?.contains(&id) {
         let message = format!(
             "member {id} of group {group} did not answer within {ANSWER_WAIT:?}; resume it, or use `spindle evict`"
         );
         return Err(Failure::new(FAILED, message));
     }
-    wait_until_gone(&mut visitor, wish)
+    wait_until_gone(&mut client, target)
 }
 
-fn ask_to_evict(wish: &Wish) -> Outcome {
-    let mut visitor = Visitor::open(&wish.found)?;
-    let (id, group) = (MemberId(wish.id), &wish.found.group);
-    let found = find(&mut visitor, wish)?;
+fn ask_to_evict(target: &Target) -> Outcome {
+    let mut client = AdminClient::open(&target.found)?;
+    let (id, group) = (MemberId(target.id), &target.found.group);
+    let found = find(&mut client, target)?;
     if found.others.is_empty() {
-        let answers = visitor.ask(&[id], Request::Status)?;
+        let answers = client.ask(&[id], Request::Status)?;
         let is_alone = answers.values().all(|answer| members_of(answer).len() < 2);
         let message = match is_alone {
             true => format!(
@@ -93,13 +93,13 @@ fn ask_to_evict(wish: &Wish) -> Outcome {
         };
         return Err(Failure::new(FAILED, message));
     }
-    let answers = visitor.ask(&found.others, Request::Status)?;
+    let answers = client.ask(&found.others, Request::Status)?;
     let Some(judge) = judge(&answers, id) else {
         let message = format!("none of the other members of group {group} answered within {ANSWER_WAIT:?}");
         return Err(Failure::new(FAILED, message));
     };
-    visitor.ask(&[judge], Request::Evict(id))?;
-    wait_until_gone(&mut visitor, wish)
+    client.ask(&[judge], Request::Evict(id))?;
+    wait_until_gone(&mut client, target)
 }
 
 /// The location of the requested member.
@@ -110,26 +110,26 @@ struct Whereabouts {
     is_far: bool,
 }
 
-fn find(visitor: &mut Visitor, wish: &Wish) -> Outcome<Whereabouts> {
-    let (id, group) = (MemberId(wish.id), &wish.found.group);
-    let mut others = visitor.members()?;
+fn find(client: &mut AdminClient, target: &Target) -> Outcome<Whereabouts> {
+    let (id, group) = (MemberId(target.id), &target.found.group);
+    let mut others = client.members()?;
     if others.contains(&id) {
         others.retain(|member| *member != id);
         return Ok(Whereabouts { others, is_far: false });
     }
-    if visitor.present()?.contains(&id) {
+    if client.present()?.contains(&id) {
         let message = format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C");
         return Err(Failure::new(FAILED, message));
     }
     // Only the members know those on other hosts.
-    let answers = visitor.ask(&others, Request::Status)?;
+    let answers = client.ask(&others, Request::Status)?;
     let Some(view) = newest(&answers) else {
         let message = format!(
             "group {group} has no member {id} on this host, and none of those that it has answered within {ANSWER_WAIT:?}"
         );
         return Err(Failure::new(FAILED, message));
     };
-    let member = view["members"].as_array().into_iter().flatten().find(|member| member["id"] == wish.id);
+    let member = view["members"].as_array().into_iter().flatten().find(|member| member["id"] == target.id);
     let Some(member) = member else {
         let message = format!("group {group} has no member {id}; its members are {}", list(members_of(view)));
         return Err(Failure::new(FAILED, message));
@@ -147,27 +147,27 @@ fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
 }
 
 /// Waits until the others' view is one without the member.
-fn wait_until_gone(visitor: &mut Visitor, wish: &Wish) -> Outcome {
+fn wait_until_gone(client: &mut AdminClient, target: &Target) -> Outcome {
     let deadline = Instant::now() + CHANGE_WAIT;
     loop {
-        let members = visitor.members()?;
-        let others: Vec<MemberId> = members.iter().copied().filter(|member| member.0 != wish.id).collect();
-        let answers = visitor.ask(&others, Request::Status)?;
-        let gone = answers.values().all(|answer| !members_of(answer).contains(&wish.id));
+        let members = client.members()?;
+        let others: Vec<MemberId> = members.iter().copied().filter(|member| member.0 != target.id).collect();
+        let answers = client.ask(&others, Request::Status)?;
+        let gone = answers.values().all(|answer| !members_of(answer).contains(&target.id));
         match newest(&answers) {
-            Some(view) if gone => return tell(wish, Some(view)),
-            None if members.is_empty() => return tell(wish, None),
+            Some(view) if gone => return tell(target, Some(view)),
+            None if members.is_empty() => return tell(target, None),
             _ => {}
         }
         if Instant::now() >= deadline {
-            return Err(still_there(wish, newest(&answers)));
+            return Err(still_there(target, newest(&answers)));
         }
         thread::sleep(ASK_EVERY);
     }
 }
 
-fn still_there(wish: &Wish, view: Option<&Value>) -> Failure {
-    let Wish { found: Found { group, .. }, id, .. } = wish;
+fn still_there(target: &Target, view: Option<&Value>) -> Failure {
+    let Target { found: Found { group, .. }, id, .. } = target;
     let member = |view: &Value| {
         let found = view["members"].as_array()?.iter().find(|member| member["id"] == *id)?;
         let place = if found["far"] == true { " on its host" } else { "" };
@@ -186,13 +186,13 @@ fn still_there(wish: &Wish, view: Option<&Value>) -> Failure {
     Failure::new(FAILED, format_args!("member {id} of group {group} is still in the view after {CHANGE_WAIT:?}: {why}"))
 }
 
-fn tell(wish: &Wish, view: Option<&Value>) -> Outcome {
-    let (id, ids) = (wish.id, view.map(members_of).unwrap_or_default());
+fn tell(target: &Target, view: Option<&Value>) -> Outcome {
+    let (id, ids) = (target.id, view.map(members_of).unwrap_or_default());
     let number = view.and_then(|view| view["view"].as_u64());
     let line = match number {
-        _ if wish.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
+        _ if target.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
         Some(number) => format!("member {id} is gone; view {number}: {}", list(ids)),
-        None => format!("member {id} is gone; it was the last one of group {} on this host", wish.found.group),
+        None => format!("member {id} is gone; it was the last one of group {} on this host", target.found.group),
     };
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 /// A change that a member proposes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum ProposedChange {
     /// A new subgroup.
     Create(SubgroupSpec),
     /// Other sizes for an existing subgroup, and perhaps another rule for its members.
@@ -33,7 +33,7 @@ pub enum Wish {
 
 /// A proposed change that a member's engine has accepted.
 #[derive(Clone, Debug)]
-pub(super) struct Wished {
+pub(super) struct PendingChange {
     process: usize,
     of: u128,
     /// The view in which it was not carried out.
@@ -47,15 +47,15 @@ pub(super) fn drawn(seed: u64, founded: &[SubgroupSpec], places: u32, calm_ns: u
     let mut random = Random::new(seed, 25);
     let random = &mut random;
     let amount = if random.one_in(2) { 0 } else { random.range(1, 8) };
-    let wish = |_| {
+    let change = |_| {
         let at = random.below(calm_ns);
         let place = random.below(places.into()) as u32;
-        (at, Fault::Wish { place, wish: one(random, founded, places) })
+        (at, Fault::Propose { place, change: one(random, founded, places) })
     };
-    (0..amount).map(wish).collect()
+    (0..amount).map(change).collect()
 }
 
-fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> Wish {
+fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> ProposedChange {
     let new = random.pick(&["x", "y"]);
     let id = MemberId(random.range(1, u64::from(places) + 1));
     match random.below(8) {
@@ -63,7 +63,7 @@ fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> Wish {
             let order = random.pick(&[Order::Total, Order::Fifo]);
             let spec =
                 SubgroupSpec { order, member_rule: rule(random, places), window: random.range(1, 5), ..total(new) };
-            Wish::Create(spec)
+            ProposedChange::Create(spec)
         }
         3 | 4 => {
             let spec = &founded[random.below(founded.len() as u64) as usize];
@@ -74,9 +74,9 @@ fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> Wish {
                 _ => None,
             };
             let message_bytes_max = random.range(SHORT_BYTES as u64, LONG_BYTES + 1);
-            Wish::Alter { name: spec.name.clone(), window: random.range(1, 6), message_bytes_max, rule }
+            ProposedChange::Alter { name: spec.name.clone(), window: random.range(1, 6), message_bytes_max, rule }
         }
-        5 => Wish::Alter {
+        5 => ProposedChange::Alter {
             name: new.into(),
             window: random.range(1, 6),
             message_bytes_max: LONG_BYTES,
@@ -85,10 +85,10 @@ fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> Wish {
         6 => {
             // The first subgroup stays, so that all members hear each other.
             let dropped = founded[1..].iter().map(|spec| spec.name.as_str()).chain(["x", "y"]).collect::<Vec<_>>();
-            Wish::Drop(random.pick(&dropped).into())
+            ProposedChange::Drop(random.pick(&dropped).into())
         }
-        _ if random.one_in(2) => Wish::Enter(new.into(), id),
-        _ => Wish::Exit(new.into(), id),
+        _ if random.one_in(2) => ProposedChange::Enter(new.into(), id),
+        _ => ProposedChange::Exit(new.into(), id),
     }
 }
 
@@ -100,53 +100,53 @@ fn rule(random: &mut Random, places: u32) -> Rule {
     }
 }
 
-impl Wish {
+impl ProposedChange {
     /// Returns the change in terms of this view; `None` if the view has no such subgroup.
     fn in_view(&self, view: &View) -> Option<Change> {
         Some(match self {
-            Wish::Create(spec) => Change::Create(spec.clone()),
-            Wish::Alter { name, window, message_bytes_max, rule } => {
+            ProposedChange::Create(spec) => Change::Create(spec.clone()),
+            ProposedChange::Alter { name, window, message_bytes_max, rule } => {
                 let known = &view.subgroups[view.subgroup(name)?.index()];
                 let member_rule = rule.clone().unwrap_or_else(|| known.member_rule.clone());
                 let (window, message_bytes_max) = (*window, *message_bytes_max);
                 Change::Alter(SubgroupSpec { window, message_bytes_max, member_rule, ..known.clone() })
             }
-            Wish::Drop(name) => Change::Drop(name.clone()),
-            Wish::Enter(name, id) => Change::Enter { name: name.clone(), id: *id },
-            Wish::Exit(name, id) => Change::Exit { name: name.clone(), id: *id },
+            ProposedChange::Drop(name) => Change::Drop(name.clone()),
+            ProposedChange::Enter(name, id) => Change::Enter { name: name.clone(), id: *id },
+            ProposedChange::Exit(name, id) => Change::Exit { name: name.clone(), id: *id },
         })
     }
 }
 
 impl World<'_> {
     /// Lets the application of a member propose a change.
-    pub(super) fn wish(&mut self, place: u32, wish: &Wish) {
+    pub(super) fn propose_change(&mut self, place: u32, change: &ProposedChange) {
         let Some(number) = self.places[place as usize].process else { return };
-        let is_lost = self.broken == Broken::WishesLost;
+        let is_lost = self.broken == Broken::ProposedChangesLost;
         let Some(process) = self.living(number) else { return };
         let of = process.roster.incarnation();
         let Phase::Member(member) = &mut process.phase else { return };
         let newest = member.newest().clone();
-        let Some(change) = wish.in_view(&newest) else { return };
+        let Some(change) = change.in_view(&newest) else { return };
         let view = newest.id;
         let is_accepted = match is_lost {
             true => newest.wants(&change),
-            false => member.wish(change.clone(), |_| Ok::<_, Infallible>(())).unwrap_or(false),
+            false => member.propose_change(change.clone(), |_| Ok::<_, Infallible>(())).unwrap_or(false),
         };
         if is_accepted {
-            self.outcome.counts.wishes += 1;
-            self.note(|| format!("process {number} wishes in view {view}: {change:?}"));
-            self.wished.push(Wished { process: number, of, view, change });
+            self.outcome.counts.proposed += 1;
+            self.note(|| format!("process {number} proposed changes in view {view}: {change:?}"));
+            self.pending.push(PendingChange { process: number, of, view, change });
             self.wake(number, self.now);
         }
     }
 
     /// Returns a proposed change of a process that no view has settled, if one exists.
     pub(super) fn unsettled(&self, process: &Process) -> Option<String> {
-        let is_its = |wished: &&Wished| wished.process == process.number && !process.is_leaving;
-        let mut wished = self.wished.iter().filter(is_its);
-        let open = wished.find(|wished| !self.ledger.has_settled(wished.of, wished.view, &wished.change));
-        open.map(|wished| format!("waits for {:?} since view {}", wished.change, wished.view))
+        let is_its = |pending: &&PendingChange| pending.process == process.number && !process.is_leaving;
+        let mut pending = self.pending.iter().filter(is_its);
+        let open = pending.find(|pending| !self.ledger.has_settled(pending.of, pending.view, &pending.change));
+        open.map(|pending| format!("waits for {:?} since view {}", pending.change, pending.view))
     }
 }
 

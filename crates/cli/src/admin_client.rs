@@ -16,7 +16,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// An admin client of a group.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct AdminClient {
     dir: RuntimeDir,
     group: GroupName,
     mailbox: Mailbox,
@@ -28,9 +28,9 @@ pub(crate) struct Visitor {
 /// The members' answers about themselves and their view; see `Status::to_json` of the library.
 pub(crate) type Answers = BTreeMap<MemberId, Value>;
 
-impl Visitor {
+impl AdminClient {
     /// Opens a client to a group that has at least one process.
-    pub(crate) fn open(found: &Found) -> Outcome<Visitor> {
+    pub(crate) fn open(found: &Found) -> Outcome<AdminClient> {
         let dir = found.open().map_err(|error| Failure::new(FAILED, error))?;
         let group = GroupName::new(&found.group).map_err(|error| Failure::new(USAGE, error))?;
         // This check comes before the address is created, so that a request to an unknown group
@@ -40,10 +40,10 @@ impl Visitor {
             let message = format!("nobody is in group {group} at {place}; start a member, or name its --runtime-dir");
             return Err(Failure::new(FAILED, message));
         }
-        let mailbox = Mailbox::visit(&dir, &group).map_err(failed)?;
+        let mailbox = Mailbox::client(&dir, &group).map_err(failed)?;
         // Answers to an earlier client at this address may still come.
         let next = u64::from(std::process::id()) << 32;
-        Ok(Visitor { dir, group, mailbox, outbox: Outbox::new(), next })
+        Ok(AdminClient { dir, group, mailbox, outbox: Outbox::new(), next })
     }
 
     /// Returns the live members, that is processes that created the group or were admitted, by
