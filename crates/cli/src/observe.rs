@@ -137,7 +137,7 @@ fn open(args: &Args, config: Config, stop: &Stop) -> Outcome<Observing> {
     let seeds =
         config.network.as_ref().map(|network| network.seeds.iter().map(ToString::to_string).collect::<Vec<_>>());
     let waiting = Waiting::start(&config.group, args.json)?;
-    let opened = config.observe_with(&mut |gathering| waiting.see(gathering), &stop.flag);
+    let opened = config.observe_with(&mut |progress| waiting.see(progress), &stop.flag);
     opened.map_err(|error| match (error, seeds) {
         (JoinError::NoGroup { group, dir }, _) => {
             let dir = dir.display();

@@ -2,7 +2,7 @@
 //! if the wait is long enough to report.
 use crate::lines;
 use serde_json::json;
-use spindle::{Gathering, SeedState, SeedsKnown};
+use spindle::{BootstrapProgress, SeedState, SeedsKnown};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ struct Board {
 
 #[derive(Debug, Default)]
 struct News {
-    latest: Option<Gathering>,
+    latest: Option<BootstrapProgress>,
     over: bool,
 }
 
@@ -44,9 +44,9 @@ impl Waiting {
     }
 
     /// Takes a new state to show.
-    pub(crate) fn see(&self, gathering: &Gathering) {
+    pub(crate) fn see(&self, progress: &BootstrapProgress) {
         let mut news = self.board.news.lock().unwrap_or_else(PoisonError::into_inner);
-        news.latest = Some(gathering.clone());
+        news.latest = Some(progress.clone());
         self.board.changed.notify_one();
     }
 }
@@ -88,36 +88,36 @@ impl Board {
         }
     }
 
-    fn line(&self, gathering: &Gathering) -> String {
+    fn line(&self, progress: &BootstrapProgress) -> String {
         if self.json {
-            let here = gathering.present.iter().map(|p| json!({"id": p.id.0, "pid": p.pid}));
+            let here = progress.present.iter().map(|p| json!({"id": p.id.0, "pid": p.pid}));
             let here: Vec<_> = here.collect();
-            let mut object = json!({"event": "waiting", "members": gathering.members, "here": here});
-            if gathering.blocked {
+            let mut object = json!({"event": "waiting", "members": progress.members, "here": here});
+            if progress.blocked {
                 object["blocked"] = true.into();
             }
-            if let Some(seeds) = &gathering.seeds {
+            if let Some(seeds) = &progress.seeds {
                 let SeedsKnown { wanted, known, failed, unlike, .. } = &**seeds;
                 let known: Vec<_> = known.iter().map(|seed| seed.to_string()).collect();
                 object["seeds"] = json!({"wanted": wanted, "known": known, "failed": failed, "unlike": unlike});
             }
-            if !gathering.unreached.is_empty() {
-                let unreached = gathering.unreached.iter().map(|u| json!({"seed": u.seed.to_string(), "why": u.why}));
+            if !progress.unreached.is_empty() {
+                let unreached = progress.unreached.iter().map(|u| json!({"seed": u.seed.to_string(), "why": u.why}));
                 object["unreached"] = unreached.collect();
             }
-            if let Some(waits) = &gathering.waits {
+            if let Some(waits) = &progress.waits {
                 let silent = waits.seeds.iter().filter(|(_, state)| *state == SeedState::Silent);
                 let silent: Vec<_> = silent.map(|(seed, _)| seed.to_string()).collect();
                 if !silent.is_empty() {
                     object["silent"] = silent.into();
                 }
             }
-            if gathering.seeds_missing > 0 {
-                object["seeds_missing"] = gathering.seeds_missing.into();
+            if progress.seeds_missing > 0 {
+                object["seeds_missing"] = progress.seeds_missing.into();
             }
             object.to_string()
         } else {
-            format!("group {}: {gathering}", self.group)
+            format!("group {}: {progress}", self.group)
         }
     }
 }

@@ -39,8 +39,8 @@ pub struct Progress {
     pub worked: bool,
     /// When to poll again even if nothing happens; `None` if only an event can bring more work.
     pub wake_at: Option<Time>,
-    /// Whether the poll has passed over subgroups in which something may have happened. Then `wake_at` is now. A poll that finds nothing
-    /// passes over many if the member is in many; one [before a sleep](Engine::before_sleep) does not.
+    /// Whether the poll found nothing and `wake_at` is now only because it has passed over subgroups. A caller that sleeps after such polls
+    /// first calls [`Engine::before_sleep`] and polls again, until a poll is not partial.
     pub partial: bool,
 }
 
@@ -112,10 +112,10 @@ struct Scan {
 
 /// A member that can leave as soon as others have heard what it has said in older views looks again after so long.
 const UNHEARD_LOOK: Duration = Duration::from_millis(1);
-/// While others are busy, an idle subgroup is looked at once in so many polls.
+/// While others are busy, an idle subgroup is looked at once in so many polls, or in more if the member is in many ([`SCANNED_AT_ONCE`]).
 const IDLE_SCAN: u64 = 16;
-/// A member whose peers [count](Moves) their posts, and that is in more subgroups than this, does not look at all of them in each idle poll, but
-/// in every second, with twice as many in every fourth, and so on. The look is for what applications send in idle subgroups.
+/// The largest number of subgroups of which each idle poll looks at all. If a member is in more, and its peers [count](Moves) their posts, every
+/// second idle poll does; beyond twice as many every fourth; and so on. The look is for what applications send in idle subgroups.
 const SCANNED_AT_ONCE: usize = 16;
 
 /// The protocol of one member in one view.
@@ -267,12 +267,12 @@ impl Engine {
             let wake_at = [wake_at, turn].into_iter().flatten().min();
             self.last_worked = worked;
             let wake_at = if again { Some(now) } else { wake_at };
-            return Progress { worked: worked | changed, wake_at, partial: skipped };
+            return Progress { worked: worked | changed, wake_at, partial: false };
         }
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
         if (all || !worked) && self.has_to_end(table) {
             self.close(now, table);
-            return Progress { worked: true, wake_at: Some(now), partial: skipped };
+            return Progress { worked: true, wake_at: Some(now), partial: false };
         }
         worked |= self.finish(table, worked || skipped);
         self.last_worked = worked;
@@ -332,6 +332,8 @@ impl Engine {
             looked += 1;
             let subgroup = &mut self.subgroups[i];
             if !subgroup.is_live() {
+                // It may be live again.
+                self.ready.add(i);
                 continue;
             }
             let mut changes = Changes::default();
@@ -978,8 +980,9 @@ impl Engine {
 
     /// The [watch](Claims::set_watch) of my ring in `subgroup` was moved: space may be free behind it.
     pub fn watch_moved(&mut self, subgroup: SubgroupId) {
-        if let Some(subgroup) = self.subgroups.iter_mut().find(|found| found.id() == subgroup) {
-            subgroup.look_again();
+        if let Ok(i) = self.subgroups.binary_search_by_key(&subgroup, Subgroup::id) {
+            self.subgroups[i].look_again();
+            self.ready.add(i);
             self.last_worked = false;
         }
     }

@@ -41,7 +41,7 @@ pub use arena::Arena;
 pub use bell::{Bell, Doorbell};
 pub use coarse::CoarseClock;
 pub use fabric::Fabric;
-pub use life::LifeLine;
+pub use life::LivenessThread;
 pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};
 pub use mirror::Mirror;
 pub use ofi::OfiError;

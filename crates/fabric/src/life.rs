@@ -21,7 +21,7 @@ const OWNER_DIED: u32 = libc::FUTEX_OWNER_DIED;
 /// A thread whose end is visible in a doorbell's region, to every process that has the region. Once
 /// this is dropped, no end is visible.
 #[derive(Debug)]
-pub struct LifeLine {
+pub struct LivenessThread {
     bell: MemberBell,
     /// The list whose address the kernel has.
     list: Box<RobustList>,
@@ -47,11 +47,11 @@ struct RobustList {
 /// Bytes of the head.
 const HEAD_BYTES: usize = std::mem::offset_of!(RobustList, entry);
 
-impl LifeLine {
+impl LivenessThread {
     /// Marks the calling thread as the one that `bell`'s peers watch. While this lives, robust
     /// mutexes of the C library that this thread holds are not released by its end. Returns `None`
     /// on a kernel that has no robust futexes.
-    pub fn hold(bell: &MemberBell) -> Option<LifeLine> {
+    pub fn hold(bell: &MemberBell) -> Option<LivenessThread> {
         let mut list =
             Box::new(RobustList { first: ptr::null(), futex_offset: 0, pending: ptr::null(), entry: ptr::null() });
         let (head, entry) = (ptr::from_ref(&*list), ptr::from_ref(&list.entry));
@@ -67,7 +67,7 @@ impl LifeLine {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         futex.store(thread, Ordering::Release);
         let bell = bell.clone();
-        let line = LifeLine { bell, list, before, _thread: PhantomData };
+        let line = LivenessThread { bell, list, before, _thread: PhantomData };
         // SAFETY: the list is well-formed, and neither the list nor the futex moves until the drop
         // of `line` unregisters it. A thread that ends without that leaks both, or ends with its
         // process.
@@ -76,7 +76,7 @@ impl LifeLine {
     }
 }
 
-impl Drop for LifeLine {
+impl Drop for LivenessThread {
     fn drop(&mut self) {
         // SAFETY: restores the list that the C library had registered for this very thread, as this
         // can't be sent to another.
@@ -101,7 +101,7 @@ mod tests {
         assert!(!has_ended(bell.life()));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let line = LifeLine::hold(&bell).expect("robust futexes");
+                let line = LivenessThread::hold(&bell).expect("robust futexes");
                 assert!(!has_ended(bell.life()));
                 assert_ne!(bell.life().load(Ordering::Relaxed), 0);
                 drop(line);
@@ -112,12 +112,12 @@ mod tests {
         let (ready, wait) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let line = LifeLine::hold(&holds).expect("robust futexes");
+                let line = LivenessThread::hold(&holds).expect("robust futexes");
                 ready.wait();
                 wait.wait();
                 drop(line);
             });
-            let ending = scope.spawn(|| std::mem::forget(LifeLine::hold(&ends).expect("robust futexes")));
+            let ending = scope.spawn(|| std::mem::forget(LivenessThread::hold(&ends).expect("robust futexes")));
             ready.wait();
             ending.join().unwrap();
             // The scope counts a thread as joined before its end in the kernel.
@@ -141,7 +141,7 @@ mod tests {
                 head
             };
             let before = list();
-            let line = LifeLine::hold(&bell).expect("robust futexes");
+            let line = LivenessThread::hold(&bell).expect("robust futexes");
             assert_ne!(list(), before);
             drop(line);
             assert_eq!(list(), before);

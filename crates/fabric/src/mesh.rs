@@ -488,7 +488,7 @@ impl Mesh {
         self.rows.forget_objects(member, ring, rounds)
     }
 
-    /// Returns peers whose [liveness word](crate::LifeLine) shows an end: they are dead, or dying,
+    /// Returns peers whose [liveness word](crate::LivenessThread) shows an end: they are dead, or dying,
     /// and nothing else shows it yet. A call reads the words of 16 peers, and the next call those of
     /// the next.
     pub fn dying(&mut self) -> impl Iterator<Item = Rank> + '_ {

@@ -82,7 +82,7 @@ impl MemberBell {
         Ok(MemberBell { event, ..MemberBell::create()? })
     }
 
-    /// Returns the futex that shows the end of the thread that [holds](crate::LifeLine) it.
+    /// Returns the futex that shows the end of the thread that [holds](crate::LivenessThread) it.
     pub(crate) fn life(&self) -> &AtomicU32 {
         self.region.half_word(LIFE)
     }

@@ -1,6 +1,6 @@
 //! The errors, one type for each kind of call.
+use crate::bootstrap_progress::BootstrapProgress;
 use crate::data_dir::DataDirError;
-use crate::gathering::Gathering;
 use spindle_core::control::Refusal;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::mail::{DirError, MailError, NameError};
@@ -123,16 +123,16 @@ pub enum JoinError {
     #[error("the state could not be restored: {0}")]
     Restore(io::Error),
     /// Not all members came, or no member admitted this process.
-    #[error("the wait is over: {gathering}; {}", gathering.remedy())]
+    #[error("the wait is over: {progress}; {}", progress.remedy())]
     TimedOut {
         /// The members that were present.
-        gathering: Gathering,
+        progress: BootstrapProgress,
     },
     /// The caller asked to stop.
-    #[error("cancelled while waiting for the group: {gathering}")]
+    #[error("cancelled while waiting for the group: {progress}")]
     Cancelled {
         /// The members that were present.
-        gathering: Gathering,
+        progress: BootstrapProgress,
     },
     /// The shared memory could not be set up.
     #[error(transparent)]

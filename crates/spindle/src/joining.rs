@@ -1,11 +1,11 @@
 //! How a process becomes a member: it creates the group with others, or asks the members of a
 //! group.
 use crate::bootstrap::{self, Bootstrapping};
+use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
 use crate::control_plane::{ControlPlane, News, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
-use crate::gathering::Gathering;
 use crate::learning::Admitted;
 use crate::network::Network;
 use crate::node::{First, Node, Terms};
@@ -56,8 +56,8 @@ struct Candidate<'a> {
     bell: MemberBell,
     deadline: Instant,
     cancelled: &'a AtomicBool,
-    progress: &'a mut dyn FnMut(&Gathering),
-    seen: Gathering,
+    progress: &'a mut dyn FnMut(&BootstrapProgress),
+    seen: BootstrapProgress,
     /// The member whose state transfer broke off last.
     failed_source: Option<MemberId>,
     /// Whether the handler has begun to take over a state.
@@ -83,7 +83,11 @@ impl Config {
     ///
     /// # Errors
     /// [`JoinError`].
-    pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
+    pub fn join_with(
+        self,
+        progress: &mut dyn FnMut(&BootstrapProgress),
+        cancelled: &AtomicBool,
+    ) -> Result<Node, JoinError> {
         let mut candidate = Candidate::new(&self, progress, cancelled)?;
         loop {
             match candidate.join(&mut None::<&mut NoState>) {
@@ -108,7 +112,7 @@ impl Config {
     pub fn learn(
         self,
         handler: &mut impl Handler,
-        progress: &mut dyn FnMut(&Gathering),
+        progress: &mut dyn FnMut(&BootstrapProgress),
         cancelled: &AtomicBool,
     ) -> Result<Node, JoinError> {
         let mut candidate = Candidate::new(&self, progress, cancelled)?;
@@ -179,7 +183,7 @@ impl Config {
 impl<'a> Candidate<'a> {
     fn new(
         config: &'a Config,
-        progress: &'a mut dyn FnMut(&Gathering),
+        progress: &'a mut dyn FnMut(&BootstrapProgress),
         cancelled: &'a AtomicBool,
     ) -> Result<Candidate<'a>, JoinError> {
         config.check()?;
@@ -187,7 +191,7 @@ impl<'a> Candidate<'a> {
         let bell = if config.network.is_some() { MemberBell::with_event() } else { MemberBell::create() };
         let (digest, bell) = (config.digest(), bell.map_err(no_bell)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = Gathering::of(config.members, vec![]);
+        let seen = BootstrapProgress::of(config.members, vec![]);
         Ok(Candidate {
             config,
             dir,
@@ -416,18 +420,18 @@ impl<'a> Candidate<'a> {
     /// Returns how long to wait for the next event, up to `at_most`; an error if the wait is over.
     fn tick(&self, at_most: Duration) -> Result<Duration, JoinError> {
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(JoinError::Cancelled { gathering: self.seen.clone() });
+            return Err(JoinError::Cancelled { progress: self.seen.clone() });
         }
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(JoinError::TimedOut { gathering: self.seen.clone() });
+            return Err(JoinError::TimedOut { progress: self.seen.clone() });
         }
         Ok(left.min(at_most))
     }
 
     fn named(&self, error: MailError) -> JoinError {
         match error {
-            MailError::Cancelled => JoinError::Cancelled { gathering: self.seen.clone() },
+            MailError::Cancelled => JoinError::Cancelled { progress: self.seen.clone() },
             error => error.into(),
         }
     }

@@ -9,10 +9,10 @@
 //! threads. One [follows](Follower), reads control messages, and records what is delivered. The
 //! caller's thread restores and applies.
 use crate::ViewChange;
+use crate::bootstrap_progress::BootstrapProgress;
 use crate::control_plane::{ControlPlane, News};
 use crate::error::JoinError;
 use crate::following::Follower;
-use crate::gathering::Gathering;
 use crate::node::{First, Spare, Terms};
 use crate::state::State;
 use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};
@@ -146,7 +146,7 @@ pub(crate) struct Learner {
     arena: Arena,
     terms: Terms,
     queue: Arc<Queue>,
-    seen: Arc<Mutex<Gathering>>,
+    seen: Arc<Mutex<BootstrapProgress>>,
     /// A state that is about to come: its view, the member that sends it, and the state itself.
     opening: Option<(ViewId, MemberId, Receiver<io::Result<State>>)>,
     /// The preallocated row for the view that admits only this process.
@@ -169,7 +169,7 @@ impl Learner {
         (arena, terms): (Arena, Terms),
         failed: Option<MemberId>,
         queue: Arc<Queue>,
-        seen: Arc<Mutex<Gathering>>,
+        seen: Arc<Mutex<BootstrapProgress>>,
     ) -> Learner {
         let learn = Learn::new(failed, follower.now());
         let (opening, spare, had_spare, early, early_bytes) = Default::default();
@@ -379,10 +379,10 @@ impl Learner {
     fn hear(&mut self, news: News) {
         match news {
             News::Control(control::News::Waits { members, blocked, present }) => {
-                let gathering = Gathering::heard(members, blocked, present);
+                let progress = BootstrapProgress::heard(members, blocked, present);
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
                 let unreached = std::mem::take(&mut seen.unreached);
-                *seen = Gathering { unreached, ..gathering.behind(&seen) };
+                *seen = BootstrapProgress { unreached, ..progress.behind(&seen) };
             }
             News::State { view, from, way } => {
                 if !self.act(|learn, follow, _, _| learn.state_comes(view, from, follow)) {

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod bootstrap_progress;
 pub mod bulk;
 mod carry;
 mod change;
@@ -23,7 +24,6 @@ mod control_plane;
 mod data_dir;
 mod error;
 mod following;
-mod gathering;
 mod group;
 mod joining;
 mod large;
@@ -43,11 +43,11 @@ mod state;
 mod status;
 mod tracking;
 
+pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
-pub use gathering::{Gathering, Present};
 pub use group::Group;
 pub use network::{Network, Transport};
 pub use node::{Node, Poll};

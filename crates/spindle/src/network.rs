@@ -214,7 +214,7 @@ pub(crate) fn dial_error(why: &NetError) -> DialError {
         NetError::Myself { .. } => DialError::Myself,
         NetError::Elsewhere { wanted, .. } => DialError::Elsewhere { wanted: *wanted },
         NetError::QueueFull { .. } => DialError::Full,
-        NetError::Declined { why: Declined::Namesake(_), .. } => DialError::Namesake(why.reason()),
+        NetError::Declined { why: Declined::IdConflict(_), .. } => DialError::IdConflict(why.reason()),
         NetError::Connect { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused => {
             DialError::Refused(why.reason())
         }

@@ -108,7 +108,8 @@ pub(crate) struct Terms {
 pub enum Poll {
     /// Something to do: poll again at once.
     Worked,
-    /// Nothing.
+    /// Nothing. A member in more than 16 subgroups does not look for messages of its own applications in all of them in each such poll, but
+    /// in each [`Node::sleep`].
     Idle,
     /// Every member has finished, and everything is delivered here.
     Finished,

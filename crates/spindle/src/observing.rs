@@ -4,11 +4,11 @@
 //!
 //! [`Observing`] is the handle. [`Follower`] does the work, also for processes that
 //! [learn](Config::learn) before they join.
+use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
 use crate::control_plane::{ControlPlane, News, after};
 use crate::error::{JoinError, ObserveError};
 use crate::following::Follower;
-use crate::gathering::Gathering;
 use crate::joining::random_id;
 use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};
@@ -156,7 +156,7 @@ impl Config {
     /// [`JoinError`].
     pub fn observe_with(
         self,
-        progress: &mut dyn FnMut(&Gathering),
+        progress: &mut dyn FnMut(&BootstrapProgress),
         cancelled: &AtomicBool,
     ) -> Result<Observing, JoinError> {
         let (dir, group) = self.place()?;
@@ -175,15 +175,15 @@ impl Config {
         let mut follower = Follower::new(control_plane, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);
-        let nobody = Gathering::of(1, vec![]);
+        let nobody = BootstrapProgress::of(1, vec![]);
         let mut seen = nobody.clone();
         loop {
             follower.ask()?;
             let mut now = seen.clone();
             for news in follower.news()? {
                 if let News::Control(control::News::Waits { members, blocked, present }) = news {
-                    let gathering = Gathering::heard(members, blocked, present);
-                    now = gathering.behind(&seen);
+                    let progress = BootstrapProgress::heard(members, blocked, present);
+                    now = progress.behind(&seen);
                 }
             }
             now.unreached = follower.control_plane().book().map(|book| book.seeds().unreached()).unwrap_or_default();
@@ -206,13 +206,13 @@ impl Config {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if cancelled.load(Ordering::Relaxed) {
-                return Err(JoinError::Cancelled { gathering: seen });
+                return Err(JoinError::Cancelled { progress: seen });
             }
             if left.is_zero() && seen == nobody {
                 return Err(JoinError::Silent { group: self.group, waited: start.elapsed() });
             }
             if left.is_zero() {
-                return Err(JoinError::TimedOut { gathering: seen });
+                return Err(JoinError::TimedOut { progress: seen });
             }
             follower.wait(left.min(TICK));
         }

@@ -2,7 +2,7 @@
 mod common;
 
 use common::Scratch;
-use spindle::{Config, Gathering, JoinError, Names, Need, Network, Node, SeedState, initialise_data_dir};
+use spindle::{BootstrapProgress, Config, JoinError, Names, Need, Network, Node, SeedState, initialise_data_dir};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ impl World {
 
 /// A process that looks for its group.
 struct Joining {
-    told: Receiver<Gathering>,
+    told: Receiver<BootstrapProgress>,
     cancelled: Arc<AtomicBool>,
     thread: JoinHandle<Result<Node, JoinError>>,
 }
@@ -69,22 +69,22 @@ fn start(config: Config) -> Joining {
     let (tell, told) = channel();
     let cancelled = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&cancelled);
-    let joins = move || config.join_with(&mut |gathering| drop(tell.send(gathering.clone())), &stop);
+    let joins = move || config.join_with(&mut |progress| drop(tell.send(progress.clone())), &stop);
     Joining { told, cancelled, thread: thread::spawn(joins) }
 }
 
 impl Joining {
     /// Waits until it is told that it waits for `need`, and so of the seeds.
-    fn waits_for(&self, need: impl Fn(Need) -> bool, seeds: impl Fn(&[SeedState]) -> bool) -> Gathering {
+    fn waits_for(&self, need: impl Fn(Need) -> bool, seeds: impl Fn(&[SeedState]) -> bool) -> BootstrapProgress {
         let (begin, mut last) = (Instant::now(), None);
-        while let Ok(gathering) = self.told.recv_timeout(LONG.saturating_sub(begin.elapsed())) {
-            if let Some(waits) = &gathering.waits {
+        while let Ok(progress) = self.told.recv_timeout(LONG.saturating_sub(begin.elapsed())) {
+            if let Some(waits) = &progress.waits {
                 let states: Vec<SeedState> = waits.seeds.iter().map(|(_, state)| *state).collect();
                 if need(waits.need) && seeds(&states) {
-                    return gathering;
+                    return progress;
                 }
             }
-            last = Some(gathering);
+            last = Some(progress);
         }
         panic!("not told, but {last:?}");
     }

@@ -432,7 +432,7 @@ fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     let after = named(world.other(3, "after", 1));
     let (tell, told) = channel();
     let joining = thread::spawn(move || {
-        let mut waits = |gathering: &spindle::Gathering| tell.send(gathering.members).unwrap();
+        let mut waits = |progress: &spindle::BootstrapProgress| tell.send(progress.members).unwrap();
         let joined = after.join_with(&mut waits, &std::sync::atomic::AtomicBool::new(false)).unwrap();
         (joined.view().id, joined)
     });
@@ -466,11 +466,11 @@ fn is_refused(starting: &Receiver<Result<Member, JoinError>>) {
 /// Between hosts there is no directory that could refuse it.
 #[test]
 fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
-    let world = World::new("namesake", 3);
+    let world = World::new("process with the same id", 3);
     let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(i as u32, i, 3)))).collect());
-    is_refused(&start(named(2, world.other(3, "namesake", 1))));
+    is_refused(&start(named(2, world.other(3, "process with the same id", 1))));
     // Nor may it be where one of them is only near.
-    is_refused(&start(named(2, world.other(0, "near-namesake", 1))));
+    is_refused(&start(named(2, world.other(0, "near-process with the same id", 1))));
     members.extend(all(vec![start(named(4, world.other(4, "another", 1)))]));
     chat(&members, 20, "four");
     finish(members);
@@ -478,12 +478,12 @@ fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
 
 #[test]
 fn who_waits_for_a_group_with_the_id_of_another_who_waits_is_refused() {
-    let world = World::new("waiting-namesake", 1);
+    let world = World::new("waiting-process with the same id", 1);
     let (tell, told) = channel();
     let first = named(2, world.other(1, "first", 3));
     let first = thread::spawn(move || {
-        let mut waits = |gathering: &spindle::Gathering| {
-            let _ = tell.send(gathering.present.len());
+        let mut waits = |progress: &spindle::BootstrapProgress| {
+            let _ = tell.send(progress.present.len());
         };
         first.join_with(&mut waits, &std::sync::atomic::AtomicBool::new(false)).unwrap()
     });
@@ -508,7 +508,10 @@ fn nobody_but_a_member_says_where_it_is() {
         let world = World::new(name, 3);
         let hosts = [0, host_of_second, 2];
         let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(hosts[i], i, 3)))).collect());
-        let hasty = Config { gather_timeout: Duration::from_millis(400), ..named(2, world.other(3, "namesake", 1)) };
+        let hasty = Config {
+            gather_timeout: Duration::from_millis(400),
+            ..named(2, world.other(3, "process with the same id", 1))
+        };
         start(hasty).recv_timeout(LONG).unwrap().err().expect("it was let in");
         let mut joiner = world.other(4, "joiner", 1);
         joiner.network.as_mut().unwrap().seeds = vec![world.seeds[2].clone()];
@@ -558,15 +561,15 @@ fn all_who_are_left_with_too_few_are_told() {
     // Who wants to join is told so, and once, though not both know all processes.
     let joiner = Config { gather_timeout: Duration::from_secs(3), ..soon(world.other(7, "joiner", 1)) };
     let (mut told, stop) = (vec![], std::sync::atomic::AtomicBool::new(false));
-    let joined = joiner.join_with(&mut |gathering: &spindle::Gathering| told.push(gathering.clone()), &stop);
+    let joined = joiner.join_with(&mut |progress: &spindle::BootstrapProgress| told.push(progress.clone()), &stop);
     assert!(matches!(joined, Err(JoinError::TimedOut { .. })), "{joined:?}");
     // What is known of each seed may change at any time.
-    let blocked = told.iter().filter(|gathering| gathering.blocked);
-    let mut present: Vec<_> = blocked.map(|gathering| (gathering.members, &gathering.present)).collect();
+    let blocked = told.iter().filter(|progress| progress.blocked);
+    let mut present: Vec<_> = blocked.map(|progress| (progress.members, &progress.present)).collect();
     present.dedup();
     assert!((1..=3).contains(&present.len()), "{told:?}");
     assert_eq!((present[0].0, present[0].1.len()), (4, 2));
-    assert!(told.iter().skip_while(|gathering| !gathering.blocked).all(|gathering| gathering.blocked), "{told:?}");
+    assert!(told.iter().skip_while(|progress| !progress.blocked).all(|progress| progress.blocked), "{told:?}");
     // Their last words prove that they have ended.
     drop(hanging);
     for member in &members {

@@ -9,7 +9,7 @@ use spindle::{
 use spindle_core::control::{Letter, Refusal};
 use spindle_core::{Layout, MemberId, Rank, ViewId};
 use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
-use spindle_fabric::{Arena, LifeLine, MemberBell, OwnRow};
+use spindle_fabric::{Arena, LivenessThread, MemberBell, OwnRow};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -184,7 +184,7 @@ fn who_is_about_to_be_dead_is_left_out() {
     };
     let (end, ends) = std::sync::mpsc::channel::<()>();
     let heart = std::thread::spawn(move || {
-        let line = LifeLine::hold(&bell).unwrap();
+        let line = LivenessThread::hold(&bell).unwrap();
         let _ = ends.recv();
         std::mem::forget(line);
     });

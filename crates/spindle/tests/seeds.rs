@@ -6,7 +6,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spindle::{
-    Batch, Config, Gathering, Group, Handler, Identity, JoinError, Names, Network, Node, Publisher, Security,
+    Batch, BootstrapProgress, Config, Group, Handler, Identity, JoinError, Names, Network, Node, Publisher, Security,
     SeedsKnown, Snapshot, State, SubgroupId,
 };
 use std::io::{Cursor, Read};
@@ -102,14 +102,14 @@ impl World {
         let (tell, told) = channel();
         let cancelled = Arc::clone(&self.cancelled);
         let joins =
-            move || config.join_with(&mut |gathering| drop(tell.send((Instant::now(), gathering.clone()))), &cancelled);
+            move || config.join_with(&mut |progress| drop(tell.send((Instant::now(), progress.clone()))), &cancelled);
         Joining { told, thread: thread::spawn(joins) }
     }
 }
 
 /// A process that looks for its group.
 struct Joining {
-    told: Receiver<(Instant, Gathering)>,
+    told: Receiver<(Instant, BootstrapProgress)>,
     thread: JoinHandle<Result<Node, JoinError>>,
 }
 
@@ -119,8 +119,8 @@ impl Joining {
         let (start, mut last) = (Instant::now(), None);
         loop {
             match self.told.recv_timeout(LONG.saturating_sub(start.elapsed())) {
-                Ok((_, Gathering { seeds, .. })) if seeds.as_deref().is_some_and(&is_it) => return,
-                Ok((_, gathering)) => last = Some(gathering.to_string()),
+                Ok((_, BootstrapProgress { seeds, .. })) if seeds.as_deref().is_some_and(&is_it) => return,
+                Ok((_, progress)) => last = Some(progress.to_string()),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("not {what}: {last:?}"),
             }
         }
@@ -129,8 +129,8 @@ impl Joining {
     /// Waits until it is told all of that.
     fn is_told(&self, parts: &[&str]) {
         let (start, mut last) = (Instant::now(), None);
-        while let Ok((_, gathering)) = self.told.recv_timeout(LONG.saturating_sub(start.elapsed())) {
-            let text = gathering.to_string();
+        while let Ok((_, progress)) = self.told.recv_timeout(LONG.saturating_sub(start.elapsed())) {
+            let text = progress.to_string();
             if parts.iter().all(|part| text.contains(part)) {
                 return;
             }
@@ -439,7 +439,7 @@ fn who_learns_or_observes_is_told_why_it_can_not_use_a_seed() {
     let never = AtomicBool::new(false);
     let learning = looking().learn(&mut Keeper::default(), &mut |_| {}, &never).unwrap_err().to_string();
     let mut told = vec![];
-    let observing = looking().observe_with(&mut |gathering| told.push(gathering.to_string()), &never);
+    let observing = looking().observe_with(&mut |progress| told.push(progress.to_string()), &never);
     let observing = observing.unwrap_err().to_string();
     let why = format!("no seed has answered; {}: Connection refused", world.at(9));
     assert!(told.iter().any(|told| told.contains(&why)), "{told:?}");

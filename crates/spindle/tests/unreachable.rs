@@ -58,7 +58,7 @@ fn continues(name: &str, count: usize, (_held, wrong): (OwnedFd, SocketAddr)) {
     joiner.network.as_mut().unwrap().advertise = Some(wrong.to_string().parse().unwrap());
     let joining = thread::spawn(move || {
         let mut told = vec![];
-        let joined = joiner.join_with(&mut |gathering| told.push(gathering.to_string()), &AtomicBool::new(false));
+        let joined = joiner.join_with(&mut |progress| told.push(progress.to_string()), &AtomicBool::new(false));
         (joined.map(|node| node.view().members.clone()), told)
     });
     let mut sent = 0;

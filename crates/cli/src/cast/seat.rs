@@ -93,11 +93,11 @@ impl Seat {
         config.object_bytes_max = OBJECT_BYTES_MAX;
         let gather_timeout = config.gather_timeout;
         let waiting = Waiting::start(&found.group, json)?;
-        let joined = config.join_with(&mut |gathering| waiting.see(gathering), &stop.flag);
+        let joined = config.join_with(&mut |progress| waiting.see(progress), &stop.flag);
         drop(waiting);
         let mut node = joined.map_err(|error| match error {
-            JoinError::Cancelled { gathering } => {
-                Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {gathering}"))
+            JoinError::Cancelled { progress } => {
+                Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })?;

@@ -321,8 +321,8 @@ struct Member {
 impl Member {
     fn joined(&self, joined: Result<Node, JoinError>) -> Outcome<Node> {
         joined.map_err(|error| match error {
-            JoinError::Cancelled { gathering } => {
-                Failure::interrupted(self.stop.signal(), format_args!("while waiting for the group: {gathering}"))
+            JoinError::Cancelled { progress } => {
+                Failure::interrupted(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })
@@ -330,7 +330,7 @@ impl Member {
 
     fn try_join(&self, config: &Config) -> Outcome<Result<Node, JoinError>> {
         let waiting = Waiting::start(&config.group, self.args.json)?;
-        Ok(config.clone().join_with(&mut |gathering| waiting.see(gathering), &self.stop.flag))
+        Ok(config.clone().join_with(&mut |progress| waiting.see(progress), &self.stop.flag))
     }
 
     /// Takes part with `node`, and writes its deliveries to `output`.

@@ -48,7 +48,7 @@ pub enum DialError {
         wanted: MemberId,
     },
     /// Id conflict: the process there has the id of another process that the group knows.
-    Namesake(String),
+    IdConflict(String),
     /// Its host reports that nothing listens there.
     Refused(String),
     /// Too many control messages for it are pending. The connection stays open.
@@ -131,7 +131,7 @@ impl Book {
     ///
     /// If that process has no card, `lives_here` says that it is certainly on this host; otherwise
     /// its location is unknown.
-    pub(super) fn is_namesake(&self, card: &Card, is_member: bool, lives_here: bool, now: Time) -> bool {
+    pub(super) fn is_id_conflict(&self, card: &Card, is_member: bool, lives_here: bool, now: Time) -> bool {
         if (!is_member && self.asks(card.id, now).is_none()) || planted!(ConflictsBelieved) {
             return false;
         }
@@ -147,7 +147,7 @@ impl Book {
     }
 
     /// Notes that the process with this card asks for admission. The caller has
-    /// [checked](Self::is_namesake) that no other process has its id.
+    /// [checked](Self::is_id_conflict) that no other process has its id.
     pub(super) fn asked(&mut self, card: Card, now: Time) {
         if self.asking.len() > CARDS_MAX {
             self.asking.retain(|_, (asked, _)| now.since(*asked) < ASKS_FOR);
@@ -271,7 +271,7 @@ impl Book {
             DialError::Myself => self.seeds.is_myself(address),
             // Either a connection exists, or the reason why none exists was reported before.
             DialError::Elsewhere { .. } | DialError::Full => {}
-            DialError::Namesake(why) | DialError::Refused(why) | DialError::Other(why) if is_mail => {
+            DialError::IdConflict(why) | DialError::Refused(why) | DialError::Other(why) if is_mail => {
                 self.seeds.not_reached(address, why.clone());
             }
             _ => {}
@@ -355,17 +355,18 @@ mod tests {
     fn a_process_that_asks_keeps_its_id_for_a_while() {
         let mut book = book(&[]);
         let (one, other) = (card(2, "a:1"), card(2, "b:1"));
-        assert!(!book.is_namesake(&one, false, false, NOW));
+        assert!(!book.is_id_conflict(&one, false, false, NOW));
         book.asked(one.clone(), NOW);
-        assert!(!book.is_namesake(&one, false, false, NOW) && book.is_namesake(&other, false, false, NOW));
-        assert!(!book.is_namesake(&other, false, false, NOW + ASKS_FOR));
+        assert!(!book.is_id_conflict(&one, false, false, NOW) && book.is_id_conflict(&other, false, false, NOW));
+        assert!(!book.is_id_conflict(&other, false, false, NOW + ASKS_FOR));
         book.asks_no_more(&other);
         assert_eq!(book.asks(MemberId(2), NOW), Some(1));
         book.asks_no_more(&one);
-        assert!(!book.is_namesake(&other, false, false, NOW));
+        assert!(!book.is_id_conflict(&other, false, false, NOW));
         // A member that has come from another host is first known by its id alone.
         assert!(
-            book.is_namesake(&card(3, "c:1"), true, true, NOW) && !book.is_namesake(&card(3, "c:1"), true, false, NOW)
+            book.is_id_conflict(&card(3, "c:1"), true, true, NOW)
+                && !book.is_id_conflict(&card(3, "c:1"), true, false, NOW)
         );
     }
 }

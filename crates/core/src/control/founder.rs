@@ -153,7 +153,7 @@ mod tests {
             observer: false,
             follows: crate::ViewId(0),
             seeds,
-            namesake: None,
+            id_conflict: None,
         }
     }
 

@@ -172,7 +172,7 @@ impl Install {
                 return is_later && !planted!(FirstViewNeverOver);
             }
             News::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
-            News::Asks(asks) if asks.namesake.is_none() && admits(digest, asks.config, asks.observer) => {
+            News::Asks(asks) if asks.id_conflict.is_none() && admits(digest, asks.config, asks.observer) => {
                 let is_in = self.has(asks.id);
                 if is_in && (!self.may_be_told(asks.id, roster) || !roster.is_instance(asks.id, asks.instance)) {
                     return false;
@@ -351,7 +351,7 @@ mod tests {
         let install = install(view(2, &[1, 6]), None, &mut roster);
         assert!(is_told(&install, 6, "first", &mut roster));
         let News::Asks(second) = asks(6, "second", 9, &mut roster) else { unreachable!() };
-        assert_eq!(second.namesake, Some(at("second")));
+        assert_eq!(second.id_conflict, Some(at("second")));
         assert_eq!(roster.book().unwrap().far(MemberId(6)), Some(&at("first")));
     }
 

@@ -388,9 +388,9 @@ impl Member {
         let id = asks.id;
         if !admits(self.terms.digest, asks.config, asks.observer) {
             let why = Refusal::Config(self.terms.digest);
-            return roster.post_at(asks.namesake, id, Letter::Refused { why });
+            return roster.post_at(asks.id_conflict, id, Letter::Refused { why });
         }
-        if let Some(address) = asks.namesake.clone() {
+        if let Some(address) = asks.id_conflict.clone() {
             // If that is a member it has to go first; while it is heard of it does not go.
             let rank = self.rank_of(id).filter(|rank| !self.engine.suspects(*rank));
             let heartbeat = rank.map(|rank| rows.load(rank, membership::HEARTBEAT));
@@ -1132,7 +1132,7 @@ mod tests {
             observer,
             follows: ViewId(0),
             seeds: None,
-            namesake: None,
+            id_conflict: None,
         }
     }
 

@@ -11,7 +11,7 @@
 //!   [`Bootstrap`] decides which processes create it.
 //! - [`Install`] is a view that has not begun here.
 //! - A [`Member`] moves from view to view. It admits processes by [`Joins`], refuses duplicate ids
-//!   by [`Namesakes`], and dials broken streams again by [`Redials`].
+//!   by [`IdConflicts`], and dials broken streams again by [`Redials`].
 //! - Messages that no ring holds are sent as objects. Members send them by [`Outgoing`] and
 //!   [`ObjectGroups`]. Observers get them by [`Kept`], [`Serving`] and [`Fetching`].
 //! - A process that is no member [follows](Follow) the group: an observer, or a process that
@@ -33,13 +33,13 @@ pub mod bytes;
 mod card;
 mod follow;
 mod founder;
+mod id_conflicts;
 mod install;
 mod instance;
 mod joins;
 mod learn;
 mod letter;
 mod member;
-mod namesakes;
 mod objects;
 mod port;
 mod rack;
@@ -62,13 +62,13 @@ pub use bootstrapping::{Act, Bootstrapping, Waits};
 pub use card::{Card, Purpose};
 pub use follow::{Follow, FollowError, RowsState, ViewStart};
 pub use founder::Founder;
+pub use id_conflicts::IdConflicts;
 pub use install::{Begun, INSTALL_LOOK, Install};
 pub use instance::Instance;
 pub use joins::Joins;
 pub use learn::{Attempts, CAUGHT_UP, Learn, LearnError, Restored, STATE_WAIT};
 pub use letter::{Letter, Refusal, Request, Stranger, VERSION, Wanted, stranger};
 pub use member::{Heard, Member, Terms, Words};
-pub use namesakes::Namesakes;
 pub use objects::{
     Fetched, Fetching, GroupLinks, Kept, LINK_LOOK, ObjectGroup, ObjectGroups, ObjectName, ObjectOrder, Outgoing,
     Remedy, SHELVED_MAX, SLOTS, Serving, Shelf, Step,

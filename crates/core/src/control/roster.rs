@@ -4,8 +4,8 @@
 //! what they have handed over for views to come. A driver passes it what arrives, and carries out its [orders](Order). `W` is the driver's
 //! handle of a member's row: its memory, or a stream.
 use super::{
-    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, HostProcess, Incarnation, Instance, Letter,
-    Message, Namesakes, ObjectOrder, PortAddress, Purpose, Refusal, Request, Told,
+    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, HostProcess, IdConflicts, Incarnation, Instance,
+    Letter, Message, ObjectOrder, PortAddress, Purpose, Refusal, Request, Told,
 };
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Process, Time, ViewId};
 use crate::limits;
@@ -126,7 +126,7 @@ pub struct Asks {
     /// Among which seeds it waits.
     pub seeds: Claim,
     /// Where it is, if its id is another's on another host: a member's, or that of a process that asked before.
-    pub namesake: Option<Address>,
+    pub id_conflict: Option<Address>,
 }
 
 /// What a driver has to do.
@@ -139,7 +139,7 @@ pub enum Order {
         /// The letter.
         letter: Letter,
         /// What goes with it; the same for all to which it is told at once.
-        enclosure: Arc<[u8]>,
+        attachment: Arc<[u8]>,
     },
     /// A letter for a process of another host.
     Far {
@@ -150,7 +150,7 @@ pub enum Order {
         /// The letter.
         letter: Letter,
         /// What goes with it; the same for all to which it is told at once.
-        enclosure: Arc<[u8]>,
+        attachment: Arc<[u8]>,
     },
     /// This member's memory for a view, for processes of this host.
     HandOver {
@@ -334,7 +334,7 @@ pub struct Roster<W> {
     forgotten: BTreeMap<MemberId, ViewId>,
     /// The newest view for which this member's memory was handed over.
     handed: ViewId,
-    namesakes: Namesakes,
+    id_conflicts: IdConflicts,
     news: Vec<News>,
     orders: VecDeque<Order>,
 }
@@ -344,7 +344,7 @@ impl<W> Roster<W> {
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
         let (parts, newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
         let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
-        let (members, doubts, observers, deaf, namesakes, orders, older) = Default::default();
+        let (members, doubts, observers, deaf, id_conflicts, orders, older) = Default::default();
         Roster {
             me,
             nonce,
@@ -384,7 +384,7 @@ impl<W> Roster<W> {
             deaf,
             forgotten: BTreeMap::new(),
             handed: ViewId(0),
-            namesakes,
+            id_conflicts,
             news: Vec::new(),
             orders,
         }
@@ -737,7 +737,7 @@ impl<W> Roster<W> {
         if matches!(purpose, Purpose::Life { .. }) {
             // The kernel of its host, or another process there, says so. Else the fault may be this host's, or the network's.
             let is_gone = match why {
-                DialError::Refused(_) | DialError::Elsewhere { .. } | DialError::Namesake(_) => true,
+                DialError::Refused(_) | DialError::Elsewhere { .. } | DialError::IdConflict(_) => true,
                 DialError::Myself | DialError::Full | DialError::Other(_) => false,
             };
             for (id, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| doubt.address == *address && !is_gone) {
@@ -757,7 +757,7 @@ impl<W> Roster<W> {
         self.news.extend(lost.into_iter().map(News::Lost));
         let failure = match why {
             DialError::Refused(_) => Failure::Refused,
-            DialError::Elsewhere { .. } | DialError::Namesake(_) => Failure::Another,
+            DialError::Elsewhere { .. } | DialError::IdConflict(_) => Failure::Another,
             DialError::Myself | DialError::Full | DialError::Other(_) => Failure::Silent,
         };
         // In a view to come the member is missed, and dialled again.
@@ -791,14 +791,14 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Whether the process that has made a stream is no namesake of a member; then where it is is noted. A process that brings its memory as a newcomer is the
+    /// Whether the process that has made a stream is no process with the same id of a member; then where it is is noted. A process that brings its memory as a newcomer is the
     /// member, wherever one of its id was before.
     pub fn recognises(&mut self, with: &Card, purpose: &Purpose, now: Time) -> bool {
         let comes = matches!(purpose, Purpose::Part { view, .. } if self.is_new(*view, with.id));
         let is_member = self.members.contains(&with.id) && !comes;
         let lives_here = self.lives_here(with.id);
         let Some(book) = &self.book else { return false };
-        if is_member && book.is_namesake(with, true, lives_here, now) {
+        if is_member && book.is_id_conflict(with, true, lives_here, now) {
             return false;
         }
         self.learn(with.clone());
@@ -810,13 +810,13 @@ impl<W> Roster<W> {
         id == self.me.id || self.births.contains_key(&id)
     }
 
-    /// A process writes that has this card by its own word, or `asks` to be let in: notes where it is. If it is a namesake nothing is noted, and
+    /// A process writes that has this card by its own word, or `asks` to be let in: notes where it is. If it is a process with the same id nothing is noted, and
     /// where that is is returned.
     fn hear_from(&mut self, card: Card, asks: bool, now: Time) -> Option<Address> {
         let is_member = self.members.contains(&card.id);
         let lives_here = self.lives_here(card.id);
         let book = self.book.as_mut()?;
-        if book.is_namesake(&card, is_member, lives_here, now) {
+        if book.is_id_conflict(&card, is_member, lives_here, now) {
             return Some(card.address);
         }
         if asks && !is_member {
@@ -828,7 +828,7 @@ impl<W> Roster<W> {
 
     /// Takes in a letter with what was enclosed in it; from `sender` with its process, if it came from another host. What goes with descriptors comes by
     /// [`handed_over`](Self::handed_over).
-    pub fn hear(&mut self, letter: Letter, sender: Option<(Card, u128)>, enclosure: &[u8], now: Time) {
+    pub fn hear(&mut self, letter: Letter, sender: Option<(Card, u128)>, attachment: &[u8], now: Time) {
         let is_far = |card: &Card| self.book.as_ref().is_none_or(|book| book.card().host != card.host);
         // A process of this host may write over the network, to a seed. It is watched and known as others of this host.
         let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(card, process)| (card.host, *process));
@@ -843,15 +843,15 @@ impl<W> Roster<W> {
         {
             self.news.push(News::Meets(card.clone()));
         }
-        let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
+        let id_conflict = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
         match letter {
             Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
-                let namesake = namesake.or_else(|| self.hear_from(near?, true, now));
+                let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
                 // A new process may have the address of a dead one, which is a member until the view has changed.
                 let instance = far.map_or(Instance::Near(pid), |(_, process)| Instance::Far(process));
-                if namesake.is_none() {
+                if id_conflict.is_none() {
                     if let Some((host, _)) = far.filter(|_| !self.members.contains(&from)) {
                         self.far_processes.insert(from, (nonce, HostProcess { id: from, host, pid, birth }));
                     }
@@ -866,18 +866,18 @@ impl<W> Roster<W> {
                     observer,
                     follows,
                     seeds,
-                    namesake,
+                    id_conflict,
                 }));
             }
-            // A namesake is not the process that is known by this id.
-            Letter::Founding { from, nonce, config, words } if namesake.is_none() => {
+            // A process with the same id is not the process that is known by this id.
+            Letter::Founding { from, nonce, config, words } if id_conflict.is_none() => {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
                 }
                 self.news.push(News::Founding { from, nonce, config, words });
             }
             Letter::Want { incarnation, view, from, reply, objects }
-                if namesake.is_none() && incarnation == self.incarnation =>
+                if id_conflict.is_none() && incarnation == self.incarnation =>
             {
                 self.news.push(News::Wants(ObjectOrder { from, view, reply, objects }));
             }
@@ -886,7 +886,7 @@ impl<W> Roster<W> {
                 self.news.push(News::Waits { members, blocked, present });
             }
             Letter::View { incarnation, from, .. } => {
-                if let Some(told) = Told::decode(enclosure) {
+                if let Some(told) = Told::decode(attachment) {
                     self.hear_of_view(incarnation, from, told);
                 }
             }
@@ -1352,23 +1352,23 @@ impl<W> Roster<W> {
         if to.peek().is_none() {
             return;
         }
-        let (letter, enclosure) = self.letter_of(view);
+        let (letter, attachment) = self.letter_of(view);
         for to in to {
-            self.write(to, letter.clone(), Arc::clone(&enclosure));
+            self.write(to, letter.clone(), Arc::clone(&attachment));
         }
     }
 
     /// The same to the process at the address of this card, whatever is known of its id.
     pub fn tell_view_at(&mut self, view: &View, whom: &Card) {
-        let (letter, enclosure) = self.letter_of(view);
-        self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), letter, enclosure });
+        let (letter, attachment) = self.letter_of(view);
+        self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), letter, attachment });
     }
 
     /// Asks the process at the address of this card for its view, whatever is known of its id.
     pub fn ask_view_at(&mut self, whom: &Card) {
         let letter = Letter::Request { from: self.me.id, reply: 0, what: Request::View };
         let (address, whom) = (whom.address.clone(), Some(whom.id));
-        self.orders.push_back(Order::Far { address, whom, letter, enclosure: Arc::default() });
+        self.orders.push_back(Order::Far { address, whom, letter, attachment: Arc::default() });
     }
 
     fn letter_of(&self, view: &View) -> (Letter, Arc<[u8]>) {
@@ -1395,7 +1395,7 @@ impl<W> Roster<W> {
     }
 
     /// Writes a letter, with what is enclosed.
-    fn write(&mut self, to: MemberId, letter: Letter, enclosure: Arc<[u8]>) {
+    fn write(&mut self, to: MemberId, letter: Letter, attachment: Arc<[u8]>) {
         let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
         // They answer a process that asks with the id of a dead member.
         let is_for_asker = matches!(letter, Letter::Wait { .. } | Letter::Refused { .. });
@@ -1404,8 +1404,8 @@ impl<W> Roster<W> {
             return;
         }
         self.orders.push_back(match far {
-            Some(address) => Order::Far { address, whom: Some(to), letter, enclosure },
-            None => Order::Near { to, letter, enclosure },
+            Some(address) => Order::Far { address, whom: Some(to), letter, attachment },
+            None => Order::Near { to, letter, attachment },
         });
     }
 
@@ -1420,9 +1420,9 @@ impl<W> Roster<W> {
         self.write(to, letter, Arc::default());
     }
 
-    /// Writes to `id`, or to its `namesake` that is there.
-    pub fn post_at(&mut self, namesake: Option<Address>, id: MemberId, letter: Letter) {
-        match namesake {
+    /// Writes to `id`, or to its `id_conflict` that is there.
+    pub fn post_at(&mut self, id_conflict: Option<Address>, id: MemberId, letter: Letter) {
+        match id_conflict {
             Some(address) => self.write_to(address, Some(id), letter),
             None => self.post(id, letter),
         }
@@ -1430,7 +1430,7 @@ impl<W> Roster<W> {
 
     /// Writes to the process at an address of another host.
     pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, letter: Letter) {
-        self.orders.push_back(Order::Far { address, whom, letter, enclosure: Arc::default() });
+        self.orders.push_back(Order::Far { address, whom, letter, attachment: Arc::default() });
     }
 
     /// Answers a request with a text.
@@ -1471,7 +1471,7 @@ impl<W> Roster<W> {
             address: address.clone(),
             whom,
             letter: letter.clone(),
-            enclosure: Arc::default(),
+            attachment: Arc::default(),
         };
         self.orders.extend(book.addresses().map(far));
     }
@@ -1485,11 +1485,11 @@ impl<W> Roster<W> {
         Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
     }
 
-    /// What a namesake that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
+    /// What a process with the same id that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
     /// often it has asked if it waits to be let in as well; `otherwise` if not.
     pub fn turn_away(&mut self, asks: &Asks, done: Option<u64>, otherwise: Letter, now: Time) -> Letter {
         let done = done.or_else(|| self.book.as_ref()?.asks(asks.id, now));
-        match done.is_some_and(|done| self.namesakes.ask(asks.id, asks.instance, done, now)) {
+        match done.is_some_and(|done| self.id_conflicts.ask(asks.id, asks.instance, done, now)) {
             true => Letter::Refused { why: Refusal::InUse(asks.id) },
             false => otherwise,
         }
@@ -2200,8 +2200,8 @@ mod tests {
                 teller.tell_view(&view, [MemberId(1)]);
                 let mut told = roster(1, host);
                 while let Some(order) = teller.next_order() {
-                    if let Order::Far { letter, enclosure, .. } = order {
-                        told.hear(letter, Some((card(2, 2), 2)), &enclosure, Time(0));
+                    if let Order::Far { letter, attachment, .. } = order {
+                        told.hear(letter, Some((card(2, 2), 2)), &attachment, Time(0));
                     }
                 }
                 let watched = core::iter::from_fn(|| told.next_order()).find_map(|order| match order {

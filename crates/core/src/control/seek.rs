@@ -209,12 +209,12 @@ impl Seek {
 
     fn asked<W>(&mut self, asks: Asks, roster: &mut Roster<W>, now: Time) {
         let wait = self.told_to_wait(roster);
-        let answer = match asks.namesake {
+        let answer = match asks.id_conflict {
             Some(_) => Some(roster.turn_away(&asks, None, wait, now)),
             None => self.founder.asked(&asks, now).map(|refusal| refusal.map_or(wait, |why| Letter::Refused { why })),
         };
         if let Some(answer) = answer {
-            roster.post_at(asks.namesake, asks.id, answer);
+            roster.post_at(asks.id_conflict, asks.id, answer);
         }
     }
 

@@ -59,8 +59,8 @@ pub enum MailError {
         max: u64,
     },
     /// An attachment is longer than this process accepts.
-    #[error("an enclosure of {bytes} bytes; at most {max} were expected")]
-    EnclosureTooLong {
+    #[error("an attachment of {bytes} bytes; at most {max} were expected")]
+    AttachmentTooLong {
         /// Its length by the control message.
         bytes: u64,
         /// The longest that is read.
@@ -68,8 +68,10 @@ pub enum MailError {
     },
     /// An attachment is not what [`enclose`](super::enclose) makes, with the length that the
     /// control message says.
-    #[error("an enclosure that is no sealed memory of {bytes} bytes; the sender does not keep to the protocol, end it")]
-    EnclosureUnsound {
+    #[error(
+        "an attachment that is no sealed memory of {bytes} bytes; the sender does not keep to the protocol, end it"
+    )]
+    AttachmentUnsound {
         /// Its length by the control message.
         bytes: u64,
     },

@@ -26,8 +26,8 @@
 //!   knows.
 //!
 //! This is not membership: the members decide in their shared memory which processes are in a view.
+mod attachment;
 mod dir;
-mod enclosure;
 mod error;
 pub(crate) mod kernel;
 pub(crate) mod limits;
@@ -39,8 +39,8 @@ mod place;
 pub(crate) mod tests;
 mod watch;
 
+pub use attachment::{disclose, enclose};
 pub use dir::{DirError, GroupName, NameError, RuntimeDir};
-pub use enclosure::{disclose, enclose};
 pub use error::MailError;
 pub use kernel::{Fate, fate, own_birth};
 pub use mailbox::{Delivery, Dropped, Mailbox, found_or_find};

@@ -7,7 +7,7 @@ use super::error::MailError;
 use super::limits::{EVENTS_PER_WAIT, OLD_SOCKETS_MAX, PLACE_LOOK};
 use super::mailbox::{Address, Mailbox};
 use crate::fork::{Owner, Socket};
-use crate::life::LifeLine;
+use crate::life::LivenessThread;
 use crate::shm::MemberBell;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -75,7 +75,7 @@ struct Watched {
 
 impl Watch {
     /// Starts the thread, on which `on_notice` is called. `on_notice` must not panic, because
-    /// nothing would be watched any more. The thread [shows the liveness](LifeLine) of the `member`
+    /// nothing would be watched any more. The thread [shows the liveness](LivenessThread) of the `member`
     /// with this event count.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Watch {
         let thread = std::thread::Builder::new()
             .name("spindle-watch".into())
             .spawn(move || {
-                let _life = member.as_ref().and_then(LifeLine::hold);
+                let _life = member.as_ref().and_then(LivenessThread::hold);
                 watch(&seen, &address, on_notice);
             })
             .map_err(|source| MailError::io("start the watch's thread", None, source))?;

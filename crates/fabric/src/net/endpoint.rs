@@ -73,7 +73,7 @@ pub enum Event {
         /// The control message.
         letter: Letter,
         /// Its attachment.
-        enclosure: Vec<u8>,
+        attachment: Vec<u8>,
     },
     /// A connection that a peer opened, or that was asked for with [`Endpoint::dial`].
     Stream {
@@ -257,8 +257,8 @@ impl Endpoint {
     /// # Panics
     /// If the control message carries descriptors (parts, state), if the attachment has more than
     /// 64 MiB, or if its length is not what the control message says.
-    pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) {
-        let parcel = Parcel::new(whom, letter, enclosure);
+    pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, attachment: &[u8]) {
+        let parcel = Parcel::new(whom, letter, attachment);
         self.exchange.ask(Command::Send { to: to.clone(), parcel });
     }
 

@@ -153,7 +153,7 @@ impl Command {
 impl Event {
     fn bytes(&self) -> usize {
         match self {
-            Event::Letter { enclosure, .. } => enclosure.len(),
+            Event::Letter { attachment, .. } => attachment.len(),
             _ => 0,
         }
     }

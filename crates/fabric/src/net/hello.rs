@@ -37,7 +37,7 @@ pub enum Declined {
     Member(MemberId),
     /// The refusing peer is another process with the same id.
     #[error("it has the id {0}, too; give one of the two another id, or none")]
-    Namesake(MemberId),
+    IdConflict(MemberId),
     /// The dialling process has dialled its own address.
     #[error("it is this process itself")]
     Myself,
@@ -135,7 +135,7 @@ impl Answer {
             1 => Answer::Declined(Declined::Version(from.u32()?)),
             2 => Answer::Declined(Declined::Group(group(&mut from)?)),
             3 => Answer::Declined(Declined::Member(MemberId(from.u64()?))),
-            4 => Answer::Declined(Declined::Namesake(MemberId(from.u64()?))),
+            4 => Answer::Declined(Declined::IdConflict(MemberId(from.u64()?))),
             5 => Answer::Declined(Declined::Myself),
             6 => Answer::Declined(Declined::TooMany(from.u32()?)),
             7 => Answer::Declined(Declined::Identity(MemberId(from.u64()?))),
@@ -262,7 +262,7 @@ fn put_declined(out: &mut Writer, why: &Declined) {
             out.u32(3);
             out.u64(id.0);
         }
-        Declined::Namesake(id) => {
+        Declined::IdConflict(id) => {
             out.u32(4);
             out.u64(id.0);
         }
@@ -321,7 +321,7 @@ mod tests {
             Declined::Version(9),
             Declined::Group(GroupName::new(&"g".repeat(64)).unwrap()),
             Declined::Member(MemberId(u64::MAX)),
-            Declined::Namesake(MemberId(3)),
+            Declined::IdConflict(MemberId(3)),
             Declined::Myself,
             Declined::TooMany(2048),
             Declined::Identity(MemberId(u64::MAX)),

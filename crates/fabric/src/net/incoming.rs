@@ -119,7 +119,7 @@ fn reason(why: &Declined) -> Option<String> {
         Declined::Version(ours) => format!("it speaks another version than {ours}; update the older"),
         Declined::Group(ours) => format!("it looks for another group than {ours}"),
         Declined::Member(me) => format!("it looks for another member than {me} at this address"),
-        Declined::Namesake(id) => {
+        Declined::IdConflict(id) => {
             format!("it has the id {id} of this process; give one of the two another id, or none")
         }
         Declined::Identity(id) => {
@@ -146,7 +146,7 @@ fn judge(hello: &Hello, me: &Me, stream: &dyn Stream, crowded: Option<u32>) -> O
         return Some(Declined::Member(me.card.id));
     }
     if hello.card.id == me.card.id {
-        return Some(Declined::Namesake(me.card.id));
+        return Some(Declined::IdConflict(me.card.id));
     }
     crowded.map(Declined::TooMany)
 }

@@ -16,27 +16,27 @@ pub(super) struct Parcel {
     pub(super) whom: Option<MemberId>,
     /// Head and control message.
     letter: Vec<u8>,
-    enclosure: Vec<u8>,
+    attachment: Vec<u8>,
 }
 
 impl Parcel {
     /// # Panics
     /// If the control message has descriptors, if the attachment is too long to be sent, or if its
     /// length is not what the control message says.
-    pub(super) fn new(whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) -> Parcel {
+    pub(super) fn new(whom: Option<MemberId>, letter: &Letter, attachment: &[u8]) -> Parcel {
         assert!(is_for_the_net(letter), "descriptors can't leave the host: {letter:?}");
-        assert!(enclosure.len() <= ENCLOSURE_BYTES_MAX, "an enclosure of {} bytes", enclosure.len());
-        assert!(fits(letter, enclosure.len()), "an enclosure of {} bytes with {letter:?}", enclosure.len());
+        assert!(attachment.len() <= ENCLOSURE_BYTES_MAX, "an attachment of {} bytes", attachment.len());
+        assert!(fits(letter, attachment.len()), "an attachment of {} bytes with {letter:?}", attachment.len());
         let body = letter.encode();
         let mut letter = Vec::with_capacity(HEAD_BYTES + body.len());
         letter.extend_from_slice(&(body.len() as u32).to_le_bytes());
-        letter.extend_from_slice(&(enclosure.len() as u32).to_le_bytes());
+        letter.extend_from_slice(&(attachment.len() as u32).to_le_bytes());
         letter.extend_from_slice(&body);
-        Parcel { whom, letter, enclosure: enclosure.to_vec() }
+        Parcel { whom, letter, attachment: attachment.to_vec() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.letter.len() + self.enclosure.len()
+        self.letter.len() + self.attachment.len()
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn send(parcels: &mut VecDeque<Parcel>, sent: &mut usize, stream: &mu
         let mut slices = [IoSlice::new(&[]); 2 * LETTERS_PER_SEND];
         let mut skip = *sent;
         for (slice, bytes) in
-            slices.iter_mut().zip(parcels.iter().flat_map(|parcel| [&parcel.letter, &parcel.enclosure]))
+            slices.iter_mut().zip(parcels.iter().flat_map(|parcel| [&parcel.letter, &parcel.attachment]))
         {
             let gone = skip.min(bytes.len());
             *slice = IoSlice::new(&bytes[gone..]);
@@ -157,22 +157,22 @@ impl Arriving {
 
     fn lengths(&self) -> Option<(usize, usize)> {
         let (letter, rest) = self.bytes.split_first_chunk::<4>()?;
-        let (enclosure, _) = rest.split_first_chunk::<4>()?;
-        Some((u32::from_le_bytes(*letter) as usize, u32::from_le_bytes(*enclosure) as usize))
+        let (attachment, _) = rest.split_first_chunk::<4>()?;
+        Some((u32::from_le_bytes(*letter) as usize, u32::from_le_bytes(*attachment) as usize))
     }
 
     /// Returns how many bytes the control message has, as far as that is known; `None`: more than
     /// any control message has.
     fn wanted(&self) -> Option<usize> {
-        let Some((letter, enclosure)) = self.lengths() else { return Some(HEAD_BYTES) };
-        (letter <= LETTER_BYTES_MAX && enclosure <= ENCLOSURE_BYTES_MAX).then_some(HEAD_BYTES + letter + enclosure)
+        let Some((letter, attachment)) = self.lengths() else { return Some(HEAD_BYTES) };
+        (letter <= LETTER_BYTES_MAX && attachment <= ENCLOSURE_BYTES_MAX).then_some(HEAD_BYTES + letter + attachment)
     }
 
     fn is_whole(&self) -> bool {
-        self.lengths().is_some_and(|(letter, enclosure)| {
+        self.lengths().is_some_and(|(letter, attachment)| {
             // The lengths may be invalid. Then no control message is complete, and the next byte
             // shows it.
-            self.bytes.len() == HEAD_BYTES + letter + enclosure
+            self.bytes.len() == HEAD_BYTES + letter + attachment
         })
     }
 }
@@ -181,11 +181,11 @@ fn read(mut bytes: Vec<u8>, from: MemberId) -> Brought {
     let (head, rest) = bytes.split_first_chunk::<4>().expect("it has a head");
     let letter_bytes = u32::from_le_bytes(*head) as usize;
     let decoded = Letter::decode(&rest[4..4 + letter_bytes]);
-    let enclosure = bytes.split_off(HEAD_BYTES + letter_bytes);
+    let attachment = bytes.split_off(HEAD_BYTES + letter_bytes);
     match decoded {
-        Ok(letter) if !is_for_the_net(&letter) || !fits(&letter, enclosure.len()) => Brought::Garbage,
+        Ok(letter) if !is_for_the_net(&letter) || !fits(&letter, attachment.len()) => Brought::Garbage,
         Ok(letter) if letter.from().is_some_and(|other| other != from) => Brought::Forged,
-        Ok(letter) => Brought::Letter(letter, enclosure),
+        Ok(letter) => Brought::Letter(letter, attachment),
         Err(_) => Brought::Garbage,
     }
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn bytes_of(parcels: impl IntoIterator<Item = Parcel>) -> Vec<u8> {
-        parcels.into_iter().flat_map(|parcel| [parcel.letter, parcel.enclosure].concat()).collect()
+        parcels.into_iter().flat_map(|parcel| [parcel.letter, parcel.attachment].concat()).collect()
     }
 
     fn near() -> (SocketStream, UnixStream) {
@@ -235,18 +235,22 @@ mod tests {
 
     #[test]
     fn letters_arrive_whole_in_bites_of_any_size() {
-        let enclosure = vec![9; 1000];
+        let attachment = vec![9; 1000];
         let sent = || {
-            [(request(1), vec![]), (view(ME, 1000), enclosure.clone()), (Letter::Answer { reply: 2, bytes: 0 }, vec![])]
+            [
+                (request(1), vec![]),
+                (view(ME, 1000), attachment.clone()),
+                (Letter::Answer { reply: 2, bytes: 0 }, vec![]),
+            ]
         };
-        let bytes = bytes_of(sent().map(|(letter, enclosure)| Parcel::new(None, &letter, &enclosure)));
+        let bytes = bytes_of(sent().map(|(letter, attachment)| Parcel::new(None, &letter, &attachment)));
         for bite in [1, 2, 7, 8, 9, 100, bytes.len()] {
             let (brought, stand) = arriving(&bytes, bite);
             assert_eq!(stand, Stand::Empty);
             let letters: Vec<_> = brought
                 .into_iter()
                 .map(|one| match one {
-                    Brought::Letter(letter, enclosure) => (letter, enclosure),
+                    Brought::Letter(letter, attachment) => (letter, attachment),
                     other => panic!("{other:?}"),
                 })
                 .collect();
@@ -256,10 +260,10 @@ mod tests {
 
     #[test]
     fn what_is_no_letter_or_of_another_is_left_out() {
-        let raw = |letter: &Letter, enclosure: &[u8]| {
+        let raw = |letter: &Letter, attachment: &[u8]| {
             let body = letter.encode();
-            let lengths = [body.len() as u32, enclosure.len() as u32].map(u32::to_le_bytes).concat();
-            [&lengths, &body[..], enclosure].concat()
+            let lengths = [body.len() as u32, attachment.len() as u32].map(u32::to_le_bytes).concat();
+            [&lengths, &body[..], attachment].concat()
         };
         let other = MemberId(4);
         let bytes = [
@@ -318,7 +322,7 @@ mod tests {
         let (mut near, mut far) = near();
         let letters: Vec<_> =
             (0..20).map(|reply| (Letter::Answer { reply, bytes: 3000 }, vec![reply as u8; 3000])).collect();
-        let parcel = |(letter, enclosure): &(Letter, Vec<u8>)| Parcel::new(None, letter, enclosure);
+        let parcel = |(letter, attachment): &(Letter, Vec<u8>)| Parcel::new(None, letter, attachment);
         let expected = bytes_of(letters.iter().map(parcel));
         let (mut parcels, mut sent) = (letters.iter().map(parcel).collect(), 0);
         let (mut got, mut buffer, mut full) = (vec![], [0; 777], 0);
@@ -335,8 +339,8 @@ mod tests {
 
     #[test]
     fn what_can_not_leave_is_a_bug() {
-        let refused = |letter: Letter, enclosure: &[u8]| {
-            assert!(std::panic::catch_unwind(|| Parcel::new(None, &letter, enclosure)).is_err(), "{letter:?}");
+        let refused = |letter: Letter, attachment: &[u8]| {
+            assert!(std::panic::catch_unwind(|| Parcel::new(None, &letter, attachment)).is_err(), "{letter:?}");
         };
         refused(
             Letter::Parts {

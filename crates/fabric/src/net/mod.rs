@@ -6,7 +6,7 @@
 //! the start (`hello.rs`), and the dialled side answers before the connection is used (`connecting.rs`
 //! dials, `incoming.rs` is an incoming connection). There are three kinds. One carries control
 //! messages (`post.rs` and `letters.rs`). One carries only its end, which reports the death of a
-//! process (`keeper.rs`). The third is a stream that is handed to the caller that asked for it. A
+//! process (`liveness.rs`). The third is a stream that is handed to the caller that asked for it. A
 //! connection for control messages carries only those of the process that dialled it. Two processes
 //! that dial each other at the same time therefore have two connections, and need to decide nothing
 //! between them. `switch.rs` is the thread that moves all data.
@@ -33,10 +33,10 @@ mod error;
 mod exchange;
 mod hello;
 mod incoming;
-mod keeper;
 mod letters;
 mod limits;
 mod listen;
+mod liveness;
 mod poller;
 mod post;
 mod refusals;

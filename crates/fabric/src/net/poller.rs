@@ -21,7 +21,7 @@ pub(super) enum Token {
     Incoming(u64),
     Inlet(u64),
     Post(u64),
-    Keeper,
+    LivenessConnections,
 }
 
 impl Token {
@@ -33,7 +33,7 @@ impl Token {
             Token::Incoming(id) => id << 3 | 3,
             Token::Inlet(id) => id << 3 | 4,
             Token::Post(id) => id << 3 | 5,
-            Token::Keeper => 6,
+            Token::LivenessConnections => 6,
         }
     }
 
@@ -46,7 +46,7 @@ impl Token {
             3 => Token::Incoming(id),
             4 => Token::Inlet(id),
             5 => Token::Post(id),
-            _ => Token::Keeper,
+            _ => Token::LivenessConnections,
         }
     }
 }

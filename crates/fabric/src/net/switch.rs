@@ -7,13 +7,13 @@ use super::error::NetError;
 use super::exchange::{Command, Exchange};
 use super::hello::Hello;
 use super::incoming::{Incoming, Turn};
-use super::keeper::{Fate, Keeper, round_trip};
 use super::letters::{Arriving, Brought, Stand};
 use super::limits::{
     ACCEPTS_MAX, ANSWER_MIN, ANSWER_ROUND_TRIPS, ARRIVING_BYTES_MAX, FAREWELL, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX,
     READ_BYTES, REFUSED_PAUSE, STILL_EVERY,
 };
 use super::listen::Listener;
+use super::liveness::{Fate, LivenessConnections, round_trip};
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
 use super::refusals::{Line, Refusals};
@@ -57,7 +57,7 @@ pub(super) struct Switch {
     posts: BTreeMap<u64, Post>,
     posts_by_address: BTreeMap<Address, u64>,
     /// Set when the liveness thread was first needed. `None` within: the system has none.
-    keeper: Option<Option<Keeper>>,
+    liveness: Option<Option<LivenessConnections>>,
     lives: BTreeMap<u64, Life>,
     /// Inlets with bytes that have arrived and were not read.
     unread: BTreeSet<u64>,
@@ -135,7 +135,7 @@ impl Switch {
             inlets: BTreeMap::new(),
             posts: BTreeMap::new(),
             posts_by_address: BTreeMap::new(),
-            keeper: None,
+            liveness: None,
             lives: BTreeMap::new(),
             unread: BTreeSet::new(),
             paused: false,
@@ -209,7 +209,7 @@ impl Switch {
             }
             Token::Inlet(id) => self.read(id),
             Token::Post(id) => self.deliver(id),
-            Token::Keeper => self.hear_of_lives(),
+            Token::LivenessConnections => self.hear_of_lives(),
         }
     }
 
@@ -305,7 +305,7 @@ impl Switch {
             Command::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
             Command::LookUp { address } => self.look_up(address),
             Command::Watch { to, whom, incarnation, view } => {
-                let is_impossible = matches!(self.keeper, Some(None));
+                let is_impossible = matches!(self.liveness, Some(None));
                 let counts = |life: &Life| life.dialled || life.begins_by().is_none();
                 let is_begun = self.lives.values().any(|life| life.with.id == whom && counts(life));
                 if !is_impossible && !is_begun && !self.connecting.values().any(|attempt| attempt.watches(whom)) {
@@ -582,11 +582,11 @@ impl Switch {
         let connection = wire.release(&self.poller);
         life.round_trip = round_trip(connection.fd());
         let start = || {
-            let keeper = Keeper::start(STILL_EVERY).ok()?;
-            self.poller.add(keeper.fd()?, Token::Keeper, IN).ok()?;
-            Some(keeper)
+            let liveness = LivenessConnections::start(STILL_EVERY).ok()?;
+            self.poller.add(liveness.fd()?, Token::LivenessConnections, IN).ok()?;
+            Some(liveness)
         };
-        if self.keeper.get_or_insert_with(start).is_none() {
+        if self.liveness.get_or_insert_with(start).is_none() {
             return;
         }
         if self.lives.len() >= LIVES_MAX || connection.holds_back() {
@@ -596,9 +596,9 @@ impl Switch {
             // An earlier one, if this one is a sign of life.
             self.release(|old| old.dialled && old.with.id == life.with.id);
         }
-        let Some(keeper) = self.keeper.iter().flatten().next() else { return };
+        let Some(liveness) = self.liveness.iter().flatten().next() else { return };
         self.next_id += 1;
-        if keeper.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
+        if liveness.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
             self.lives.insert(self.next_id, Life { connection: Some(connection), ..life });
         }
     }
@@ -606,13 +606,13 @@ impl Switch {
     /// Releases the selected liveness connections.
     fn release(&mut self, is_done: impl Fn(&Life) -> bool) {
         for (id, _) in self.lives.extract_if(.., |_, life| is_done(life)) {
-            self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
+            self.liveness.iter().flatten().for_each(|liveness| liveness.release(id));
         }
     }
 
     /// Handles the reports of the liveness thread.
     fn hear_of_lives(&mut self) {
-        while let Some((id, fate)) = self.keeper.iter_mut().flatten().find_map(Keeper::told) {
+        while let Some((id, fate)) = self.liveness.iter_mut().flatten().find_map(LivenessConnections::told) {
             match fate {
                 // From now on, only the liveness thread has it.
                 Fate::Begun => {
@@ -661,9 +661,9 @@ impl Switch {
         let stream = &mut *inlet.wire.stream;
         let (me, mut wrong) = (self.me.card.id.0, None);
         let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
-            Brought::Letter(letter, enclosure) => {
-                trace!(target: TARGET, me, from = from.id.0, ?letter, enclosure_bytes = enclosure.len(), "letter received");
-                exchange.tell(Event::Letter { from: from.clone(), process, letter, enclosure })
+            Brought::Letter(letter, attachment) => {
+                trace!(target: TARGET, me, from = from.id.0, ?letter, attachment_bytes = attachment.len(), "letter received");
+                exchange.tell(Event::Letter { from: from.clone(), process, letter, attachment })
             }
             Brought::Garbage => {
                 wrong = Some("it sent what is no letter");

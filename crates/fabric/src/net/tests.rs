@@ -98,7 +98,7 @@ impl Host {
 
     fn letter(&self) -> (Card, Letter, Vec<u8>) {
         match self.next() {
-            Event::Letter { from, letter, enclosure, .. } => (from, letter, enclosure),
+            Event::Letter { from, letter, attachment, .. } => (from, letter, attachment),
             other => panic!("{other:?}"),
         }
     }
@@ -142,19 +142,19 @@ fn endpoints_can_be_shared() {
 
 /// Every control message has a number, and bytes that depend on it.
 fn numbered(number: u64) -> (Letter, Vec<u8>) {
-    let enclosure = vec![number as u8; (number % 7 * 100) as usize];
-    (Letter::Answer { reply: number, bytes: enclosure.len() as u64 }, enclosure)
+    let attachment = vec![number as u8; (number % 7 * 100) as usize];
+    (Letter::Answer { reply: number, bytes: attachment.len() as u64 }, attachment)
 }
 
 fn send_numbered(from: &Endpoint, to: &Address, number: u64) {
-    let (letter, enclosure) = numbered(number);
-    from.send(to, None, &letter, &enclosure);
+    let (letter, attachment) = numbered(number);
+    from.send(to, None, &letter, &attachment);
 }
 
 fn expect_numbered(host: &Host, from: &Card, numbers: std::ops::Range<u64>) {
     for number in numbers {
-        let (letter, enclosure) = numbered(number);
-        assert_eq!(host.letter(), (from.clone(), letter, enclosure));
+        let (letter, attachment) = numbered(number);
+        assert_eq!(host.letter(), (from.clone(), letter, attachment));
     }
 }
 
@@ -280,15 +280,15 @@ fn letters_arrive_in_order_over_unix_sockets_and_between_kinds() {
 }
 
 #[test]
-fn large_enclosures_arrive() {
+fn large_attachments_arrive() {
     let (near, far) = (host(1), host(2));
     for bytes in [64 << 20, 1, 5_000_000] {
-        let enclosure: Vec<u8> = (0..bytes as u32).map(|i| (i ^ i >> 8) as u8).collect();
+        let attachment: Vec<u8> = (0..bytes as u32).map(|i| (i ^ i >> 8) as u8).collect();
         let letter = Letter::View { incarnation: 5, view: ViewId(9), from: MemberId(1), bytes };
-        near.send(far.address(), Some(MemberId(2)), &letter, &enclosure);
+        near.send(far.address(), Some(MemberId(2)), &letter, &attachment);
         let (from, got, came) = far.letter();
         assert_eq!((&from, got), (near.card(), letter));
-        assert!(came == enclosure);
+        assert!(came == attachment);
     }
 }
 
@@ -584,7 +584,7 @@ fn who_does_not_belong_is_refused() {
     let group = |why: &Declined| matches!(why, Declined::Group(group) if group.as_str() == "net-tests");
     fails_for(&incoming, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if group(why)));
     let twin = host(2);
-    let named = |why: &Declined| *why == Declined::Namesake(MemberId(2));
+    let named = |why: &Declined| *why == Declined::IdConflict(MemberId(2));
     fails_for(&twin, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if named(why)));
     far.wait_for("four refusals", |far| far.dropped() == Dropped { declined: 4, ..Dropped::default() });
 }
@@ -630,8 +630,8 @@ fn who_reads_nothing_does_not_hold_an_end() {
     let near = host(1);
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
-    let enclosure = vec![0; 32 << 20];
-    near.send(&address, None, &Letter::Answer { reply: 1, bytes: 32 << 20 }, &enclosure);
+    let attachment = vec![0; 32 << 20];
+    near.send(&address, None, &Letter::Answer { reply: 1, bytes: 32 << 20 }, &attachment);
     let mut socket = listener.accept().unwrap().0;
     socket.write_all(&Answer::Welcome(hello(Purpose::Mail, 2, 2).card, 77).encode()).unwrap();
     socket.read_exact(&mut [0; 1000]).unwrap();
@@ -869,11 +869,11 @@ fn letters_arrive_over_tls() {
         }
         expect_numbered(&far, near.card(), 0..500);
         expect_numbered(&near, far.card(), 0..500);
-        let enclosure: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect();
+        let attachment: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect();
         let letter = Letter::Answer { reply: 1, bytes: 20_000_000 };
-        near.send(far.address(), None, &letter, &enclosure);
+        near.send(far.address(), None, &letter, &attachment);
         let (_, _, came) = far.letter();
-        assert!(came == enclosure);
+        assert!(came == attachment);
         near.forget(far.address());
         far.forget(near.address());
         let card = near.card().clone();
@@ -1012,7 +1012,7 @@ fn refusals_are_told_over_tls() {
     let authority = Authority::new();
     let far = secured(2, LOOPBACK, authority.identity());
     let twin = secured(2, LOOPBACK, authority.identity());
-    let named = |why: &NetError| matches!(why, NetError::Declined { why: Declined::Namesake(MemberId(2)), .. });
+    let named = |why: &NetError| matches!(why, NetError::Declined { why: Declined::IdConflict(MemberId(2)), .. });
     fails_for(&twin, far.address(), None, named);
     fails_for(&far, far.address(), None, |why| matches!(why, NetError::Myself { .. }));
 }

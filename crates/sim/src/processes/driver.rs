@@ -82,9 +82,9 @@ impl World<'_> {
         }
         self.carry_out(process)?;
         for (load, card, nonce) in self.take_letters(process) {
-            if let Load::Letter(letter, enclosure) = load {
+            if let Load::Letter(letter, attachment) = load {
                 let letter = Letter::decode(&letter).expect("a letter of this version");
-                process.roster.hear(letter, Some((card, nonce)), &enclosure, now);
+                process.roster.hear(letter, Some((card, nonce)), &attachment, now);
                 self.carry_out(process)?;
             }
         }
@@ -150,7 +150,7 @@ impl World<'_> {
             (Letter::Objects { from, reply }, Some((connection, _))) => {
                 process.objects.answers.push(Answer { from, reply, connection });
             }
-            (letter, _) => process.roster.hear(letter, None, &near.enclosure, Time(self.now)),
+            (letter, _) => process.roster.hear(letter, None, &near.attachment, Time(self.now)),
         }
     }
 
@@ -262,13 +262,13 @@ impl World<'_> {
 
     fn carry_out_one(&mut self, process: &mut Process, order: Order) {
         match order {
-            Order::Near { to, letter, enclosure } => {
-                let near = Near { letter: letter.encode().into(), enclosure: (*enclosure).into(), row: None };
+            Order::Near { to, letter, attachment } => {
+                let near = Near { letter: letter.encode().into(), attachment: (*attachment).into(), row: None };
                 process.outbox.push_back((to, near));
             }
             Order::Far { letter: Letter::Ask { .. }, .. } if self.looks_here_only(process) => {}
-            Order::Far { address, whom, letter, enclosure } => {
-                let load = Load::Letter(letter.encode().into(), (*enclosure).into());
+            Order::Far { address, whom, letter, attachment } => {
+                let load = Load::Letter(letter.encode().into(), (*attachment).into());
                 self.post(process, address, whom, load);
             }
             Order::HandOver { view, to } => self.hand_over(process, view, &to),
@@ -363,7 +363,7 @@ impl World<'_> {
         let letter = Letter::Parts { incarnation, view, from, pid, birth, at, bytes, event, address, rack };
         let letter: Rc<[u8]> = letter.encode().into();
         for to in to {
-            let near = Near { letter: letter.clone(), enclosure: [].into(), row: Some((row, process.number)) };
+            let near = Near { letter: letter.clone(), attachment: [].into(), row: Some((row, process.number)) };
             process.outbox.push_back((*to, near));
         }
     }

@@ -111,7 +111,7 @@ impl World<'_> {
                 let row = Some((connection, other));
                 process
                     .outbox
-                    .push_back((order.from, Near { letter: letter.encode().into(), enclosure: [].into(), row }));
+                    .push_back((order.from, Near { letter: letter.encode().into(), attachment: [].into(), row }));
                 self.begin_to_serve(process, order, connection);
             }
         }

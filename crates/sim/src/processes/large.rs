@@ -237,7 +237,7 @@ impl World<'_> {
             let connection = self.connect_here(process, other);
             let (incarnation, view, from) = (process.roster.incarnation(), group.view(), process.me.id);
             let letter = Letter::Bulk { incarnation, view, from, number: group.number() };
-            let near = Near { letter: letter.encode().into(), enclosure: [].into(), row: Some((connection, other)) };
+            let near = Near { letter: letter.encode().into(), attachment: [].into(), row: Some((connection, other)) };
             process.outbox.push_back((id, near));
             mates.push((place, process.objects.stream(connection)));
         }

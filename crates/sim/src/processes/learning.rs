@@ -421,7 +421,7 @@ impl World<'_> {
                 let connection = self.connect_here(process, learner);
                 let letter = Letter::State { view, from };
                 let near =
-                    Near { letter: letter.encode().into(), enclosure: [].into(), row: Some((connection, learner)) };
+                    Near { letter: letter.encode().into(), attachment: [].into(), row: Some((connection, learner)) };
                 process.outbox.push_back((to, near));
                 self.send_state(process, connection, snapshot);
             }

@@ -153,7 +153,7 @@ impl World<'_> {
             let why = match (wanted, found) {
                 _ if listener == Some(attempt.process) => DialError::Myself,
                 (Some(wanted), Some(found)) if wanted != found => DialError::Elsewhere { wanted },
-                _ => DialError::Namesake("it has the same id".into()),
+                _ => DialError::IdConflict("it has the same id".into()),
             };
             return self.give_up(&attempt, why);
         }
@@ -209,7 +209,7 @@ impl World<'_> {
         if attempt.purpose != Purpose::Mail {
             process.heard.push_back(Heard::Failed(address, attempt.purpose, why));
         } else if let Some(post) = process.posts.get_mut(&address) {
-            let is_final = matches!(why, DialError::Myself | DialError::Namesake(_));
+            let is_final = matches!(why, DialError::Myself | DialError::IdConflict(_));
             if is_final || now >= post.waiting_since + LETTERS_NS {
                 process.posts.remove(&address);
                 process.heard.push_back(Heard::Failed(address, Purpose::Mail, why));

@@ -27,7 +27,7 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct Near {
     pub(super) letter: Rc<[u8]>,
-    pub(super) enclosure: Rc<[u8]>,
+    pub(super) attachment: Rc<[u8]>,
     /// The row that the message carries, and its owner's process.
     pub(super) row: Option<(usize, usize)>,
 }

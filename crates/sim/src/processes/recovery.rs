@@ -65,7 +65,7 @@ impl World<'_> {
     fn ask_to_give_up(&mut self, number: usize, reply: u64, lost: Vec<MemberId>) {
         self.note(|| format!("an operator asks process {number} to give up {lost:?}"));
         let letter = Letter::Request { from: OPERATOR, reply, what: Request::Recover(lost) };
-        let near = Near { letter: letter.encode().into(), enclosure: [].into(), row: None };
+        let near = Near { letter: letter.encode().into(), attachment: [].into(), row: None };
         self.push(self.now, Event::Mail { process: number, near });
     }
 

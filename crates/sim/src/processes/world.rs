@@ -614,7 +614,7 @@ impl<'s> World<'s> {
                 if let (Some(number), Some(id)) = (self.places[by as usize].process, whom) {
                     self.excused.insert(id, self.now);
                     let letter = Letter::Request { from: OPERATOR, reply: 1, what: Request::Evict(id) };
-                    let near = Near { letter: letter.encode().into(), enclosure: [].into(), row: None };
+                    let near = Near { letter: letter.encode().into(), attachment: [].into(), row: None };
                     self.push(self.now, Event::Mail { process: number, near });
                 }
             }

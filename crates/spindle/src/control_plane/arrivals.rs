@@ -144,9 +144,9 @@ impl ControlPlane {
 
     /// Handles a control message without descriptors. `sender` includes the process if it was sent
     /// over the network.
-    fn hear(&mut self, letter: Letter, sender: Option<(control::Card, u128)>, enclosure: &[u8]) {
+    fn hear(&mut self, letter: Letter, sender: Option<(control::Card, u128)>, attachment: &[u8]) {
         let now = self.now();
-        self.roster.hear(letter, sender, enclosure, now);
+        self.roster.hear(letter, sender, attachment, now);
         self.carry_out();
     }
 
@@ -203,8 +203,8 @@ impl ControlPlane {
 
     fn take_event(&mut self, event: Event, news: &mut Vec<News>) {
         match event {
-            Event::Letter { from, process, letter, enclosure } => {
-                self.hear(letter, Some((from, process)), &enclosure);
+            Event::Letter { from, process, letter, attachment } => {
+                self.hear(letter, Some((from, process)), &attachment);
             }
             Event::Stream { with, process, purpose, stream, dialled } => {
                 let now = self.now();

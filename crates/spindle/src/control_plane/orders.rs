@@ -39,10 +39,10 @@ impl ControlPlane {
     fn carry_out_one(&mut self, order: Order) {
         let Ways::Mail(mail) = &mut self.ways else { return };
         match order {
-            Order::Near { to, letter, enclosure } => {
+            Order::Near { to, letter, attachment } => {
                 let fds = match letter.fds() {
                     0 => vec![],
-                    _ => match mail.enclose(&enclosure) {
+                    _ => match mail.enclose(&attachment) {
                         Some(fd) => vec![fd],
                         None => return,
                     },
@@ -51,9 +51,9 @@ impl ControlPlane {
                 // soon.
                 let _ = mail.outbox.push(to, letter, &fds);
             }
-            Order::Far { address, whom, letter, enclosure } => {
+            Order::Far { address, whom, letter, attachment } => {
                 if let Some(net) = &mail.net {
-                    net.endpoint().send(&address, whom, &letter, &enclosure);
+                    net.endpoint().send(&address, whom, &letter, &attachment);
                 }
             }
             Order::HandOver { view, to } => self.hand_over(view, &to),

@@ -2,10 +2,10 @@
 //! items.
 use super::{Candidate, LONG_TICK};
 use crate::Handler;
+use crate::bootstrap_progress::BootstrapProgress;
 use crate::control_plane::{ControlPlane, after};
 use crate::error::JoinError;
 use crate::following::Follower;
-use crate::gathering::Gathering;
 use crate::learning::{Admitted, Item, Learner, Queue};
 use crate::state::TARGET;
 use spindle_core::Message;
@@ -44,7 +44,7 @@ impl Candidate<'_> {
         &mut self,
         handler: &mut H,
         queue: &Queue,
-        seen: &Mutex<Gathering>,
+        seen: &Mutex<BootstrapProgress>,
     ) -> Result<Admitted, JoinError> {
         // Nothing is applied before the state.
         let mut restored: Option<Restored> = None;

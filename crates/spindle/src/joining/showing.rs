@@ -1,27 +1,27 @@
 //! Reports the wait of a process for a group: the present and the missing processes.
 use super::Candidate;
+use crate::bootstrap_progress::{BootstrapProgress, Present};
 use crate::control_plane::ControlPlane;
-use crate::gathering::{Gathering, Present};
 use spindle_core::MemberId;
 use spindle_core::control::{Here, SeedsKnown, Waits};
 
 impl Candidate<'_> {
     /// Handles another process's report of the present ones.
     pub(super) fn hear_of(&mut self, Here { members, blocked, present }: Here) {
-        let gathering = Gathering::heard(members, blocked, present).behind(&self.seen);
-        self.see(gathering);
+        let progress = BootstrapProgress::heard(members, blocked, present).behind(&self.seen);
+        self.see(progress);
     }
 
-    fn see(&mut self, gathering: Gathering) {
-        let Gathering { seeds, unreached, waits, seeds_missing, .. } = self.seen.clone();
-        self.show(Gathering { seeds, unreached, waits, seeds_missing, ..gathering });
+    fn see(&mut self, progress: BootstrapProgress) {
+        let BootstrapProgress { seeds, unreached, waits, seeds_missing, .. } = self.seen.clone();
+        self.show(BootstrapProgress { seeds, unreached, waits, seeds_missing, ..progress });
     }
 
     /// Reports what this process waits for, and the missing seeds.
     pub(super) fn see_waits(&mut self, control_plane: &ControlPlane) {
         let waits = control_plane.waits();
         let seeds_missing = waits.as_ref().map_or(0, Waits::seeds_missing);
-        self.show(Gathering { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
+        self.show(BootstrapProgress { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
     }
 
     /// Reports this process, to begin with. Between hosts only processes that create the group, or
@@ -29,20 +29,20 @@ impl Candidate<'_> {
     pub(super) fn see_myself(&mut self, control_plane: &ControlPlane) {
         let founds = control_plane.book().is_none_or(|book| book.seeds().is_seed());
         let present = if founds { vec![present(control_plane, control_plane.me)] } else { vec![] };
-        self.show(Gathering { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
+        self.show(BootstrapProgress { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
     }
 
     /// Reports the state of the seeds; `unlike` of the waiting processes have other seeds.
     pub(super) fn see_seeds(&mut self, control_plane: &ControlPlane, unlike: u32) {
         let Some(book) = control_plane.book() else { return };
         let seeds = book.seeds().known(control_plane.now()).map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));
-        self.show(Gathering { seeds, unreached: book.seeds().unreached(), ..self.seen.clone() });
+        self.show(BootstrapProgress { seeds, unreached: book.seeds().unreached(), ..self.seen.clone() });
     }
 
-    pub(super) fn show(&mut self, gathering: Gathering) {
-        if gathering != self.seen {
-            (self.progress)(&gathering);
-            self.seen = gathering;
+    pub(super) fn show(&mut self, progress: BootstrapProgress) {
+        if progress != self.seen {
+            (self.progress)(&progress);
+            self.seen = progress;
         }
     }
 }

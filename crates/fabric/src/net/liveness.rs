@@ -66,20 +66,20 @@ pub(super) enum Fate {
 /// The liveness thread, as its process sees it. When it is dropped, it says goodbye on all
 /// connections.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct LivenessConnections {
     /// The channel to the thread. `None`: the thread is gone.
     channel: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl LivenessConnections {
     /// Starts the thread, which says on each connection that it is not idle, once in each such
     /// period.
     ///
     /// # Errors
     /// Returns the system's error. A thread can't have its own table before Linux 5.9, or where that
     /// is forbidden.
-    pub(super) fn start(still_every: Duration) -> io::Result<Keeper> {
+    pub(super) fn start(still_every: Duration) -> io::Result<LivenessConnections> {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (tell, told) = sync_channel(1);
         let kept = far.as_raw_fd();
@@ -88,7 +88,7 @@ impl Keeper {
             // SAFETY: this thread owns no descriptor, nor do those whose values it has, and no
             // signal handler runs on it. `kept` is open in the table that it has shared until now,
             // because the thread that started it waits.
-            let alone = unsafe { isolate(kept) }.and_then(Line::new);
+            let alone = unsafe { isolate(kept) }.and_then(Watcher::new);
             // The thread that started it waits for that.
             let _ = tell.send(alone.as_ref().map(|_| ()).map_err(|error| io::Error::from(error.kind())));
             if let Ok(line) = alone {
@@ -99,8 +99,8 @@ impl Keeper {
         let started = told.recv().unwrap_or(Err(io::ErrorKind::Other.into()));
         // The copy in this table; the thread has one in its own table.
         drop(far);
-        let keeper = Keeper { channel: Some(near), thread: Some(thread) };
-        started.map(|()| keeper)
+        let liveness = LivenessConnections { channel: Some(near), thread: Some(thread) };
+        started.map(|()| liveness)
     }
 
     /// Returns the descriptor that becomes readable when there is something to be
@@ -151,7 +151,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LivenessConnections {
     fn drop(&mut self) {
         // The thread sees that and ends. Closing would not suffice: a forked child may have the
         // channel, too.
@@ -238,14 +238,14 @@ fn close_range(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint) -> 
 
 /// The state of the liveness thread itself.
 #[derive(Debug)]
-struct Line {
+struct Watcher {
     channel: OwnedFd,
     epoll: OwnedFd,
-    kept: BTreeMap<u64, Kept>,
+    kept: BTreeMap<u64, WatchedPeer>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct WatchedPeer {
     connection: OwnedFd,
     dialled: bool,
     stage: Stage,
@@ -264,11 +264,11 @@ enum Stage {
 /// The number of the channel in the poller's list; connections have others.
 const CHANNEL: u64 = u64::MAX;
 
-impl Line {
-    fn new(channel: OwnedFd) -> io::Result<Line> {
+impl Watcher {
+    fn new(channel: OwnedFd) -> io::Result<Watcher> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &channel, EventData::new_u64(CHANNEL), EventFlags::IN)?;
-        Ok(Line { channel, epoll, kept: BTreeMap::new() })
+        Ok(Watcher { channel, epoll, kept: BTreeMap::new() })
     }
 
     /// Runs until no process is left that could send orders.
@@ -321,7 +321,7 @@ impl Line {
         };
         match connection.filter(is_watched) {
             Some(connection) => {
-                let kept = Kept { connection, dialled: what == Order::Begin as u8, stage: Stage::New };
+                let kept = WatchedPeer { connection, dialled: what == Order::Begin as u8, stage: Stage::New };
                 if kept.dialled {
                     kept.say(BEGIN);
                 }
@@ -379,7 +379,7 @@ impl Line {
     }
 }
 
-impl Kept {
+impl WatchedPeer {
     /// There is room, because nothing else is ever sent.
     fn say(&self, word: u8) {
         let _ = send(&self.connection, &[word], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -396,17 +396,17 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// Creates a connection that is kept, and its other end.
-    fn kept(keeper: &Keeper, number: u64, dialled: bool) -> (UnixStream, UnixStream) {
+    fn kept(liveness: &LivenessConnections, number: u64, dialled: bool) -> (UnixStream, UnixStream) {
         let (mine, theirs) = UnixStream::pair().unwrap();
         theirs.set_read_timeout(Some(PATIENCE)).unwrap();
-        keeper.keep(number, mine.as_fd(), dialled).unwrap();
+        liveness.keep(number, mine.as_fd(), dialled).unwrap();
         (mine, theirs)
     }
 
-    fn told(keeper: &mut Keeper) -> (u64, Fate) {
+    fn told(liveness: &mut LivenessConnections) -> (u64, Fate) {
         let start = Instant::now();
         loop {
-            if let Some(told) = keeper.told() {
+            if let Some(told) = liveness.told() {
                 return told;
             }
             assert!(start.elapsed() < PATIENCE, "nothing was told");
@@ -426,38 +426,38 @@ mod tests {
 
     #[test]
     fn who_has_dialled_begins_and_the_other_answers_and_then_an_end_is_a_word() {
-        let mut keeper = Keeper::start(PATIENCE).unwrap();
+        let mut liveness = LivenessConnections::start(PATIENCE).unwrap();
         for (number, dialled) in [(1, true), (2, false)] {
-            let (mine, mut theirs) = kept(&keeper, number, dialled);
+            let (mine, mut theirs) = kept(&liveness, number, dialled);
             if dialled {
                 assert_eq!(says(&theirs), BEGIN);
             }
-            assert_eq!(keeper.told(), None);
+            assert_eq!(liveness.told(), None);
             theirs.write_all(&[BEGIN]).unwrap();
             assert_eq!(says(&theirs), if dialled { STILL } else { BEGIN });
             theirs.write_all(&[STILL; 3]).unwrap();
-            assert_eq!(told(&mut keeper), (number, Fate::Begun));
+            assert_eq!(told(&mut liveness), (number, Fate::Begun));
             drop(mine);
             drop(theirs);
-            assert_eq!(told(&mut keeper), (number, Fate::Ended));
+            assert_eq!(told(&mut liveness), (number, Fate::Ended));
         }
     }
 
     #[test]
     fn an_end_before_it_has_begun_means_nothing_nor_does_one_that_is_announced() {
-        let mut keeper = Keeper::start(PATIENCE).unwrap();
+        let mut liveness = LivenessConnections::start(PATIENCE).unwrap();
         // The bytes that the dialling side receives, and those that the dialled side receives.
         let dialler: [&[u8]; 6] = [&[], &[BEGIN, GOODBYE], &[GOODBYE], &[BEGIN, BEGIN], &[STILL], b"garbage"];
         let dialled: [&[u8]; 6] = [&[], &[BEGIN], &[BEGIN, BEGIN], &[BEGIN, STILL, GOODBYE], &[STILL], &[BEGIN, 7]];
         for (dials, said) in dialler.map(|said| (true, said)).into_iter().chain(dialled.map(|said| (false, said))) {
-            let (mine, mut theirs) = kept(&keeper, 5, dials);
+            let (mine, mut theirs) = kept(&liveness, 5, dials);
             drop(mine);
             theirs.write_all(said).unwrap();
             theirs.shutdown(Shutdown::Write).unwrap();
             if said.starts_with(if dials { &[BEGIN] } else { &[BEGIN, STILL] }) {
-                assert_eq!(told(&mut keeper), (5, Fate::Begun));
+                assert_eq!(told(&mut liveness), (5, Fate::Begun));
             }
-            assert_eq!(told(&mut keeper), (5, Fate::Over), "{said:?}");
+            assert_eq!(told(&mut liveness), (5, Fate::Over), "{said:?}");
             let mut heard = vec![];
             // The connection is reset if the test sent more than was read.
             let _ = theirs.read_to_end(&mut heard);
@@ -467,15 +467,15 @@ mod tests {
 
     #[test]
     fn who_is_let_go_of_is_told_so() {
-        let keeper = Keeper::start(PATIENCE).unwrap();
-        let (mine, theirs) = kept(&keeper, 1, true);
-        let (also_mine, also_theirs) = kept(&keeper, 2, true);
+        let liveness = LivenessConnections::start(PATIENCE).unwrap();
+        let (mine, theirs) = kept(&liveness, 1, true);
+        let (also_mine, also_theirs) = kept(&liveness, 2, true);
         drop((mine, also_mine));
-        keeper.release(1);
-        keeper.release(7);
+        liveness.release(1);
+        liveness.release(7);
         assert_eq!((says(&theirs), says(&theirs)), (BEGIN, GOODBYE));
         assert!(is_closed(&theirs));
-        drop(keeper);
+        drop(liveness);
         assert_eq!((says(&also_theirs), says(&also_theirs)), (BEGIN, GOODBYE));
         assert!(is_closed(&also_theirs));
     }
@@ -496,12 +496,12 @@ mod tests {
     /// it. Its thread's table has nothing else, which would have to wait for that thread.
     #[test]
     fn nobody_but_the_keeper_has_what_is_kept_and_it_has_nothing_else() {
-        let mut keeper = Keeper::start(PATIENCE).unwrap();
-        let (mine, mut theirs) = kept(&keeper, 1, true);
+        let mut liveness = LivenessConnections::start(PATIENCE).unwrap();
+        let (mine, mut theirs) = kept(&liveness, 1, true);
         let socket = fs::read_link(format!("/proc/self/fd/{}", mine.as_raw_fd())).unwrap();
         let socket = socket.to_string_lossy();
         theirs.write_all(&[BEGIN]).unwrap();
-        assert_eq!(told(&mut keeper), (1, Fate::Begun));
+        assert_eq!(told(&mut liveness), (1, Fate::Begun));
         assert!(tables_with(&socket).len() > 1);
         drop(mine);
         // Another test's liveness thread may be about to discard its copy.
@@ -519,13 +519,13 @@ mod tests {
 
     #[test]
     fn a_connection_that_has_begun_is_not_idle_for_long() {
-        let mut keeper = Keeper::start(Duration::from_millis(1)).unwrap();
-        let (_mine, mut theirs) = kept(&keeper, 1, true);
-        let (_also_mine, silent) = kept(&keeper, 2, true);
+        let mut liveness = LivenessConnections::start(Duration::from_millis(1)).unwrap();
+        let (_mine, mut theirs) = kept(&liveness, 1, true);
+        let (_also_mine, silent) = kept(&liveness, 2, true);
         theirs.write_all(&[BEGIN]).unwrap();
-        assert_eq!(told(&mut keeper), (1, Fate::Begun));
+        assert_eq!(told(&mut liveness), (1, Fate::Begun));
         assert_eq!([(); 4].map(|()| says(&theirs)), [BEGIN, STILL, STILL, STILL]);
-        drop(keeper);
+        drop(liveness);
         assert_eq!((says(&silent), says(&silent)), (BEGIN, GOODBYE));
     }
 }

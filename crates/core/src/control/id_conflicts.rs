@@ -6,7 +6,7 @@
 //! the first one certainly lives: its activity has changed several times while the second one
 //! asked.
 //!
-//! [`Namesakes`] has no I/O: time is an argument.
+//! [`IdConflicts`] has no I/O: time is an argument.
 use super::{ASK_EVERY, Instance};
 use crate::{MemberId, Time};
 use alloc::collections::BTreeMap;
@@ -25,10 +25,10 @@ const _: () = assert!(LOOK_EVERY.as_millis() < ASK_EVERY.as_millis());
 
 /// The processes that ask with the id of another process.
 #[derive(Debug, Default)]
-pub struct Namesakes(BTreeMap<(MemberId, Instance), Namesake>);
+pub struct IdConflicts(BTreeMap<(MemberId, Instance), IdConflict>);
 
 #[derive(Debug)]
-struct Namesake {
+struct IdConflict {
     /// The time of its last request.
     asked: Time,
     /// The activity of the other process at that time, and how often that has changed.
@@ -36,17 +36,17 @@ struct Namesake {
     signs: u32,
 }
 
-impl Namesakes {
+impl IdConflicts {
     /// Notes that `instance` asks with the id of another process, whose activity so far is `done`.
     /// True if that process certainly lives.
     pub fn ask(&mut self, id: MemberId, instance: Instance, done: u64, now: Time) -> bool {
-        self.0.retain(|_, namesake| now < namesake.asked + GIVES_UP);
-        let namesake = self.0.entry((id, instance)).or_insert(Namesake { asked: now, done, signs: 0 });
-        if now >= namesake.asked + LOOK_EVERY {
-            namesake.signs += u32::from(namesake.done != done);
-            (namesake.asked, namesake.done) = (now, done);
+        self.0.retain(|_, id_conflict| now < id_conflict.asked + GIVES_UP);
+        let id_conflict = self.0.entry((id, instance)).or_insert(IdConflict { asked: now, done, signs: 0 });
+        if now >= id_conflict.asked + LOOK_EVERY {
+            id_conflict.signs += u32::from(id_conflict.done != done);
+            (id_conflict.asked, id_conflict.done) = (now, done);
         }
-        namesake.signs >= SIGNS
+        id_conflict.signs >= SIGNS
     }
 }
 
@@ -58,26 +58,26 @@ mod tests {
 
     #[test]
     fn a_duplicate_of_a_living_process_is_refused_after_a_while() {
-        let (mut namesakes, now) = (Namesakes::default(), Time(0));
-        let mut ask = |i: u32, done| namesakes.ask(ID, Instance::Far(7), done, now + i * ASK_EVERY);
+        let (mut id_conflicts, now) = (IdConflicts::default(), Time(0));
+        let mut ask = |i: u32, done| id_conflicts.ask(ID, Instance::Far(7), done, now + i * ASK_EVERY);
         assert_eq!([0, 1, 2].map(|i| ask(i, i.into())), [false; 3]);
         assert!(ask(3, 3));
         // A third process with the id starts from zero.
-        assert!(!namesakes.ask(ID, Instance::Far(8), 4, now + 4 * ASK_EVERY));
+        assert!(!id_conflicts.ask(ID, Instance::Far(8), 4, now + 4 * ASK_EVERY));
     }
 
     #[test]
     fn the_successor_of_a_dead_process_waits_whatever_becomes_visible_late() {
-        let (mut namesakes, now) = (Namesakes::default(), Time(0));
-        let mut ask = |i: u32, done| namesakes.ask(ID, Instance::Near(7), done, now + i * ASK_EVERY);
+        let (mut id_conflicts, now) = (IdConflicts::default(), Time(0));
+        let mut ask = |i: u32, done| id_conflicts.ask(ID, Instance::Near(7), done, now + i * ASK_EVERY);
         assert!(!ask(0, 5) && !ask(1, 6) && !ask(2, 7));
         assert!((3..40).all(|i| !ask(i, 7)));
     }
 
     #[test]
     fn asking_over_several_ways_counts_once() {
-        let (mut namesakes, now) = (Namesakes::default(), Time(0));
-        let mut ask = |done| namesakes.ask(ID, Instance::Far(7), done, now);
+        let (mut id_conflicts, now) = (IdConflicts::default(), Time(0));
+        let mut ask = |done| id_conflicts.ask(ID, Instance::Far(7), done, now);
         assert!((0..40).all(|i| !ask(i)));
     }
 }

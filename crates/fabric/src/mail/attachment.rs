@@ -14,8 +14,8 @@ const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFla
 /// # Errors
 /// [`MailError::FdLimit`], or [`MailError::Io`] if there is no memory.
 pub fn enclose(bytes: &[u8]) -> Result<OwnedFd, MailError> {
-    let failed = |errno: Errno| MailError::io("make an enclosure", None, errno);
-    let fd = create_file("enclosure").map_err(failed)?;
+    let failed = |errno: Errno| MailError::io("make an attachment", None, errno);
+    let fd = create_file("attachment").map_err(failed)?;
     let mut rest = bytes;
     while !rest.is_empty() {
         match write(&fd, rest) {
@@ -33,24 +33,24 @@ pub fn enclose(bytes: &[u8]) -> Result<OwnedFd, MailError> {
 /// `bytes_max` are expected.
 ///
 /// # Errors
-/// [`MailError::EnclosureTooLong`], [`MailError::EnclosureUnsound`], or [`MailError::Io`].
+/// [`MailError::AttachmentTooLong`], [`MailError::AttachmentUnsound`], or [`MailError::Io`].
 pub fn disclose(fd: impl AsFd, bytes: u64, bytes_max: u64) -> Result<Vec<u8>, MailError> {
     if bytes > bytes_max {
-        return Err(MailError::EnclosureTooLong { bytes, max: bytes_max });
+        return Err(MailError::AttachmentTooLong { bytes, max: bytes_max });
     }
     // Only memory has seals, so reading it never waits.
     let sealed = fcntl_get_seals(&fd).is_ok_and(|seals| seals.contains(SEALS));
     if !sealed || !fstat(&fd).is_ok_and(|found| u64::try_from(found.st_size) == Ok(bytes)) {
-        return Err(MailError::EnclosureUnsound { bytes });
+        return Err(MailError::AttachmentUnsound { bytes });
     }
     let mut out = vec![0; bytes as usize];
     let mut at = 0;
     while at < out.len() {
         match pread(&fd, &mut out[at..], at as u64) {
-            Ok(0) => return Err(MailError::EnclosureUnsound { bytes }),
+            Ok(0) => return Err(MailError::AttachmentUnsound { bytes }),
             Ok(read) => at += read,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(MailError::io("read an enclosure", None, errno)),
+            Err(errno) => return Err(MailError::io("read an attachment", None, errno)),
         }
     }
     Ok(out)
@@ -72,15 +72,15 @@ mod tests {
     #[test]
     fn what_could_change_or_is_not_as_long_as_said_is_refused() {
         let fd = enclose(b"view").unwrap();
-        assert!(matches!(disclose(&fd, 4, 3), Err(MailError::EnclosureTooLong { bytes: 4, max: 3 })));
+        assert!(matches!(disclose(&fd, 4, 3), Err(MailError::AttachmentTooLong { bytes: 4, max: 3 })));
         for wrong in [0, 3, 5] {
-            assert!(matches!(disclose(&fd, wrong, 99), Err(MailError::EnclosureUnsound { .. })));
+            assert!(matches!(disclose(&fd, wrong, 99), Err(MailError::AttachmentUnsound { .. })));
         }
         let open = create_file("open").unwrap();
         write(&open, b"view").unwrap();
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         for fd in [open, pipe] {
-            assert!(matches!(disclose(&fd, 4, 99), Err(MailError::EnclosureUnsound { bytes: 4 })));
+            assert!(matches!(disclose(&fd, 4, 99), Err(MailError::AttachmentUnsound { bytes: 4 })));
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct Present {
 
 /// The processes that are present.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Gathering {
+pub struct BootstrapProgress {
     /// How many members create the group; in a running group, how many it has.
     pub members: u32,
     /// The processes that are present, by id. In a group that spans hosts they are reported by the
@@ -40,16 +40,16 @@ const PRESENT_TOLD: usize = 8;
 /// The most unusable seeds that are listed; the others are counted.
 const UNREACHED_TOLD: usize = 4;
 
-impl Gathering {
-    /// Returns a gathering without knowledge about seeds.
-    pub(crate) fn of(members: u32, present: Vec<Present>) -> Gathering {
-        Gathering { members, present, ..Gathering::default() }
+impl BootstrapProgress {
+    /// Returns a bootstrap progress without knowledge about seeds.
+    pub(crate) fn of(members: u32, present: Vec<Present>) -> BootstrapProgress {
+        BootstrapProgress { members, present, ..BootstrapProgress::default() }
     }
 
-    /// Returns a gathering as another process reports it.
-    pub(crate) fn heard(members: u32, blocked: bool, present: Vec<(MemberId, u32)>) -> Gathering {
+    /// Returns a bootstrap progress as another process reports it.
+    pub(crate) fn heard(members: u32, blocked: bool, present: Vec<(MemberId, u32)>) -> BootstrapProgress {
         let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
-        Gathering { blocked, ..Gathering::of(members, present) }
+        BootstrapProgress { blocked, ..BootstrapProgress::of(members, present) }
     }
 
     /// Returns how many have yet to come.
@@ -59,7 +59,7 @@ impl Gathering {
 
     /// Adds the process ids that were known before: not every process that reports the present ones
     /// knows all of them.
-    pub(crate) fn behind(mut self, before: &Gathering) -> Gathering {
+    pub(crate) fn behind(mut self, before: &BootstrapProgress) -> BootstrapProgress {
         for present in self.present.iter_mut().filter(|present| present.pid == 0) {
             let known = before.present.iter().find(|known| known.id == present.id);
             present.pid = known.map_or(0, |known| known.pid);
@@ -105,7 +105,7 @@ impl Gathering {
     }
 }
 
-impl fmt::Display for Gathering {
+impl fmt::Display for BootstrapProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.present.is_empty() {
             // On one host no other process is asked.
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_members_some_are_listed_and_the_others_counted() {
+    fn a_long_list_of_members_is_shortened() {
         let present = (1..=200).map(|id| Present { id: MemberId(id), pid: 0 }).collect();
-        let told = Gathering::of(200, present).to_string();
+        let told = BootstrapProgress::of(200, present).to_string();
         let list = "200 of 200 members are here (member 1, member 2, member 3, member 4, member 5, member 6, member 7, member 8, and 192 \
                     more), not all of them ready";
         assert!(told.starts_with(list), "{told}");
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn who_waits_for_a_group_that_can_not_go_on_is_told_so() {
         let present = |pid| vec![Present { id: MemberId(4), pid }, Present { id: MemberId(5), pid: 0 }];
-        let gathering = |pid| Gathering { blocked: true, ..Gathering::of(4, present(pid)) };
+        let progress = |pid| BootstrapProgress { blocked: true, ..BootstrapProgress::of(4, present(pid)) };
         // First from a process that knows the process id, then from one that does not.
-        let told = gathering(0).behind(&gathering(77));
-        assert_eq!(told, gathering(77));
+        let told = progress(0).behind(&progress(77));
+        assert_eq!(told, progress(77));
         let left = "the group runs, and only 2 of its 4 members are left (member 4: process 77, member 5), too few";
         assert!(told.to_string().starts_with(left), "{told}");
     }
@@ -151,15 +151,15 @@ mod tests {
     #[test]
     fn who_waits_is_told_what_for() {
         let present = vec![Present { id: MemberId(4), pid: 77 }];
-        let mut gathering = Gathering::of(3, present);
+        let mut progress = BootstrapProgress::of(3, present);
         let here = "1 of 3 members are here (member 4: process 77), 2 missing";
-        assert_eq!(gathering.to_string(), here);
+        assert_eq!(progress.to_string(), here);
         let addresses = |count: u8| (1..=count).map(|last| format!("10.0.0.{last}:7411").parse().unwrap()).collect();
         let mut told = |known, failed: Option<&str>, unlike| {
             let (given, failed) = (vec!["spindle:7411".parse().unwrap()], failed.map(str::to_string));
             let seeds = SeedsKnown { given, wanted: 3, known: addresses(known), failed, unlike };
-            gathering.seeds = Some(Box::new(seeds));
-            gathering.to_string().strip_prefix(here).unwrap().to_string()
+            progress.seeds = Some(Box::new(seeds));
+            progress.to_string().strip_prefix(here).unwrap().to_string()
         };
         assert_eq!(told(2, None, 0), "; 2 of 3 addresses of spindle:7411 are known");
         assert_eq!(told(0, Some("no such name"), 0), "; 0 of 3 addresses of spindle:7411 are known (no such name)");
@@ -172,14 +172,14 @@ mod tests {
     #[test]
     fn who_waits_is_told_what_keeps_it_from_the_seeds() {
         let unreached = |last: u8| Unreached { seed: format!("10.0.0.{last}:1").parse().unwrap(), why: "gone".into() };
-        let mut gathering = Gathering { unreached: vec![unreached(1)], ..Gathering::of(1, vec![]) };
-        assert_eq!(gathering.to_string(), "no seed has answered; 10.0.0.1:1: gone");
-        gathering.present.push(Present { id: MemberId(4), pid: 77 });
-        gathering.seeds_missing = 2;
-        gathering.unreached.push(unreached(2));
+        let mut progress = BootstrapProgress { unreached: vec![unreached(1)], ..BootstrapProgress::of(1, vec![]) };
+        assert_eq!(progress.to_string(), "no seed has answered; 10.0.0.1:1: gone");
+        progress.present.push(Present { id: MemberId(4), pid: 77 });
+        progress.seeds_missing = 2;
+        progress.unreached.push(unreached(2));
         let here = "1 of 1 members are here (member 4: process 77), and 2 more of the seeds must be";
-        assert_eq!(gathering.to_string(), format!("{here}; 10.0.0.1:1: gone; 10.0.0.2:1: gone"));
-        gathering.unreached = (1..=9).map(unreached).collect();
-        assert!(gathering.to_string().ends_with("; 10.0.0.4:1: gone; and 5 more seeds can't be used"), "{gathering}");
+        assert_eq!(progress.to_string(), format!("{here}; 10.0.0.1:1: gone; 10.0.0.2:1: gone"));
+        progress.unreached = (1..=9).map(unreached).collect();
+        assert!(progress.to_string().ends_with("; 10.0.0.4:1: gone; and 5 more seeds can't be used"), "{progress}");
     }
 }
