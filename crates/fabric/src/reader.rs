@@ -1,8 +1,8 @@
 //! Read access to the rows of a view, wherever their memory is, one span of this process's memory
 //! each; and to the objects that messages name.
 use crate::bulk::Object;
+use crate::object_table::ObjectTable;
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span, VacantRegion};
-use crate::shelf::Shelf;
 use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct Reader {
     spans: Box<[Span]>,
     held: Arc<[Held]>,
-    shelf: Arc<Shelf>,
+    object_table: Arc<ObjectTable>,
 }
 
 /// This member's own row, for reading: it keeps no other row in memory.
@@ -53,7 +53,7 @@ impl Held {
 impl Reader {
     /// Creates a reader of these rows, by rank.
     pub(crate) fn of(rows: Vec<Held>) -> Reader {
-        Reader { spans: rows.iter().map(Held::span).collect(), held: rows.into(), shelf: Arc::default() }
+        Reader { spans: rows.iter().map(Held::span).collect(), held: rows.into(), object_table: Arc::default() }
     }
 
     /// Stores an object that a message in this ring of `member` names, or is going to name, by this
@@ -62,13 +62,13 @@ impl Reader {
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn put_object(&self, member: Rank, ring: &Ring, number: u64, object: Object) {
-        self.shelf.put(self.frames(member, ring).span.address(), number, object);
+        self.object_table.put(self.frames(member, ring).span.address(), number, object);
     }
 
     /// Returns true if there are objects of messages that are not known to be delivered.
     #[inline]
     pub fn has_objects(&self) -> bool {
-        !self.shelf.is_empty()
+        !self.object_table.is_empty()
     }
 
     /// Returns the object of this number that messages in this ring of `member` name, if it is
@@ -77,7 +77,7 @@ impl Reader {
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn object(&self, member: Rank, ring: &Ring, number: u64) -> Option<Object> {
-        self.shelf.clone_of(self.frames(member, ring).span.address(), number)
+        self.object_table.clone_of(self.frames(member, ring).span.address(), number)
     }
 
     /// Returns all objects that messages in this ring of `member` name, with their numbers.
@@ -85,7 +85,7 @@ impl Reader {
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn objects(&self, member: Rank, ring: &Ring) -> Vec<(u64, Object)> {
-        self.shelf.clones_of(self.frames(member, ring).span.address())
+        self.object_table.clones_of(self.frames(member, ring).span.address())
     }
 
     /// Forgets one object, whose message every member has delivered, including this one
@@ -94,7 +94,7 @@ impl Reader {
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn forget_object(&self, member: Rank, ring: &Ring, number: u64) -> Option<Object> {
-        self.shelf.remove(self.frames(member, ring).span.address(), number)
+        self.object_table.remove(self.frames(member, ring).span.address(), number)
     }
 
     /// Returns the number of objects that messages in this ring of `member` name.
@@ -102,7 +102,7 @@ impl Reader {
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn count_objects(&self, member: Rank, ring: &Ring) -> usize {
-        self.shelf.count_of(self.frames(member, ring).span.address())
+        self.object_table.count_of(self.frames(member, ring).span.address())
     }
 
     /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`, or
@@ -112,7 +112,7 @@ impl Reader {
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) -> Vec<(u64, Object)> {
-        self.shelf.forget(self.frames(member, ring).span.address(), rounds)
+        self.object_table.forget(self.frames(member, ring).span.address(), rounds)
     }
 
     /// Returns the memory of the row of `member`.
@@ -199,7 +199,7 @@ impl<'a> Frames<'a> for ReaderFrames<'a> {
     fn object(self, place: u64) -> Option<Found<'a>> {
         // SAFETY: as in `message`.
         let Found { round, span, payload } = unsafe { self.span.object(place) }?;
-        let object = self.rows.shelf.find(self.span.address(), ObjectName::decode(payload)?, round)?;
+        let object = self.rows.object_table.find(self.span.address(), ObjectName::decode(payload)?, round)?;
         // SAFETY: the object does not move or change, and stays in the object table, until this
         // member has delivered the message (`forget_objects`); by the contract of `Frames` that is
         // not before the payload's life ends.

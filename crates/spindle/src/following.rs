@@ -3,13 +3,13 @@
 //! It drives the core's [`Follow`].
 //!
 //! It asks the members for the newest view and for their memory in it, reads their deliveries
-//! there, and enters the next view with them. Members [send](Ahead) it the messages that no ring
+//! there, and enters the next view with them. Members [send](ReorderBuffer) it the messages that no ring
 //! contains. No member waits for it. If the members end a view before it has their memory, it
 //! continues with the newest view.
 use crate::ViewChange;
 use crate::control_plane::{ControlPlane, News};
 use crate::error::JoinError;
-use crate::large::Ahead;
+use crate::large::ReorderBuffer;
 use spindle_core::control::{self, Fetched, Follow, FollowError, Learn, Letter, Request, Roster, RowsState, ViewStart};
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, Time, View};
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
@@ -34,7 +34,7 @@ pub(crate) struct Follower {
     /// The memory for copies of rows.
     mirror: Mirror,
     /// The messages read behind an object that has yet to come.
-    ahead: Ahead,
+    reorder_buffer: ReorderBuffer,
     /// The newest message, if it was read ahead.
     payload: Option<Vec<u8>>,
     /// The longest object that it accepts.
@@ -67,9 +67,20 @@ impl Follower {
         object_bytes_max: u64,
         (dir, group): (RuntimeDir, GroupName),
     ) -> Follower {
-        let (followed, arriving, mirror, ahead, payload) = Default::default();
+        let (followed, arriving, mirror, reorder_buffer, payload) = Default::default();
         let follow = Follow::new(digest, founders, control_plane.now());
-        Follower { control_plane, follow, dir, group, followed, arriving, mirror, ahead, payload, object_bytes_max }
+        Follower {
+            control_plane,
+            follow,
+            dir,
+            group,
+            followed,
+            arriving,
+            mirror,
+            reorder_buffer,
+            payload,
+            object_bytes_max,
+        }
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -180,14 +191,14 @@ impl Follower {
                 News::Control(news) => {
                     let news = self.act(|follow, roster, now| hear(news, follow, roster, now))?;
                     if let Some(control::News::Died(id) | control::News::Lost(id)) = news {
-                        self.ahead.lost(id);
+                        self.reorder_buffer.lost(id);
                     }
                     rest.extend(news.map(News::Control));
                 }
                 News::Objects { from, reply, way } => {
                     self.follow.note_life(self.control_plane.now());
                     let notices = Arc::clone(self.control_plane.notices());
-                    self.ahead.answered(from, reply, way, &notices, self.control_plane.now());
+                    self.reorder_buffer.answered(from, reply, way, &notices, self.control_plane.now());
                 }
                 news => {
                     self.follow.note_life(self.control_plane.now());
@@ -212,7 +223,7 @@ impl Follower {
 
     /// Returns whether a member's stream has ended, without a new view that excludes the member.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.ahead.is_empty() && self.follow.is_cut_off(self.control_plane.now())
+        self.reorder_buffer.is_empty() && self.follow.is_cut_off(self.control_plane.now())
     }
 
     /// Returns whether there may be [`news`](Self::news).
@@ -255,7 +266,7 @@ impl Follower {
             None => Observer::new(view, rows.rows())?,
         };
         self.followed = Some(Followed { observer, rows });
-        self.ahead.begin();
+        self.reorder_buffer.begin();
         Ok(Some(start))
     }
 
@@ -266,11 +277,11 @@ impl Follower {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Seen>, Lapped> {
         self.payload = None;
-        if self.ahead.is_empty() {
+        if self.reorder_buffer.is_empty() {
             match &mut self.followed {
                 Some(Followed { observer, rows }) if self.follow.is_following() => match observer.next(rows.rows()) {
                     Err(lapped) if lapped.is_object => {
-                        self.ahead.want(&lapped, observer.payload(), self.object_bytes_max);
+                        self.reorder_buffer.want(&lapped, observer.payload(), self.object_bytes_max);
                     }
                     next => return next,
                 },
@@ -284,13 +295,13 @@ impl Follower {
     fn next_behind(&mut self) -> Result<Option<Seen>, Lapped> {
         let Some(Followed { observer, rows }) = &mut self.followed else { return Ok(None) };
         for _ in 0..READ_ON_MAX {
-            if !self.ahead.has_room() {
+            if !self.reorder_buffer.has_room() {
                 break;
             }
             match observer.next(rows.rows()) {
-                Ok(Some(seen)) => self.ahead.put(seen, observer.payload()),
+                Ok(Some(seen)) => self.reorder_buffer.put(seen, observer.payload()),
                 Err(lapped) if lapped.is_object => {
-                    self.ahead.want(&lapped, observer.payload(), self.object_bytes_max);
+                    self.reorder_buffer.want(&lapped, observer.payload(), self.object_bytes_max);
                 }
                 // If the follower was lapped, the error comes again when that message is the next
                 // one.
@@ -298,9 +309,9 @@ impl Follower {
             }
         }
         if let Some(view) = self.follow.view() {
-            self.ahead.step(&mut self.control_plane, view);
+            self.reorder_buffer.step(&mut self.control_plane, view);
         }
-        match self.ahead.take() {
+        match self.reorder_buffer.take() {
             Some(Fetched::Message(seen, payload)) => {
                 self.payload = Some(payload);
                 Ok(Some(seen))
@@ -330,7 +341,7 @@ impl Follower {
     /// Returns the change to the next view, once, if the view has ended and everything in it was
     /// yielded.
     pub(crate) fn end(&mut self) -> Option<ViewChange> {
-        if !self.is_following() || !self.ahead.is_empty() {
+        if !self.is_following() || !self.reorder_buffer.is_empty() {
             return None;
         }
         let Followed { observer, rows } = self.followed.as_ref()?;
@@ -365,6 +376,6 @@ impl Follower {
     /// Returns whether all members have finished and all their messages were yielded.
     pub(crate) fn is_finished(&self) -> bool {
         let is_finished = |followed: &Followed| followed.observer.is_finished(followed.rows.rows());
-        self.ahead.is_empty() && self.followed.as_ref().is_some_and(is_finished)
+        self.reorder_buffer.is_empty() && self.followed.as_ref().is_some_and(is_finished)
     }
 }

@@ -1,6 +1,6 @@
 //! One subgroup of this member, from view to view: its handles, and what they are fed with.
 use crate::control_plane::Notices;
-use crate::large::{Kept, Outbound};
+use crate::large::{ObjectCache, Outbound};
 use crate::port::{Port, Relay};
 use crate::publisher::Publisher;
 use crate::receiver::{Inlet, Receiver, Stretch};
@@ -128,13 +128,13 @@ impl Line {
     }
 
     /// The epoch has ended; `engine` and `fabric` are those of its [home](Self::home).
-    pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, kept: &Kept) {
+    pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, object_cache: &ObjectCache) {
         let Some((_, id)) = self.home else { return };
         self.port.tracker.end_view(id, engine, fabric);
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
             // What it knows to be everywhere needs not be sent again.
-            self.look_after_objects(engine, kept);
+            self.look_after_objects(engine, object_cache);
         }
         let objects = self.port.outbound.end_view();
         if let Some(room) = self.room.take() {
@@ -241,12 +241,12 @@ impl Line {
     }
 
     /// Forgets its own objects that are delivered everywhere.
-    pub(crate) fn look_after_objects(&mut self, engine: &Engine, kept: &Kept) {
+    pub(crate) fn look_after_objects(&mut self, engine: &Engine, object_cache: &ObjectCache) {
         let Some((_, id)) = self.home else { return };
         let position = engine.delivered_everywhere(id).unwrap_or(0);
         if position != self.settled {
             self.settled = position;
-            kept.keep(id, engine.me(), || self.port.outbound.settle(position));
+            object_cache.keep(id, engine.me(), || self.port.outbound.settle(position));
         }
     }
 

@@ -2,7 +2,7 @@
 use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
 use crate::group::Group;
-use crate::large::{Kept, Large, Serving};
+use crate::large::{Large, ObjectCache, ObjectServer};
 use crate::line::Line;
 use crate::meeting::AGAIN;
 use crate::shared::{Shared, Upcall};
@@ -58,8 +58,8 @@ pub struct Node {
     shows: Shows,
     large: Large,
     /// Objects for processes that follow.
-    kept: Arc<Kept>,
-    serving: Serving,
+    object_cache: Arc<ObjectCache>,
+    object_server: ObjectServer,
     /// By name; the order is that of the first view.
     lines: Vec<Line>,
     /// By subgroup of this view: which line.
@@ -127,8 +127,8 @@ impl Node {
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let notices = control_plane.notices();
         let mut lines = vec![];
-        let (large, kept) = (Large::new(notices, &terms), Arc::new(Kept::default()));
-        kept.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
+        let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
+        object_cache.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
         let line = |name: &str| Line::new(name.to_string(), &shared, notices, terms.object_bytes_max);
         let by_id = begin_lines(&mut lines, line, member.engine_mut(), &fabric, &view);
         let clock = Clock::new(control_plane.origin());
@@ -145,8 +145,8 @@ impl Node {
             preparing,
             shows: Shows::default(),
             large,
-            kept,
-            serving: Serving::default(),
+            object_cache,
+            object_server: ObjectServer::default(),
             lines,
             by_id,
             over,

@@ -13,7 +13,7 @@
 //! - A [`Member`] moves from view to view. It admits processes by [`Joins`], refuses duplicate ids
 //!   by [`IdConflicts`], and dials broken streams again by [`Redials`].
 //! - Messages that no ring holds are sent as objects. Members send them by [`Outgoing`] and
-//!   [`ObjectGroups`]. Observers get them by [`Kept`], [`Serving`] and [`Fetching`].
+//!   [`ObjectGroups`]. Observers get them by [`ObjectCache`], [`ObjectServer`] and [`Fetching`].
 //! - A process that is no member [follows](Follow) the group: an observer, or a process that
 //!   [learns](Learn) the state of the application before it joins.
 //!
@@ -70,8 +70,8 @@ pub use learn::{Attempts, CAUGHT_UP, Learn, LearnError, Restored, STATE_WAIT};
 pub use letter::{Letter, Refusal, Request, Stranger, VERSION, Wanted, stranger};
 pub use member::{Heard, Member, Terms, Words};
 pub use objects::{
-    Fetched, Fetching, GroupLinks, Kept, LINK_LOOK, ObjectGroup, ObjectGroups, ObjectName, ObjectOrder, Outgoing,
-    Remedy, SHELVED_MAX, SLOTS, Serving, Shelf, Step,
+    Fetched, Fetching, GroupLinks, LINK_LOOK, ObjectCache, ObjectGroup, ObjectGroups, ObjectName, ObjectOrder,
+    ObjectServer, ObjectTable, Outgoing, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX,
 };
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};

@@ -48,7 +48,7 @@ pub enum Down {
     #[error(
         "it states {applied} applied bytes of the ring at offset {at}, of which {published} are announced: it has another view or version"
     )]
-    Ahead {
+    ReorderBuffer {
         /// Offset of the ring in the receiver's row.
         at: u64,
         /// The position that the peer stated.

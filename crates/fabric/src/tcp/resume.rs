@@ -56,12 +56,12 @@ impl Posted {
     /// `applied`.
     ///
     /// # Errors
-    /// [`Down::Ahead`]: it can't have applied that.
+    /// [`Down::ReorderBuffer`]: it can't have applied that.
     pub(crate) fn lacking(&self, applied: u64, row: &OwnRegion, image: &Image) -> Result<[Range<u64>; 2], Down> {
         let Ring { at, capacity, .. } = self.ring;
         let published = image.word(self.published);
         if applied > published || !applied.is_multiple_of(GRANULE_BYTES) {
-            return Err(Down::Ahead { at, applied, published });
+            return Err(Down::ReorderBuffer { at, applied, published });
         }
         let end = self.position.max(published);
         // Free bytes were delivered by all members of the subgroup, so a peer that has not got them

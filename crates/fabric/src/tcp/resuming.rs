@@ -378,7 +378,7 @@ fn nonsense_in_place_of_a_hello_ends_the_stream() {
         }
         for applied in [16, 8, u64::MAX] {
             let down = first(&[1, applied], is_first);
-            assert!(matches!(down, Down::Ahead { applied: a, published: 0, .. } if a == applied), "{down}");
+            assert!(matches!(down, Down::ReorderBuffer { applied: a, published: 0, .. } if a == applied), "{down}");
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct Answer {
 
 /// The messages that an observer or learner has read and can't yield yet.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct ReorderBuffer {
     fetching: Fetching,
     coming: Option<Coming>,
 }
@@ -65,7 +65,7 @@ struct Coming {
     lengths: VecDeque<u64>,
 }
 
-impl Ahead {
+impl ReorderBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.fetching.is_empty()
     }
@@ -183,9 +183,9 @@ impl World<'_> {
         let on_shelf = || {
             let Phase::Member(member) = &process.phase else { return None };
             let ring = ring_of(member, wanted.sender, wanted.subgroup).filter(|_| member.view().id == view)?;
-            process.objects.shelf.get((wanted.sender, ring.at), wanted.number).cloned()
+            process.objects.object_table.get((wanted.sender, ring.at), wanted.number).cloned()
         };
-        process.objects.kept.find(view, wanted).cloned().or_else(on_shelf)
+        process.objects.object_cache.find(view, wanted).cloned().or_else(on_shelf)
     }
 
     /// Returns a connection to another process of this host.
@@ -210,11 +210,11 @@ impl World<'_> {
         &mut self,
         process: &mut Process,
         (observer, places): (&mut Observer, &Places),
-        ahead: &mut Ahead,
+        ahead: &mut ReorderBuffer,
         view: &View,
     ) -> Result<Option<(Seen, Sent)>, Lapped> {
         let longest = self.scene.large.as_ref().map_or(0, |large| large.longest);
-        let board = Board { store: &mut self.store, places, posts: &mut vec![], shelf: None };
+        let board = Board { store: &mut self.store, places, posts: &mut vec![], object_table: None };
         if ahead.is_empty() {
             match observer.next(&board) {
                 Err(lapped) if lapped.is_object => ahead.want(&lapped, observer.payload(), longest),
@@ -242,7 +242,7 @@ impl World<'_> {
     }
 
     /// Takes the objects that have arrived, and asks for the missing ones.
-    fn fetch(&mut self, process: &mut Process, ahead: &mut Ahead, view: &View) {
+    fn fetch(&mut self, process: &mut Process, ahead: &mut ReorderBuffer, view: &View) {
         let now = Time(self.now);
         for Answer { from, reply, connection } in std::mem::take(&mut process.objects.answers) {
             let lengths = ahead.fetching.answered(from, reply, now);

@@ -11,7 +11,9 @@ use super::subgroups::Unsent;
 use super::world::{BOUNDED, Broken, Checked, World};
 use crate::Violation;
 use crate::checkers::Invariant;
-use spindle_core::control::{LINK_LOOK, Letter, Member, ObjectGroup, ObjectName, Purpose, SHELVED_MAX, SLOTS, Step};
+use spindle_core::control::{
+    LINK_LOOK, Letter, Member, ObjectGroup, ObjectName, Purpose, SLOTS, Step, TABLE_OBJECTS_MAX,
+};
 use spindle_core::ring::Kind;
 use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
 use std::collections::BTreeMap;
@@ -52,7 +54,7 @@ impl World<'_> {
         for (id, spec) in mine {
             for sender in &spec.senders {
                 let Some(ring) = ring_of(member, *sender, id) else { continue };
-                let rest = objects.shelf.take((*sender, ring.at), None);
+                let rest = objects.object_table.take((*sender, ring.at), None);
                 if self.broken != Broken::KeepsTooShort {
                     objects.keep(view.id, (id, *sender), rest);
                 }
@@ -110,7 +112,7 @@ impl World<'_> {
         let ring = *claims.ring();
         let bytes = object.len() as u64;
         if let Some(number) = number {
-            objects.shelf.put((me, ring.at), number, object);
+            objects.object_table.put((me, ring.at), number, object);
         }
         if self.broken != Broken::GateIgnored {
             claims.set_gate(gate);
@@ -344,9 +346,9 @@ impl World<'_> {
                     let running = &objects.running[&number];
                     let (root, subgroup) = (running.root(), running.subgroup());
                     let Some(ring) = ring_of(member, root, subgroup) else { continue };
-                    match objects.shelf.of((root, ring.at)).count() >= SHELVED_MAX {
+                    match objects.object_table.of((root, ring.at)).count() >= TABLE_OBJECTS_MAX {
                         true => objects.groups.lose(root, Time(self.now)),
-                        false => objects.shelf.put((root, ring.at), object, content),
+                        false => objects.object_table.put((root, ring.at), object, content),
                     }
                 }
                 Effect::Everywhere(object) => {
@@ -384,7 +386,7 @@ impl World<'_> {
             let in_group = other.roster.incarnation() == process.roster.incarnation() && member.next().is_none();
             let is_member = view.subgroups[id.index()].members.contains(&member.engine().me());
             let ring = ring_of(member, root, id).filter(|_| is_in && in_group && is_member);
-            ring.is_some_and(|ring| other.objects.shelf.get((root, ring.at), object).is_none())
+            ring.is_some_and(|ring| other.objects.object_table.get((root, ring.at), object).is_none())
         };
         match self.processes.iter().flatten().map(|other| &**other).find(is_lacking) {
             Some(other) => HELD.broken(format!(
@@ -425,14 +427,14 @@ impl World<'_> {
                 let Some(ring) = ring_of(member, *sender, id) else { continue };
                 let done = match *sender == me {
                     false if is_over => continue,
-                    false => objects.shelf.take((*sender, ring.at), Some(engine.delivered_rounds(id, place))),
+                    false => objects.object_table.take((*sender, ring.at), Some(engine.delivered_rounds(id, place))),
                     true => {
                         let position = engine.delivered_everywhere(id).unwrap_or(0);
                         if objects.settled.insert(id, position) == Some(position) {
                             continue;
                         }
                         let (numbers, _) = objects.outgoing_in(&spec.name).settle(position);
-                        let remove = |number: u64| Some((number, objects.shelf.remove((me, ring.at), number)?));
+                        let remove = |number: u64| Some((number, objects.object_table.remove((me, ring.at), number)?));
                         numbers.into_iter().filter_map(remove).collect()
                     }
                 };

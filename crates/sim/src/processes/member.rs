@@ -46,7 +46,7 @@ impl World<'_> {
             let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
                 unreachable!("a member")
             };
-            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], shelf: None };
+            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], object_table: None };
             match member.hear(news, &board, &mut process.roster, now) {
                 Some(Heard::Answer { to, reply, refused }) => {
                     if reply == MISTAKE && refused.is_none() && !std::mem::replace(&mut self.is_mistaken, true) {
@@ -134,8 +134,8 @@ impl World<'_> {
         let each_ns = self.takes_ns(process.place);
         let mut again = each_ns.map_or_else(|| 1 + self.random.below(3), |_| 1);
         let progress = loop {
-            let shelf = Some(&process.objects.shelf);
-            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
+            let object_table = Some(&process.objects.object_table);
+            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
             // The engine may sleep after any poll.
             member.engine_mut().before_sleep();
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
@@ -215,9 +215,9 @@ impl World<'_> {
             let mut table = process.table_of(view).expect("the tables of older views are kept").clone();
             table.places.unheard = self.lacking(process.number, &table);
             let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
-            let shelf = Some(&process.objects.shelf)
+            let object_table = Some(&process.objects.object_table)
                 .filter(|_| process.table.as_ref().is_some_and(|newest| newest.view.id == view));
-            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
+            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
             let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
             let progress = member.poll_older(view, now, &mut board, &mut upcalls);

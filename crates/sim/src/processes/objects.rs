@@ -4,7 +4,7 @@ use super::blocks::Running;
 use super::keeping::{Answer, Served};
 use super::ledger::Sent;
 use crate::random::mix;
-use spindle_core::control::{self, GroupLinks, Kept, ObjectGroups, ObjectName, ObjectOrder, Outgoing, Wanted};
+use spindle_core::control::{self, GroupLinks, ObjectCache, ObjectGroups, ObjectName, ObjectOrder, Outgoing, Wanted};
 use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -27,7 +27,7 @@ pub(super) fn content((sender, number): Sent, len: usize) -> Content {
 }
 
 /// The object table of a view. A ring is identified by its owner and its start.
-pub(super) type Shelf = control::Shelf<(Rank, u64), Content>;
+pub(super) type ObjectTable = control::ObjectTable<(Rank, u64), Content>;
 
 /// A connection that belongs to a bulk group. When the last copy of the handle is dropped, the
 /// process closes its side.
@@ -68,16 +68,16 @@ pub(super) struct Objects {
     /// By subgroup of the view: the position in this process's ring below which all messages are
     /// delivered everywhere.
     pub(super) settled: BTreeMap<SubgroupId, u64>,
-    pub(super) shelf: Shelf,
+    pub(super) object_table: ObjectTable,
     pub(super) links: GroupLinks<Link>,
     pub(super) groups: ObjectGroups<Stream>,
     /// The groups of the view that have begun, by number.
     pub(super) running: BTreeMap<u64, Running>,
     pub(super) dialling: BTreeMap<(ViewId, u64, MemberId), Dialling>,
-    pub(super) kept: Kept<Content>,
+    pub(super) object_cache: ObjectCache<Content>,
     /// The number of objects that it keeps.
     pub(super) kept_count: usize,
-    pub(super) serving: control::Serving,
+    pub(super) serving: control::ObjectServer,
     pub(super) served: Vec<Served>,
     /// Orders for processes on other hosts whose connections are not yet established.
     pub(super) pledged: Vec<ObjectOrder>,
@@ -91,14 +91,14 @@ impl Objects {
         Objects {
             outgoing: BTreeMap::new(),
             settled: BTreeMap::new(),
-            shelf: Shelf::default(),
+            object_table: ObjectTable::default(),
             links: GroupLinks::default(),
             groups: ObjectGroups::new(Some(suspect_after)),
             running: BTreeMap::new(),
             dialling: BTreeMap::new(),
-            kept: Kept::default(),
+            object_cache: ObjectCache::default(),
             kept_count: 0,
-            serving: control::Serving::default(),
+            serving: control::ObjectServer::default(),
             served: vec![],
             pledged: vec![],
             answers: vec![],
@@ -135,14 +135,14 @@ impl Objects {
     ) {
         for (number, content) in objects {
             let bytes = content.len() as u64;
-            let given_up = self.kept.keep(view, Wanted { subgroup, sender, number }, content, bytes);
+            let given_up = self.object_cache.keep(view, Wanted { subgroup, sender, number }, content, bytes);
             self.kept_count = self.kept_count + 1 - given_up.len();
         }
     }
 
     /// Records whether an observer or learner exists.
     pub(super) fn set_followed(&mut self, is_followed: bool) {
-        self.kept_count -= self.kept.set_on(is_followed).len();
+        self.kept_count -= self.object_cache.set_on(is_followed).len();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A row is stored once, and processes of its owner's host read it there. Each process of another
 //! host has a copy, which streams fill.
-use super::objects::Shelf;
+use super::objects::ObjectTable;
 use crate::table::bits;
 use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table, Trace};
@@ -173,7 +173,7 @@ pub(super) struct Board<'a> {
     pub(super) places: &'a Places,
     pub(super) posts: &'a mut Vec<Post>,
     /// The object table of the view, from which messages are delivered.
-    pub(super) shelf: Option<&'a Shelf>,
+    pub(super) object_table: Option<&'a ObjectTable>,
 }
 
 impl Rows for Board<'_> {
@@ -192,24 +192,28 @@ impl Rows for Board<'_> {
     }
 
     type Frames<'b>
-        = Shelved<'b>
+        = WithObjects<'b>
     where
         Self: 'b;
 
-    fn frames(&self, member: Rank, ring: &Ring) -> Shelved<'_> {
-        Shelved { frames: Lookup::new(self, member, ring), ring: (member, ring.at), shelf: self.shelf }
+    fn frames(&self, member: Rank, ring: &Ring) -> WithObjects<'_> {
+        WithObjects {
+            frames: Lookup::new(self, member, ring),
+            ring: (member, ring.at),
+            object_table: self.object_table,
+        }
     }
 }
 
 /// The frames of a ring, whose objects are in an object table.
 #[derive(Clone, Copy)]
-pub(super) struct Shelved<'b> {
+pub(super) struct WithObjects<'b> {
     frames: Lookup<'b, Board<'b>>,
     ring: (Rank, u64),
-    shelf: Option<&'b Shelf>,
+    object_table: Option<&'b ObjectTable>,
 }
 
-impl<'b> Frames<'b> for Shelved<'b> {
+impl<'b> Frames<'b> for WithObjects<'b> {
     fn header(self, place: u64) -> [u64; 2] {
         self.frames.header(place)
     }
@@ -220,7 +224,7 @@ impl<'b> Frames<'b> for Shelved<'b> {
 
     fn object(self, place: u64) -> Option<Found<'b>> {
         let found = self.frames.name(place)?;
-        let payload = self.shelf?.find(self.ring, ObjectName::decode(found.payload)?, found.round)?;
+        let payload = self.object_table?.find(self.ring, ObjectName::decode(found.payload)?, found.round)?;
         Some(Found { payload, ..found })
     }
 }

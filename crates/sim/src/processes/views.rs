@@ -217,7 +217,7 @@ impl World<'_> {
             let Some(claims) = engine.claims(there) else { continue };
             claims.revoke();
             let Some(mut resend) = engine.resend(there) else { continue };
-            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], shelf: None };
+            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], object_table: None };
             let mut unsent = vec![];
             while let Some(resent) = resend.next(&board) {
                 let bytes = spindle_core::Rows::bytes(&board, engine.me(), resent.at, resent.len).to_vec();
@@ -283,7 +283,7 @@ impl World<'_> {
             unreachable!("a member")
         };
         let mut posts = vec![];
-        let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf: None };
+        let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table: None };
         member.engine_mut().abandon(1, &mut board);
         let (is_finished, view) = (*member.engine().state() == State::Finished, member.view().id);
         self.serve_guests(process, !posts.is_empty());

@@ -2,7 +2,7 @@
 //!
 //! An observer has a place of its own. It reads the rows of this host directly, and copies that
 //! members of other hosts send it.
-use super::keeping::Ahead;
+use super::keeping::ReorderBuffer;
 use super::network::Load;
 use super::plan::MS;
 use super::process::{Phase, Process, Way};
@@ -41,7 +41,7 @@ pub(super) struct Following {
     followed: Option<(Observer, Watched)>,
     arriving: Option<Watched>,
     /// Messages that wait for objects.
-    pub(super) ahead: Ahead,
+    pub(super) ahead: ReorderBuffer,
 }
 
 /// An observer.
@@ -77,7 +77,12 @@ pub(super) struct Guest {
 
 impl Following {
     pub(super) fn new(members: u32, now: Time) -> Following {
-        Following { follow: Follow::new(DIGEST, members, now), followed: None, arriving: None, ahead: Ahead::default() }
+        Following {
+            follow: Follow::new(DIGEST, members, now),
+            followed: None,
+            arriving: None,
+            ahead: ReorderBuffer::default(),
+        }
     }
 
     /// Returns true if a member's stream has ended, and no view without that member has arrived
@@ -228,7 +233,8 @@ impl World<'_> {
         let observer = match &last {
             Some((last, _)) if start == ViewStart::Next => last.successor((*view).clone()),
             _ => {
-                let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], shelf: None };
+                let board =
+                    Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], object_table: None };
                 Observer::new((*view).clone(), &board)
             }
         };
@@ -262,7 +268,7 @@ impl World<'_> {
         if !following.ahead.is_empty() {
             return None;
         }
-        let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], shelf: None };
+        let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], object_table: None };
         let decision = observer.decision().filter(|_| observer.is_at_end(&board))?;
         let old = Arc::clone(following.follow.view()?);
         let next = following.follow.end(decision, &mut process.roster, Time(self.now));
@@ -343,8 +349,12 @@ impl World<'_> {
                         self.check_missed(process, &view, lapped.subgroup)?;
                     }
                     let Some((observer, watched)) = &mut watching.following.followed else { break };
-                    let board =
-                        Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], shelf: None };
+                    let board = Board {
+                        store: &mut self.store,
+                        places: &watched.places,
+                        posts: &mut vec![],
+                        object_table: None,
+                    };
                     let before = observer.place(lapped.subgroup);
                     let gaps = observer.go_on(&lapped, &board);
                     let after = observer.place(lapped.subgroup);

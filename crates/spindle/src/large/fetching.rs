@@ -1,6 +1,6 @@
 //! A process that follows and waits for objects: a driver of the core's [`Fetching`], which says which member is asked. Here are the names in frames, and
 //! the thread that reads the objects.
-use super::serving::receive_apart;
+use super::object_server::receive_apart;
 use crate::control_plane::{ControlPlane, Notices};
 use crate::state::Way;
 use spindle_core::control::ObjectName;
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// Messages of a view, in their order, of which the first is to come.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct ReorderBuffer {
     fetching: Fetching,
     coming: Option<Coming>,
 }
@@ -31,7 +31,7 @@ impl Drop for Coming {
     }
 }
 
-impl Ahead {
+impl ReorderBuffer {
     /// Whether nothing is waited for.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -112,8 +112,8 @@ impl Ahead {
 mod tests {
     use super::*;
     use crate::Config;
-    use crate::large::Kept;
-    use crate::large::serving::tests::sent;
+    use crate::large::ObjectCache;
+    use crate::large::object_server::tests::sent;
     use spindle_core::{Rank, SubgroupId};
     use std::time::{Duration, Instant};
 
@@ -121,7 +121,7 @@ mod tests {
     const BYTES_MAX: u64 = 1000;
 
     struct Test {
-        ahead: Ahead,
+        ahead: ReorderBuffer,
         control_plane: ControlPlane,
         view: View,
     }
@@ -131,7 +131,7 @@ mod tests {
         fn new() -> Test {
             let control_plane = ControlPlane::local(&Arc::default(), MemberId(9));
             let view = Config::new("g", 3).view([1, 2, 3].map(MemberId).to_vec());
-            Test { ahead: Ahead::default(), control_plane, view }
+            Test { ahead: ReorderBuffer::default(), control_plane, view }
         }
 
         fn want(&mut self, number: u64, bytes: u64) {
@@ -149,7 +149,8 @@ mod tests {
         fn begin_answer(&mut self, objects: &[(u64, &[u8])], numbers: &[u64]) {
             self.step();
             let reply = self.ahead.fetching.question().expect("it has asked a member");
-            let (way, notices) = (sent(Kept::of(objects), numbers, false), Arc::clone(self.control_plane.notices()));
+            let (way, notices) =
+                (sent(ObjectCache::of(objects), numbers, false), Arc::clone(self.control_plane.notices()));
             self.ahead.answered(MemberId(1), reply, way, &notices, self.control_plane.now());
             assert!(self.ahead.coming.is_some());
         }
@@ -187,7 +188,8 @@ mod tests {
         test.want(10, 3);
         test.step();
         let reply = test.ahead.fetching.question().unwrap();
-        let (way, notices) = (sent(Kept::of(&[(10, b"one")]), &[10], false), Arc::clone(test.control_plane.notices()));
+        let (way, notices) =
+            (sent(ObjectCache::of(&[(10, b"one")]), &[10], false), Arc::clone(test.control_plane.notices()));
         test.ahead.answered(MemberId(1), reply + 1, way, &notices, test.control_plane.now());
         assert!(test.ahead.coming.is_none());
     }

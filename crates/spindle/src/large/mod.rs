@@ -4,17 +4,17 @@
 //! The core's state machines of [objects](spindle_core::control::ObjectGroups) decide; here are memory, streams, sockets and threads. [`Large`] opens the bulk
 //! groups of a view, and [`Outbound`] is what this member sends through them.
 //!
-//! A process that follows is no member, and asks one for the object that a message names: [`Kept`] is what members keep for that, [`Serving`] sends it, and
-//! [`Ahead`] is what waits for it at the other end.
+//! A process that follows is no member, and asks one for the object that a message names: [`ObjectCache`] is what members keep for that, [`ObjectServer`] sends it, and
+//! [`ReorderBuffer`] is what waits for it at the other end.
 mod fetching;
-mod kept;
+mod object_cache;
+mod object_server;
 mod outbound;
-mod serving;
 
-pub(crate) use fetching::Ahead;
-pub(crate) use kept::Kept;
+pub(crate) use fetching::ReorderBuffer;
+pub(crate) use object_cache::ObjectCache;
+pub(crate) use object_server::ObjectServer;
 pub(crate) use outbound::{Outbound, Permit};
-pub(crate) use serving::Serving;
 
 use crate::bulk::{
     Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, ObjectId, Upcalls,
@@ -23,7 +23,7 @@ use crate::bulk::{
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
-use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SHELVED_MAX, SLOTS, Step};
+use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
 use spindle_fabric::tcp::Connection;
@@ -370,7 +370,7 @@ impl Upcalls for Receiver {
     }
 
     fn complete(&mut self, object: ObjectId, data: Object) {
-        if self.rows.count_objects(self.root, &self.ring) >= SHELVED_MAX {
+        if self.rows.count_objects(self.root, &self.ring) >= TABLE_OBJECTS_MAX {
             // It sends without announcing what it has sent.
             return self.told.tell(self.view, Trouble::Lost(self.root));
         }

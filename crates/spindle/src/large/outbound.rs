@@ -1,5 +1,5 @@
 //! What one member sends in one subgroup as objects, from view to view: shared by its publishers, the polling thread, and the thread that
-//! serves its bulk groups. The core's [`Outgoing`] decides; here are the ring, the shelf, the bulk group and the waiting threads.
+//! serves its bulk groups. The core's [`Outgoing`] decides; here are the ring, the object table, the bulk group and the waiting threads.
 use crate::bulk::{BulkGroup, Object};
 use crate::control_plane::Notices;
 use crate::error::SendError;
@@ -26,11 +26,11 @@ struct State {
     lane: Option<Lane>,
 }
 
-/// The ring, the shelf and the bulk group of one view.
+/// The ring, the object table and the bulk group of one view.
 #[derive(Debug)]
 struct Lane {
     claims: Arc<Claims>,
-    /// With the shelf on which this member's objects are until they are delivered everywhere.
+    /// With the object table on which this member's objects are until they are delivered everywhere.
     rows: Reader,
     me: Rank,
     engine: Doorbell,

@@ -33,7 +33,7 @@ impl Node {
     pub(super) fn finish(&mut self) -> Poll {
         let now = self.control_plane.now();
         let since = *self.finished.get_or_insert(now);
-        if self.kept.delays_the_end(since, now) {
+        if self.object_cache.delays_the_end(since, now) {
             self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
             return Poll::Idle;
         }
@@ -70,7 +70,7 @@ impl Node {
             let (engine, rows) = homes.of(line, member);
             line.end(engine, rows);
         }
-        self.kept.end();
+        self.object_cache.end();
         if let Some(mailbox) = self.control_plane.mailbox() {
             mailbox.leave();
         }

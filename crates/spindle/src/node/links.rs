@@ -216,6 +216,6 @@ impl Node {
 fn breaks_protocol(why: &Down) -> bool {
     matches!(
         why,
-        Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. } | Down::Astray { .. } | Down::Refused
+        Down::Garbage { .. } | Down::NoHello { .. } | Down::ReorderBuffer { .. } | Down::Astray { .. } | Down::Refused
     )
 }

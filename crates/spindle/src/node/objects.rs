@@ -11,11 +11,11 @@ impl Node {
     /// member's own that are delivered everywhere.
     #[cold]
     pub(super) fn look_after_objects(&mut self, worked: bool) {
-        let Node { lines, member, fabric, older, kept, .. } = self;
+        let Node { lines, member, fabric, older, object_cache, .. } = self;
         let homes = Homes { newest: fabric, older };
         for line in lines {
             let (engine, _) = homes.of(line, member);
-            line.look_after_objects(engine, kept);
+            line.look_after_objects(engine, object_cache);
         }
         if !worked {
             return;
@@ -29,7 +29,8 @@ impl Node {
                 let ring = place.and_then(|place| place.ring).expect("it sends there");
                 let rounds = engine.delivered_rounds(id, sender);
                 let is_read = !self.lines[self.by_id[id.index()]].delivers_to_nobody();
-                self.kept.keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
+                self.object_cache
+                    .keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
             }
         }
     }

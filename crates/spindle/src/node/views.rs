@@ -43,7 +43,7 @@ impl Node {
             let _running = Upcall::enter();
             handler.conflict(Incarnation(mine), Incarnation(theirs));
         }
-        self.serving.serve(&mut self.control_plane, &self.kept);
+        self.object_server.serve(&mut self.control_plane, &self.object_cache);
         let runs = self.preparing.is_none();
         if runs {
             self.open_large()?;
@@ -118,7 +118,7 @@ impl Node {
 
     /// Ends the epochs that the end of the view touches. The application has got all of them.
     fn end_epochs(&mut self) {
-        let Node { lines, member, fabric, older, by_id, kept, .. } = self;
+        let Node { lines, member, fabric, older, by_id, object_cache, .. } = self;
         let view = Arc::clone(member.view());
         let Some(touched) = member.engine().decision().map(|decision| view.touched_by(&decision.next)) else { return };
         let homes = Homes { newest: fabric, older };
@@ -127,9 +127,9 @@ impl Node {
             // This member is in that subgroup, or was.
             let Some(line) = lines.get_mut(line) else { continue };
             let (engine, rows) = homes.of(line, member);
-            line.end_epoch(engine, rows, kept);
+            line.end_epoch(engine, rows, object_cache);
         }
-        self.kept.end_view();
+        self.object_cache.end_view();
         self.large.end_view();
     }
 
@@ -253,10 +253,10 @@ impl Node {
         let line = |name: &str| Line::new(name.to_string(), &self.shared, notices, bytes_max);
         self.by_id = begin_lines(&mut self.lines, line, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
-        self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
+        self.object_cache.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let ended = std::mem::replace(&mut self.fabric, fabric);
-        let kept = self.keep_older(Arc::clone(&old), ended);
-        lingering.extend(kept.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?);
+        let object_cache = self.keep_older(Arc::clone(&old), ended);
+        lingering.extend(object_cache.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?);
         self.fabric.listen_to(lingering);
         self.control_plane.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
@@ -314,7 +314,7 @@ impl Node {
                 self.member.engine_mut().abandon(1, &mut self.fabric);
                 return Err(self.left_out(next));
             }
-            Some(Heard::Send(order)) => self.serving.ask(order),
+            Some(Heard::Send(order)) => self.object_server.ask(order),
             Some(Heard::Other(_)) | None => {}
         }
         Ok(())
@@ -323,7 +323,7 @@ impl Node {
     /// Whether the group is followed, which needs what was delivered for a while yet: keeps it then.
     pub(super) fn heed_observers(&mut self) {
         let is_followed = self.member.note_followers(self.fabric.guests(), self.control_plane.roster());
-        self.kept.set_on(is_followed);
+        self.object_cache.set_on(is_followed);
     }
 
     /// Lets processes follow the view that have made a stream for it.

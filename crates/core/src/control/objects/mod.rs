@@ -11,9 +11,9 @@
 //!   begins, and which member is lost to it.
 //! - [`GroupLinks`] are the bulk connections that other members have made before this member asked
 //!   for them.
-//! - A [`Shelf`] is a table of the objects of a view that messages [name](ObjectName), until these
+//! - A [`ObjectTable`] is a table of the objects of a view that messages [name](ObjectName), until these
 //!   messages are delivered.
-//! - [`Kept`] is a member's cache of objects for observers, and [`Serving`] the order in which it
+//! - [`ObjectCache`] is a member's cache of objects for observers, and [`ObjectServer`] the order in which it
 //!   sends them.
 //! - [`Fetching`] is the observer's side: the messages that it has read and can't yield yet, and
 //!   the member that it asks for the objects.
@@ -22,19 +22,19 @@
 //! which the driver holds.
 mod fetching;
 mod groups;
-mod kept;
 mod links;
+mod object_cache;
+mod object_server;
+mod object_table;
 mod outgoing;
-mod serving;
-mod shelf;
 
 pub use fetching::{Fetched, Fetching};
 pub use groups::{LINK_LOOK, ObjectGroup, ObjectGroups, Remedy, Step};
-pub use kept::Kept;
 pub use links::GroupLinks;
-pub use outgoing::{Outgoing, SHELVED_MAX, SLOTS};
-pub use serving::{ObjectOrder, Serving};
-pub use shelf::{ObjectName, Shelf};
+pub use object_cache::ObjectCache;
+pub use object_server::{ObjectOrder, ObjectServer};
+pub use object_table::{ObjectName, ObjectTable};
+pub use outgoing::{Outgoing, SLOTS, TABLE_OBJECTS_MAX};
 
 /// The target of events of objects.
 const TARGET: &str = "spindle::object";

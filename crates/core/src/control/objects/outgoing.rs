@@ -16,7 +16,7 @@ pub const SLOTS: u32 = 4;
 /// The maximum number of objects of one sender that wait for their messages at a receiver: far more
 /// than a sender has under way. A sender with more does not announce its objects, and is lost to
 /// its bulk group.
-pub const SHELVED_MAX: usize = 4 * OBJECTS_MAX;
+pub const TABLE_OBJECTS_MAX: usize = 4 * OBJECTS_MAX;
 const _: () = assert!(0 < SLOTS && SLOTS as usize <= OBJECTS_MAX);
 
 /// A member's objects in one subgroup. `O` is the driver's handle of an object.

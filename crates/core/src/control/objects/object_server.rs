@@ -28,11 +28,11 @@ pub struct ObjectOrder {
 
 /// The observers that wait for objects of one member.
 #[derive(Debug, Default)]
-pub struct Serving {
+pub struct ObjectServer {
     waiting: VecDeque<ObjectOrder>,
 }
 
-impl Serving {
+impl ObjectServer {
     /// Takes an order. It replaces an earlier order of the same observer that still waits.
     pub fn ask(&mut self, order: ObjectOrder) {
         self.waiting.retain(|waiting| waiting.from != order.from);
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_process_that_asks_again_does_not_wait_for_what_it_asked_for_before() {
-        let mut serving = Serving::default();
+        let mut serving = ObjectServer::default();
         (0..2 * WAITING_MAX as u64).for_each(|from| serving.ask(order(from, 1)));
         assert_eq!(serving.waiting.len(), WAITING_MAX);
         serving.ask(order(3, 2));
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn orders_are_carried_out_one_after_the_other_and_few_at_once() {
-        let mut serving = Serving::default();
+        let mut serving = ObjectServer::default();
         (0..20).for_each(|from| serving.ask(order(from, 1)));
         let mut served: Vec<ObjectOrder> = Vec::new();
         while let Some(order) = serving.next(served.len()) {

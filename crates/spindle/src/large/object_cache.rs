@@ -1,5 +1,5 @@
 //! The objects that a member keeps for processes that follow, shared by the polling thread and the threads that send them: the core's
-//! [`Kept`](control::Kept), and the shelf of the view that runs.
+//! [`ObjectCache`](control::ObjectCache), and the object table of the view that runs.
 use spindle_core::control::{self, Wanted};
 use spindle_core::{Layout, Rank, Ring, SubgroupId, Time, View, ViewId};
 use spindle_fabric::Reader;
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What one member keeps, of the view that runs and of those before.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<State>);
+pub(crate) struct ObjectCache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    kept: control::Kept<Object>,
+    object_cache: control::ObjectCache<Object>,
     current: Option<Current>,
 }
 
-/// What is not delivered yet is on the shelf of the view that runs.
+/// What is not delivered yet is on the object table of the view that runs.
 #[derive(Debug)]
 struct Current {
     view: Arc<View>,
@@ -32,7 +32,7 @@ impl Current {
     }
 }
 
-impl Kept {
+impl ObjectCache {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,12 +44,12 @@ impl Kept {
         drop(last);
     }
 
-    /// The view has ended. The objects on its shelf are kept: a process that follows may not be that far.
+    /// The view has ended. The objects on its object table are kept: a process that follows may not be that far.
     pub(crate) fn end_view(&self) {
         let mut state = self.lock();
         let Some(current) = state.current.take() else { return };
         let mut given_up = vec![];
-        if state.kept.is_on() {
+        if state.object_cache.is_on() {
             for (subgroup, spec) in current.view.subgroups_of(current.me) {
                 for (sender, ring) in
                     spec.senders.iter().filter_map(|&sender| Some((sender, current.ring(subgroup, sender)?)))
@@ -63,16 +63,16 @@ impl Kept {
 
     /// Whether a process follows. If not, nothing is kept.
     pub(crate) fn set_on(&self, is_on: bool) {
-        let given_up = self.lock().kept.set_on(is_on);
+        let given_up = self.lock().object_cache.set_on(is_on);
         drop(given_up);
     }
 
     /// Whether a member that has finished at `since` stays for what it keeps.
     pub(crate) fn delays_the_end(&self, since: Time, now: Time) -> bool {
-        self.lock().kept.delays_the_end(since, now)
+        self.lock().object_cache.delays_the_end(since, now)
     }
 
-    /// Keeps what `forget` takes from the shelf, which are objects of `sender`: at no moment they are in neither place.
+    /// Keeps what `forget` takes from the object table, which are objects of `sender`: at no moment they are in neither place.
     pub(crate) fn keep(&self, subgroup: SubgroupId, sender: Rank, forget: impl FnOnce() -> Vec<(u64, Object)>) {
         let mut state = self.lock();
         let objects = forget();
@@ -92,17 +92,17 @@ impl Kept {
             let current = state.current.as_ref().filter(|current| current.view.id == view)?;
             current.rows.object(wanted.sender, &current.ring(wanted.subgroup, wanted.sender)?, wanted.number)
         };
-        state.kept.find(view, wanted).cloned().or_else(on_shelf)
+        state.object_cache.find(view, wanted).cloned().or_else(on_shelf)
     }
 
     /// One that keeps these objects of view 1, by number, of rank 1 in the first subgroup.
     #[cfg(test)]
-    pub(super) fn of(objects: &[(u64, &[u8])]) -> Kept {
-        let kept = Kept::default();
-        kept.set_on(true);
+    pub(super) fn of(objects: &[(u64, &[u8])]) -> ObjectCache {
+        let object_cache = ObjectCache::default();
+        object_cache.set_on(true);
         let objects = objects.iter().map(|(number, bytes)| (*number, bytes.to_vec().into())).collect();
-        kept.lock().keep(ViewId(1), SubgroupId(0), Rank(1), objects);
-        kept
+        object_cache.lock().keep(ViewId(1), SubgroupId(0), Rank(1), objects);
+        object_cache
     }
 
     /// The member ends: keeps nothing alive any more.
@@ -118,7 +118,7 @@ impl State {
     fn keep(&mut self, view: ViewId, subgroup: SubgroupId, sender: Rank, objects: Vec<(u64, Object)>) -> Vec<Object> {
         let keep = |(number, object): (u64, Object)| {
             let bytes = object.len() as u64;
-            self.kept.keep(view, Wanted { subgroup, sender, number }, object, bytes)
+            self.object_cache.keep(view, Wanted { subgroup, sender, number }, object, bytes)
         };
         objects.into_iter().flat_map(keep).collect()
     }

@@ -22,7 +22,7 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 /// The objects that one member keeps, of the current view and of earlier ones. `O` is the driver's
 /// handle of an object.
 #[derive(Debug)]
-pub struct Kept<O> {
+pub struct ObjectCache<O> {
     /// True if the group has an observer.
     is_on: bool,
     /// The objects, with their lengths in bytes.
@@ -32,14 +32,14 @@ pub struct Kept<O> {
     bytes: u64,
 }
 
-impl<O> Default for Kept<O> {
-    fn default() -> Kept<O> {
+impl<O> Default for ObjectCache<O> {
+    fn default() -> ObjectCache<O> {
         let (objects, order) = Default::default();
-        Kept { is_on: false, objects, order, bytes: 0 }
+        ObjectCache { is_on: false, objects, order, bytes: 0 }
     }
 }
 
-impl<O> Kept<O> {
+impl<O> ObjectCache<O> {
     /// Notes whether the group has an observer. If not, nothing is kept, and the cached objects are
     /// returned.
     pub fn set_on(&mut self, is_on: bool) -> Vec<O> {
@@ -103,64 +103,64 @@ mod tests {
         Wanted { subgroup: SubgroupId(0), sender: Rank(1), number }
     }
 
-    fn kept() -> Kept<u64> {
-        let mut kept = Kept::default();
-        kept.set_on(true);
-        kept
+    fn cache() -> ObjectCache<u64> {
+        let mut cache = ObjectCache::default();
+        cache.set_on(true);
+        cache
     }
 
-    fn put(kept: &mut Kept<u64>, number: u64, bytes: u64) -> Vec<u64> {
-        kept.keep(ViewId(1), wanted(number), number, bytes)
+    fn put(cache: &mut ObjectCache<u64>, number: u64, bytes: u64) -> Vec<u64> {
+        cache.keep(ViewId(1), wanted(number), number, bytes)
     }
 
-    fn numbers(kept: &Kept<u64>) -> Vec<u64> {
-        assert!(kept.objects.keys().eq(kept.order.iter()), "one after the other, as their numbers are");
-        assert_eq!(kept.bytes, kept.objects.values().map(|(_, bytes)| bytes).sum::<u64>());
-        kept.order.iter().map(|(_, wanted)| wanted.number).collect()
+    fn numbers(cache: &ObjectCache<u64>) -> Vec<u64> {
+        assert!(cache.objects.keys().eq(cache.order.iter()), "one after the other, as their numbers are");
+        assert_eq!(cache.bytes, cache.objects.values().map(|(_, bytes)| bytes).sum::<u64>());
+        cache.order.iter().map(|(_, wanted)| wanted.number).collect()
     }
 
     #[test]
     fn the_oldest_are_given_up_first_for_their_number_and_for_their_bytes() {
-        let mut kept = kept();
+        let mut cache = cache();
         let count = KEPT_MAX as u64;
-        assert!((0..count).all(|number| put(&mut kept, number, 10).is_empty()));
-        assert_eq!((put(&mut kept, count, 10), numbers(&kept)), (vec![0], (1..=count).collect()));
-        assert_eq!((put(&mut kept, count, 10), kept.order.len()), (vec![count], KEPT_MAX), "the same again");
-        assert_eq!(put(&mut kept, count + 1, KEPT_BYTES_MAX - 15).len(), KEPT_MAX - 1);
-        assert_eq!(numbers(&kept), [count, count + 1]);
-        assert_eq!(put(&mut kept, count + 2, KEPT_BYTES_MAX + 1), [count, count + 1]);
-        assert_eq!(numbers(&kept), [count + 2], "the newest is kept however long it is");
+        assert!((0..count).all(|number| put(&mut cache, number, 10).is_empty()));
+        assert_eq!((put(&mut cache, count, 10), numbers(&cache)), (vec![0], (1..=count).collect()));
+        assert_eq!((put(&mut cache, count, 10), cache.order.len()), (vec![count], KEPT_MAX), "the same again");
+        assert_eq!(put(&mut cache, count + 1, KEPT_BYTES_MAX - 15).len(), KEPT_MAX - 1);
+        assert_eq!(numbers(&cache), [count, count + 1]);
+        assert_eq!(put(&mut cache, count + 2, KEPT_BYTES_MAX + 1), [count, count + 1]);
+        assert_eq!(numbers(&cache), [count + 2], "the newest is kept however long it is");
     }
 
     #[test]
     fn objects_of_ended_views_are_kept_beside_those_of_the_same_names() {
-        let mut kept = kept();
-        assert!(put(&mut kept, 3, 1).is_empty());
-        assert!(kept.keep(ViewId(2), wanted(3), 33, 1).is_empty());
-        let find = |view| kept.find(ViewId(view), &wanted(3)).copied();
+        let mut cache = cache();
+        assert!(put(&mut cache, 3, 1).is_empty());
+        assert!(cache.keep(ViewId(2), wanted(3), 33, 1).is_empty());
+        let find = |view| cache.find(ViewId(view), &wanted(3)).copied();
         assert_eq!([1, 2, 3].map(find), [Some(3), Some(33), None]);
-        assert_eq!(kept.find(ViewId(1), &wanted(4)), None);
+        assert_eq!(cache.find(ViewId(1), &wanted(4)), None);
     }
 
     #[test]
     fn nothing_is_kept_unless_a_process_follows() {
-        let mut kept = kept();
-        put(&mut kept, 3, 1);
-        put(&mut kept, 4, 1);
-        assert!(kept.is_on() && kept.set_on(true).is_empty() && kept.find(ViewId(1), &wanted(3)).is_some());
-        assert_eq!(kept.set_on(false), [3, 4]);
-        assert!(!kept.is_on() && kept.find(ViewId(1), &wanted(3)).is_none() && kept.bytes == 0);
-        assert_eq!((put(&mut kept, 5, 1), numbers(&kept)), (vec![5], vec![]));
+        let mut cache = cache();
+        put(&mut cache, 3, 1);
+        put(&mut cache, 4, 1);
+        assert!(cache.is_on() && cache.set_on(true).is_empty() && cache.find(ViewId(1), &wanted(3)).is_some());
+        assert_eq!(cache.set_on(false), [3, 4]);
+        assert!(!cache.is_on() && cache.find(ViewId(1), &wanted(3)).is_none() && cache.bytes == 0);
+        assert_eq!((put(&mut cache, 5, 1), numbers(&cache)), (vec![5], vec![]));
     }
 
     #[test]
     fn a_member_that_has_finished_stays_a_while_for_what_it_keeps() {
-        let (mut kept, since) = (kept(), Time(5));
-        assert!(!kept.delays_the_end(since, since));
-        put(&mut kept, 3, 1);
-        assert!(kept.delays_the_end(since, since + (KEPT_FOR - Duration::from_nanos(1))));
-        assert!(!kept.delays_the_end(since, since + KEPT_FOR));
-        kept.set_on(false);
-        assert!(!kept.delays_the_end(since, since), "the last process that followed has gone");
+        let (mut cache, since) = (cache(), Time(5));
+        assert!(!cache.delays_the_end(since, since));
+        put(&mut cache, 3, 1);
+        assert!(cache.delays_the_end(since, since + (KEPT_FOR - Duration::from_nanos(1))));
+        assert!(!cache.delays_the_end(since, since + KEPT_FOR));
+        cache.set_on(false);
+        assert!(!cache.delays_the_end(since, since), "the last process that followed has gone");
     }
 }

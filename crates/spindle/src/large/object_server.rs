@@ -4,7 +4,7 @@
 //! ```text
 //! stream = for each object that was asked for: its length + 1, or 0 if it is not kept any more (u64) | its bytes
 //! ```
-use super::kept::Kept;
+use super::object_cache::ObjectCache;
 use crate::carry::{CarryReader, CarryWriter};
 use crate::control_plane::{ControlPlane, Notices};
 use crate::state::{PATIENCE, STREAM_WAIT, Way};
@@ -26,10 +26,10 @@ const TARGET: &str = "spindle::object";
 /// Bytes that are read at once: a follower that has lost interest notices so soon.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The objects that a member sends to processes that follow. Which process is next is decided by the core's [`Serving`](control::Serving).
+/// The objects that a member sends to processes that follow. Which process is next is decided by the core's [`ObjectServer`](control::ObjectServer).
 #[derive(Debug, Default)]
-pub(crate) struct Serving {
-    orders: control::Serving,
+pub(crate) struct ObjectServer {
+    orders: control::ObjectServer,
     served: Arc<AtomicUsize>,
 }
 
@@ -47,17 +47,17 @@ impl Drop for Served {
     }
 }
 
-impl Serving {
+impl ObjectServer {
     /// A process wants something.
     pub(crate) fn ask(&mut self, order: ObjectOrder) {
         self.orders.ask(order);
     }
 
     /// Serves those that wait, as far as it may.
-    pub(crate) fn serve(&mut self, control_plane: &mut ControlPlane, kept: &Arc<Kept>) {
+    pub(crate) fn serve(&mut self, control_plane: &mut ControlPlane, object_cache: &Arc<ObjectCache>) {
         while let Some(order) = self.orders.next(self.served.load(Ordering::Relaxed)) {
             let ObjectOrder { from, view, reply, objects } = order;
-            let (kept, notices) = (Arc::clone(kept), Arc::clone(control_plane.notices()));
+            let (object_cache, notices) = (Arc::clone(object_cache), Arc::clone(control_plane.notices()));
             self.served.fetch_add(1, Ordering::Relaxed);
             let served = Served { count: Arc::clone(&self.served), notices: Arc::clone(&notices) };
             let thread = thread::Builder::new().name("spindle-objects".into());
@@ -68,13 +68,13 @@ impl Serving {
                 thread.spawn(move || {
                     let _served = served;
                     let Ok(stream) = stream.recv_timeout(STREAM_WAIT) else { return };
-                    tell(from, view, count, &send_afar(&kept, view, &objects, stream));
+                    tell(from, view, count, &send_afar(&object_cache, view, &objects, stream));
                 })
             } else {
                 let letter = Letter::Objects { from: control_plane.me, reply };
                 thread.spawn(move || {
                     let _served = served;
-                    let sent = send(&kept, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe));
+                    let sent = send(&object_cache, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe));
                     tell(from, view, count, &sent);
                 })
             };
@@ -96,14 +96,19 @@ fn tell(to: MemberId, view: ViewId, objects: usize, sent: &io::Result<()>) {
 }
 
 /// Writes objects into a pipe, whose ends for the reader `tell` gets.
-fn send(kept: &Kept, view: ViewId, wanted: &[Wanted], tell: impl FnOnce([OwnedFd; 2])) -> io::Result<()> {
+fn send(
+    object_cache: &ObjectCache,
+    view: ViewId,
+    wanted: &[Wanted],
+    tell: impl FnOnce([OwnedFd; 2]),
+) -> io::Result<()> {
     let expected =
-        wanted.iter().map(|wanted| 8 + kept.find(view, wanted).map_or(0, |object| object.len() as u64)).sum();
+        wanted.iter().map(|wanted| 8 + object_cache.find(view, wanted).map_or(0, |object| object.len() as u64)).sum();
     let (mut writer, ends) = PipeWriter::create(Some(expected), PATIENCE).map_err(io::Error::other)?;
     tell(ends);
     for wanted in wanted {
         // One after the other: while it waits for its reader, it holds no more than one.
-        let object = kept.find(view, wanted);
+        let object = object_cache.find(view, wanted);
         writer.write_all(&head(object.as_deref()))?;
         writer.write_from(object.as_deref().unwrap_or_default())?;
     }
@@ -112,10 +117,10 @@ fn send(kept: &Kept, view: ViewId, wanted: &[Wanted], tell: impl FnOnce([OwnedFd
 }
 
 /// The same over a stream, to another host.
-fn send_afar(kept: &Kept, view: ViewId, wanted: &[Wanted], connection: Connection) -> io::Result<()> {
+fn send_afar(object_cache: &ObjectCache, view: ViewId, wanted: &[Wanted], connection: Connection) -> io::Result<()> {
     let mut writer = CarryWriter::new(connection, PATIENCE);
     for wanted in wanted {
-        let object = kept.find(view, wanted);
+        let object = object_cache.find(view, wanted);
         writer.write_all(&head(object.as_deref()))?;
         writer.write_from(object.as_deref().unwrap_or_default())?;
     }
@@ -207,17 +212,17 @@ pub(super) mod tests {
     }
 
     /// The way over which a member that keeps these objects of view 1 sends those of these numbers.
-    pub(in crate::large) fn sent(kept: Kept, numbers: &[u64], is_far: bool) -> Way {
+    pub(in crate::large) fn sent(object_cache: ObjectCache, numbers: &[u64], is_far: bool) -> Way {
         let wanted = wanted(numbers);
         if is_far {
             let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
             let [near, far] =
                 sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
-            thread::spawn(move || send_afar(&kept, ViewId(1), &wanted, near));
+            thread::spawn(move || send_afar(&object_cache, ViewId(1), &wanted, near));
             return Way::Stream(far);
         }
         let (tell, told) = channel();
-        thread::spawn(move || send(&kept, ViewId(1), &wanted, |ends| tell.send(ends).unwrap()));
+        thread::spawn(move || send(&object_cache, ViewId(1), &wanted, |ends| tell.send(ends).unwrap()));
         Way::Pipe(told.recv_timeout(PATIENCE).unwrap())
     }
 
@@ -229,8 +234,8 @@ pub(super) mod tests {
     fn objects_come_in_the_order_of_the_question_and_what_is_not_kept_is_told() {
         let long = vec![7; 5_000_000];
         for is_far in [false, true] {
-            let kept = Kept::of(&[(2, &long), (3, b""), (5, b"short")]);
-            let coming = receive(sent(kept, &[5, 4, 2, 3], is_far), &[5, 9, 5_000_000, 0]);
+            let object_cache = ObjectCache::of(&[(2, &long), (3, b""), (5, b"short")]);
+            let coming = receive(sent(object_cache, &[5, 4, 2, 3], is_far), &[5, 9, 5_000_000, 0]);
             let next = || coming.recv_timeout(PATIENCE);
             assert_eq!(next(), Ok(Some(b"short".to_vec())));
             assert_eq!(next(), Ok(None));
@@ -243,11 +248,11 @@ pub(super) mod tests {
     #[test]
     fn something_else_than_was_asked_for_and_an_early_end_are_the_end() {
         for is_far in [false, true] {
-            let kept = || Kept::of(&[(1, b"right"), (2, b"longer than it says")]);
-            let coming = receive(sent(kept(), &[1, 2], is_far), &[5, 6]);
+            let object_cache = || ObjectCache::of(&[(1, b"right"), (2, b"longer than it says")]);
+            let coming = receive(sent(object_cache(), &[1, 2], is_far), &[5, 6]);
             assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
             assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
-            let coming = receive(sent(kept(), &[1], is_far), &[5, 6]);
+            let coming = receive(sent(object_cache(), &[1], is_far), &[5, 6]);
             assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
             assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
         }
@@ -256,7 +261,7 @@ pub(super) mod tests {
     #[test]
     fn an_object_that_nobody_wants_any_more_is_not_read_on() {
         let cancelled = Arc::new(AtomicBool::new(true));
-        let way = sent(Kept::of(&[(1, b"right")]), &[1], false);
+        let way = sent(ObjectCache::of(&[(1, b"right")]), &[1], false);
         let coming = receive_apart(way, vec![5], cancelled, Arc::default()).unwrap();
         assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
     }

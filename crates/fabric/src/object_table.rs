@@ -33,15 +33,15 @@ pub fn commit_name(name: ObjectName, mut frame: Frame<'_>) {
 
 /// The objects of a view, for all threads. The key of a ring is its address.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct ObjectTable {
     objects: Mutex<Objects>,
     /// The number of objects.
     count: AtomicUsize,
 }
 
-type Objects = control::Shelf<usize, Object>;
+type Objects = control::ObjectTable<usize, Object>;
 
-impl Shelf {
+impl ObjectTable {
     fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,7 +59,7 @@ impl Shelf {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// As [`control::Shelf::put`].
+    /// As [`control::ObjectTable::put`].
     pub(crate) fn put(&self, ring: usize, number: u64, object: Object) {
         self.change(|objects| objects.put(ring, number, object));
     }
@@ -79,7 +79,7 @@ impl Shelf {
         self.lock().of(ring).map(|(number, object)| (number, object.clone())).collect()
     }
 
-    /// As [`control::Shelf::take`]. The objects are no longer lent. The caller drops them, outside
+    /// As [`control::ObjectTable::take`]. The objects are no longer lent. The caller drops them, outside
     /// the lock, because that may take system calls.
     pub(crate) fn forget(&self, ring: usize, rounds: Option<u64>) -> Vec<(u64, Object)> {
         self.change(|objects| objects.take(ring, rounds))
@@ -106,25 +106,31 @@ mod tests {
 
     #[test]
     fn an_object_stays_until_the_last_message_that_names_it_is_delivered() {
-        let shelf = Shelf::default();
-        shelf.put(64, 0, vec![1, 2, 3].into());
-        shelf.put(64, 1, vec![4].into());
-        shelf.put(128, 0, vec![5].into());
-        assert_eq!(shelf.find(64, name(2, 3), 0), None, "no such number");
-        assert_eq!(shelf.find(64, name(0, 4), 0), None, "another length");
-        assert!(shelf.forget(64, Some(u64::MAX)).is_empty() && !shelf.is_empty(), "nobody has read of it");
-        shelf.find(64, name(0, 3), 9).unwrap();
-        shelf.find(64, name(0, 3), 2).unwrap();
-        shelf.forget(64, Some(9));
-        assert!(shelf.find(64, name(0, 3), 9).is_some());
-        assert_eq!(shelf.clone_of(64, 0).as_deref(), Some(&[1, 2, 3][..]));
+        let object_table = ObjectTable::default();
+        object_table.put(64, 0, vec![1, 2, 3].into());
+        object_table.put(64, 1, vec![4].into());
+        object_table.put(128, 0, vec![5].into());
+        assert_eq!(object_table.find(64, name(2, 3), 0), None, "no such number");
+        assert_eq!(object_table.find(64, name(0, 4), 0), None, "another length");
+        assert!(
+            object_table.forget(64, Some(u64::MAX)).is_empty() && !object_table.is_empty(),
+            "nobody has read of it"
+        );
+        object_table.find(64, name(0, 3), 9).unwrap();
+        object_table.find(64, name(0, 3), 2).unwrap();
+        object_table.forget(64, Some(9));
+        assert!(object_table.find(64, name(0, 3), 9).is_some());
+        assert_eq!(object_table.clone_of(64, 0).as_deref(), Some(&[1, 2, 3][..]));
         let numbers = |objects: Vec<(u64, Object)>| objects.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
-        assert_eq!((numbers(shelf.clones_of(64)), numbers(shelf.forget(64, Some(10)))), (vec![0, 1], vec![0]));
-        assert_eq!((shelf.find(64, name(0, 3), 9), shelf.clone_of(64, 0).is_none()), (None, true));
-        assert!(shelf.find(64, name(1, 1), 10).is_some() && shelf.find(128, name(0, 1), 0).is_some());
-        assert_eq!((shelf.count_of(64), shelf.count_of(128)), (1, 1));
-        shelf.put(64, 2, vec![6].into());
-        shelf.forget(64, None);
-        assert_eq!((shelf.count_of(64), shelf.count_of(128)), (0, 1));
+        assert_eq!(
+            (numbers(object_table.clones_of(64)), numbers(object_table.forget(64, Some(10)))),
+            (vec![0, 1], vec![0])
+        );
+        assert_eq!((object_table.find(64, name(0, 3), 9), object_table.clone_of(64, 0).is_none()), (None, true));
+        assert!(object_table.find(64, name(1, 1), 10).is_some() && object_table.find(128, name(0, 1), 0).is_some());
+        assert_eq!((object_table.count_of(64), object_table.count_of(128)), (1, 1));
+        object_table.put(64, 2, vec![6].into());
+        object_table.forget(64, None);
+        assert_eq!((object_table.count_of(64), object_table.count_of(128)), (0, 1));
     }
 }

@@ -46,7 +46,7 @@ impl ObjectName {
 /// The objects of a view, by the ring that names them and their number there. `R` distinguishes
 /// rings, and `O` is an object.
 #[derive(Debug)]
-pub struct Shelf<R, O> {
+pub struct ObjectTable<R, O> {
     objects: BTreeMap<(R, u64), Placed<O>>,
 }
 
@@ -57,13 +57,13 @@ struct Placed<O> {
     round: Cell<Option<u64>>,
 }
 
-impl<R, O> Default for Shelf<R, O> {
-    fn default() -> Shelf<R, O> {
-        Shelf { objects: BTreeMap::new() }
+impl<R, O> Default for ObjectTable<R, O> {
+    fn default() -> ObjectTable<R, O> {
+        ObjectTable { objects: BTreeMap::new() }
     }
 }
 
-impl<R: Copy + Ord, O: Deref<Target = [u8]>> Shelf<R, O> {
+impl<R: Copy + Ord, O: Deref<Target = [u8]>> ObjectTable<R, O> {
     /// Returns the number of objects of all rings.
     pub fn len(&self) -> usize {
         self.objects.len()
@@ -131,15 +131,15 @@ mod tests {
     #[test]
     fn an_object_stays_until_its_message_is_delivered() {
         let object: Box<[u8]> = [7; 30].into();
-        let mut shelf = Shelf::default();
-        shelf.put((1, 64), 0, object.clone());
-        shelf.put((1, 64), 1, [8; 30].into());
-        shelf.put((2, 64), 0, [9; 30].into());
-        assert!(shelf.take((1, 64), Some(10)).is_empty(), "no message has named one");
+        let mut object_table = ObjectTable::default();
+        object_table.put((1, 64), 0, object.clone());
+        object_table.put((1, 64), 1, [8; 30].into());
+        object_table.put((2, 64), 0, [9; 30].into());
+        assert!(object_table.take((1, 64), Some(10)).is_empty(), "no message has named one");
         let name = ObjectName { number: 0, bytes: 30, own: 0 };
-        assert_eq!(shelf.find((1, 64), name, 5), Some(&object));
-        assert!(shelf.take((1, 64), Some(5)).is_empty());
-        assert_eq!(shelf.take((1, 64), Some(6)), [(0, object)]);
-        assert_eq!((shelf.of((1, 64)).count(), shelf.of((2, 64)).count(), shelf.len()), (1, 1, 2));
+        assert_eq!(object_table.find((1, 64), name, 5), Some(&object));
+        assert!(object_table.take((1, 64), Some(5)).is_empty());
+        assert_eq!(object_table.take((1, 64), Some(6)), [(0, object)]);
+        assert_eq!((object_table.of((1, 64)).count(), object_table.of((2, 64)).count(), object_table.len()), (1, 1, 2));
     }
 }
