@@ -92,7 +92,7 @@ impl Follower {
     }
 
     /// Returns the parts that a member of the group needs.
-    pub(crate) fn into_crew(self) -> (ControlPlane, u128) {
+    pub(crate) fn into_control_plane(self) -> (ControlPlane, u128) {
         let incarnation = self.follow.incarnation();
         (self.control_plane, incarnation)
     }

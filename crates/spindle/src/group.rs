@@ -155,7 +155,7 @@ impl Group {
     }
 
     /// As [`Node::publisher`], for a subgroup that was created, or that this member came into, while
-    /// the group ran. Waits as [`propose_change`](Self::proposed change) does.
+    /// the group ran. Waits as [`propose_change`](Self::propose_change) does.
     ///
     /// # Errors
     /// [`HandleError`].

@@ -220,7 +220,7 @@ impl Learner {
     /// still be busy. Until the application is done, this thread takes in the memory of the members
     /// and shows that this process lives.
     fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
-        let (mut control_plane, incarnation) = self.follower.into_crew();
+        let (mut control_plane, incarnation) = self.follower.into_control_plane();
         let mailbox = control_plane.mailbox().expect("a process that joins has an address");
         let spans_hosts = control_plane.net().is_some();
         if !(if spans_hosts { mailbox.enter_afar(incarnation)? } else { mailbox.enter(incarnation)? }) {

@@ -266,7 +266,7 @@ impl Transfer {
     fn answer(&self) -> Message<'static> {
         match &self.state {
             State::Taking(part, _) => Message::Have { offer: self.offer.number, pieces: part.have().clone() },
-            State::Ended(outcome) => Message::ObjectCache(outcome.clone()),
+            State::Ended(outcome) => Message::Kept(outcome.clone()),
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) enum Message<'a> {
         data: &'a [u8],
     },
     /// The outcome for the file at a receiver.
-    ObjectCache(Result<(), String>),
+    Kept(Result<(), String>),
     /// The sender takes no files.
     Aside,
 }
@@ -111,8 +111,8 @@ impl Message<'_> {
                 bytes.extend(index.to_le_bytes());
                 bytes.extend(*data);
             }
-            Message::ObjectCache(Ok(())) | Message::Aside => {}
-            Message::ObjectCache(Err(error)) => {
+            Message::Kept(Ok(())) | Message::Aside => {}
+            Message::Kept(Err(error)) => {
                 let end = error.floor_char_boundary(ERROR_BYTES_MAX);
                 bytes.extend(if end == 0 { "it did not say why" } else { &error[..end] }.as_bytes());
             }
@@ -125,7 +125,7 @@ impl Message<'_> {
             Message::Offer(_) => 1,
             Message::Have { .. } => 2,
             Message::Piece { .. } => 3,
-            Message::ObjectCache(_) => 4,
+            Message::Kept(_) => 4,
             Message::Aside => 5,
         }
     }
@@ -159,11 +159,11 @@ pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<(u64, Message<'_>)> {
         }
         3 => Message::Piece { index: u32::from_le_bytes(rest.take()?), data: rest.all() },
         4 => match rest.all() {
-            [] => Message::ObjectCache(Ok(())),
+            [] => Message::Kept(Ok(())),
             error => {
                 let error = String::from_utf8_lossy(&error[..error.len().min(ERROR_BYTES_MAX)]);
                 // The error is printed, so control characters are replaced.
-                Message::ObjectCache(Err(error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()))
+                Message::Kept(Err(error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()))
             }
         },
         5 => Message::Aside,
@@ -232,8 +232,8 @@ mod tests {
             Message::Offer(offer()),
             Message::Have { offer: 7, pieces },
             Message::Piece { index: 2, data: b"data" },
-            Message::ObjectCache(Ok(())),
-            Message::ObjectCache(Err("no space".to_string())),
+            Message::Kept(Ok(())),
+            Message::Kept(Err("no space".to_string())),
             Message::Aside,
         ];
         for message in messages {

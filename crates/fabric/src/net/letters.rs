@@ -1,6 +1,6 @@
 //! Control messages on a control connection: a head (length of the control message, length of the
 //! attachment), the control message as on a control socket, and the attachment.
-use super::limits::{ENCLOSURE_BYTES_MAX, LETTERS_PER_SEND, READS_MAX, SENDS_MAX};
+use super::limits::{ATTACHMENT_BYTES_MAX, LETTERS_PER_SEND, READS_MAX, SENDS_MAX};
 use crate::tcp::{Space, Stream};
 use spindle_core::MemberId;
 use spindle_core::control::Letter;
@@ -25,7 +25,7 @@ impl Parcel {
     /// length is not what the control message says.
     pub(super) fn new(whom: Option<MemberId>, letter: &Letter, attachment: &[u8]) -> Parcel {
         assert!(is_for_the_net(letter), "descriptors can't leave the host: {letter:?}");
-        assert!(attachment.len() <= ENCLOSURE_BYTES_MAX, "an attachment of {} bytes", attachment.len());
+        assert!(attachment.len() <= ATTACHMENT_BYTES_MAX, "an attachment of {} bytes", attachment.len());
         assert!(fits(letter, attachment.len()), "an attachment of {} bytes with {letter:?}", attachment.len());
         let body = letter.encode();
         let mut letter = Vec::with_capacity(HEAD_BYTES + body.len());
@@ -165,7 +165,7 @@ impl Arriving {
     /// any control message has.
     fn wanted(&self) -> Option<usize> {
         let Some((letter, attachment)) = self.lengths() else { return Some(HEAD_BYTES) };
-        (letter <= LETTER_BYTES_MAX && attachment <= ENCLOSURE_BYTES_MAX).then_some(HEAD_BYTES + letter + attachment)
+        (letter <= LETTER_BYTES_MAX && attachment <= ATTACHMENT_BYTES_MAX).then_some(HEAD_BYTES + letter + attachment)
     }
 
     fn is_whole(&self) -> bool {
@@ -305,14 +305,14 @@ mod tests {
 
     #[test]
     fn lengths_that_no_letter_has_end_the_connection_and_take_no_memory() {
-        for lengths in [[LETTER_BYTES_MAX as u32 + 1, 0], [1, ENCLOSURE_BYTES_MAX as u32 + 1], [u32::MAX, u32::MAX]] {
+        for lengths in [[LETTER_BYTES_MAX as u32 + 1, 0], [1, ATTACHMENT_BYTES_MAX as u32 + 1], [u32::MAX, u32::MAX]] {
             let bytes = [&lengths.map(u32::to_le_bytes).concat()[..], b"x"].concat();
             let (brought, stand) = arriving(&bytes, 9);
             assert!(stand == Stand::Over && matches!(brought[..], [Brought::Garbage]));
         }
         let (mut near, mut far) = near();
         let mut large = Arriving::default();
-        far.write_all(&[1, ENCLOSURE_BYTES_MAX as u32].map(u32::to_le_bytes).concat()).unwrap();
+        far.write_all(&[1, ATTACHMENT_BYTES_MAX as u32].map(u32::to_le_bytes).concat()).unwrap();
         assert_eq!(large.receive(&mut near, &mut [0; 300], ME, |one| panic!("{one:?}")), Stand::Empty);
         assert!(large.bytes.capacity() < 4096, "{}", large.bytes.capacity());
     }
@@ -359,6 +359,6 @@ mod tests {
         );
         refused(Letter::State { view: ViewId(1), from: ME }, &[]);
         refused(view(ME, 3), b"four");
-        refused(request(1), &vec![0; ENCLOSURE_BYTES_MAX + 1]);
+        refused(request(1), &vec![0; ATTACHMENT_BYTES_MAX + 1]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Bytes in a hello, or in the answer to one, without their heads.
 pub(super) const HELLO_BYTES_MAX: usize = 1024;
 /// Bytes in the attachment of a control message; a view with the most members needs fewer.
-pub(super) const ENCLOSURE_BYTES_MAX: usize = 64 << 20;
+pub(super) const ATTACHMENT_BYTES_MAX: usize = 64 << 20;
 
 /// The time to resolve a name, and again the time to establish a connection.
 pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
@@ -86,9 +86,9 @@ pub(super) const EVENTS_PER_WAIT: usize = 64;
 
 const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + RACK_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
 // An empty queue always has room for a control message with the largest attachment.
-const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);
+const _: () = assert!(ATTACHMENT_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);
 const _: () = assert!(QUEUE_BYTES_MAX <= COMMAND_BYTES_MAX);
-const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < ARRIVING_BYTES_MAX);
-const _: () = assert!(ENCLOSURE_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(ATTACHMENT_BYTES_MAX + LETTER_BYTES_MAX < ARRIVING_BYTES_MAX);
+const _: () = assert!(ATTACHMENT_BYTES_MAX < u32::MAX as usize);
 // A connection is read from before it can be the oldest of its source.
 const _: () = assert!(ACCEPTS_MAX < SOURCE_HALF_OPEN_MAX);
