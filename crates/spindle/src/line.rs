@@ -1,8 +1,8 @@
 //! One subgroup of this member, from view to view: its handles, and what they are fed with.
 use crate::control_plane::Notices;
 use crate::large::{ObjectCache, Outbound};
-use crate::port::{Port, Relay};
 use crate::publisher::Publisher;
+use crate::publisher_slot::{PublisherSlot, RingRelay};
 use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::Shared;
 use crate::tracking::Tracker;
@@ -18,13 +18,13 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// The view with which its epoch began, and its number there, if this member is in it.
     home: Option<(ViewId, SubgroupId)>,
-    port: Arc<Port>,
+    slot: Arc<PublisherSlot>,
     /// The ring of this epoch, until an application has it.
     ring: Option<spindle_fabric::Publisher>,
     /// Where those wait who claim in this epoch's ring.
     room: Option<Room>,
     /// The rings of ended epochs that have yet to be sent on, the newest first.
-    relays: VecDeque<Relay>,
+    relays: VecDeque<RingRelay>,
     /// Whether that waits for the subgroup to have enough members again.
     unavailable: bool,
     handle: Handle,
@@ -50,11 +50,11 @@ impl Line {
     pub(crate) fn new(name: String, shared: &Arc<Shared>, notices: &Arc<Notices>, object_bytes_max: u64) -> Line {
         let (ring, room, relays, inlet) = Default::default();
         let outbound = Arc::new(Outbound::new(Arc::clone(notices), object_bytes_max));
-        let port = Arc::new(Port::new(Arc::clone(shared), outbound, Tracker::new(Arc::clone(notices))));
+        let slot = Arc::new(PublisherSlot::new(Arc::clone(shared), outbound, Tracker::new(Arc::clone(notices))));
         Line {
             name,
             home: None,
-            port,
+            slot,
             ring,
             room,
             relays,
@@ -70,21 +70,21 @@ impl Line {
     pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) {
         (self.home, self.settled) = (id.map(|id| (view.id, id)), 0);
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
-        self.port.set_engine(fabric.doorbell());
+        self.slot.set_engine(fabric.doorbell());
         let claims = id.and_then(|id| engine.claims(id));
         match claims {
             Some(claims) => {
                 let is_alone = id.is_some_and(|id| view.subgroups[id.index()].members.len() == 1);
                 let (rows, doorbell) = (fabric.reader(), fabric.doorbell());
-                self.port.outbound.begin(view.id, Arc::clone(&claims), rows, engine.me(), doorbell, is_alone);
+                self.slot.outbound.begin(view.id, Arc::clone(&claims), rows, engine.me(), doorbell, is_alone);
                 let publisher = fabric.publisher(claims);
                 self.room = Some(publisher.room());
                 self.ring = Some(publisher);
             }
             None => {
                 self.ring = None;
-                self.port.refuse();
-                self.port.outbound.wake();
+                self.slot.refuse();
+                self.slot.outbound.wake();
             }
         }
         if let (Some(inlet), Some(id)) = (&self.inlet, id) {
@@ -104,7 +104,7 @@ impl Line {
     pub(crate) fn publisher(&mut self) -> Option<Publisher> {
         let ring = self.ring.take()?;
         self.handle = Handle::Taken;
-        Some(Publisher::new(ring, Arc::clone(&self.port)))
+        Some(Publisher::new(ring, Arc::clone(&self.slot)))
     }
 
     pub(crate) fn is_taken(&self) -> bool {
@@ -124,29 +124,29 @@ impl Line {
     ) -> Receiver {
         let inlet = Arc::new(Inlet::new());
         self.inlet = Some(Arc::clone(&inlet));
-        Receiver::new(stretch(id, engine, fabric, view), inlet, Arc::clone(&self.port.shared))
+        Receiver::new(stretch(id, engine, fabric, view), inlet, Arc::clone(&self.slot.shared))
     }
 
     /// The epoch has ended; `engine` and `fabric` are those of its [home](Self::home).
     pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, object_cache: &ObjectCache) {
         let Some((_, id)) = self.home else { return };
-        self.port.tracker.end_view(id, engine, fabric);
+        self.slot.tracker.end_view(id, engine, fabric);
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
             // What it knows to be everywhere needs not be sent again.
             self.look_after_objects(engine, object_cache);
         }
-        let objects = self.port.outbound.end_view();
+        let objects = self.slot.outbound.end_view();
         if let Some(room) = self.room.take() {
             room.end();
         }
         // A ring that no application has is this member's own: nothing comes from there any more.
-        for mut ring in [self.ring.take(), self.port.close_ring()].into_iter().flatten() {
+        for mut ring in [self.ring.take(), self.slot.close_ring()].into_iter().flatten() {
             ring.retire();
         }
         if let Some(resend) = engine.resend(id) {
             // What stands in this ring was sent before what still stands in older ones.
-            self.relays.push_front(Relay::new(resend, fabric, objects));
+            self.relays.push_front(RingRelay::new(resend, fabric, objects));
         }
         self.home = None;
     }
@@ -165,24 +165,24 @@ impl Line {
     fn settle(&mut self) {
         while let Some(relay) = self.relays.front_mut() {
             let is_done = match &mut self.ring {
-                Some(ring) => relay.step(ring, &self.port, &mut self.lost),
+                Some(ring) => relay.step(ring, &self.slot, &mut self.lost),
                 None if self.unavailable => return,
                 // No ring to send it in any more.
-                None => relay.give_up(&self.port, &mut self.lost),
+                None => relay.give_up(&self.slot, &mut self.lost),
             };
             if !is_done {
                 return;
             }
             self.relays.pop_front();
             if self.relays.is_empty() {
-                self.port.outbound.forget_ended();
+                self.slot.outbound.forget_ended();
             }
         }
         match self.handle {
             Handle::Free => {}
-            Handle::Taken if !self.port.is_closed() => {
+            Handle::Taken if !self.slot.is_closed() => {
                 if let Some(ring) = self.ring.take() {
-                    self.port.offer(ring);
+                    self.slot.offer(ring);
                 }
             }
             // Dropped: this member has finished sending.
@@ -197,12 +197,12 @@ impl Line {
 
     /// Whether something of earlier views waits for room. What an application still commits there does not count.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.relays.len() > 1 || self.relays.front().is_some_and(Relay::waits)
+        self.relays.len() > 1 || self.relays.front().is_some_and(RingRelay::waits)
     }
 
     /// Whether the application has something to send in this subgroup, or may have, that waits for it to have enough members again.
     pub(crate) fn is_waiting(&self) -> bool {
-        let may_send = self.handle == Handle::Free || (self.handle == Handle::Taken && !self.port.is_closed());
+        let may_send = self.handle == Handle::Free || (self.handle == Handle::Taken && !self.slot.is_closed());
         self.unavailable && (may_send || self.is_relaying())
     }
 
@@ -213,14 +213,14 @@ impl Line {
         }
     }
 
-    pub(crate) fn relays(&mut self) -> impl Iterator<Item = &mut Relay> {
+    pub(crate) fn relays(&mut self) -> impl Iterator<Item = &mut RingRelay> {
         self.relays.iter_mut()
     }
 
-    /// The last handle went while its ring waited in the port.
+    /// The last handle went while its ring waited in the publisher slot.
     pub(crate) fn drop_unwanted(&mut self) {
-        if self.handle == Handle::Taken && self.port.is_closed() {
-            drop(self.port.close_ring());
+        if self.handle == Handle::Taken && self.slot.is_closed() {
+            drop(self.slot.close_ring());
         }
     }
 
@@ -231,7 +231,7 @@ impl Line {
 
     /// Its own objects.
     pub(crate) fn outbound(&self) -> &Arc<Outbound> {
-        &self.port.outbound
+        &self.slot.outbound
     }
 
     /// Whether it had a receiver that is gone: nobody delivers.
@@ -246,13 +246,13 @@ impl Line {
         let position = engine.delivered_everywhere(id).unwrap_or(0);
         if position != self.settled {
             self.settled = position;
-            object_cache.keep(id, engine.me(), || self.port.outbound.settle(position));
+            object_cache.keep(id, engine.me(), || self.slot.outbound.settle(position));
         }
     }
 
     /// Tells those who have receipts what is delivered. Whether some of them still wait.
     pub(crate) fn look_after_receipts(&self, engine: &mut Engine, fabric: &Mesh) -> bool {
-        self.home.is_some_and(|(_, id)| self.port.tracker.look(id, engine, fabric))
+        self.home.is_some_and(|(_, id)| self.slot.tracker.look(id, engine, fabric))
     }
 
     pub(crate) fn make_room(&self) {
@@ -277,20 +277,20 @@ impl Line {
         self.give_up_waiting();
         let id = self.home.map(|(_, id)| id);
         if let (Some(id), State::Finished) = (id, engine.state()) {
-            self.port.tracker.end_view(id, engine, fabric);
+            self.slot.tracker.end_view(id, engine, fabric);
         }
         self.look_after_receipts(engine, fabric);
         let ring = id.and_then(|id| Some((id, engine.claims(id)?)));
         ring.iter().for_each(|(_, claims)| claims.revoke());
-        self.port.tracker.close(|claims, position| {
+        self.slot.tracker.close(|claims, position| {
             let is_of_this_view = ring.as_ref().filter(|(_, ring)| Arc::ptr_eq(ring, claims));
             is_of_this_view.is_some_and(|(id, _)| engine.is_announced(*id, position))
         });
         if let Some(room) = &self.room {
             room.end();
         }
-        self.port.end();
-        self.port.outbound.end();
+        self.slot.end();
+        self.slot.outbound.end();
         self.wake_receiver();
     }
 }

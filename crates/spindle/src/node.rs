@@ -232,7 +232,7 @@ impl Node {
         if !self.older.is_empty() {
             worked |= self.poll_older(handler);
         }
-        let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
+        let mut upcalls = Upcaller { handler, lines: &self.lines, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
@@ -370,13 +370,13 @@ impl Node {
 }
 
 /// The engine's upcalls, passed on to the handler and to whoever waits.
-struct Relay<'a, H> {
+struct Upcaller<'a, H> {
     handler: &'a mut H,
     lines: &'a [Line],
     by_id: &'a [usize],
 }
 
-impl<H: Handler> Upcalls<Mesh> for Relay<'_, H> {
+impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let _running = Upcall::enter();
         self.handler.deliver(subgroup, batch);

@@ -1,7 +1,7 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
 use crate::bulk::{Buffer, Object};
 use crate::error::SendError;
-use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
+use crate::publisher_slot::{Held, PublisherSlot, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
 use crate::shared::Upcall;
 use crate::tracking::Receipt;
 use spindle_core::ClaimError;
@@ -32,8 +32,8 @@ pub struct SharedPublisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(inner: spindle_fabric::Publisher, port: Arc<Port>) -> Publisher {
-        Publisher { inner, held: Held(port) }
+    pub(crate) fn new(inner: spindle_fabric::Publisher, slot: Arc<PublisherSlot>) -> Publisher {
+        Publisher { inner, held: Held(slot) }
     }
 
     /// Claims a frame of `len` bytes if the ring has room now. Returns `None` if the ring is full
@@ -43,9 +43,9 @@ impl Publisher {
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        let port = &self.held.0;
-        port.check()?;
-        now(self.inner.claim_or(len, |inner| go_on(inner, port, Duration::ZERO)), port)
+        let slot = &self.held.0;
+        slot.check()?;
+        now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)
     }
 
     /// Claims a frame of `len` bytes; waits up to `timeout` for room. Another thread has to poll
@@ -55,10 +55,10 @@ impl Publisher {
     /// [`SendError`].
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        let port = &self.held.0;
-        port.check()?;
-        let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, port, left));
-        claimed.map_err(|error| failed(error, port, Upcall::is_running()))
+        let slot = &self.held.0;
+        slot.check()?;
+        let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
+        claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
     }
 
     /// Claims a frame of `len` bytes; waits for room asynchronously, in any runtime.
@@ -66,10 +66,10 @@ impl Publisher {
     /// # Errors
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
-        let port = &self.held.0;
-        port.check()?;
-        let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, port).await).await;
-        claimed.map_err(|error| failed(error, port, false))
+        let slot = &self.held.0;
+        slot.check()?;
+        let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, slot).await).await;
+        claimed.map_err(|error| failed(error, slot, false))
     }
 
     /// Sends a message of any length as an object, which needs no room in the ring.
@@ -114,10 +114,10 @@ impl Publisher {
         if payload.len() as u64 > self.inner.message_bytes_max() {
             return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, track);
         }
-        let port = Arc::clone(&self.held.0);
+        let slot = Arc::clone(&self.held.0);
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
-        Ok(commit_tracked(frame, &port))
+        Ok(commit_tracked(frame, &slot))
     }
 
     /// As [`send_tracked`](Self::send_tracked), for a message that fits into the ring. Waits for
@@ -126,10 +126,10 @@ impl Publisher {
     /// # Errors
     /// As [`claim_async`](Self::claim_async).
     pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
-        let port = Arc::clone(&self.held.0);
+        let slot = Arc::clone(&self.held.0);
         let mut frame = self.claim_async(payload.len() as u64).await?;
         frame.copy_from_slice(payload);
-        Ok(commit_tracked(frame, &port))
+        Ok(commit_tracked(frame, &slot))
     }
 
     /// As [`send_object`](Self::send_object), and returns a receipt as
@@ -149,15 +149,15 @@ impl Publisher {
         len: u64,
         object: impl FnOnce() -> Option<Object>,
         timeout: Duration,
-        note: impl FnOnce(&Port, &Frame<'_>) -> T,
+        note: impl FnOnce(&PublisherSlot, &Frame<'_>) -> T,
     ) -> Result<T, SendError> {
-        let (port, start) = (Arc::clone(&self.held.0), Instant::now());
-        let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
+        let (slot, start) = (Arc::clone(&self.held.0), Instant::now());
+        let permit = slot.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
-        let noted = note(&port, &frame);
-        port.outbound.send(permit, frame, object);
-        port.tracker.announce_if_tracked();
+        let noted = note(&slot, &frame);
+        slot.outbound.send(permit, frame, object);
+        slot.tracker.announce_if_tracked();
         Ok(noted)
     }
 
@@ -180,9 +180,9 @@ impl SharedPublisher {
     /// As there.
     #[inline]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        let port = &self.held.0;
-        port.check()?;
-        now(self.inner.claim_or(len, |inner| go_on_shared(inner, port, Duration::ZERO)), port)
+        let slot = &self.held.0;
+        slot.check()?;
+        now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)
     }
 
     /// As [`Publisher::claim`].
@@ -191,11 +191,11 @@ impl SharedPublisher {
     /// As there.
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        let port = &self.held.0;
-        port.check()?;
+        let slot = &self.held.0;
+        slot.check()?;
         let claimed =
-            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, port, left));
-        claimed.map_err(|error| failed(error, port, Upcall::is_running()))
+            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
+        claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
     }
 
     /// As [`Publisher::claim_async`].
@@ -203,10 +203,10 @@ impl SharedPublisher {
     /// # Errors
     /// As there.
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
-        let port = &self.held.0;
-        port.check()?;
-        let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, port).await).await;
-        claimed.map_err(|error| failed(error, port, false))
+        let slot = &self.held.0;
+        slot.check()?;
+        let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, slot).await).await;
+        claimed.map_err(|error| failed(error, slot, false))
     }
 
     /// As [`Publisher::send_object`].
@@ -240,10 +240,10 @@ impl SharedPublisher {
         if payload.len() as u64 > self.inner.message_bytes_max() {
             return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, track);
         }
-        let port = Arc::clone(&self.held.0);
+        let slot = Arc::clone(&self.held.0);
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
-        Ok(commit_tracked(frame, &port))
+        Ok(commit_tracked(frame, &slot))
     }
 
     /// As [`Publisher::send_tracked_async`].
@@ -251,10 +251,10 @@ impl SharedPublisher {
     /// # Errors
     /// As there.
     pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
-        let port = Arc::clone(&self.held.0);
+        let slot = Arc::clone(&self.held.0);
         let mut frame = self.claim_async(payload.len() as u64).await?;
         frame.copy_from_slice(payload);
-        Ok(commit_tracked(frame, &port))
+        Ok(commit_tracked(frame, &slot))
     }
 
     /// As [`Publisher::send_object_tracked`].
@@ -273,15 +273,15 @@ impl SharedPublisher {
         len: u64,
         object: impl FnOnce() -> Option<Object>,
         timeout: Duration,
-        note: impl FnOnce(&Port, &Frame<'_>) -> T,
+        note: impl FnOnce(&PublisherSlot, &Frame<'_>) -> T,
     ) -> Result<T, SendError> {
-        let (port, start) = (Arc::clone(&self.held.0), Instant::now());
-        let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
+        let (slot, start) = (Arc::clone(&self.held.0), Instant::now());
+        let permit = slot.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
-        let noted = note(&port, &frame);
-        port.outbound.send(permit, frame, object);
-        port.tracker.announce_if_tracked();
+        let noted = note(&slot, &frame);
+        slot.outbound.send(permit, frame, object);
+        slot.tracker.announce_if_tracked();
         Ok(noted)
     }
 
@@ -292,23 +292,23 @@ impl SharedPublisher {
 }
 
 /// Commits a frame and returns its receipt.
-fn commit_tracked(frame: Frame<'_>, port: &Port) -> Receipt {
-    let receipt = track(port, &frame);
+fn commit_tracked(frame: Frame<'_>, slot: &PublisherSlot) -> Receipt {
+    let receipt = track(slot, &frame);
     frame.commit();
-    port.tracker.announce();
+    slot.tracker.announce();
     receipt
 }
 
-fn track(port: &Port, frame: &Frame<'_>) -> Receipt {
-    port.tracker.register(frame)
+fn track(slot: &PublisherSlot, frame: &Frame<'_>) -> Receipt {
+    slot.tracker.register(frame)
 }
 
 /// The ring of an ended group stays full for ever, so the end is checked only for a full ring.
 #[inline(always)]
-fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, port: &Port) -> Result<Option<Frame<'a>>, SendError> {
+fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, slot: &PublisherSlot) -> Result<Option<Frame<'a>>, SendError> {
     match claimed {
         Ok(frame) => Ok(Some(frame)),
-        Err(ClaimError::Full) => port.refusal().map_or(Ok(None), Err),
+        Err(ClaimError::Full) => slot.refusal().map_or(Ok(None), Err),
         Err(ClaimError::TooLong { len, max }) => Err(SendError::TooLong { len, max }),
     }
 }

@@ -18,12 +18,12 @@
 //! [`Schedule`](spindle_core::bulk::Schedule); the protocol is described in docs/protocol/bulk.md.
 //! On one machine the object stays in the memory of its root, where all members read it. Across
 //! hosts, one member of each host does the former, and lends the object to the others of its host.
-mod bridge;
 mod error;
-mod lender;
+mod host_gateway;
 mod node;
-mod relay;
 mod settings;
+mod shared_memory_bulk;
+mod stream_bulk;
 #[cfg(test)]
 mod tests;
 mod thread;

@@ -1,9 +1,9 @@
 //! One member of a bulk group, polled by its creator.
-use super::bridge::Bridge;
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
-use super::lender::Lender;
-use super::relay::Relay;
+use super::host_gateway::HostGateway;
 use super::settings::BulkSettings;
+use super::shared_memory_bulk::SharedMemoryBulk;
+use super::stream_bulk::StreamBulk;
 use spindle_core::Rank;
 use spindle_core::bulk::Algorithm;
 use spindle_core::bulk::Hosts;
@@ -59,9 +59,9 @@ pub struct BulkNode {
 
 #[derive(Debug)]
 enum Carrier {
-    Streams(Box<Relay>),
-    Local(Box<Lender>),
-    Both(Box<Bridge>),
+    Streams(Box<StreamBulk>),
+    Local(Box<SharedMemoryBulk>),
+    Both(Box<HostGateway>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,14 +144,14 @@ impl BulkNode {
         if !part.as_ref().map_or(others.is_empty(), is_mine) {
             return Err(BulkError::Part { me, others: others.len() as u32, head });
         }
-        let lender = part.map(|part| Lender::new(&hosts, settings, part)).transpose()?;
+        let shared_memory = part.map(|part| SharedMemoryBulk::new(&hosts, settings, part)).transpose()?;
         let has_streams = me == head && hosts.count() > 1;
-        let carrier = match lender {
-            Some(lender) if !has_streams => Carrier::Local(Box::new(lender)),
-            None => Carrier::Streams(Box::new(Relay::new(me, hosts, settings, streams)?)),
-            Some(lender) => {
-                let relay = Relay::new(me, hosts, settings, streams)?;
-                Carrier::Both(Box::new(Bridge::new(relay, lender, me, root, settings.slots)?))
+        let carrier = match shared_memory {
+            Some(shared_memory) if !has_streams => Carrier::Local(Box::new(shared_memory)),
+            None => Carrier::Streams(Box::new(StreamBulk::new(me, hosts, settings, streams)?)),
+            Some(shared_memory) => {
+                let streams = StreamBulk::new(me, hosts, settings, streams)?;
+                Carrier::Both(Box::new(HostGateway::new(streams, shared_memory, me, root, settings.slots)?))
             }
         };
         Ok(BulkNode { carrier, finishing: Finishing::No })
@@ -179,8 +179,8 @@ impl BulkNode {
     pub fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
         match &mut self.carrier {
             Carrier::Streams(_) => Segment::create(bytes),
-            Carrier::Local(lender) => lender.segment(bytes),
-            Carrier::Both(bridge) => bridge.segment(bytes),
+            Carrier::Local(shared_memory) => shared_memory.segment(bytes),
+            Carrier::Both(gateway) => gateway.segment(bytes),
         }
     }
 
@@ -191,7 +191,7 @@ impl BulkNode {
     pub fn post_receive_buffer(&mut self, object: ObjectId, buffer: impl Into<Buffer>) -> Result<(), PostError> {
         let buffer = buffer.into();
         match &mut self.carrier {
-            Carrier::Streams(relay) => relay.post_receive_buffer(object, buffer),
+            Carrier::Streams(streams) => streams.post_receive_buffer(object, buffer),
             Carrier::Local(_) | Carrier::Both(_) => Err(PostError::NotAwaited { object }),
         }
     }
@@ -221,9 +221,9 @@ impl BulkNode {
     /// Returns how the group was closed, if it was.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.carrier {
-            Carrier::Streams(relay) => relay.failure(),
-            Carrier::Local(lender) => lender.failure(),
-            Carrier::Both(bridge) => bridge.failure(),
+            Carrier::Streams(streams) => streams.failure(),
+            Carrier::Local(shared_memory) => shared_memory.failure(),
+            Carrier::Both(gateway) => gateway.failure(),
         }
     }
 
@@ -281,9 +281,9 @@ impl BulkNode {
 impl AsFd for BulkNode {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.carrier {
-            Carrier::Streams(relay) => relay.as_fd(),
-            Carrier::Local(lender) => lender.as_fd(),
-            Carrier::Both(bridge) => bridge.as_fd(),
+            Carrier::Streams(streams) => streams.as_fd(),
+            Carrier::Local(shared_memory) => shared_memory.as_fd(),
+            Carrier::Both(gateway) => gateway.as_fd(),
         }
     }
 }

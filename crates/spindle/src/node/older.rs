@@ -1,5 +1,5 @@
 //! Ended views in which subgroups continue that no later change has touched.
-use super::{Node, Relay};
+use super::{Node, Upcaller};
 use crate::Handler;
 use crate::line::Line;
 use spindle_core::control::Member;
@@ -68,7 +68,7 @@ impl Node {
         let ended = self.preparing.as_ref().map(|_| (self.member.view().id, &mut self.fabric));
         let older = self.older.iter_mut().map(|older| (older.view.id, &mut older.fabric));
         for (view, fabric) in older.chain(ended) {
-            let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
+            let mut upcalls = Upcaller { handler, lines: &self.lines, by_id: &self.by_id };
             let progress = self.member.poll_older(view, now, fabric, &mut upcalls);
             if let Some(engine) = self.member.engine_of_mut(view).filter(|engine| engine.has_filled_upcalls()) {
                 engine.upcalls_took(self.clock.since_tick());

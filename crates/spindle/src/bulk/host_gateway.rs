@@ -1,11 +1,11 @@
-//! A head whose host has more members: it takes part in what goes over streams, and lends the objects to those of its host.
+//! A host leader whose host has more members: it takes part in what goes over streams, and lends the objects to those of its host.
 //!
-//! The session over streams takes what is complete here for complete on this host. So a head that receives does not say so before those to whom
+//! The session over streams takes what is complete here for complete on this host. So a host leader that receives does not say so before those to whom
 //! it lends the object have it, too.
 use super::error::{BulkSendError, Cause, Failure};
-use super::lender::Lender;
 use super::node::{Event, ObjectId};
-use super::relay::Relay;
+use super::shared_memory_bulk::SharedMemoryBulk;
+use super::stream_bulk::StreamBulk;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_core::Rank;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Bridge {
-    relay: Relay,
-    lender: Lender,
+pub(super) struct HostGateway {
+    streams: StreamBulk,
+    shared_memory: SharedMemoryBulk,
     me: Rank,
     root: Rank,
     is_root: bool,
@@ -45,25 +45,25 @@ pub(super) struct Bridge {
     heard: Vec<Event>,
 }
 
-impl Bridge {
+impl HostGateway {
     pub(super) fn new(
-        relay: Relay,
-        lender: Lender,
+        streams: StreamBulk,
+        shared_memory: SharedMemoryBulk,
         me: Rank,
         root: Rank,
         slots: u32,
-    ) -> Result<Bridge, BulkLinksError> {
+    ) -> Result<HostGateway, BulkLinksError> {
         let os = |call| move |errno: rustix::io::Errno| BulkLinksError::Os { call, source: errno.into() };
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
-        for (i, fd) in [relay.as_fd(), lender.as_fd()].into_iter().enumerate() {
+        for (i, fd) in [streams.as_fd(), shared_memory.as_fd()].into_iter().enumerate() {
             epoll::add(&epoll, fd, EventData::new_u64(i as u64), EventFlags::IN).map_err(os("epoll_ctl"))?;
         }
         let (lent, events, heard) = Default::default();
         let (told, told_everywhere, complete, near, far) = (0, 0, 0, 0, 0);
         let (slots, shortage, failure) = (slots.into(), None, None);
-        Ok(Bridge {
-            relay,
-            lender,
+        Ok(HostGateway {
+            streams,
+            shared_memory,
             me,
             root,
             is_root: me == root,
@@ -91,8 +91,8 @@ impl Bridge {
         if self.is_root && sent - self.told_everywhere >= self.slots {
             return Err(SendError::Full { slots: self.slots as u32 }.into());
         }
-        let object = if self.is_root { self.lender.shareable(object)? } else { object };
-        let id = self.relay.send(object.clone())?;
+        let object = if self.is_root { self.shared_memory.shareable(object)? } else { object };
+        let id = self.streams.send(object.clone())?;
         self.lend(object);
         Ok(id)
     }
@@ -100,7 +100,7 @@ impl Bridge {
     /// Lends an object that is sent, or complete here.
     fn lend(&mut self, object: Object) {
         self.lent.push_back(object.clone());
-        match self.lender.send(object) {
+        match self.shared_memory.send(object) {
             // Who has closed it tells so.
             Ok(_) | Err(BulkSendError::Session(SendError::Closed { .. })) => {}
             Err(error) => unreachable!("it stands in memory that can be lent, and there is a slot for it: {error}"),
@@ -108,14 +108,14 @@ impl Bridge {
     }
 
     pub(super) fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
-        self.lender.segment(bytes)
+        self.shared_memory.segment(bytes)
     }
 
     pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
         let mut worked = !self.events.is_empty();
         let mut heard = std::mem::take(&mut self.heard);
         if self.failure.is_none() {
-            worked |= self.relay.poll(&mut heard);
+            worked |= self.streams.poll(&mut heard);
             for event in heard.drain(..) {
                 if self.failure.is_none() {
                     self.hear_from_afar(event);
@@ -126,11 +126,11 @@ impl Bridge {
             }
         }
         if self.failure.is_none() {
-            worked |= self.lender.poll(&mut heard);
+            worked |= self.shared_memory.poll(&mut heard);
             heard.drain(..).for_each(|event| self.hear_from_mates(event));
         } else {
             // They end what they have begun: tell others, and take what these say.
-            worked |= self.relay.poll(&mut heard) | self.lender.poll(&mut heard);
+            worked |= self.streams.poll(&mut heard) | self.shared_memory.poll(&mut heard);
             heard.clear();
         }
         self.heard = heard;
@@ -141,13 +141,13 @@ impl Bridge {
     fn hear_from_afar(&mut self, event: Event) {
         match event {
             Event::Allocate { object, bytes } => {
-                let memory: Result<Buffer, RegionError> = match self.lender.goes_inside(bytes) {
+                let memory: Result<Buffer, RegionError> = match self.shared_memory.goes_inside(bytes) {
                     true => Ok(vec![0; bytes as usize].into()),
-                    false => self.lender.segment(bytes).map(Into::into),
+                    false => self.shared_memory.segment(bytes).map(Into::into),
                 };
                 match memory {
                     // It may be closed by now, and need none.
-                    Ok(buffer) => _ = self.relay.post_receive_buffer(object, buffer),
+                    Ok(buffer) => _ = self.streams.post_receive_buffer(object, buffer),
                     Err(error) => self.shortage = Some(error),
                 }
             }
@@ -158,7 +158,7 @@ impl Bridge {
             Event::Complete { object, data } => {
                 self.complete = object.0 + 1;
                 if !self.is_root {
-                    self.relay.withhold(object);
+                    self.streams.withhold(object);
                     self.lend(data);
                 }
                 self.settle();
@@ -168,7 +168,7 @@ impl Bridge {
                 self.settle();
             }
             Event::Failed(failure) => {
-                self.lender.close(failure.dead, failure.cause.clone());
+                self.shared_memory.close(failure.dead, failure.cause.clone());
                 self.fail(failure);
             }
         }
@@ -179,7 +179,7 @@ impl Bridge {
             Event::Everywhere { object } => {
                 self.near = object.0 + 1;
                 if !self.is_root {
-                    self.relay.release(object);
+                    self.streams.release(object);
                 }
                 self.settle();
             }
@@ -222,11 +222,11 @@ impl Bridge {
 
     /// Closes the group on both sides.
     fn close(&mut self, dead: Rank, cause: Cause) {
-        self.lender.close(dead, cause.clone());
-        self.relay.close(dead, cause);
+        self.shared_memory.close(dead, cause.clone());
+        self.streams.close(dead, cause);
         // What it says of that has what is incomplete here.
         let mut last = vec![];
-        self.relay.poll(&mut last);
+        self.streams.poll(&mut last);
         for event in last {
             match event {
                 // One that is complete here, and which nobody is told of any more.
@@ -248,7 +248,7 @@ impl Bridge {
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        !self.events.is_empty() || self.relay.has_unread() || self.lender.has_unread()
+        !self.events.is_empty() || self.streams.has_unread() || self.shared_memory.has_unread()
     }
 
     pub(super) fn failure(&self) -> Option<&Failure> {
@@ -256,25 +256,25 @@ impl Bridge {
     }
 
     pub(super) fn is_at_rest(&self) -> bool {
-        self.events.is_empty() && self.relay.is_at_rest() && self.lender.is_at_rest()
+        self.events.is_empty() && self.streams.is_at_rest() && self.shared_memory.is_at_rest()
     }
 
     pub(super) fn tell_finished(&mut self) {
-        self.relay.tell_finished();
-        self.lender.tell_finished();
+        self.streams.tell_finished();
+        self.shared_memory.tell_finished();
     }
 
     pub(super) fn is_flushed(&self) -> bool {
-        self.relay.is_flushed() && self.lender.is_flushed()
+        self.streams.is_flushed() && self.shared_memory.is_flushed()
     }
 
     /// Peers that have not done their part, as far as they have said.
     pub(super) fn open(&self) -> u32 {
-        self.relay.open() + self.lender.open()
+        self.streams.open() + self.shared_memory.open()
     }
 }
 
-impl AsFd for Bridge {
+impl AsFd for HostGateway {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tracing::info;
 
 #[derive(Debug)]
-pub(super) struct Relay {
+pub(super) struct StreamBulk {
     links: BulkLinks,
     side: Side,
     /// Counters for the root. They may say that an object is complete here, so they go only when the application has been told, with the
@@ -76,14 +76,14 @@ enum Memory {
     Receiving(Buffer),
 }
 
-impl Relay {
+impl StreamBulk {
     /// The part of `me`, which is the head of its host, over a stream to every other head.
     pub(super) fn new(
         me: Rank,
         hosts: Hosts,
         settings: &BulkSettings,
         streams: impl IntoIterator<Item = (Rank, Connection)>,
-    ) -> Result<Relay, BulkError> {
+    ) -> Result<StreamBulk, BulkError> {
         let mut outputs = vec![];
         let session = Session::new(settings.session(&hosts, me), &mut outputs)?;
         let peers: Vec<Rank> = hosts.heads().iter().copied().filter(|head| *head != me).collect();
@@ -102,11 +102,11 @@ impl Relay {
             on_the_way: 0,
             failure: None,
         };
-        let mut relay = Relay { links, side, due: vec![], ready: vec![], gone: vec![] };
-        relay.act();
-        relay.send_to_all();
-        relay.act();
-        Ok(relay)
+        let mut streams = StreamBulk { links, side, due: vec![], ready: vec![], gone: vec![] };
+        streams.act();
+        streams.send_to_all();
+        streams.act();
+        Ok(streams)
     }
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
@@ -303,7 +303,7 @@ impl Relay {
     }
 }
 
-impl AsFd for Relay {
+impl AsFd for StreamBulk {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.links.as_fd()
     }

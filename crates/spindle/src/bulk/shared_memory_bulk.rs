@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Lender {
+pub(super) struct SharedMemoryBulk {
     links: LocalLinks,
     me: Rank,
     /// Who lends: the root of the group, or what receives it for this host.
@@ -35,15 +35,15 @@ pub(super) struct Lender {
     ready: Vec<Rank>,
 }
 
-impl Lender {
+impl SharedMemoryBulk {
     /// The part of a member among those of its host, of which the head lends.
-    pub(super) fn new(hosts: &Hosts, settings: &BulkSettings, part: LocalPart) -> Result<Lender, BulkError> {
+    pub(super) fn new(hosts: &Hosts, settings: &BulkSettings, part: LocalPart) -> Result<SharedMemoryBulk, BulkError> {
         let (members, me, root) = (part.members(), part.me(), part.root());
         // What would be refused over streams is refused here.
         Session::new(settings.session(hosts, me), &mut vec![])?;
         let links = LocalLinks::new(part, settings.digest(hosts))?;
         let have = (0..members).map(|rank| if links.is_open(Rank(rank)) { 0 } else { u64::MAX }).collect();
-        Ok(Lender {
+        Ok(SharedMemoryBulk {
             links,
             me,
             root,
@@ -233,13 +233,13 @@ impl Lender {
         let objects = (self.done..).take(self.lent.len()).map(ObjectId).collect();
         self.lent.clear();
         let failure = Failure { dead, cause, objects };
-        super::relay::tell_failure(self.me, &failure);
+        super::stream_bulk::tell_failure(self.me, &failure);
         self.failure = Some(failure.clone());
         self.events.push(Event::Failed(failure));
     }
 }
 
-impl AsFd for Lender {
+impl AsFd for SharedMemoryBulk {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.links.as_fd()
     }

@@ -2,8 +2,8 @@
 //! it is replaced.
 //!
 //! When a view ends, its rings stay full for ever. A claimer that finds this *retires* its ring and
-//! waits for the next view's ring. That ring comes to its [`Port`], the publisher slot, once all
-//! undelivered messages of the old ring have been sent again ([`Relay`]). So the messages of one
+//! waits for the next view's ring. That ring comes to its [`PublisherSlot`], the publisher slot, once all
+//! undelivered messages of the old ring have been sent again ([`RingRelay`]). So the messages of one
 //! sender keep their order, and none is lost or doubled.
 //!
 //! A claimer may not notice the end: it is silent, sees room in the old ring, or still has a frame.
@@ -29,7 +29,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The publisher slot: it passes the next view's ring from the polling thread to the handles of one
 /// subgroup.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct PublisherSlot {
     pub(crate) shared: Arc<Shared>,
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) tracker: Tracker,
@@ -60,7 +60,7 @@ enum Ring {
 
 /// A reference that every handle of a slot has. The last one to be dropped closes the slot.
 #[derive(Debug)]
-pub(crate) struct Held(pub(crate) Arc<Port>);
+pub(crate) struct Held(pub(crate) Arc<PublisherSlot>);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -72,10 +72,10 @@ impl Drop for Held {
     }
 }
 
-impl Port {
-    pub(crate) fn new(shared: Arc<Shared>, outbound: Arc<Outbound>, tracker: Tracker) -> Port {
+impl PublisherSlot {
+    pub(crate) fn new(shared: Arc<Shared>, outbound: Arc<Outbound>, tracker: Tracker) -> PublisherSlot {
         let (ring, engine) = Default::default();
-        Port { shared, outbound, tracker, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
+        PublisherSlot { shared, outbound, tracker, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -238,48 +238,48 @@ impl Port {
 /// Moves `publisher` to the next view's ring, if its own view has ended and the next ring comes in
 /// time.
 #[cold]
-pub(crate) fn go_on(publisher: &mut Publisher, port: &Port, at_most: Duration) -> bool {
+pub(crate) fn go_on(publisher: &mut Publisher, slot: &PublisherSlot, at_most: Duration) -> bool {
     if !publisher.room().has_ended() {
         return false;
     }
     publisher.retire();
-    port.ring_engine();
-    let next = if at_most.is_zero() { port.take() } else { port.wait(at_most, || port.take()) };
+    slot.ring_engine();
+    let next = if at_most.is_zero() { slot.take() } else { slot.wait(at_most, || slot.take()) };
     next.map(|next| *publisher = next).is_some()
 }
 
-pub(crate) async fn go_on_async(publisher: &mut Publisher, port: &Port) -> bool {
+pub(crate) async fn go_on_async(publisher: &mut Publisher, slot: &PublisherSlot) -> bool {
     if !publisher.room().has_ended() {
         return false;
     }
     publisher.retire();
-    port.ring_engine();
-    port.wait_async(|| port.take()).await.map(|next| *publisher = next).is_some()
+    slot.ring_engine();
+    slot.wait_async(|| slot.take()).await.map(|next| *publisher = next).is_some()
 }
 
 #[cold]
-pub(crate) fn go_on_shared(publisher: &mut SharedPublisher, port: &Port, at_most: Duration) -> bool {
+pub(crate) fn go_on_shared(publisher: &mut SharedPublisher, slot: &PublisherSlot, at_most: Duration) -> bool {
     if !publisher.room().has_ended() {
         return false;
     }
     publisher.retire();
-    port.ring_engine();
-    let next = if at_most.is_zero() { port.take_shared() } else { port.wait(at_most, || port.take_shared()) };
+    slot.ring_engine();
+    let next = if at_most.is_zero() { slot.take_shared() } else { slot.wait(at_most, || slot.take_shared()) };
     next.map(|next| *publisher = next).is_some()
 }
 
-pub(crate) async fn go_on_shared_async(publisher: &mut SharedPublisher, port: &Port) -> bool {
+pub(crate) async fn go_on_shared_async(publisher: &mut SharedPublisher, slot: &PublisherSlot) -> bool {
     if !publisher.room().has_ended() {
         return false;
     }
     publisher.retire();
-    port.ring_engine();
-    port.wait_async(|| port.take_shared()).await.map(|next| *publisher = next).is_some()
+    slot.ring_engine();
+    slot.wait_async(|| slot.take_shared()).await.map(|next| *publisher = next).is_some()
 }
 
 /// Sends the messages in the ring of an ended view again.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub(crate) struct RingRelay {
     resend: Resend,
     /// This member's row in that view.
     rows: OwnRows,
@@ -293,11 +293,11 @@ pub(crate) struct Relay {
     _user: Arc<()>,
 }
 
-impl Relay {
-    pub(crate) fn new(resend: Resend, fabric: &Mesh, objects: BTreeMap<u64, u64>) -> Relay {
+impl RingRelay {
+    pub(crate) fn new(resend: Resend, fabric: &Mesh, objects: BTreeMap<u64, u64>) -> RingRelay {
         let user = Arc::new(());
         let (rows, lingering) = (fabric.own_rows(), Some(fabric.linger(&user)));
-        Relay { resend, rows, me: fabric.me(), held: None, objects, lingering, _user: user }
+        RingRelay { resend, rows, me: fabric.me(), held: None, objects, lingering, _user: user }
     }
 
     /// Returns whether the new ring had no room for a message.
@@ -307,8 +307,8 @@ impl Relay {
 
     /// Sends messages of the old ring again, as far as `publisher` has room. Returns whether all of
     /// them are done, for ever.
-    pub(crate) fn step(&mut self, publisher: &mut Publisher, port: &Port, lost: &mut u64) -> bool {
-        let Port { outbound, tracker, .. } = port;
+    pub(crate) fn step(&mut self, publisher: &mut Publisher, slot: &PublisherSlot, lost: &mut u64) -> bool {
+        let PublisherSlot { outbound, tracker, .. } = slot;
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
             match publisher.claim_again(resent.len) {
                 Ok(mut frame) => {
@@ -335,7 +335,7 @@ impl Relay {
                 }
                 // This message was never accepted.
                 Err(_) => {
-                    self.lose(resent, port);
+                    self.lose(resent, slot);
                     *lost += 1;
                 }
             }
@@ -345,12 +345,12 @@ impl Relay {
     }
 
     /// Releases the room of a message that can't be sent again.
-    fn lose(&self, resent: Resent, port: &Port) {
-        port.tracker.lose(self.resend.claims(), resent.position);
+    fn lose(&self, resent: Resent, slot: &PublisherSlot) {
+        slot.tracker.lose(self.resend.claims(), resent.position);
         if resent.kind == Kind::Object
             && let Some(name) = ObjectName::decode(self.rows.bytes(self.me, resent.at, resent.len))
         {
-            port.outbound.pass(std::iter::once(name.own));
+            slot.outbound.pass(std::iter::once(name.own));
         }
     }
 
@@ -366,26 +366,26 @@ impl Relay {
 
     /// Counts the messages that can't be sent again. Returns whether all of them are done, for
     /// ever.
-    pub(crate) fn give_up(&mut self, port: &Port, lost: &mut u64) -> bool {
+    pub(crate) fn give_up(&mut self, slot: &PublisherSlot, lost: &mut u64) -> bool {
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
-            self.lose(resent, port);
+            self.lose(resent, slot);
             *lost += u64::from(resent.kind != Kind::Void);
         }
-        self.pass_objects(&port.outbound);
+        self.pass_objects(&slot.outbound);
         self.resend.is_done()
     }
 }
 
 /// Returns the error of a failed claim, for the caller.
 #[cold]
-pub(crate) fn failed(error: PublishError, port: &Port, in_upcall: bool) -> SendError {
+pub(crate) fn failed(error: PublishError, slot: &PublisherSlot, in_upcall: bool) -> SendError {
     match error {
         PublishError::TooLong { len, max } => SendError::TooLong { len, max },
-        PublishError::Full { waited } => match port.refusal() {
+        PublishError::Full { waited } => match slot.refusal() {
             Some(refusal) => refusal,
             None if in_upcall => SendError::InUpcall,
             None => SendError::Full { waited },
         },
-        _ => port.refusal().unwrap_or(SendError::Full { waited: Duration::ZERO }),
+        _ => slot.refusal().unwrap_or(SendError::Full { waited: Duration::ZERO }),
     }
 }
