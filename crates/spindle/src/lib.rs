@@ -28,7 +28,6 @@ mod group;
 mod joining;
 mod large;
 mod learning;
-mod line;
 mod meeting;
 mod network;
 mod node;
@@ -41,6 +40,7 @@ pub mod settings;
 mod shared;
 mod state;
 mod status;
+mod subgroup_handles;
 mod tracking;
 
 pub use bootstrap_progress::{BootstrapProgress, Present};

@@ -3,10 +3,10 @@ use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
 use crate::group::Group;
 use crate::large::{Large, ObjectCache, ObjectServer};
-use crate::line::Line;
 use crate::meeting::AGAIN;
 use crate::shared::{Shared, Upcall};
 use crate::status::Status;
+use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member};
 use spindle_core::stats::Frontier;
@@ -61,8 +61,8 @@ pub struct Node {
     object_cache: Arc<ObjectCache>,
     object_server: ObjectServer,
     /// By name; the order is that of the first view.
-    lines: Vec<Line>,
-    /// By subgroup of this view: which line.
+    handles: Vec<SubgroupHandles>,
+    /// By subgroup of this view: which of `handles`.
     by_id: Vec<usize>,
     /// Views that are over, whose streams have something to send.
     over: Vec<Over>,
@@ -126,11 +126,11 @@ impl Node {
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let notices = control_plane.notices();
-        let mut lines = vec![];
+        let mut handles = vec![];
         let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
         object_cache.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
-        let line = |name: &str| Line::new(name.to_string(), &shared, notices, terms.object_bytes_max);
-        let by_id = begin_lines(&mut lines, line, member.engine_mut(), &fabric, &view);
+        let of_subgroup = |name: &str| SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max);
+        let by_id = begin_handles(&mut handles, of_subgroup, member.engine_mut(), &fabric, &view);
         let clock = Clock::new(control_plane.origin());
         let (preparing, over, guests, spare, wake_at) = Default::default();
         Ok(Node {
@@ -147,7 +147,7 @@ impl Node {
             large,
             object_cache,
             object_server: ObjectServer::default(),
-            lines,
+            handles,
             by_id,
             over,
             guests,
@@ -208,7 +208,7 @@ impl Node {
         // Alone, and before anything that asks whether all is sent on: a silent application's ring is looked after for ever.
         let mut worked = self.relaying && self.preparing.is_none() && self.relay();
         if self.waiting {
-            self.waiting = self.lines.iter().any(Line::is_waiting);
+            self.waiting = self.handles.iter().any(SubgroupHandles::is_waiting);
             self.member.engine_mut().keep_open(self.waiting);
         }
         if self.has_chores || self.control_plane.has_notice() {
@@ -232,7 +232,7 @@ impl Node {
         if !self.older.is_empty() {
             worked |= self.poll_older(handler);
         }
-        let mut upcalls = Upcaller { handler, lines: &self.lines, by_id: &self.by_id };
+        let mut upcalls = Upcaller { handler, handles: &self.handles, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
@@ -281,11 +281,11 @@ impl Node {
     #[cold]
     fn relay(&mut self) -> bool {
         let mut worked = false;
-        for line in &mut self.lines {
-            worked |= line.step();
-            line.drop_unwanted();
+        for of_subgroup in &mut self.handles {
+            worked |= of_subgroup.step();
+            of_subgroup.drop_unwanted();
         }
-        self.relaying = self.lines.iter().any(Line::is_relaying);
+        self.relaying = self.handles.iter().any(SubgroupHandles::is_relaying);
         worked
     }
 
@@ -345,7 +345,7 @@ impl Node {
 
     /// How the group stands, as this member knows it.
     pub fn status(&self) -> Status {
-        let lost = self.lines.iter().map(|line| line.lost).sum();
+        let lost = self.handles.iter().map(|of_subgroup| of_subgroup.lost).sum();
         let observers = self.control_plane.roster().observers().len() as u64;
         let is_far = |id| self.control_plane.is_far(id);
         let rack = |id| self.control_plane.book()?.rack(id).cloned();
@@ -372,7 +372,7 @@ impl Node {
 /// The engine's upcalls, passed on to the handler and to whoever waits.
 struct Upcaller<'a, H> {
     handler: &'a mut H,
-    lines: &'a [Line],
+    handles: &'a [SubgroupHandles],
     by_id: &'a [usize],
 }
 
@@ -383,11 +383,11 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     }
 
     fn room(&mut self, subgroup: SubgroupId) {
-        self.lines[self.by_id[subgroup.index()]].make_room();
+        self.handles[self.by_id[subgroup.index()]].make_room();
     }
 
     fn handed_off(&mut self, subgroup: SubgroupId) {
-        self.lines[self.by_id[subgroup.index()]].wake_receiver();
+        self.handles[self.by_id[subgroup.index()]].wake_receiver();
     }
 }
 
@@ -397,29 +397,29 @@ impl From<MeshError> for JoinError {
     }
 }
 
-/// Begins a view in all lines whose subgroups begin with it. Makes a `new` line for each subgroup
-/// that this member is in for the first time. Returns the index of each subgroup's line, or
+/// Begins a view in the handles of all subgroups that begin with it. Makes `new` handles for each subgroup
+/// that this member is in for the first time. Returns the index of each subgroup's handles, or
 /// `usize::MAX` if this member never was in the subgroup.
-fn begin_lines(
-    lines: &mut Vec<Line>,
-    new: impl Fn(&str) -> Line,
+fn begin_handles(
+    handles: &mut Vec<SubgroupHandles>,
+    new: impl Fn(&str) -> SubgroupHandles,
     engine: &mut Engine,
     fabric: &Mesh,
     view: &Arc<View>,
 ) -> Vec<usize> {
-    let known: BTreeSet<&str> = lines.iter().map(|line| &*line.name).collect();
+    let known: BTreeSet<&str> = handles.iter().map(|of_subgroup| &*of_subgroup.name).collect();
     let mine = view.subgroups_of(engine.me()).map(|(_, spec)| &*spec.name);
-    let new: Vec<Line> = mine.filter(|name| !known.contains(name)).map(new).collect();
-    lines.extend(new);
+    let new: Vec<SubgroupHandles> = mine.filter(|name| !known.contains(name)).map(new).collect();
+    handles.extend(new);
     let ids: BTreeMap<&str, SubgroupId> =
         view.subgroups.iter().map(|spec| &*spec.name).zip((0..).map(SubgroupId)).collect();
     let mut by_id = vec![usize::MAX; view.subgroups.len()];
-    for (number, line) in lines.iter_mut().enumerate() {
-        let id = ids.get(&*line.name).copied();
+    for (number, of_subgroup) in handles.iter_mut().enumerate() {
+        let id = ids.get(&*of_subgroup.name).copied();
         id.iter().for_each(|id| by_id[id.index()] = number);
         let mine = id.filter(|id| view.subgroups[id.index()].members.binary_search(&engine.me()).is_ok());
         if mine.is_none_or(|id| view.epoch(id) == view.id) {
-            line.begin(mine, engine, fabric, view);
+            of_subgroup.begin(mine, engine, fabric, view);
         }
     }
     by_id

@@ -64,11 +64,11 @@ impl Node {
 
     fn end(&mut self, end: End) {
         self.shared.set_end(end);
-        let Node { lines, member, fabric, older, .. } = self;
+        let Node { handles, member, fabric, older, .. } = self;
         let homes = Homes { newest: fabric, older };
-        for line in lines {
-            let (engine, rows) = homes.of(line, member);
-            line.end(engine, rows);
+        for of_subgroup in handles {
+            let (engine, rows) = homes.of(of_subgroup, member);
+            of_subgroup.end(engine, rows);
         }
         self.object_cache.end();
         if let Some(mailbox) = self.control_plane.mailbox() {

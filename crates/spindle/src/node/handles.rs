@@ -2,9 +2,9 @@
 //! subgroups.
 use super::Node;
 use crate::error::HandleError;
-use crate::line::Line;
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
+use crate::subgroup_handles::SubgroupHandles;
 use spindle_core::{Change, Rank, SubgroupId, View};
 use spindle_fabric::region::check_room;
 use std::sync::Arc;
@@ -21,10 +21,14 @@ impl Node {
     pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
         find(self.member.view(), self.rank(), subgroup)?;
         let name = subgroup.to_string();
-        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
-        match line.publisher() {
+        let of_subgroup = self
+            .handles
+            .iter_mut()
+            .find(|of_subgroup| of_subgroup.name == subgroup)
+            .expect("handles for each subgroup");
+        match of_subgroup.publisher() {
             Some(publisher) => Ok(publisher),
-            None if line.is_taken() => Err(HandleError::Taken { what: "publisher", name }),
+            None if of_subgroup.is_taken() => Err(HandleError::Taken { what: "publisher", name }),
             None if self.running => Err(HandleError::Running { name }),
             None => Err(HandleError::NoSender { name }),
         }
@@ -32,7 +36,7 @@ impl Node {
 
     /// Declares that no more publishers are needed: those that were not taken count as dropped.
     pub fn seal(&mut self) {
-        self.lines.iter_mut().for_each(Line::seal);
+        self.handles.iter_mut().for_each(SubgroupHandles::seal);
     }
 
     /// Makes this member wait for the others to finish, so that a hung member is detected.
@@ -67,15 +71,19 @@ impl Node {
     pub fn receiver(&mut self, subgroup: &str) -> Result<Receiver, HandleError> {
         let id = find(self.member.view(), self.rank(), subgroup)?;
         let name = subgroup.to_string();
-        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
-        if line.has_receiver() {
+        let of_subgroup = self
+            .handles
+            .iter_mut()
+            .find(|of_subgroup| of_subgroup.name == subgroup)
+            .expect("handles for each subgroup");
+        if of_subgroup.has_receiver() {
             return Err(HandleError::Taken { what: "receiver", name });
         }
         if self.running {
             return Err(HandleError::Running { name });
         }
         let view = Arc::clone(self.member.view());
-        Ok(line.receiver(id, self.member.engine_mut(), &self.fabric, &view))
+        Ok(of_subgroup.receiver(id, self.member.engine_mut(), &self.fabric, &view))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Node;
 use super::older::Homes;
 use crate::error::Ended;
-use crate::line::Line;
+use crate::subgroup_handles::SubgroupHandles;
 use std::sync::Arc;
 
 impl Node {
@@ -11,11 +11,11 @@ impl Node {
     /// member's own that are delivered everywhere.
     #[cold]
     pub(super) fn look_after_objects(&mut self, worked: bool) {
-        let Node { lines, member, fabric, older, object_cache, .. } = self;
+        let Node { handles, member, fabric, older, object_cache, .. } = self;
         let homes = Homes { newest: fabric, older };
-        for line in lines {
-            let (engine, _) = homes.of(line, member);
-            line.look_after_objects(engine, object_cache);
+        for of_subgroup in handles {
+            let (engine, _) = homes.of(of_subgroup, member);
+            of_subgroup.look_after_objects(engine, object_cache);
         }
         if !worked {
             return;
@@ -28,7 +28,7 @@ impl Node {
                 let place = engine.layout().row(*member).place(id);
                 let ring = place.and_then(|place| place.ring).expect("it sends there");
                 let rounds = engine.delivered_rounds(id, sender);
-                let is_read = !self.lines[self.by_id[id.index()]].delivers_to_nobody();
+                let is_read = !self.handles[self.by_id[id.index()]].delivers_to_nobody();
                 self.object_cache
                     .keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
             }
@@ -44,8 +44,12 @@ impl Node {
         if self.member.engine().is_changing() {
             return Ok(());
         }
-        let wants = |line: &&Line| line.outbound().wants_group();
-        let wanted = self.lines.iter().filter(wants).filter_map(|line| Some((line.home()?, line.outbound())));
+        let wants = |of_subgroup: &&SubgroupHandles| of_subgroup.outbound().wants_group();
+        let wanted = self
+            .handles
+            .iter()
+            .filter(wants)
+            .filter_map(|of_subgroup| Some((of_subgroup.home()?, of_subgroup.outbound())));
         let (wanted, outdated): (Vec<_>, Vec<_>) = wanted.partition(|((epoch, _), _)| *epoch == view.id);
         let are_there = self.large.has_groups() || !wanted.is_empty() || !outdated.is_empty();
         self.control_plane.act(|roster, _| self.member.note_object_groups(are_there, !outdated.is_empty(), roster));

@@ -1,7 +1,7 @@
 //! Ended views in which subgroups continue that no later change has touched.
 use super::{Node, Upcaller};
 use crate::Handler;
-use crate::line::Line;
+use crate::subgroup_handles::SubgroupHandles;
 use spindle_core::control::Member;
 use spindle_core::{Engine, View, ViewId};
 use spindle_fabric::{Lingering, Mesh};
@@ -48,8 +48,8 @@ pub(super) struct Homes<'a> {
 impl<'a> Homes<'a> {
     /// Returns the engine and the rows of the view in which the subgroup's epoch began. They are
     /// the newest ones if this member is not in the subgroup.
-    pub(super) fn of<'m>(self, line: &Line, member: &'m mut Member) -> (&'m mut Engine, &'a Mesh) {
-        let view = line.home().map_or(member.view().id, |(epoch, _)| epoch);
+    pub(super) fn of<'m>(self, of_subgroup: &SubgroupHandles, member: &'m mut Member) -> (&'m mut Engine, &'a Mesh) {
+        let view = of_subgroup.home().map_or(member.view().id, |(epoch, _)| epoch);
         let older = self.older.iter().find(|older| older.view.id == view);
         let engine = member.engine_of_mut(view).expect("epochs end before their engines go");
         (engine, older.map_or(self.newest, |older| &older.fabric))
@@ -68,7 +68,7 @@ impl Node {
         let ended = self.preparing.as_ref().map(|_| (self.member.view().id, &mut self.fabric));
         let older = self.older.iter_mut().map(|older| (older.view.id, &mut older.fabric));
         for (view, fabric) in older.chain(ended) {
-            let mut upcalls = Upcaller { handler, lines: &self.lines, by_id: &self.by_id };
+            let mut upcalls = Upcaller { handler, handles: &self.handles, by_id: &self.by_id };
             let progress = self.member.poll_older(view, now, fabric, &mut upcalls);
             if let Some(engine) = self.member.engine_of_mut(view).filter(|engine| engine.has_filled_upcalls()) {
                 engine.upcalls_took(self.clock.since_tick());

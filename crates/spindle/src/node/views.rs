@@ -1,12 +1,12 @@
 //! From one view to the next, and what is done beside the engine's work.
 use super::older::Homes;
 use super::preparing::{Preparing, Spare};
-use super::{Node, Poll, begin_lines};
+use super::{Node, Poll, begin_handles};
 use crate::control_plane::News;
 use crate::error::Ended;
-use crate::line::Line;
 use crate::shared::Upcall;
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
+use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};
 use spindle_core::control::{Heard, Incarnation, Install, Letter, Me, Purpose};
 use spindle_core::layout::membership;
@@ -53,12 +53,12 @@ impl Node {
             worked |= self.member.is_leaving() && self.go();
             self.connect_late();
         }
-        let Node { lines, member, fabric, older, .. } = self;
+        let Node { handles, member, fabric, older, .. } = self;
         let homes = Homes { newest: fabric, older };
         let mut tracks = false;
-        for line in lines.iter() {
-            let (engine, rows) = homes.of(line, member);
-            tracks |= line.look_after_receipts(engine, rows);
+        for of_subgroup in handles.iter() {
+            let (engine, rows) = homes.of(of_subgroup, member);
+            tracks |= of_subgroup.look_after_receipts(engine, rows);
         }
         self.has_chores = tracks
             || !runs
@@ -75,9 +75,9 @@ impl Node {
     #[cold]
     fn go(&mut self) -> bool {
         if self.member.gives_up() {
-            self.lines.iter_mut().for_each(Line::give_up_waiting);
+            self.handles.iter_mut().for_each(SubgroupHandles::give_up_waiting);
         }
-        self.member.go(self.lines.iter().any(Line::has_backlog))
+        self.member.go(self.handles.iter().any(SubgroupHandles::has_backlog))
     }
 
     /// The view has ended here: prepares the next, while the application gets the rest of this one, if all members share memory. Members that have begun the next see in this member's row there that
@@ -113,21 +113,21 @@ impl Node {
 
     /// Whether an application that takes its messages itself has to come nearer before another view begins.
     fn is_far_behind(&self) -> bool {
-        self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX)
+        self.handles.iter().any(|of_subgroup| of_subgroup.behind() >= VIEWS_BEHIND_MAX)
     }
 
     /// Ends the epochs that the end of the view touches. The application has got all of them.
     fn end_epochs(&mut self) {
-        let Node { lines, member, fabric, older, by_id, object_cache, .. } = self;
+        let Node { handles, member, fabric, older, by_id, object_cache, .. } = self;
         let view = Arc::clone(member.view());
         let Some(touched) = member.engine().decision().map(|decision| view.touched_by(&decision.next)) else { return };
         let homes = Homes { newest: fabric, older };
         let touched = by_id.iter().zip(touched).filter(|(_, touched)| *touched);
-        for line in touched.map(|(line, _)| *line) {
+        for of_subgroup in touched.map(|(of_subgroup, _)| *of_subgroup) {
             // This member is in that subgroup, or was.
-            let Some(line) = lines.get_mut(line) else { continue };
-            let (engine, rows) = homes.of(line, member);
-            line.end_epoch(engine, rows, object_cache);
+            let Some(of_subgroup) = handles.get_mut(of_subgroup) else { continue };
+            let (engine, rows) = homes.of(of_subgroup, member);
+            of_subgroup.end_epoch(engine, rows, object_cache);
         }
         self.object_cache.end_view();
         self.large.end_view();
@@ -248,10 +248,12 @@ impl Node {
         let view = Arc::clone(self.member.view());
         self.control_plane.has_begun(view.id);
         let mut lingering = self.fabric.take_lingering();
-        lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
+        lingering.extend(
+            self.handles.iter_mut().flat_map(SubgroupHandles::relays).filter_map(|relay| relay.lingering.take()),
+        );
         let (notices, bytes_max) = (self.control_plane.notices(), self.terms.object_bytes_max);
-        let line = |name: &str| Line::new(name.to_string(), &self.shared, notices, bytes_max);
-        self.by_id = begin_lines(&mut self.lines, line, self.member.engine_mut(), &fabric, &view);
+        let of_subgroup = |name: &str| SubgroupHandles::new(name.to_string(), &self.shared, notices, bytes_max);
+        self.by_id = begin_handles(&mut self.handles, of_subgroup, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
         self.object_cache.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let ended = std::mem::replace(&mut self.fabric, fabric);
@@ -345,7 +347,7 @@ impl Node {
     #[cold]
     fn give_state(&mut self, handler: &mut impl Handler) {
         // What a receiver has delivered, and what the state has of it, is not known.
-        let is_known = !self.lines.iter().any(Line::has_receiver);
+        let is_known = !self.handles.iter().any(SubgroupHandles::has_receiver);
         let Some(to) = self.control_plane.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
         let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
         let place = |id| {

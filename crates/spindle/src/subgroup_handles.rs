@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 /// A subgroup by its name.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct SubgroupHandles {
     pub(crate) name: String,
     /// The view with which its epoch began, and its number there, if this member is in it.
     home: Option<(ViewId, SubgroupId)>,
@@ -46,12 +46,17 @@ enum Handle {
     None,
 }
 
-impl Line {
-    pub(crate) fn new(name: String, shared: &Arc<Shared>, notices: &Arc<Notices>, object_bytes_max: u64) -> Line {
+impl SubgroupHandles {
+    pub(crate) fn new(
+        name: String,
+        shared: &Arc<Shared>,
+        notices: &Arc<Notices>,
+        object_bytes_max: u64,
+    ) -> SubgroupHandles {
         let (ring, room, relays, inlet) = Default::default();
         let outbound = Arc::new(Outbound::new(Arc::clone(notices), object_bytes_max));
         let slot = Arc::new(PublisherSlot::new(Arc::clone(shared), outbound, Tracker::new(Arc::clone(notices))));
-        Line {
+        SubgroupHandles {
             name,
             home: None,
             slot,
