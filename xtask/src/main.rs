@@ -12,6 +12,7 @@ mod chaos;
 mod instructions;
 mod licences;
 mod process;
+mod prose;
 mod purity;
 mod readme;
 mod runner;

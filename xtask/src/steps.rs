@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::{Session, Skipped};
-use crate::{chaos, instructions, licences, purity, readme};
+use crate::{chaos, instructions, licences, prose, purity, readme};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -32,6 +32,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: |session| session.cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     },
     Step { name: "docs", about: "the documentation builds, every link resolves", minutes: 15, run: docs },
+    Step {
+        name: "prose",
+        about: "sentences of comments and pages begin with the noun that acts",
+        minutes: 2,
+        run: prose::check,
+    },
     Step {
         name: "licences",
         about: "every dependency has an allowed licence, every direct one its line in docs/adr/dependencies.md",

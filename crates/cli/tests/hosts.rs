@@ -140,6 +140,8 @@ fn the_rest_goes_on_by_the_word_that_the_others_are_lost() {
     assert!(error.contains("group wide is not blocked"), "{error}");
     // Both members die before the remaining one can continue without one of them.
     let lost: Vec<_> = wide.members.drain(1..).collect();
+    // Stopped first: a kill takes effect at once, and the other two could agree before the second one.
+    lost.iter().for_each(|member| member.signal(Signal::STOP));
     lost.iter().for_each(|member| member.signal(Signal::KILL));
     lost.into_iter().for_each(|member| drop(member.done()));
     wide.wait_until_blocked();

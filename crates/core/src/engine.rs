@@ -32,7 +32,7 @@ fn scan_every(subgroups: usize) -> u64 {
     subgroups.div_ceil(SCANNED_AT_ONCE).next_power_of_two() as u64
 }
 
-/// What a poll did and when the engine needs the next.
+/// The result of a poll, and the time at which the engine needs the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Whether it found anything to do. Then there may be more to do at once, whatever `wake_at` says.
@@ -92,7 +92,7 @@ struct Elsewhere {
     closed: bool,
     /// My applications will send no more, and all they sent is announced.
     has_finished_sending: bool,
-    /// What the senders announced before they closed is here for good, or delivered.
+    /// All messages that the senders announced before they closed are stable here, or delivered.
     has_received_all: bool,
     /// It is delivered here, all members have finished, and each that has not left has heard all that I say there.
     is_done: bool,
@@ -576,7 +576,8 @@ impl Engine {
         }
         elsewhere.has_finished_sending = has_finished_sending;
         self.awaits_end |= subgroup.has_sent();
-        // What they announced before they said so has to be looked at after they have.
+        // Senders announce their last messages before they declare that they send no more. So the
+        // subgroup reads the announcements again after it has seen all declarations.
         if !elsewhere.closed {
             elsewhere.closed = subgroup.senders_have_closed(rows) || planted!(OlderUnclosed);
             if elsewhere.closed {
@@ -709,8 +710,11 @@ impl Engine {
         self.membership.withdraw(joiner);
     }
 
-    /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
-    /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
+    /// Asks for a next view with a `change` of its subgroups.
+    ///
+    /// Returns false if the change makes no sense in this view, or is the case already, or if too
+    /// many changes are asked for. If changes of two members contradict each other, the change of
+    /// the lower rank counts.
     pub fn propose_change(&mut self, change: Change) -> bool {
         self.last_worked = false;
         self.membership.propose_change(&self.view, change)
@@ -742,7 +746,8 @@ impl Engine {
         self.membership.keep_epochs(keeps && self.ablation.epochs);
     }
 
-    /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
+    /// Asks for a next view without this member. Messages that it has sent by then are delivered
+    /// or, if other members have not received them, lost.
     pub fn leave(&mut self) {
         self.membership.leave();
         self.last_worked = false;
@@ -755,8 +760,11 @@ impl Engine {
         self.open = open;
     }
 
-    /// Says whether [observers](crate::Observer) follow this view. While they do, half of each ring is kept readable behind what is
-    /// announced in it, so that they have time to read; less in a ring that is too small for that, since nobody waits for them.
+    /// Sets whether [observers](crate::Observer) follow this view.
+    ///
+    /// While observers follow it, half of each ring stays readable behind the announced frames, so
+    /// that observers have time to read. A ring that is too small for that keeps less readable,
+    /// because no sender waits for observers.
     pub fn set_observed(&mut self, observed: bool) {
         for subgroup in &mut self.subgroups {
             subgroup.set_observed(observed);
@@ -770,7 +778,8 @@ impl Engine {
         store(membership::HEARTBEAT, self.membership.next_heartbeat());
     }
 
-    /// Who would lead a change of the view now: the lowest rank that I don't suspect.
+    /// Returns the member that would lead a change of the view now: the lowest rank that I don't
+    /// suspect.
     pub fn leader(&self) -> Rank {
         self.membership.leader()
     }
@@ -818,13 +827,14 @@ impl Engine {
         self.membership.decision()
     }
 
-    /// What members did against the protocol, as far as it was noticed here; each was suspected for it.
+    /// Returns the protocol violations that this member has noticed. It suspected each violator.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// My engine in the view that follows; `None` if I am not in it, or this one has not [ended](State::Ended). It goes on where
-    /// this one stopped.
+    /// Returns my engine in the view that follows. It continues where this engine stopped.
+    ///
+    /// Returns `None` if I am not in that view, or if this view has not [ended](State::Ended).
     pub fn successor(&mut self) -> Option<Engine> {
         let decision = self.decision().filter(|_| self.state == State::Ended)?.clone();
         let me = decision.next.rank_of(self.view.members[self.me.index()])?;
@@ -833,7 +843,7 @@ impl Engine {
         next.membership.inherit(&self.membership, was);
         next.awaits_end = self.awaits_end || self.subgroups.iter().any(Subgroup::has_sent);
         next.keep_pace(self);
-        // What the agreement had no room for.
+        // The agreement had no room for these proposals.
         let proposed = self.membership.take_proposed();
         for join in proposed.joins {
             next.membership.admit(&next.view, join.process, join.votes);
@@ -898,7 +908,7 @@ impl Engine {
         &self.view
     }
 
-    /// Where everything stands in the rows.
+    /// Returns the layout of the rows.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -987,7 +997,8 @@ impl Engine {
         }
     }
 
-    /// How far each member of `subgroup` is, as I know it. Who has delivered least holds back the senders.
+    /// Returns how far each member of `subgroup` is, as I know it. The member that has delivered
+    /// least holds back the senders.
     pub fn frontiers(&self, subgroup: SubgroupId) -> impl Iterator<Item = (Rank, Frontier)> {
         self.subgroup(subgroup).into_iter().flat_map(Subgroup::frontiers)
     }
@@ -1126,7 +1137,8 @@ impl Engine {
         self.elsewhere.iter().all(|elsewhere| elsewhere.is_done)
     }
 
-    /// The end of a group: when everybody has finished sending and I have delivered everything, I leave.
+    /// Ends the group: once all members have finished sending and I have delivered everything, I
+    /// leave.
     fn finish<T: Table>(&mut self, table: &mut T, worked: bool) -> bool {
         if worked || !(self.finished || self.has_finished_sending()) {
             return false;
@@ -1152,7 +1164,8 @@ impl Engine {
         if !self.all_finished {
             let finished = |rank: &Rank| table.load(*rank, membership::FINISHED) != 0;
             self.all_finished = self.everyone.iter().all(finished);
-            // The next poll looks at every subgroup once more, now that nobody announces anything new.
+            // The next poll looks at every subgroup once more, because no member announces anything
+            // new now.
             return self.all_finished;
         }
         let is_done_elsewhere = self.is_done_elsewhere();
@@ -1186,7 +1199,7 @@ impl Engine {
         })
     }
 
-    /// Whether the view has to end. Not to a member that needs nobody any more.
+    /// Returns whether the view has to end. It does not for a member that needs no peer any more.
     fn has_to_end<T: Table>(&mut self, table: &T) -> bool {
         if !self.reported.is_empty() {
             self.take_reports(table);
@@ -1292,7 +1305,7 @@ impl Engine {
         self.faults.extend(blamed.into_iter().map(|member| Fault::Proposal { member }));
         if self.membership.is_evicted() {
             self.state = State::Evicted;
-            // My row is final: nobody has to wait for me.
+            // My row is final: no member has to wait for me.
             self.announce(membership::ABANDONED, 1, table);
             return (true, None);
         }

@@ -25,29 +25,33 @@ pub enum Order {
     Fifo,
 }
 
-/// Who belongs to a subgroup, or sends in it, when members come and go.
+/// The rule that picks a subgroup's members, or its senders, when the view's members change.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rule {
-    /// Everybody: of the view for members, of the subgroup for senders.
+    /// All members of the view, for members, or all members of the subgroup, for senders.
     #[default]
     Everyone,
-    /// These, as far as they are there.
+    /// The listed members, as far as the view contains them or, for senders, the subgroup does.
     Only(Vec<MemberId>),
     /// The so many lowest ranks.
     First(u32),
-    /// One shard of several: the subgroups of a view with the same `set` share its members among them. Who is in a shard stays
-    /// there; newcomers go to the shards that have too few, then to those that may have more, in the order of the view's list.
+    /// One shard of several: the subgroups of a view with the same `set` share its members among
+    /// them.
+    ///
+    /// A member stays in its shard. New members are placed in the order of the view's list: first
+    /// in shards that have fewer than `least` members, then in shards that have fewer than `most`.
     Shard {
-        /// Which shards belong together.
+        /// The number that all shards of one set have in common.
         set: u32,
-        /// With fewer members the shard is unavailable: nobody may send in it.
+        /// The smallest number of members. With fewer the shard is unavailable, and no member may
+        /// send in it.
         least: u32,
-        /// It never has more.
+        /// The largest number of members.
         most: u32,
     },
 }
 
-/// What a member wants to be different in the views to come.
+/// A change of the subgroups that a member requests for later views.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
     /// A new subgroup. Its lists of members and senders mean nothing; its rules do.
@@ -61,14 +65,14 @@ pub enum Change {
     Enter {
         /// The subgroup.
         name: String,
-        /// Who.
+        /// The member.
         id: MemberId,
     },
     /// Member `id` wants to be out of such a subgroup.
     Exit {
         /// The subgroup.
         name: String,
-        /// Who.
+        /// The member.
         id: MemberId,
     },
 }
@@ -80,11 +84,11 @@ pub struct SubgroupSpec {
     pub name: String,
     /// Its members, as ranks of the view, ascending. With none it is unavailable.
     pub members: Vec<Rank>,
-    /// Those of its members that send, ascending. Their places in this list are their sender ranks.
+    /// The members that send, ascending. A sender's index in this list is its sender rank.
     pub senders: Vec<Rank>,
-    /// Who its members are in the views to come.
+    /// The rule that picks the members in later views.
     pub member_rule: Rule,
-    /// Who its senders are in the views to come.
+    /// The rule that picks the senders in later views.
     pub sender_rule: Rule,
     /// The order of delivery.
     pub order: Order,
@@ -95,14 +99,19 @@ pub struct SubgroupSpec {
     /// The largest message, in bytes, that a member may have to send again from a view in which larger messages were allowed; 0 if
     /// that is none. It follows from the views before, and means nothing in a [`Change`].
     pub leftover_bytes_max: u64,
-    /// The view with which its epoch began, if that is an earlier one: no change of the view since has touched it, and its entries and rings stand in
-    /// the rows of that view. `None`: it begins with this view. It follows from the views before, and means nothing in a [`Change`].
+    /// The view with which the subgroup's epoch began, if it is an earlier view.
+    ///
+    /// No change of the view since then has touched the subgroup. Its entries and rings are stored
+    /// in the rows of that view. `None` if the epoch begins with this view. The field follows from
+    /// the views before, and has no meaning in a [`Change`].
     pub epoch: Option<ViewId>,
 }
 
 impl SubgroupSpec {
-    /// A totally ordered subgroup in which everybody sends up to 10,000 bytes, 100 messages at a time. Its lists are empty: it is
-    /// meant for [`Change::Create`].
+    /// Returns a totally ordered subgroup in which every member sends up to 10,000 bytes, 100
+    /// messages at a time.
+    ///
+    /// Its lists are empty, because it is meant for [`Change::Create`].
     pub fn of_everyone(name: impl Into<String>) -> SubgroupSpec {
         SubgroupSpec {
             name: name.into(),
@@ -224,7 +233,7 @@ pub enum ViewError {
     /// The same member twice.
     #[error("member {id} is listed twice in the view")]
     MemberTwice {
-        /// Who.
+        /// The member.
         id: MemberId,
     },
     /// A list of members that don't vote that is not ascending, names a member that is not there, or leaves no voter.
@@ -247,14 +256,14 @@ pub enum ViewError {
         /// The name.
         name: String,
     },
-    /// A member or sender list that is not ascending, or names somebody who is not there.
+    /// A member or sender list that is not ascending, or has a rank that is not allowed there.
     #[error("the {list} of subgroup {name:?} must be ascending ranks of {of}")]
     Ranks {
         /// The subgroup.
         name: String,
         /// "members" or "senders".
         list: &'static str,
-        /// What the list is drawn from.
+        /// The list that the ranks are drawn from.
         of: &'static str,
     },
     /// An epoch that began with this view, or begins with a later one.
@@ -318,9 +327,12 @@ impl View {
         Ok(())
     }
 
-    /// The view that follows this one: those of its members that stay, in their order, then those who join. So ranks go by
-    /// age, and the subgroups' lists follow from their rules. Of `changes` those that make no sense here are passed over. Subgroups that the change
-    /// does not touch keep their [epochs](SubgroupSpec::epoch).
+    /// Returns the view that follows this one.
+    ///
+    /// Its members are the members that stay, in their order, and then the joiners. So ranks go by
+    /// age, and the subgroups' lists follow from their rules. The function ignores `changes` that
+    /// make no sense in this view. Subgroups that the change of the view does not touch keep their
+    /// [epochs](SubgroupSpec::epoch).
     pub fn next(&self, stays: impl Fn(Rank) -> bool, joining: &[MemberId], changes: &[Change]) -> View {
         let old = self.ranks().filter(|rank| stays(*rank)).map(|rank| self.members[rank.index()]);
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
@@ -329,7 +341,7 @@ impl View {
         // Members that stay keep their order, and come first.
         let mut ranks = (0..).map(Rank);
         let now: Vec<Option<Rank>> = self.ranks().map(|was| stays(was).then(|| ranks.next()).flatten()).collect();
-        // Until the rules say who belongs where, nobody does, except to a shard.
+        // The rules pick all lists below. Only shards start from the members that they have here.
         for spec in &mut next.subgroups {
             spec.members = spec.members.iter().filter_map(|was| now[was.index()]).collect();
             spec.senders.clear();
@@ -455,14 +467,15 @@ impl View {
         View { members: vec![MemberId(0)], nonvoters: vec![], ..self.bare() }.check().is_ok()
     }
 
-    /// The view without anybody.
+    /// Returns the view without members, and its subgroups without lists.
     fn bare(&self) -> View {
         let empty = |spec: &SubgroupSpec| SubgroupSpec { leftover_bytes_max: spec.leftover_bytes_max, ..spec.bare() };
         let subgroups = self.subgroups.iter().map(empty).collect();
         View { id: self.id, members: vec![], nonvoters: vec![], subgroups }
     }
 
-    /// Changes the list of subgroups, and the lists in their rules. Whether there was what it is about.
+    /// Changes the list of subgroups, and the lists in their rules. Returns false if the change
+    /// does not apply.
     fn apply(&mut self, change: &Change) -> bool {
         let at = |name: &str| self.subgroups.iter().position(|spec| spec.name == name);
         match change {
@@ -516,7 +529,8 @@ impl View {
         }
     }
 
-    /// Fills the subgroups by their rules. Those that are shards hold who was in them.
+    /// Fills the subgroups by their rules. Before the call, each shard contains the members that it
+    /// had.
     fn lay_out(&mut self) {
         let everyone: Vec<Rank> = self.ranks().collect();
         let by_id = by_id(&self.members);
@@ -533,8 +547,10 @@ impl View {
         }
     }
 
-    /// Shares the members among the [shards](Rule::Shard); who is in one stays there. Their senders follow from the rules, all other subgroups
-    /// stay as they are. So a first view gets its shards, as later ones do by [`next`](Self::next).
+    /// Shares the members among the [shards](Rule::Shard). A member stays in its shard.
+    ///
+    /// The senders of shards follow from the rules. All other subgroups stay as they are. So a
+    /// first view gets its shards, as later views do by [`next`](Self::next).
     pub fn share_out(&mut self) {
         self.fill_shards();
         for spec in self.subgroups.iter_mut().filter(|spec| matches!(spec.member_rule, Rule::Shard { .. })) {
@@ -563,7 +579,8 @@ impl View {
             let free = (0..self.members.len() as u32).map(Rank).filter(|rank| !is_placed(rank, &shards));
             let free: Vec<Rank> = free.collect();
             for rank in free {
-                // Who lacks most of its least comes first, then who has fewest.
+                // Shards below their `least` come first, and then the shard with the fewest
+                // members.
                 let need = |spec: &SubgroupSpec| {
                     let (_, least, most) = shard(spec)?;
                     let count = spec.members.len();
@@ -673,7 +690,7 @@ impl Rule {
                 picked
             }
             Rule::First(count) => from.iter().copied().take(*count as usize).collect(),
-            // Which shard somebody is in depends on where it was before.
+            // A member's shard depends on the shard that it was in before.
             Rule::Shard { .. } => from.to_vec(),
         }
     }
@@ -692,7 +709,8 @@ fn twice<'a, T: Ord>(items: impl Iterator<Item = &'a T>) -> Option<&'a T> {
 }
 
 impl SubgroupSpec {
-    /// Whether it has as many members as its rule asks for. Nobody sends in one that has not.
+    /// Returns whether the subgroup has as many members as its rule asks for. No member sends in an
+    /// unavailable subgroup.
     pub fn is_available(&self) -> bool {
         match self.member_rule {
             Rule::Shard { least, .. } => self.members.len() >= least as usize,
@@ -837,7 +855,8 @@ mod tests {
         assert!(five.subgroups.iter().all(|spec| spec.is_available() && spec.senders == spec.members));
         let more = everyone(&five, &[15, 16], &[]);
         assert_eq!((ids(&more, 0), ids(&more, 1)), (vec![10, 12, 14], vec![11, 13, 15]), "one is left over");
-        // 11 and 13 go: who is left over fills up; nobody changes its shard.
+        // 11 and 13 leave: the member that is left over fills up a shard, and no member changes its
+        // shard.
         let fewer = more.next(|rank| ![1, 3].contains(&rank.0), &[], &[]);
         assert_eq!((ids(&fewer, 0), ids(&fewer, 1)), (vec![10, 12, 14], vec![15, 16]));
         let broken = fewer.next(|rank| ![3, 4].contains(&rank.0), &[], &[]);
@@ -868,7 +887,7 @@ mod tests {
         assert_eq!(fourth.subgroups[0].window, 9);
         assert_eq!(ids(&fourth, 0), [1]);
         assert!(!fourth.wants(&altered));
-        // What makes no sense is passed over, and takes nothing with it.
+        // A change that makes no sense is ignored, and other changes of the view still apply.
         let wrong = Change::Alter(SubgroupSpec { window: 0, ..spec("a", Rule::Everyone) });
         assert!(!fourth.wants(&wrong));
         let fifth = everyone(&fourth, &[3], &[wrong, Change::Drop("none".to_string())]);

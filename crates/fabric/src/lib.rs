@@ -9,6 +9,11 @@
 //! This is the only crate with `unsafe`, and [`region`] says why it is sound. The crate contains no
 //! protocol: `spindle-core` defines the meaning of a row's words, except for the word that says
 //! that a member sleeps ([`bell`]).
+#[cfg(not(target_os = "linux"))]
+compile_error!("Spindle runs on Linux only: it shares memory by memfd, and uses futex, pidfd and membarrier");
+#[cfg(target_endian = "big")]
+compile_error!("Spindle's rows are little-endian: processors with the other order are not supported");
+
 mod arena;
 pub mod barrier;
 pub mod bell;

@@ -25,7 +25,7 @@ const PINNED: [u64; 6] = [
     0xc882039664d16c8c,
     0xfdf829fbf43097c1,
     0xe79f5fd3c6af7377,
-    0xd42ea87bf8acaf88,
+    0xb2a7c3cf2a4ec268,
     0x39a5c78aa0b1bd0,
     0xa6583ba735c2c04,
 ];

@@ -1,5 +1,5 @@
-//! The settings that a process needs before it joins: the group, the number of its first members, and
-//! its subgroups.
+//! The settings that a process needs before it joins: the group, the number of its first members,
+//! and its subgroups.
 use crate::network::{Network, Transport};
 use spindle_core::control::ANY_CONFIG;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
@@ -9,8 +9,8 @@ use std::time::Duration;
 /// How to join a group. All members of a group give the same `group`, `members` and `subgroups`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The group's name: 1 to 64 letters, digits, `.`, `_` and `-`. Groups of different users are
-    /// separate.
+    /// The group's name: 1 to 64 alphanumeric ASCII characters, `.`, `_` and `-`. Groups of
+    /// different users are separate.
     pub group: String,
     /// The number of members that create the group. No message is sent before all of them are
     /// present. A process joins a running group whatever this number is.

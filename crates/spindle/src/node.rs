@@ -34,11 +34,12 @@ use preparing::Preparing;
 pub(crate) use preparing::{First, Spare};
 use views::Shows;
 
-/// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by [`start`](Self::start), which
-/// gives the node to a thread.
+/// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by
+/// [`start`](Self::start), which gives the node to a thread.
 ///
-/// Polling oneself saves the hand-over between threads: it is the fastest way on a machine with few cores. A node that is
-/// not polled acknowledges nothing, holds everybody up, and is evicted after a while.
+/// A caller that polls saves the hand-over between threads: this is the fastest way on a machine
+/// with few cores. A node that is not polled acknowledges nothing, delays all members, and is
+/// evicted after a while.
 #[derive(Debug)]
 pub struct Node {
     owner: Owner,
@@ -46,15 +47,16 @@ pub struct Node {
     member: Member,
     /// The rows of the view.
     fabric: Mesh,
-    /// The rows of views that have ended, in which subgroups go on.
+    /// The rows of views that have ended, in which subgroups continue.
     older: Vec<Older>,
-    /// How often these were polled, and whether the next poll looks at what has come for them over streams.
+    /// How often these were polled, and whether the next poll looks at what has come for them over
+    /// streams.
     older_polls: u32,
     older_due: bool,
     arena: Arena,
     /// This member's memory for the next view, once this one has ended.
     preparing: Option<Preparing>,
-    /// Rows for that view that need no letters.
+    /// Rows for that view that need no control messages.
     shows: Shows,
     large: Large,
     /// Objects for processes that follow.
@@ -66,7 +68,7 @@ pub struct Node {
     by_id: Vec<usize>,
     /// Views that are over, whose streams have something to send.
     over: Vec<Over>,
-    /// Of processes that follow a view that has not begun here.
+    /// Streams of processes that follow a view that has not begun here.
     guests: Vec<(ViewId, Connection)>,
     /// Whether this view was followed over a stream whose end was not seen.
     had_guests: bool,
@@ -75,7 +77,8 @@ pub struct Node {
     relaying: bool,
     /// Whether messages, or applications, may wait for a subgroup to have enough members again.
     waiting: bool,
-    /// When members of this view were tried last that libfabric does not connect, if there are some.
+    /// When members of this view were tried last that libfabric does not connect, if there are
+    /// some.
     lacks_since: Option<Instant>,
     /// Whether there may be something to do beside the engine's work.
     has_chores: bool,
@@ -92,24 +95,24 @@ pub struct Node {
     finished: Option<Time>,
 }
 
-/// What a node keeps of its configuration.
+/// The part of its configuration that a node keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) spin_for: Duration,
     pub(crate) suspect_after: Option<Duration>,
     pub(crate) ablation: Ablation,
-    /// The digest of what all must have configured alike.
+    /// The digest of the configuration that all members must share.
     pub(crate) digest: u64,
     pub(crate) object_bytes_max: u64,
 }
 
-/// What one poll of a [`Node`] found.
+/// The result of one poll of a [`Node`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Poll {
-    /// Something to do: poll again at once.
+    /// The poll found work: poll again at once.
     Worked,
-    /// Nothing. A member in more than 16 subgroups does not look for messages of its own applications in all of them in each such poll, but
-    /// in each [`Node::sleep`].
+    /// The poll found nothing. A member in more than 16 subgroups does not look for messages of its
+    /// own applications in all of them in each such poll. It does so in each [`Node::sleep`].
     Idle,
     /// Every member has finished, and everything is delivered here.
     Finished,
@@ -118,7 +121,7 @@ pub enum Poll {
 /// The pause between two looks at views that are over.
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
 impl Node {
-    /// A member whose first view is ready.
+    /// Creates a member whose first view is ready.
     pub(crate) fn new(mut control_plane: ControlPlane, first: First, terms: Terms) -> Result<Node, JoinError> {
         let (begun, fabric, arena) = first.begin(&mut control_plane)?;
         let alike = control::Terms { digest: terms.digest, suspect_after: terms.suspect_after };
@@ -167,27 +170,29 @@ impl Node {
         })
     }
 
-    /// The newest view that has begun here: who is in, in which subgroups.
+    /// Returns the newest view that has begun here: its members, and their subgroups.
     pub fn view(&self) -> &Arc<View> {
         self.member.view()
     }
 
-    /// This member's rank in the view.
+    /// Returns this member's rank in the view.
     pub fn rank(&self) -> Rank {
         self.member.engine().me()
     }
 
-    /// What tells this group from those that had its name before: drawn by who founded it. See [`Config::was_member_of`](crate::Config::was_member_of).
+    /// Returns the number that distinguishes this group from earlier groups of the same name. The
+    /// founder draws it. See [`Config::was_member_of`](crate::Config::was_member_of).
     pub fn incarnation(&self) -> u128 {
         self.control_plane.incarnation()
     }
 
-    /// This member's id.
+    /// Returns this member's id.
     pub fn id(&self) -> MemberId {
         self.control_plane.me
     }
 
-    /// Does what there is to do, and returns. Never blocks, but for the time that making the memory of a new view takes.
+    /// Does the work that is due, and returns. It never blocks, except for the time that making the
+    /// memory of a new view takes.
     ///
     /// # Errors
     /// Why the group ended for this member before everything was delivered.
@@ -195,7 +200,7 @@ impl Node {
         if !self.running {
             self.running = true;
             self.seal();
-            // While this member joined.
+            // Processes may have ended while this member joined.
             self.suspect_the_ended();
         }
         if self.terms.suspect_after.is_some() {
@@ -205,7 +210,8 @@ impl Node {
                 self.suspect_the_dying();
             }
         }
-        // Alone, and before anything that asks whether all is sent on: a silent application's ring is looked after for ever.
+        // Alone, and before anything that asks whether all is sent on: a silent application's ring
+        // is looked after for ever.
         let mut worked = self.relaying && self.preparing.is_none() && self.relay();
         if self.waiting {
             self.waiting = self.handles.iter().any(SubgroupHandles::is_waiting);
@@ -222,7 +228,8 @@ impl Node {
             self.heed_broken_streams();
         }
         if self.had_guests && self.fabric.guests() == 0 {
-            // Their ends are not told, and what was kept for the last of them is free.
+            // The ends of these streams are not reported. Objects that were kept for the last of
+            // them can be dropped.
             self.had_guests = false;
             self.heed_observers();
         }
@@ -277,7 +284,7 @@ impl Node {
         handler.blocked(self.told_blocked);
     }
 
-    /// Sends on what stands in rings of ended views.
+    /// Sends on the messages that rings of ended views still contain.
     #[cold]
     fn relay(&mut self) -> bool {
         let mut worked = false;
@@ -289,8 +296,9 @@ impl Node {
         worked
     }
 
-    /// Sleeps until something happens for this member, or `at_most` that long, or less: the first sleep after there was something is
-    /// short. For callers that poll: only after a poll that was [`Poll::Idle`], and poll again after it.
+    /// Sleeps until something happens for this member, or `at_most` that long, or less: the first
+    /// sleep after something happened is short. A caller that polls sleeps only after a poll that
+    /// was [`Poll::Idle`], and polls again after it.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -298,7 +306,8 @@ impl Node {
         self.sleep_unless(handler, at_most, || false)
     }
 
-    /// As [`sleep`](Self::sleep), unless `called` says, after the announcement, that somebody wants this thread.
+    /// Sleeps as [`sleep`](Self::sleep) does, unless `called` returns true after the announcement:
+    /// another thread wants this one.
     pub(crate) fn sleep_unless(
         &mut self,
         handler: &mut impl Handler,
@@ -311,7 +320,7 @@ impl Node {
         if self.terms.suspect_after.is_some() {
             self.clock.look();
         }
-        // What happened before the announcement is seen now; what happens after it rings.
+        // This poll sees the events before the announcement. Later events ring the doorbell.
         let poll = self.poll(handler);
         if matches!(poll, Ok(Poll::Idle)) && !called() {
             let wake_in = self.wake_at.map(|at| at.since(self.clock.now));
@@ -319,7 +328,7 @@ impl Node {
             let lacking = self.lacks_since.is_some().then_some(AGAIN);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
             let due = self.member.patience(self.control_plane.roster(), self.control_plane.now());
-            // No notice comes for what is due by time.
+            // No notice comes for work that is due by time.
             self.has_chores |= due == Some(Duration::ZERO);
             let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
@@ -334,8 +343,8 @@ impl Node {
         poll
     }
 
-    /// Gives the node to a thread that polls until the group ends. `handler` runs on that thread, for the subgroups whose
-    /// [`receiver`](Self::receiver) was not taken.
+    /// Gives the node to a thread that polls until the group ends. `handler` runs on that thread,
+    /// for the subgroups whose [`receiver`](Self::receiver) was not taken.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -343,7 +352,7 @@ impl Node {
         Group::start(self, handler)
     }
 
-    /// How the group stands, as this member knows it.
+    /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
         let lost = self.handles.iter().map(|of_subgroup| of_subgroup.lost).sum();
         let observers = self.control_plane.roster().observers().len() as u64;
@@ -352,8 +361,9 @@ impl Node {
         Status::of(&self.member, &self.fabric, |id| self.control_plane.pid(id), is_far, rack, lost, observers)
     }
 
-    /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is not in the subgroup. This costs
-    /// less than the whole [`status`](Self::status): nothing is allocated.
+    /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is
+    /// not in the subgroup. This costs less than the whole [`status`](Self::status): nothing is
+    /// allocated.
     pub fn frontiers(&self, subgroup: SubgroupId) -> impl Iterator<Item = (MemberId, Frontier)> {
         self.member.home(subgroup).into_iter().flat_map(|(home, there)| {
             home.frontiers(there).map(|(rank, frontier)| (home.view().members[rank.index()], frontier))
@@ -369,7 +379,7 @@ impl Node {
     }
 }
 
-/// The engine's upcalls, passed on to the handler and to whoever waits.
+/// The engine's upcalls, passed on to the handler and to the threads that wait.
 struct Upcaller<'a, H> {
     handler: &'a mut H,
     handles: &'a [SubgroupHandles],
@@ -397,9 +407,9 @@ impl From<MeshError> for JoinError {
     }
 }
 
-/// Begins a view in the handles of all subgroups that begin with it. Makes `new` handles for each subgroup
-/// that this member is in for the first time. Returns the index of each subgroup's handles, or
-/// `usize::MAX` if this member never was in the subgroup.
+/// Begins a view in the handles of all subgroups that begin with it. Makes `new` handles for each
+/// subgroup that this member is in for the first time. Returns the index of each subgroup's
+/// handles, or `usize::MAX` if this member never was in the subgroup.
 fn begin_handles(
     handles: &mut Vec<SubgroupHandles>,
     new: impl Fn(&str) -> SubgroupHandles,

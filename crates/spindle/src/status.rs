@@ -7,6 +7,7 @@ use spindle_core::{MemberId, Rank, Rows};
 
 /// The state of a group at one moment, as one member knows it.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Status {
     /// This member's id.
     pub id: u64,
@@ -31,6 +32,7 @@ pub struct Status {
 
 /// One member of the view.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Standing {
     /// The id.
     pub id: MemberId,
@@ -54,6 +56,7 @@ pub struct Standing {
 
 /// The state of one subgroup at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SubgroupStatus {
     /// The name.
     pub name: String,
@@ -67,6 +70,7 @@ pub struct SubgroupStatus {
 
 /// The progress of one member in a subgroup.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct MemberStatus {
     /// The id.
     pub id: MemberId,

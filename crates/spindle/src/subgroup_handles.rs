@@ -1,4 +1,5 @@
-//! One subgroup of this member, from view to view: its handles, and what they are fed with.
+//! One subgroup of this member, from view to view: its handles, and the rings and messages that
+//! they get.
 use crate::control_plane::Notices;
 use crate::large::{ObjectCache, Outbound};
 use crate::publisher::Publisher;
@@ -21,28 +22,29 @@ pub(crate) struct SubgroupHandles {
     slot: Arc<PublisherSlot>,
     /// The ring of this epoch, until an application has it.
     ring: Option<spindle_fabric::Publisher>,
-    /// Where those wait who claim in this epoch's ring.
+    /// The place at which claimers in this epoch's ring wait.
     room: Option<Room>,
     /// The rings of ended epochs that have yet to be sent on, the newest first.
     relays: VecDeque<RingRelay>,
-    /// Whether that waits for the subgroup to have enough members again.
+    /// Whether sending on waits for the subgroup to have enough members again.
     unavailable: bool,
     handle: Handle,
-    /// Up to where this epoch's ring was known to be delivered everywhere when its objects were looked after last.
+    /// The position up to which this epoch's ring was known to be delivered everywhere when its
+    /// objects were looked after last.
     settled: u64,
     inlet: Option<Arc<Inlet>>,
-    /// Messages that could not be sent on: there was no ring for them any more.
+    /// The number of messages that could not be sent on, because no ring existed for them any more.
     pub(crate) lost: u64,
 }
 
-/// Whether an application sends. In subgroups that are created while the group runs, it may ask at any time before the group
-/// finishes.
+/// The state of the application's publisher. In a subgroup that is created while the group runs,
+/// the application may ask for it at any time before the group finishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Handle {
     /// It may still ask for the publisher.
     Free,
     Taken,
-    /// Nobody wanted it.
+    /// The application did not ask for it in time.
     None,
 }
 
@@ -71,7 +73,8 @@ impl SubgroupHandles {
         }
     }
 
-    /// A view begins with which an epoch of the subgroup begins, in which it is `id`, if this member is in it.
+    /// Begins an epoch of the subgroup with a view. The subgroup is `id` there, if this member is
+    /// in it.
     pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) {
         (self.home, self.settled) = (id.map(|id| (view.id, id)), 0);
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
@@ -98,7 +101,7 @@ impl SubgroupHandles {
         self.settle();
     }
 
-    /// Nobody who has not asked for the publisher by now will.
+    /// Notes that an application that has not asked for the publisher by now never will.
     pub(crate) fn seal(&mut self) {
         if self.handle == Handle::Free {
             self.handle = Handle::None;
@@ -132,13 +135,13 @@ impl SubgroupHandles {
         Receiver::new(stretch(id, engine, fabric, view), inlet, Arc::clone(&self.slot.shared))
     }
 
-    /// The epoch has ended; `engine` and `fabric` are those of its [home](Self::home).
+    /// Handles the end of the epoch. `engine` and `fabric` are those of its [home](Self::home).
     pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, object_cache: &ObjectCache) {
         let Some((_, id)) = self.home else { return };
         self.slot.tracker.end_view(id, engine, fabric);
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
-            // What it knows to be everywhere needs not be sent again.
+            // Objects that the engine knows to be delivered everywhere need not be sent again.
             self.look_after_objects(engine, object_cache);
         }
         let objects = self.slot.outbound.end_view();
@@ -150,14 +153,14 @@ impl SubgroupHandles {
             ring.retire();
         }
         if let Some(resend) = engine.resend(id) {
-            // What stands in this ring was sent before what still stands in older ones.
+            // The messages in this ring were sent before those that older rings still contain.
             self.relays.push_front(RingRelay::new(resend, fabric, objects));
         }
         self.home = None;
     }
 
-    /// Sends on what is left of earlier views, and lets the application into this one's ring once that is all. Whether anything
-    /// happened.
+    /// Sends on the rest of earlier views, and then lets the application into this view's ring.
+    /// Returns whether anything happened.
     pub(crate) fn step(&mut self) -> bool {
         if self.relays.is_empty() {
             return false;
@@ -172,7 +175,7 @@ impl SubgroupHandles {
             let is_done = match &mut self.ring {
                 Some(ring) => relay.step(ring, &self.slot, &mut self.lost),
                 None if self.unavailable => return,
-                // No ring to send it in any more.
+                // No ring exists any more in which to send it.
                 None => relay.give_up(&self.slot, &mut self.lost),
             };
             if !is_done {
@@ -195,23 +198,25 @@ impl SubgroupHandles {
         }
     }
 
-    /// Whether rings of earlier views still feed this one's.
+    /// True if rings of earlier views still have to be sent on in this one's.
     pub(crate) fn is_relaying(&self) -> bool {
         !self.relays.is_empty()
     }
 
-    /// Whether something of earlier views waits for room. What an application still commits there does not count.
+    /// True if messages of earlier views wait for room. Messages that an application still commits
+    /// there do not count.
     pub(crate) fn has_backlog(&self) -> bool {
         self.relays.len() > 1 || self.relays.front().is_some_and(RingRelay::waits)
     }
 
-    /// Whether the application has something to send in this subgroup, or may have, that waits for it to have enough members again.
+    /// True if the application waits for this subgroup to have enough members again: it has
+    /// something to send there, or may have.
     pub(crate) fn is_waiting(&self) -> bool {
         let may_send = self.handle == Handle::Free || (self.handle == Handle::Taken && !self.slot.is_closed());
         self.unavailable && (may_send || self.is_relaying())
     }
 
-    /// Nothing waits for better times any more: this member is about to go.
+    /// Ends the wait for enough members, because this member is about to leave.
     pub(crate) fn give_up_waiting(&mut self) {
         if std::mem::take(&mut self.unavailable) {
             self.settle();
@@ -222,7 +227,7 @@ impl SubgroupHandles {
         self.relays.iter_mut()
     }
 
-    /// The last handle went while its ring waited in the publisher slot.
+    /// Drops the ring that waits in the publisher slot, if the last handle was dropped meanwhile.
     pub(crate) fn drop_unwanted(&mut self) {
         if self.handle == Handle::Taken && self.slot.is_closed() {
             drop(self.slot.close_ring());
@@ -234,14 +239,14 @@ impl SubgroupHandles {
         self.home
     }
 
-    /// Its own objects.
+    /// Returns the member's own objects.
     pub(crate) fn outbound(&self) -> &Arc<Outbound> {
         &self.slot.outbound
     }
 
-    /// Whether it had a receiver that is gone: nobody delivers.
+    /// True if the subgroup had a receiver that is gone: no thread delivers.
     pub(crate) fn delivers_to_nobody(&self) -> bool {
-        // Acquire: who has dropped it reads nothing any more.
+        // Acquire: the thread that has dropped the receiver reads nothing any more.
         self.inlet.as_ref().is_some_and(|inlet| inlet.gone.load(Ordering::Acquire))
     }
 
@@ -255,7 +260,7 @@ impl SubgroupHandles {
         }
     }
 
-    /// Tells those who have receipts what is delivered. Whether some of them still wait.
+    /// Reports deliveries to the holders of receipts. Returns whether some of them still wait.
     pub(crate) fn look_after_receipts(&self, engine: &mut Engine, fabric: &Mesh) -> bool {
         self.home.is_some_and(|(_, id)| self.slot.tracker.look(id, engine, fabric))
     }
@@ -272,12 +277,13 @@ impl SubgroupHandles {
         }
     }
 
-    /// How many views its receiver is behind.
+    /// Returns the number of views that its receiver is behind.
     pub(crate) fn behind(&self) -> usize {
         self.inlet.as_ref().map_or(0, |inlet| inlet.behind())
     }
 
-    /// The group has ended for this member; `engine` and `fabric` are those of its [home](Self::home), or any if it has none.
+    /// Handles the end of the group for this member. `engine` and `fabric` are those of its
+    /// [home](Self::home), or any if it has none.
     pub(crate) fn end(&mut self, engine: &mut Engine, fabric: &Mesh) {
         self.give_up_waiting();
         let id = self.home.map(|(_, id)| id);

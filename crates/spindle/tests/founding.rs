@@ -1,4 +1,5 @@
-//! Groups between hosts that are founded once, whatever is slow, silent or restarted: members at loopback addresses of their own.
+//! Groups between hosts that are founded once, whatever is slow, silent or restarted: members at
+//! loopback addresses of their own.
 mod common;
 
 use common::Scratch;
@@ -74,7 +75,8 @@ fn start(config: Config) -> Joining {
 }
 
 impl Joining {
-    /// Waits until it is told that it waits for `need`, and so of the seeds.
+    /// Waits until the process reports a wait whose need fulfils `need` and whose seeds fulfil
+    /// `seeds`.
     fn waits_for(&self, need: impl Fn(Need) -> bool, seeds: impl Fn(&[SeedState]) -> bool) -> BootstrapProgress {
         let (begin, mut last) = (Instant::now(), None);
         while let Ok(progress) = self.told.recv_timeout(LONG.saturating_sub(begin.elapsed())) {
@@ -126,7 +128,8 @@ impl Drop for Running {
     }
 }
 
-/// The third seed takes connections and is silent for long, as a process is that stands still, or one behind a slow link.
+/// The third seed takes connections and is silent for long, as a process is that stands still, or
+/// one behind a slow link.
 #[test]
 fn two_seeds_of_three_do_not_found_a_group_while_the_third_is_silent() {
     let world = World::new("silent-seed", 3);
@@ -161,7 +164,8 @@ fn members_that_were_evicted_found_no_group_unless_an_operator_says_so() {
     assert_eq!(founder.view().members.len(), 3);
 }
 
-/// The number of founders that it was started with says nothing of a group that others found while it looks for its own.
+/// The number of founders with which a process was started does not constrain a group that others
+/// found while the process looks for its own group.
 #[test]
 fn a_member_that_was_evicted_is_taken_by_founders_of_another_number() {
     let world = World::new("evicted-among-founders", 1);
@@ -175,7 +179,8 @@ fn a_member_that_was_evicted_is_taken_by_founders_of_another_number() {
     drop(running);
 }
 
-/// A majority whose votes are on disk founds the group, once: all of them start again, and look for it.
+/// A majority whose votes are on disk founds the group, once: all of them start again, and look for
+/// it.
 #[test]
 fn durable_seeds_found_one_group_by_majority_and_never_another() {
     let world = World::new("durable-seeds", 3);
@@ -183,7 +188,7 @@ fn durable_seeds_found_one_group_by_majority_and_never_another() {
     let incarnation = nodes[0].incarnation();
     assert_eq!(nodes[1].incarnation(), incarnation);
     let running = run(nodes);
-    // The one that was not there has nothing on its disk, and is let in.
+    // The late seed has nothing on its disk, and is admitted.
     let late = start(world.durable(4, 2)).joined();
     assert_eq!(late.incarnation(), incarnation);
     drop(late);
@@ -195,7 +200,8 @@ fn durable_seeds_found_one_group_by_majority_and_never_another() {
     }
 }
 
-/// All seeds of a group are restarted, one after the other is gone; who is in it and is no seed looks for them.
+/// All seeds of a group are restarted, each one after the one before has gone. A member that is no
+/// seed looks for them.
 #[test]
 fn a_seed_that_starts_again_hears_of_the_group_from_one_that_is_no_seed() {
     let world = World::new("dialled-seeds", 2);
@@ -204,15 +210,16 @@ fn a_seed_that_starts_again_hears_of_the_group_from_one_that_is_no_seed() {
     let [one, other, third] = founders.map(Joining::joined);
     let incarnation = third.incarnation();
     let running = run(vec![other, third]);
-    // It goes without a word, and knows of nothing when it is back.
+    // The seed ends without a message, and does not know of the group when it is back.
     drop(one);
     let again = start(Config { suspect_after: Some(Duration::from_secs(1)), ..world.config(2, 1) }).joined();
     assert_eq!(again.incarnation(), incarnation);
     drop(running);
 }
 
-/// The name of the second seed leads the first one, which starts again, to a place where no process answers. Another member, which is no seed, reaches
-/// both: with that one the first could found a view 1 of its own, as two processes are enough for it.
+/// The name of the second seed leads the first one, which starts again, to a place where no process
+/// answers. Another member, which is no seed, reaches both: with that one the first could found a
+/// view 1 of its own, as two processes are enough for it.
 #[test]
 fn a_first_seed_that_can_not_reach_the_second_founds_no_group_with_a_member_of_theirs() {
     let world = World::new("parted-seeds", 2);

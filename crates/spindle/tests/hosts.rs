@@ -1,4 +1,5 @@
-//! Groups whose members are on several hosts: a host is a runtime directory here, and the network is loopback.
+//! Groups whose members are on several hosts: a host is a runtime directory here, and the network
+//! is loopback.
 mod common;
 
 use common::Scratch;
@@ -15,13 +16,14 @@ use std::time::{Duration, Instant};
 
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// What carries rows. A sibling of this file does the same over something else.
+/// Returns the transport that carries rows. A sibling of this file runs the same tests over another
+/// transport.
 #[allow(dead_code, reason = "unless this is the sibling's module")]
 fn transport() -> Transport {
     Transport::Tcp
 }
 
-/// What one member has delivered.
+/// The messages that one member has delivered, and its other events.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -60,19 +62,20 @@ impl Handler for Log {
 
 /// A world of hosts.
 pub(crate) struct World {
-    /// Of the group: ports may have belonged to another world's.
+    /// The name of the group. Worlds have different names, because a port may have belonged to
+    /// another world.
     name: String,
     pub(crate) scratch: Scratch,
     seeds: Vec<Address>,
 }
 
 impl World {
-    /// With seeds at Unix sockets, of which nobody else makes any.
+    /// Creates a world with seeds at Unix sockets, which no other process creates.
     pub(crate) fn new(name: &str, seeds: usize) -> World {
         World::within(name, Scratch::new(name).0.clone(), seeds)
     }
 
-    /// As [`new`](Self::new), in this directory.
+    /// Creates a world as [`new`](Self::new) does, in this directory.
     pub(crate) fn within(name: &str, dir: PathBuf, seeds: usize) -> World {
         let scratch = Scratch(dir);
         std::fs::create_dir_all(&scratch.0).unwrap();
@@ -80,14 +83,15 @@ impl World {
         World { name: name.to_string(), scratch, seeds }
     }
 
-    /// A process on `host`, which listens at an address of its own.
+    /// Returns the configuration of a process on `host`, which listens at an address of its own.
     fn config(&self, host: u32, listen: Address, members: u32) -> Config {
         let network = Network { transport: crate::transport(), ..Network::new(listen, self.seeds.clone()) };
         Config {
             group: self.name.clone(),
             runtime_dir: Some(self.scratch.0.join(format!("host{host}"))),
             network: Some(network),
-            // Longer than any pause of a busy machine, so that nobody is suspected who does not hang.
+            // Longer than any pause of a busy machine, so that only a member that hangs is
+            // suspected.
             suspect_after: Some(LONG),
             ..self.scratch.group(members, LONG)
         }
@@ -102,7 +106,7 @@ impl World {
     }
 }
 
-/// In a group that suspects those who hang.
+/// Returns the configuration for a group that suspects members that hang.
 fn soon(config: Config) -> Config {
     Config { suspect_after: Some(Duration::from_secs(2)), ..config }
 }
@@ -111,7 +115,7 @@ fn at(dir: &Path, name: &str) -> Address {
     format!("unix:{}/{name}", dir.display()).parse().unwrap()
 }
 
-/// A member that runs, and what it delivered.
+/// A member that runs, and its log.
 pub(crate) struct Member {
     group: Group,
     pub(crate) log: Log,
@@ -145,7 +149,7 @@ fn all(starting: Vec<Receiver<Result<Member, JoinError>>>) -> Vec<Member> {
 }
 
 impl Member {
-    /// One that sends what it is told to, on a thread.
+    /// Returns a member that sends the texts of its channel, on a thread.
     fn of(group: Group, mut publisher: Publisher, log: Log) -> Member {
         let (orders, ordered) = channel::<String>();
         thread::spawn(move || {
@@ -163,7 +167,7 @@ impl Member {
     }
 }
 
-/// Each sends `count`; all deliver the same.
+/// Makes each member send `count` messages, and checks that all deliver the same.
 pub(crate) fn chat(members: &[Member], count: usize, topic: &str) {
     let before: Vec<usize> = members.iter().map(|member| member.log.messages().len()).collect();
     for i in 0..count {
@@ -214,7 +218,7 @@ fn members_that_share_a_host_share_memory_and_others_do_not() {
 #[test]
 fn over_tcp_whoever_comes_later_is_let_in_and_whoever_leaves_is_let_go() {
     let mut world = World::new("tcp-hosts", 0);
-    // Nobody else gets this port for a while.
+    // No other process gets this port for a while.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     world.seeds = vec![format!("127.0.0.1:{port}").parse().unwrap()];
     let any = || -> Address { "127.0.0.1:0".parse().unwrap() };
@@ -257,7 +261,7 @@ fn a_group_whose_members_are_all_gone_is_founded_anew() {
     for topic in ["first", "second"] {
         let members = all((0..3).map(|i| start(world.seed(i as u32, i, 3))).collect());
         chat(&members, 20, topic);
-        // Nobody agrees with anybody on the end.
+        // The members do not agree on the end.
         drop(members);
     }
 }
@@ -271,7 +275,7 @@ fn a_joiner_that_finds_only_a_member_of_its_host_is_let_in_by_the_leader_of_anot
         named(1, world.other(1, "leader", 3)),
         named(2, world.other(2, "near", 3)),
     ]);
-    // Nobody is where others look for the group then.
+    // After the seed has left, no member is where others look for the group.
     let mut seed = members.remove(0);
     seed.orders = None;
     seed.group.leave(LONG).unwrap();
@@ -283,8 +287,7 @@ fn a_joiner_that_finds_only_a_member_of_its_host_is_let_in_by_the_leader_of_anot
     finish(members);
 }
 
-/// Of two, one is no majority: it may be the other that goes on.
-/// Waits until all are in a view of these ids, and take them to stand in these racks.
+/// Waits until all members are in a view of these ids, in which each id has this rack.
 fn wait_for_racks(members: &[Member], expected: &[(u64, &str)]) {
     let start = Instant::now();
     for member in members {
@@ -325,7 +328,8 @@ fn racks_are_known_to_all_whatever_carries_rows() {
         }
     };
     say(&members, "five");
-    // Two have gone, one of them from a host with another; and their ids come again, in other racks.
+    // Two members have gone, one of them from a host that it shared with another. Their ids come
+    // again, in other racks.
     members.drain(2..4);
     members[0].log.wait("view", |lines| lines.contains(&"view of 3".to_string()));
     members.extend(all(vec![other(3, "r4", 4, 1)]));
@@ -336,6 +340,7 @@ fn racks_are_known_to_all_whatever_carries_rows() {
     finish(members);
 }
 
+/// One member of two is no majority: the other member may be the one that continues.
 #[test]
 fn one_of_two_hosts_does_not_go_on_alone() {
     let world = World::new("half-host", 1);
@@ -350,7 +355,8 @@ fn one_of_two_hosts_does_not_go_on_alone() {
     drop(hanging);
 }
 
-/// One that does not answer may be in a group that goes on: more than half of them were enough once, and found a second one beside it.
+/// A seed that does not answer may be in a group that continues. Once, more than half of the seeds
+/// were enough, and they founded a second group beside that one.
 #[test]
 fn nobody_founds_a_group_without_all_of_the_seeds() {
     let world = World::new("few-seeds", 3);
@@ -361,13 +367,13 @@ fn nobody_founds_a_group_without_all_of_the_seeds() {
         let error = told.recv_timeout(LONG).unwrap().err().expect("it founded the group");
         assert!(matches!(error, JoinError::TimedOut { .. }), "{error}");
     }
-    // With one more of them they do.
+    // With one more seed they found the group.
     let members = all((0..3).map(|i| start(world.seed(i as u32, i, 1))).collect());
     chat(&members, 10, "all three");
     finish(members);
 }
 
-/// Seeds may be written otherwise than their processes call themselves.
+/// A seed's address may be written in another way than its process writes its own.
 #[test]
 fn seeds_are_known_by_who_answers_there() {
     let mut world = World::new("named-seeds", 0);
@@ -402,7 +408,7 @@ fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
     let joining = thread::spawn(move || hanging.join().unwrap());
     let members = all(vec![start(soon(world.seed(0, 0, 3))), start(soon(world.other(1, "a", 3)))]);
     let mut hanging = joining.join().unwrap();
-    // Nobody polls it.
+    // No thread polls it.
     for member in &members {
         member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
     }
@@ -419,7 +425,8 @@ fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
     finish(members);
 }
 
-/// It must have no part in the view of the member whose id it has: the others would take what it sends for that one's.
+/// The process must have no part in the view of the member whose id it has. The other members would
+/// take its messages for that member's.
 #[test]
 fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     let world = World::new("same-id", 2);
@@ -427,7 +434,7 @@ fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     let before = named(world.other(2, "before", 3));
     let before = thread::spawn(move || before.join().unwrap());
     let mut members = all((0..2).map(|i| start(world.seed(i as u32, i, 3))).collect());
-    // It hangs: nobody polls it.
+    // It hangs: no thread polls it.
     let before = before.join().unwrap();
     let after = named(world.other(3, "after", 1));
     let (tell, told) = channel();
@@ -438,7 +445,7 @@ fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     });
     let start = Instant::now();
     loop {
-        // Itself, to begin with.
+        // At first the joiner counts only itself.
         if told.recv_timeout(LONG.saturating_sub(start.elapsed())).expect("it was not told to wait") == 3 {
             break;
         }
@@ -452,7 +459,7 @@ fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     finish(members);
 }
 
-/// Of this id, in a group that suspects those who hang.
+/// Returns the configuration with this id, in a group that suspects members that hang.
 fn named(id: u64, config: Config) -> Config {
     soon(Config { id: Some(id), ..config })
 }
@@ -463,14 +470,14 @@ fn is_refused(starting: &Receiver<Result<Member, JoinError>>) {
     assert!(matches!(error, JoinError::Refused(Refusal::InUse(MemberId(2)))), "{error}");
 }
 
-/// Between hosts there is no directory that could refuse it.
+/// Between hosts no directory exists that could refuse the process.
 #[test]
 fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
-    let world = World::new("process with the same id", 3);
+    let world = World::new("id-conflict", 3);
     let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(i as u32, i, 3)))).collect());
-    is_refused(&start(named(2, world.other(3, "process with the same id", 1))));
-    // Nor may it be where one of them is only near.
-    is_refused(&start(named(2, world.other(0, "near-process with the same id", 1))));
+    is_refused(&start(named(2, world.other(3, "id-conflict", 1))));
+    // The process must not join where one of the members is only near, either.
+    is_refused(&start(named(2, world.other(0, "near-id-conflict", 1))));
     members.extend(all(vec![start(named(4, world.other(4, "another", 1)))]));
     chat(&members, 20, "four");
     finish(members);
@@ -478,7 +485,7 @@ fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
 
 #[test]
 fn who_waits_for_a_group_with_the_id_of_another_who_waits_is_refused() {
-    let world = World::new("waiting-process with the same id", 1);
+    let world = World::new("waiting-id-conflict", 1);
     let (tell, told) = channel();
     let first = named(2, world.other(1, "first", 3));
     let first = thread::spawn(move || {
@@ -500,18 +507,16 @@ fn who_waits_for_a_group_with_the_id_of_another_who_waits_is_refused() {
     finish(members);
 }
 
-/// A process with a member's id, before it is refused, and for ever if it is not. Who joins next must find that member, and who shares a
-/// host with it must not lose it.
+/// Otherwise a process with a member's id could replace that member's address until it is refused,
+/// or for ever if it is not refused. The next joiner must find that member, and a member on the
+/// same host must not lose it.
 #[test]
 fn nobody_but_a_member_says_where_it_is() {
     for (name, host_of_second) in [("card-far", 1), ("card-near", 0)] {
         let world = World::new(name, 3);
         let hosts = [0, host_of_second, 2];
         let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(hosts[i], i, 3)))).collect());
-        let hasty = Config {
-            gather_timeout: Duration::from_millis(400),
-            ..named(2, world.other(3, "process with the same id", 1))
-        };
+        let hasty = Config { gather_timeout: Duration::from_millis(400), ..named(2, world.other(3, "id-conflict", 1)) };
         start(hasty).recv_timeout(LONG).unwrap().err().expect("it was let in");
         let mut joiner = world.other(4, "joiner", 1);
         joiner.network.as_mut().unwrap().seeds = vec![world.seeds[2].clone()];
@@ -520,7 +525,7 @@ fn nobody_but_a_member_says_where_it_is() {
         for member in &members[..3] {
             let mut views: Vec<String> =
                 member.log.lines().into_iter().filter(|line| line.starts_with("view")).collect();
-            // One more view makes voters of the newcomers.
+            // One more view makes the new members voters.
             views.dedup();
             assert_eq!(views, ["view of 4"], "{name}: at {}", member.group.id());
         }
@@ -528,7 +533,7 @@ fn nobody_but_a_member_says_where_it_is() {
     }
 }
 
-/// The others have written to its id at a seed.
+/// The other members have sent to its id at a seed's address.
 #[test]
 fn who_comes_elsewhere_with_the_id_of_a_seed_that_has_gone_is_let_in() {
     let world = World::new("gone-seed", 2);
@@ -546,7 +551,7 @@ fn who_comes_elsewhere_with_the_id_of_a_seed_that_has_gone_is_let_in() {
     finish(members);
 }
 
-/// One of them leads, and the other waits for it.
+/// One of the two members leads, and the other waits for it.
 #[test]
 fn all_who_are_left_with_too_few_are_told() {
     let world = World::new("half-of-four", 2);
@@ -558,19 +563,19 @@ fn all_who_are_left_with_too_few_are_told() {
         member.log.wait("block", |lines| lines == ["blocked"]);
         assert!(member.group.status().is_blocked);
     }
-    // Who wants to join is told so, and once, though not both know all processes.
+    // A joiner learns once that the group is blocked, although not both members know all processes.
     let joiner = Config { gather_timeout: Duration::from_secs(3), ..soon(world.other(7, "joiner", 1)) };
     let (mut told, stop) = (vec![], std::sync::atomic::AtomicBool::new(false));
     let joined = joiner.join_with(&mut |progress: &spindle::BootstrapProgress| told.push(progress.clone()), &stop);
     assert!(matches!(joined, Err(JoinError::TimedOut { .. })), "{joined:?}");
-    // What is known of each seed may change at any time.
+    // The known state of each seed may change at any time.
     let blocked = told.iter().filter(|progress| progress.blocked);
     let mut present: Vec<_> = blocked.map(|progress| (progress.members, &progress.present)).collect();
     present.dedup();
     assert!((1..=3).contains(&present.len()), "{told:?}");
     assert_eq!((present[0].0, present[0].1.len()), (4, 2));
     assert!(told.iter().skip_while(|progress| !progress.blocked).all(|progress| progress.blocked), "{told:?}");
-    // Their last words prove that they have ended.
+    // Their final rows prove that they have ended.
     drop(hanging);
     for member in &members {
         member.log.wait("view", |lines| lines.last().is_some_and(|line| line == "view of 2"));
@@ -640,7 +645,8 @@ fn learn(config: Config, ballast: u64) -> thread::JoinHandle<(Group, Publisher, 
     })
 }
 
-/// Members with state found a group, and others of the same and of other hosts come while it goes on; all have the same state.
+/// Members with state found a group. Joiners on the same host and on other hosts join while the
+/// group runs. All have the same state.
 #[test]
 fn who_comes_from_another_host_has_the_state() {
     let world = World::new("learning-hosts", 2);
@@ -648,7 +654,7 @@ fn who_comes_from_another_host_has_the_state() {
     let founding = configs.map(|config| learn(config, 3 << 20));
     let mut members: Vec<_> = founding.into_iter().map(|member| member.join().unwrap()).collect();
     let (stop, sent) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::new(Mutex::new(0u64)));
-    // They go on sending.
+    // The founders continue to send.
     let senders: Vec<_> = members
         .drain(..)
         .enumerate()
@@ -709,7 +715,7 @@ fn who_learns_enters_the_group_that_came_after_one_that_died() {
     }
 }
 
-/// Half of each ring would be kept for it, and every view be told to it, for ever.
+/// Otherwise the members would keep half of each ring for it, and send it every view, for ever.
 #[test]
 fn who_observes_and_can_not_be_written_to_is_forgotten() {
     let world = World::new("unreachable-eye", 1);
@@ -755,7 +761,8 @@ fn an_observer_on_another_host_is_told_what_is_delivered() {
     }
     members[0].log.wait("messages", |lines| lines.len() == count);
     assert_eq!(seen, members[0].log.lines());
-    // It goes along into the next view. What a newcomer sends before it knows of the observer, that one may miss, and is told so.
+    // The observer continues into the next view. It may miss messages that the new member sends
+    // before that member knows of the observer. The observer then reports them as missed.
     let newcomer = all(vec![start(world.other(1, "b", 1))]).remove(0);
     let beginning = Instant::now();
     loop {

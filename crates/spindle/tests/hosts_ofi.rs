@@ -1,6 +1,7 @@
-//! Groups whose members are on several hosts, as in `hosts.rs`, with rows that go through libfabric's provider for ordinary networks.
+//! Groups whose members are on several hosts, as in `hosts.rs`. Their rows go through libfabric's
+//! provider for ordinary networks.
 //!
-//! Where there is no libfabric, they go over streams again, and a line says so.
+//! If libfabric is not installed, rows go over streams again, and the test prints a line about it.
 #[path = "hosts.rs"]
 mod hosts;
 
@@ -21,7 +22,7 @@ fn options() -> OfiOptions {
     OfiOptions { provider: Some("tcp".to_string()), domain: None, address: Some(IpAddr::from(Ipv4Addr::LOCALHOST)) }
 }
 
-/// What carries rows in all of these.
+/// Returns the transport that carries rows in all of these tests.
 fn transport() -> Transport {
     if is_here() { Transport::Ofi(options()) } else { Transport::Tcp }
 }
@@ -53,7 +54,7 @@ fn what_can_not_be_protected_is_refused() {
     assert!(matches!(error, JoinError::Ofi(OfiError::NoProvider { .. })), "{error}");
     let error = with(options(), Security::Tls(identity(&world.scratch.0)));
     assert!(matches!(error, JoinError::Unencrypted), "{error}");
-    // The provider takes any address of this machine, if it takes one by itself.
+    // The provider takes any address of this machine, if it chooses one by itself.
     let error = with(OfiOptions { address: None, ..options() }, Security::Local);
     let is_refused = matches!(error, JoinError::Exposed { .. } | JoinError::Ofi(OfiError::NoAddress { .. }));
     assert!(is_refused || matches!(error, JoinError::TimedOut { .. }), "{error}");
@@ -70,7 +71,7 @@ fn identity(dir: &Path) -> Identity {
     Identity::load(&files[0], &files[1], &files[2]).unwrap()
 }
 
-/// Members that would not understand each other are told so.
+/// A process whose transport differs from the members' is refused.
 #[test]
 fn all_have_the_same_transport() {
     if !is_here() {
@@ -87,7 +88,7 @@ fn all_have_the_same_transport() {
     finish(members);
 }
 
-/// The parent finds its world here.
+/// The variable in which the child process finds the directory of its world.
 const CHILD: &str = "SPINDLE_HOSTS_OFI_CHILD";
 
 /// A process that is killed, as the child of a test.
@@ -100,12 +101,12 @@ impl Drop for Killed {
     }
 }
 
-/// A group of three hosts, of which one is killed with everything that it had under way, and another comes.
+/// One host of three is killed while it sends, and another host joins.
 #[test]
 fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
     let world = match std::env::var_os(CHILD) {
         Some(dir) => {
-            // Not to be removed by this process.
+            // This process must not remove the directory.
             let world = ManuallyDrop::new(World::within("ofi-killed", dir.into(), 1));
             let member = start(world.other(2, "child", 3)).recv().unwrap().unwrap();
             for i in 0..300_000 {
@@ -125,11 +126,11 @@ fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
     let starting = [start(world.seed(0, 0, 3)), start(world.other(1, "a", 3))];
     let mut members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
     for member in &members {
-        // Its watch may not have begun yet.
+        // The member's watch of the child may not have begun yet.
         member.log.wait("noise", |lines| lines.iter().any(|line| line.starts_with("noise")));
     }
     drop(child);
-    // Nobody is suspected for its silence within this test's time.
+    // No member is suspected for its silence within this test's time.
     for member in &members {
         member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
     }
@@ -144,7 +145,8 @@ fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
     finish(members);
 }
 
-/// The sockets of this process that are connected over TCP: those of libfabric, as letters go through paths here.
+/// Returns the sockets of this process that are connected over TCP. They are libfabric's, because
+/// control messages go through Unix sockets here.
 fn sockets() -> Vec<OwnedFd> {
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -157,12 +159,13 @@ fn sockets() -> Vec<OwnedFd> {
     sockets.filter(is_connected).collect()
 }
 
-/// Breaks all of these. Returns how many ends it has broken, at least one of each.
+/// Breaks all of these sockets. Returns the number of broken ends, at least one for each
+/// connection.
 fn break_all() -> usize {
     sockets().iter().filter(|socket| net::shutdown(socket, Shutdown::Both).is_ok()).count()
 }
 
-/// The ends of all connections.
+/// Returns the ends of all connections.
 fn ends() -> BTreeSet<(SocketAddr, SocketAddr)> {
     let address = |any: SocketAddrAny| SocketAddr::try_from(any).ok();
     let ends =
@@ -170,7 +173,8 @@ fn ends() -> BTreeSet<(SocketAddr, SocketAddr)> {
     sockets().iter().filter_map(ends).collect()
 }
 
-/// As [`ends`], when there are so many. On a busy machine a member may have called another twice, and the first connection takes its time to end.
+/// Returns the result of [`ends`] once it has `expected` entries. On a busy machine a member may
+/// have connected to another twice, and the first connection takes time to end.
 fn settled(expected: usize) -> BTreeSet<(SocketAddr, SocketAddr)> {
     let start = Instant::now();
     loop {
@@ -183,7 +187,8 @@ fn settled(expected: usize) -> BTreeSet<(SocketAddr, SocketAddr)> {
     }
 }
 
-/// Runs the test of this `name` in a process of its own, so that it has only its own connections. Whether this is that process.
+/// Runs the test of this `name` in a process of its own, so that the process has only the test's
+/// connections. Returns true if this is that process.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "SPINDLE_HOSTS_OFI_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -197,7 +202,8 @@ fn is_alone(name: &str) -> bool {
     false
 }
 
-/// Members that stay keep their connections from view to view, whatever is under way when a view ends: none is made but to a member that comes.
+/// Members that stay keep their connections from view to view, whatever is under way when a view
+/// ends. A new connection is made only to a joining member.
 #[test]
 fn connections_continue_from_view_to_view() {
     if !is_alone("connections_continue_from_view_to_view") {
@@ -232,7 +238,7 @@ fn connections_continue_from_view_to_view() {
     finish(members);
 }
 
-/// Connections that break are made again, and lose nothing. No member loses its place.
+/// Connections that break are made again and lose no data. No member is evicted.
 #[test]
 fn connections_that_break_cost_no_view_change() {
     if !is_alone("connections_that_break_cost_no_view_change") {
@@ -243,7 +249,7 @@ fn connections_that_break_cost_no_view_change() {
     let members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
     chat(&members, 50, "whole");
     for round in 0..10 {
-        // Some of them may not have been made again since the last time.
+        // Some connections may not have been made again since the last round.
         let ends = break_all();
         assert!(round > 0 || ends >= 3, "{ends}");
         chat(&members, 50, &format!("round {round}:"));

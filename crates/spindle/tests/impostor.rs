@@ -1,4 +1,5 @@
-//! Somebody who writes the letters of a member and is none: it asks to be let in, and then does not do its part.
+//! A process that sends the control messages of a member without being a member. It asks to join,
+//! and then does not do a member's part.
 mod common;
 
 use common::Scratch;
@@ -25,7 +26,7 @@ fn group(scratch: &Scratch, members: u32, id: u64) -> Config {
     Config { id: Some(id), ..scratch.group(members, LONG) }
 }
 
-/// Counts messages, and the views that it was told.
+/// Counts messages, and records the views that the member has reported to it.
 #[derive(Clone, Default)]
 struct Counter {
     count: Arc<AtomicU64>,
@@ -61,7 +62,7 @@ impl Handler for Counter {
 
 type Member = (Group, Publisher, Counter);
 
-/// Two members that have delivered so many messages.
+/// Founds a group of two members that have delivered so many messages.
 fn found(scratch: &Scratch, messages: u64, suspect_after: Option<Duration>) -> Vec<Member> {
     let founder = |id: u64| {
         let config = Config { suspect_after, ..group(scratch, 2, id) };
@@ -100,7 +101,7 @@ fn hear<T>(mailbox: &mut Mailbox, mut what: impl FnMut(Letter, Vec<OwnedFd>) -> 
     heard.unwrap()
 }
 
-/// Asks to be let in, until it is. The group, and the view with it.
+/// Asks to be admitted, until it is. Returns the group, and the view that contains it.
 fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
     let ask = |config| Letter::Ask {
         from: ID,
@@ -116,7 +117,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         seeds: None,
     };
     let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
-    // Which configuration it should have is told to everybody.
+    // A refusal contains the digest of the required configuration, whichever process asks.
     let digest = hear(mailbox, |letter, _| match letter {
         Letter::Refused { why: Refusal::Config(digest) } => Some(digest),
         _ => None,
@@ -126,7 +127,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         let Letter::View { incarnation, bytes, .. } = letter else { return None };
         let bytes = disclose(&fds[0], bytes, 1 << 20).unwrap();
         let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-        // Behind the view stands who is new in it.
+        // The members that are new in the view follow the view.
         let view = &words[1..][..words[0] as usize];
         Some((incarnation, View::decode(view).unwrap()))
     })
@@ -136,7 +137,8 @@ fn open(scratch: &Scratch) -> Mailbox {
     Mailbox::open(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap(), ID).unwrap()
 }
 
-/// An earlier attempt with the same id had asked to be let in: who comes now is a member only once it has the state.
+/// An earlier attempt with the same id had asked to be admitted. A process that joins with this id
+/// now is a member only once it has the state.
 #[test]
 fn nobody_is_let_in_without_the_state_by_the_request_of_an_earlier_attempt() {
     let scratch = Scratch::new("too-early");
@@ -159,7 +161,8 @@ fn nobody_is_let_in_without_the_state_by_the_request_of_an_earlier_attempt() {
     drop((node, members));
 }
 
-/// The thread that stands for its life ends, while its process lives and a pidfd tells nothing. Silence would not be noticed either.
+/// The thread that stands for the process's life ends. The process itself lives, so its pidfd
+/// reports nothing. The members would not notice silence either.
 #[test]
 fn who_is_about_to_be_dead_is_left_out() {
     let scratch = Scratch::new("dying");
@@ -204,7 +207,7 @@ fn who_is_about_to_be_dead_is_left_out() {
     until("their messages", || members.iter().all(|(_, _, counter)| counter.count.load(Ordering::Relaxed) == 3));
 }
 
-/// It hands over a doorbell for a row. That ends it, and nobody else.
+/// The process hands over a doorbell in place of a row. This ends that process, and no other.
 #[test]
 fn bad_memory_of_one_member_ends_no_other() {
     let scratch = Scratch::new("bad-memory");
@@ -243,7 +246,8 @@ fn bad_memory_of_one_member_ends_no_other() {
     assert_eq!(members[0].0.rank(), Rank(0));
 }
 
-/// It asks and reads no answer. Silence means nothing here, so nobody would ever stop waiting for it.
+/// The process asks and reads no answer. Silence means nothing in this group, so no member would
+/// ever stop waiting for it.
 #[test]
 fn who_reads_no_letters_holds_up_no_view() {
     let scratch = Scratch::new("deaf");
@@ -262,7 +266,7 @@ fn who_reads_no_letters_holds_up_no_view() {
         rack: None,
         seeds: None,
     };
-    // More than any mailbox holds, each of which is answered.
+    // More requests than any `Mailbox` holds. The members answer each of them.
     for _ in 0..2000 {
         for member in [MemberId(1), MemberId(2)] {
             until("room", || mailbox.send(member, &ask, &[]).unwrap() == Delivery::Done);

@@ -1,4 +1,5 @@
-//! Who is let in and who is not: members with mailboxes of their own, on threads of this process.
+//! Admission to a group, and refusal. Each member has its own `Mailbox`, on a thread of this
+//! process.
 mod common;
 
 use common::Scratch;
@@ -14,7 +15,7 @@ fn group(scratch: &Scratch, members: u32) -> Config {
     scratch.group(members, LONG)
 }
 
-/// Founds a group on a thread of its own, and waits until it is there for the others to find.
+/// Founds a group on a thread of its own, and waits until other processes can find it.
 fn found(config: Config) -> JoinHandle<Result<Node, JoinError>> {
     let (tell, here) = channel();
     let founder = thread::spawn(move || {

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// What one member has delivered: who sent it, its length, and what is in it, as far as it is all the same.
+/// The messages that one member has delivered: the sender, the length, and the byte of which the
+/// payload consists, if all its bytes are equal.
 #[derive(Default, PartialEq, Debug)]
 struct Log(Vec<(MemberId, usize, Option<u8>)>);
 
-/// A handler of one member, which knows who has which rank.
+/// A member, and the messages that it has delivered.
 struct Member {
     node: Node,
     log: Log,
@@ -37,7 +38,7 @@ impl Handler for Told<'_> {
 
 impl Member {
     fn poll(&mut self) -> Poll {
-        // Whatever this delivers was sent in this view.
+        // All messages that this call delivers were sent in this view.
         let members = self.node.view().members.clone();
         self.node.poll(&mut Told(&mut self.log, members)).unwrap()
     }
@@ -121,7 +122,7 @@ fn large_messages_of_a_member_that_stays_survive_a_death_in_their_midst() {
             let got: Vec<u8> = member.log.0.iter().map(|got| got.2.expect("one byte, many times")).collect();
             assert_eq!(got, (0..40).collect::<Vec<u8>>());
         }
-        // And the next view carries them as well.
+        // The next view carries large messages as well.
         for publisher in &mut publishers {
             publisher.send_object(vec![77; 1 << 20], LONG).unwrap();
         }
@@ -170,7 +171,7 @@ fn what_is_too_long_is_refused_and_one_alone_sends_to_itself() {
     poll_until_finished(members);
 }
 
-/// What one member of several hosts has delivered, and the views between.
+/// The messages that one member on one of several hosts has delivered, and the views between them.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -204,13 +205,13 @@ impl Notes {
 
 type Running = (Group, Publisher, Notes);
 
-/// Members that start at once, on these hosts. The first host's first is the seed.
+/// Returns members that start at once, on these hosts. The first host's first member is the seed.
 fn hosts(scratch: &Scratch, hosts: &[u32]) -> Vec<Running> {
     let places: Vec<(u32, &str)> = hosts.iter().map(|host| (*host, "")).collect();
     in_racks(scratch, &places)
 }
 
-/// The same, with the racks of these hosts.
+/// Returns members as [`hosts`] does, with the racks of these hosts.
 fn in_racks(scratch: &Scratch, places: &[(u32, &str)]) -> Vec<Running> {
     std::fs::create_dir_all(&scratch.0).unwrap();
     let members = places.len() as u32;
@@ -218,7 +219,7 @@ fn in_racks(scratch: &Scratch, places: &[(u32, &str)]) -> Vec<Running> {
     joining.into_iter().map(|joining| joining.join().unwrap()).collect()
 }
 
-/// Member `i` joins on a thread; on which host, in which rack.
+/// Makes member `i` join on a thread, on this host and in this rack.
 fn join(scratch: &Scratch, i: u32, members: u32, place: (u32, &str)) -> thread::JoinHandle<Running> {
     join_as(config(scratch, i, members, place))
 }
@@ -243,7 +244,7 @@ fn join_as(config: Config) -> thread::JoinHandle<Running> {
     })
 }
 
-/// Waits until a member is in a view of these, and takes them to stand in these racks; "" for none.
+/// Waits until a member is in a view of these ids, in which each id has this rack; "" for none.
 fn wait_for_racks((group, ..): &Running, expected: &[(u64, &str)]) {
     let start = Instant::now();
     loop {
@@ -271,7 +272,8 @@ fn finish(members: Vec<Running>) {
 #[test]
 fn between_hosts_blocks_go_over_streams_and_inside_them_they_are_lent() {
     let scratch = Scratch::new("large-hosts");
-    // One has a host for itself, and each of the others is the head in the groups of some senders and not of others.
+    // One member has a host for itself. Each of the others is the head in the groups of some
+    // senders and not of others.
     let mut members = hosts(&scratch, &[0, 1, 1, 2, 2]);
     for (i, (_, publisher, _)) in members.iter_mut().enumerate() {
         publisher.send(&vec![i as u8; 1_500_000], LONG).unwrap();
@@ -295,8 +297,8 @@ fn identity(scratch: &Scratch) -> Identity {
     Identity::load(&pem_at, &pem_at, &key_at).unwrap()
 }
 
-/// Large messages over TLS hung in half of all runs: a peer sends its first counters as soon as it has the connection, and TLS had read
-/// them along with the answer to the hello.
+/// Large messages over TLS hung in half of all runs. A peer sends its first counters as soon as it
+/// has the connection, and TLS had read them along with the answer to the hello.
 #[test]
 fn over_tls_large_messages_of_all_arrive_each_time() {
     for (count, rounds) in [(2, 4), (5, 2)] {
@@ -348,7 +350,7 @@ fn so_it_is_when_one_is_lost_beside_the_sender() {
     all_or_nobody("large-lost-beside", &[0, 0, 1, 2, 2], 1);
 }
 
-/// The first sends, and one is lost in the midst of it.
+/// The first member sends, and one member fails while it does.
 fn all_or_nobody(name: &str, places: &[u32], lost: usize) {
     let scratch = Scratch::new(name);
     let mut members = hosts(&scratch, places);
@@ -375,7 +377,8 @@ fn all_or_nobody(name: &str, places: &[u32], lost: usize) {
 #[test]
 fn members_of_several_racks_deliver_large_messages_in_one_order() {
     let scratch = Scratch::new("large-racks");
-    // Those of host 1 share memory with each other and a rack with a third; one has not been told.
+    // The members of host 1 share memory with each other, and a rack with a third member. One
+    // member has no known rack.
     let mut members = in_racks(&scratch, &[(0, "r1"), (1, "r2"), (1, "r2"), (2, "r2"), (3, "r1"), (4, "")]);
     let expected = [(1, "r1"), (2, "r2"), (3, "r2"), (4, "r2"), (5, "r1"), (6, "")];
     members.iter().for_each(|member| wait_for_racks(member, &expected));
@@ -394,7 +397,7 @@ fn members_of_several_racks_deliver_large_messages_in_one_order() {
 fn the_first_of_a_rack_dies_in_the_midst_and_another_rack_comes() {
     let scratch = Scratch::new("large-rack-lost");
     let mut members = in_racks(&scratch, &[(0, "r1"), (1, "r1"), (2, "r2"), (3, "r2")]);
-    // It takes over what comes from the sender's rack.
+    // This member takes over the messages that come from the sender's rack.
     let lost = members.remove(2);
     let (group, mut publisher, notes) = members.remove(0);
     let sending = thread::spawn(move || {
@@ -449,7 +452,7 @@ fn receivers_and_senders_of_many_threads_have_them_too() {
             }
             got
         });
-        // Nobody delivers there from now on, and holds nobody up.
+        // No thread delivers from that receiver any more, and it delays no member.
         drop(gone);
         while !receiving.is_finished() {
             members.iter_mut().for_each(|member| _ = member.poll());

@@ -1,4 +1,5 @@
-//! Large messages for those who follow a group: who observes it, and who joins with its state.
+//! Large messages for processes that follow a group: observers, and joiners that take over its
+//! state.
 mod common;
 
 use common::Scratch;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(10);
 
-/// What was told, to members or to somebody who follows.
+/// An event that a member or a follower received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Told {
     /// View, sender's id, length, and the byte of which it consists.
@@ -29,7 +30,7 @@ fn message(view: &View, message: &Message<'_>) -> Told {
     Told::Message(view.id.0, view.members[message.sender.index()].0, message.payload.len(), byte)
 }
 
-/// What a member was told since its state machine began, which is its state.
+/// The events that a member received since its state machine began. They are its state.
 #[derive(Clone, Default)]
 struct Log {
     told: Arc<Mutex<Vec<Told>>>,
@@ -37,7 +38,7 @@ struct Log {
     /// Bytes of ballast in a snapshot.
     ballast: u64,
     learned: Arc<AtomicU64>,
-    /// Of a member, which has to be told more before this one has restored a state.
+    /// The log of a member that must receive more events before this one has restored a state.
     ahead: Option<Arc<Mutex<Vec<Told>>>>,
 }
 
@@ -46,7 +47,7 @@ impl Log {
         self.told.lock().unwrap().iter().filter(|told| matches!(told, Told::Message(..))).cloned().collect()
     }
 
-    /// Waits until so many messages were told.
+    /// Waits until the log contains so many messages.
     fn wait(&self, count: usize) {
         until("messages", || self.messages().len() >= count);
     }
@@ -107,7 +108,7 @@ impl Handler for Log {
     }
 }
 
-/// Where the members of a group are.
+/// The places of a group's members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// All on one host.
@@ -126,13 +127,14 @@ impl World {
     fn new(name: &str, place: Place, order: Order) -> World {
         let scratch = Scratch::new(&format!("{name}-{place:?}-{order:?}"));
         if place == Place::Far {
-            // For their sockets.
+            // The directory of their sockets.
             std::fs::create_dir_all(&scratch.0).unwrap();
         }
         World { scratch, place, order }
     }
 
-    /// That of process `i` of a group which so many found; the first is the seed.
+    /// Returns the configuration of process `i` of a group that so many processes found. The first
+    /// one is the seed.
     fn config(&self, i: u64, founders: u32) -> Config {
         let mut config = Config { id: Some(i), suspect_after: Some(LONG), ..self.scratch.group(founders, LONG) };
         config.subgroups[0].order = self.order;
@@ -185,7 +187,8 @@ fn finish(members: Vec<Member>) {
     ending.into_iter().for_each(|member| member.join().unwrap().unwrap());
 }
 
-/// What somebody was told who observes: messages, and how many places of the order it missed.
+/// Appends the observer's next event to `told`. Returns the number of places of the order that the
+/// observer missed.
 fn take(observing: &mut Observing, told: &mut Vec<Told>) -> u64 {
     match observing.next(SOON) {
         Ok(Observed::Message { view, message: got, .. }) => told.push(message(view, &got)),
@@ -198,7 +201,7 @@ fn take(observing: &mut Observing, told: &mut Vec<Told>) -> u64 {
     0
 }
 
-/// The `k`-th length: small ones, and large ones of all sizes.
+/// Returns the `k`-th length: small ones, and large ones of all sizes.
 fn length(k: u64) -> usize {
     [20, 70_000, 3_000, 1, 1_200_000, 400_000, 30][k as usize % 7]
 }
@@ -219,7 +222,7 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
                     let stop = &stop;
                     scope.spawn(move || {
                         let mut k = 0;
-                        // If the joiner fails, nobody stops it.
+                        // If the joiner fails, no thread sets `stop`.
                         while !stop.load(Ordering::Relaxed) && begin.elapsed() < LONG {
                             let len = length(k + 3 * i as u64);
                             publisher.send(&vec![k as u8; len], LONG).unwrap();
@@ -249,7 +252,8 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
     }
 }
 
-/// Sends so many messages from each of these members, none more than a few ahead of who observes, until `progress` counts all.
+/// Sends so many messages from each of these members, until `progress` counts all. No sender is
+/// more than a few messages ahead of the observer.
 fn send_along(publishers: Vec<&mut Publisher>, count: u64, progress: &AtomicU64) {
     let senders = publishers.len() as u64;
     thread::scope(|scope| {
@@ -304,7 +308,7 @@ fn a_member_that_goes_takes_no_large_message_with_it() {
     for place in [Place::Near, Place::Far] {
         let world = World::new("goes", place, Order::Total);
         let mut members = world.found(3, 0);
-        // Whoever observes asks one of them first: of three, one each.
+        // An observer asks one of the members first. Three observers ask a different member each.
         let mut observing: Vec<Observing> = (9..12).map(|i| world.observe(i)).collect();
         let gone = members.remove(1);
         let progress = AtomicU64::new(0);
@@ -322,7 +326,7 @@ fn a_member_that_goes_takes_no_large_message_with_it() {
                 let least = told.iter().map(messages).min().unwrap();
                 progress.store(least as u64, Ordering::Relaxed);
                 if least >= 12 {
-                    // It says nothing to anybody, as one that is killed.
+                    // The member sends no message when it goes, like a member that is killed.
                     drop(leaves.take());
                 }
                 assert!(Instant::now() < patience, "{place:?}: {told:?}");
@@ -339,7 +343,8 @@ fn a_member_that_goes_takes_no_large_message_with_it() {
     }
 }
 
-/// Nobody waits for small ones: these stand in memory that outlives the members.
+/// Members do not wait for observers of small messages: these are stored in memory that outlives
+/// the members.
 #[test]
 fn members_that_have_finished_wait_a_moment_for_who_may_want_the_last_large_message() {
     let world = World::new("last", Place::Near, Order::Total);
@@ -355,7 +360,7 @@ fn members_that_have_finished_wait_a_moment_for_who_may_want_the_last_large_mess
         assert!(begin.elapsed() < LONG);
     }
     finishing.join().unwrap();
-    // It has not gone, and they can't know what it has.
+    // The observer has not gone, and the members can't know what it has received.
     assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
     drop(observing);
 }
@@ -365,7 +370,7 @@ fn what_no_member_keeps_any_more_is_told_as_missed() {
     let world = World::new("gone", Place::Near, Order::Total);
     let mut members = world.found(2, 0);
     let mut observing = world.observe(9);
-    // More than are kept, and less than a ring.
+    // More messages than the members keep, and fewer than a ring holds.
     for k in 0..200 {
         members[0].publisher.send(&vec![k; 100_000], LONG).unwrap();
     }

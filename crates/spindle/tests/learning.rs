@@ -1,4 +1,5 @@
-//! Joining a group that runs, with the state of its application: members with mailboxes of their own, on threads of this process.
+//! Joining a running group, with the state of its application. Each member has its own `Mailbox`,
+//! on a thread of this process.
 mod common;
 
 use common::Scratch;
@@ -19,7 +20,7 @@ fn group(scratch: &Scratch, members: u32) -> Config {
     config
 }
 
-/// A state machine: the digest of all messages in their order, and how many there were.
+/// A state machine. Its state is the digest of all messages in their order, and their count.
 #[derive(Clone, Default)]
 struct Machine {
     count: Arc<AtomicU64>,
@@ -140,7 +141,7 @@ fn a_joiner_ends_up_with_the_state_of_all() {
     }
 }
 
-/// How a member fails who is asked for its state.
+/// The way in which a member fails that is asked for its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flaw {
     None,
@@ -152,7 +153,7 @@ enum Flaw {
     PanicsLate,
 }
 
-/// An application with so many bytes of state, which may fail to hand them over or to take them.
+/// An application with so many bytes of state. It may fail to hand them over or to take them.
 struct Ballast {
     bytes: u64,
     flaw: Flaw,
@@ -196,11 +197,13 @@ impl Handler for Ballast {
     }
 }
 
-/// What becomes of a joiner, at two members with such flaws. Afterwards the members still agree, and finish.
+/// Returns the outcome for a joiner at two members with these flaws, and how often each of the two
+/// was asked for its state. Afterwards the members still agree, and finish.
 fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinError>, [u64; 2]) {
     const BYTES: u64 = 3 << 20;
     let scratch = Scratch::new(name);
-    // A member whose handler panics may be silent for long: telling where takes its time.
+    // A member whose handler panics may be silent for long, because printing the place of the panic
+    // takes time.
     let group = |scratch: &Scratch, members| Config { suspect_after: None, ..group(scratch, members) };
     let asked = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
     std::thread::scope(|scope| {
@@ -210,7 +213,7 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
                 let ballast = Ballast { bytes: BYTES, flaw: flaws[i], asked: Arc::clone(&asked[i]), full: false };
                 scope.spawn(move || {
                     let mut node = config.join().unwrap();
-                    // As long as it is there, the group does not finish.
+                    // As long as the publisher exists, the group does not finish.
                     let publisher = node.publisher("all").unwrap();
                     (publisher, node.start(ballast).unwrap())
                 })
@@ -225,7 +228,8 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
         let joined = joined.map(|node| node.start(joiner).unwrap());
         let views: Vec<u64> = groups.iter().map(|group| group.view().members.len() as u64).collect();
         let members = 2 + u64::from(joined.is_ok());
-        // The joiner is in its view when the call is back; the others begin it at about that time.
+        // The joiner is in its view when the call returns. The other members begin that view at
+        // about that time.
         assert!(views.iter().all(|count| (2..=members).contains(count)), "{views:?}");
         drop(publishers);
         let all: Vec<_> = groups.into_iter().map(|group| scope.spawn(move || group.finish(LONG).unwrap())).collect();
@@ -259,7 +263,7 @@ fn a_state_that_a_joiner_can_not_take_is_its_own_trouble() {
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
 }
 
-/// Learns, and kills its only source while it takes over the state.
+/// A learner that kills its only source while it takes over the state.
 struct Orphan {
     source: Option<spindle::Group>,
 }
@@ -285,12 +289,12 @@ fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
     let mut orphan = Orphan { source: Some(node.start(ballast).unwrap()) };
     let joined = group(&scratch, 1).learn(&mut orphan, &mut |_| {}, &AtomicBool::new(false));
     assert!(matches!(joined, Err(JoinError::GroupGone)), "{joined:?}");
-    // With a new application it may.
+    // With a new application it may found a group.
     let founded = group(&scratch, 1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     assert_eq!(founded.view().members.len(), 1);
 }
 
-/// What a receiver has delivered, and what a state has of it, nobody could tell.
+/// Spindle can't determine which of the messages that a receiver has delivered are in a state.
 #[test]
 fn a_member_that_delivers_to_a_receiver_has_no_state_to_give() {
     let scratch = Scratch::new("receiver");
@@ -304,7 +308,7 @@ fn a_member_that_delivers_to_a_receiver_has_no_state_to_give() {
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
-/// A machine that takes over its state when all others do.
+/// A machine that takes over its state when all other machines do.
 struct Together {
     machine: Machine,
     all: Arc<Barrier>,
@@ -325,7 +329,8 @@ impl Handler for Together {
     }
 }
 
-/// Nobody asks to be let in before all learn. So those who let them in know whom to wait for.
+/// No learner asks to be admitted before all of them learn. The members that admit them therefore
+/// know which learners to wait for.
 #[test]
 fn many_learners_come_in_few_views() {
     const JOINERS: u64 = 10;
@@ -337,7 +342,7 @@ fn many_learners_come_in_few_views() {
                 let config = config(2);
                 scope.spawn(move || {
                     let mut node = config.join().unwrap();
-                    // As long as it is there, the group does not finish.
+                    // As long as the publisher exists, the group does not finish.
                     let publisher = node.publisher("all").unwrap();
                     (publisher, node.start(Machine::default()).unwrap())
                 })
@@ -371,7 +376,7 @@ fn many_learners_come_in_few_views() {
     assert!((1..=3).contains(&views), "{JOINERS} joined in {views} views");
 }
 
-/// Takes its time when the view changes in which it is let in.
+/// A handler that is slow at the view change that admits it.
 struct Slow {
     machine: Machine,
     pause: Duration,
@@ -396,7 +401,8 @@ impl Handler for Slow {
     }
 }
 
-/// The others hand over their memory meanwhile, and must neither be taken for silent nor take it for that.
+/// The other members hand over their memory meanwhile. The joiner must not suspect them for
+/// silence, and they must not suspect the joiner.
 #[test]
 fn a_joiner_that_is_slow_at_the_last_moment_is_let_in() {
     const SUSPECT_AFTER: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! What a group holds of the system while its views change. No other test runs in this process, which looks at all that it holds.
+//! System resources that a group holds while its views change. No other test runs in this process,
+//! because the test inspects everything that the process holds.
 use spindle::{Batch, Change, Config, Handler, Node, Order, Rule, SubgroupId, SubgroupSpec, ViewId};
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,15 @@ impl Handler for Count {
     }
 }
 
-/// Mappings of rows, and open descriptors, of this process.
+/// Returns the numbers of mappings of rows, and of open descriptors, of this process.
 fn held() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mappings = maps.lines().filter(|line| line.contains("memfd:spindle-rows")).count();
     (mappings, std::fs::read_dir("/proc/self/fd").unwrap().count())
 }
 
-/// Each member maps the memory of each other once, and its own; the places of rows of ended views are used again, but for those of views with live epochs.
+/// Each member maps the memory of each other member once, and its own. The places of rows of ended
+/// views are used again, except those of views with live epochs.
 #[test]
 fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
     let mut nodes: Vec<(Node, Count)> =
@@ -60,7 +62,8 @@ fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
         }
     }
     let ((mappings, descriptors), (early_mappings, early_descriptors)) = (held(), early.unwrap());
-    // Each member has one mapping to write and two to read for the rows of the first view, which stay as long as "all" does, and as many for others. More may stand from a
+    // Each member has one mapping to write and two to read for the rows of the first view, which
+    // stay as long as "all" does, and as many for other rows. More mappings may remain from a
     // moment at which longer rows were needed.
     assert!((6..=18).contains(&mappings) && mappings <= early_mappings, "{mappings} mappings, {early_mappings} before");
     assert!(descriptors <= early_descriptors + 12, "{descriptors} descriptors, {early_descriptors} before");

@@ -1,4 +1,5 @@
-//! Following a group from outside: members with mailboxes of their own, on threads of this process, and one who only looks.
+//! Following a group from outside. Each member has its own `Mailbox`, on a thread of this process,
+//! and one process only observes.
 mod common;
 
 use common::Scratch;
@@ -20,12 +21,12 @@ fn group(scratch: &Scratch, members: u32) -> Config {
     config
 }
 
-/// Something that was told, to members or to an observer.
+/// An event that a member or an observer received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Told {
     /// View, sender's id, round, payload.
     Message(u64, u64, u64, Vec<u8>),
-    /// Its number, and who is in it.
+    /// Its number, and the ids of its members.
     View(u64, Vec<u64>),
 }
 
@@ -33,7 +34,7 @@ fn view(change: &ViewChange) -> Told {
     Told::View(change.new.id.0, change.new.members.iter().map(|id| id.0).collect())
 }
 
-/// What a member was told, readable while it runs.
+/// The events that a member received, readable while it runs.
 #[derive(Clone, Default)]
 struct Log {
     told: Arc<Mutex<Vec<Told>>>,
@@ -81,7 +82,7 @@ impl Member {
     }
 }
 
-/// The founders of a group, in the order of their ids.
+/// Returns the founders of a group, in the order of their ids.
 fn found(scratch: &Scratch, count: u32, order: Order) -> Vec<Member> {
     let founder = |id: u32| {
         let mut config = group(scratch, count);
@@ -101,7 +102,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What an observer was told, and what it missed.
+/// The events that an observer received, and those that it missed.
 #[derive(Default)]
 struct Seen {
     told: Vec<Told>,
@@ -110,7 +111,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes in what is next; an error that is no timeout is the end.
+    /// Takes the observer's next event. An error that is no timeout is the end.
     fn take(&mut self, observing: &mut Observing) -> Result<(), ObserveError> {
         match observing.next(SOON) {
             Ok(Observed::Message { view, message, .. }) => {
@@ -127,7 +128,7 @@ impl Seen {
         Ok(())
     }
 
-    /// How often it was told that it missed this.
+    /// Returns how often the observer was informed that it missed this message.
     fn missed(&self, view: u64, sender: u64, round: u64) -> usize {
         let is_it = |missed: &&Missed| {
             missed.view.id.0 == view
@@ -139,8 +140,10 @@ impl Seen {
         self.missed.iter().filter(is_it).count() + usize::from(self.views_missed.contains(&view))
     }
 
-    /// The same of a message whose view ended before all had it, though some delivered it: in an order by sender it comes again in a later
-    /// view, before all else of that sender, and only who had delivered it passes over it.
+    /// Returns how often the observer received, and missed, a message whose view ended before all
+    /// members had it, though some had delivered it. If the order is by sender, the message comes
+    /// again in a later view, before all others of that sender. Only receivers that had delivered
+    /// it pass over it.
     fn later(&self, view: u64, sender: u64, round: u64, payload: &[u8]) -> [usize; 2] {
         let views = self.told.iter().filter_map(|told| match told {
             Told::View(later, _) if *later > view => Some(*later),
@@ -171,7 +174,8 @@ impl Seen {
     }
 }
 
-/// Threads of a scope must end for a failure to be told.
+/// Sets its flag when it is dropped. The threads of a scope must end before a failure can be
+/// reported.
 struct StopsAtTheEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopsAtTheEnd<'_> {
@@ -195,7 +199,8 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
         assert_eq!(observing.view().members.len(), 3);
         until("everybody to know of it", || members.iter().all(|member| member.group.status().observers == 1));
 
-        // Nobody sends more than half a ring ahead of it, so it misses nothing.
+        // No member sends more than half a ring ahead of the observer, so the observer misses
+        // nothing.
         let ahead = AtomicU64::new(0);
         let stop = AtomicBool::new(false);
         let seen = std::thread::scope(|scope| {
@@ -242,7 +247,7 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
                 groups.push((group, log));
             }
             grown(&groups[0], 500);
-            // One gives up in the middle, which is as good as dead; later another one joins.
+            // One member gives up in the middle, which equals a crash. Later another one joins.
             drop(third);
             until("the second view", || groups[0].0.view().id.0 == 2);
             grown(&groups[0], 500);
@@ -286,7 +291,8 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
     }
 }
 
-/// The newcomer can't know of the observer by itself, which has not looked since before it came.
+/// The new member can't know of the observer by itself. The observer has not looked since before
+/// that member came.
 #[test]
 fn what_a_newcomer_sends_first_is_kept_for_who_observes() {
     for order in [Order::Total, Order::Fifo] {
@@ -319,9 +325,10 @@ fn what_a_newcomer_sends_first_is_kept_for_who_observes() {
     }
 }
 
-/// It does not look once while the members send what fills their rings hundreds of times, and while the view changes more often than
-/// there is room for letters. Nobody waits for it, though silence means nothing in this group. When it looks, everything is either
-/// told, or among what it is told to have missed, and never both.
+/// The observer does not look once while the members send enough to fill their rings hundreds of
+/// times. Meanwhile the view changes more often than the observer has room for control messages. No
+/// member waits for the observer, though silence means nothing in this group. When the observer
+/// looks, each message is either delivered to it or reported as missed, and never both.
 #[test]
 fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
     for order in [Order::Total, Order::Fifo] {
@@ -351,7 +358,8 @@ fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
             let mut seen = Seen::default();
             let patience = Instant::now() + LONG;
             let mut marks = 0;
-            // Said until it is heard: an observer that was forgotten begins at the present when it is known again.
+            // The member sends this until the observer receives it. An observer that was forgotten
+            // begins at the present when it is known again.
             while !seen.told.iter().any(|told| matches!(told, Told::Message(_, _, _, payload) if payload == b"the end"))
             {
                 assert!(
@@ -410,7 +418,7 @@ fn who_can_t_observe_is_told_why() {
     other.subgroups[0].window += 1;
     let refused = other.clone().observe();
     assert!(matches!(refused, Err(JoinError::Refused(_))), "{refused:?}");
-    // Without subgroups it takes the group as it is.
+    // Without subgroups the observer takes the group as it is.
     other.subgroups.clear();
     let mut observing = other.clone().observe().unwrap();
     assert_eq!(members[0].group.status().observers, 1);

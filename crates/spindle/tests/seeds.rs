@@ -1,4 +1,5 @@
-//! Groups whose seeds are behind one name: members at loopback addresses of their own, and names that the test knows.
+//! Groups whose seeds are behind one name. Each member has a loopback address of its own, and the
+//! test resolves the names.
 mod common;
 
 use common::Scratch;
@@ -23,7 +24,7 @@ fn ip(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
 }
 
-/// What the name stands for, as some processes are told.
+/// The addresses of the name, as some of the processes resolve it.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Vec<IpAddr>>>);
 
@@ -51,12 +52,12 @@ struct World {
     name: &'static str,
     scratch: Scratch,
     port: u16,
-    /// Who is asked to stop.
+    /// Set to ask all processes of this world to stop.
     cancelled: Arc<AtomicBool>,
 }
 
 impl World {
-    /// With a port that is free at all these addresses.
+    /// Creates a world with a port that is free at all these addresses.
     fn new(name: &'static str, lasts: &[u8]) -> World {
         let free = || {
             let first = TcpListener::bind((ip(lasts[0]), 0)).unwrap();
@@ -85,7 +86,8 @@ impl World {
         format!("127.0.0.{last}:{}", self.port)
     }
 
-    /// One that looks for its group at seeds of which each is one process, as who founds it by itself.
+    /// Returns the configuration of a process that looks for its group at seeds, each of which is
+    /// one process. The process could found the group by itself.
     fn looking(&self, last: u8, seeds: &[&str]) -> Config {
         let mut config = self.config(last, 1, 1, &Book::default());
         let network = config.network.as_mut().unwrap();
@@ -93,7 +95,8 @@ impl World {
         config
     }
 
-    /// One that founds its group at its own address, where it waits for another member.
+    /// Returns the configuration of a process that founds its group at its own address, where it
+    /// waits for another member.
     fn waiting(&self, last: u8) -> Config {
         Config { members: 2, ..self.looking(last, &[&self.at(last)]) }
     }
@@ -114,7 +117,7 @@ struct Joining {
 }
 
 impl Joining {
-    /// Waits until it knows that of its seeds.
+    /// Waits until `is_it` is true for the process's knowledge of its seeds.
     fn knows(&self, what: &str, is_it: impl Fn(&SeedsKnown) -> bool) {
         let (start, mut last) = (Instant::now(), None);
         loop {
@@ -126,7 +129,7 @@ impl Joining {
         }
     }
 
-    /// Waits until it is told all of that.
+    /// Waits until the process reports a progress that contains all `parts`.
     fn is_told(&self, parts: &[&str]) {
         let (start, mut last) = (Instant::now(), None);
         while let Ok((_, progress)) = self.told.recv_timeout(LONG.saturating_sub(start.elapsed())) {
@@ -139,7 +142,7 @@ impl Joining {
         panic!("not {parts:?}, but {last:?}");
     }
 
-    /// With what it ended.
+    /// Returns the error with which the process ended.
     fn error(self) -> String {
         self.thread.join().unwrap().unwrap_err().to_string()
     }
@@ -149,7 +152,7 @@ impl Joining {
     }
 }
 
-/// All of them deliver what one of them sends.
+/// Checks that all nodes deliver a message that one of them sends.
 fn talk(mut nodes: Vec<Node>) {
     let mut publisher = nodes[0].publisher("all").unwrap();
     let (tell, told) = channel();
@@ -183,7 +186,7 @@ fn three_members_behind_one_name_found_one_group_when_all_of_them_are_known() {
     for member in &joining {
         member.knows("that one is missing", |seeds| seeds.known.len() == 2 && seeds.wanted == 3);
     }
-    // The one at 127.0.0.3 is the first, and another one waits with it: more than half.
+    // The process at 127.0.0.3 is the first, and another one waits with it: more than half.
     assert!(joining.iter().all(|member| !member.thread.is_finished()));
     book.say(&[20, 2, 3]);
     for member in &joining {
@@ -199,13 +202,14 @@ fn one_that_answers_is_enough_to_join_whatever_else_the_name_stands_for() {
     let world = World::new("any-seed", &[2, 3, 4, 5, 6]);
     let book = Book::of(&[3, 4]);
     let founders = [3, 4].map(|last| world.start(world.config(last, 2, 2, &book)));
-    // As long as somebody may send, the group goes on.
+    // As long as a member may send, the group continues.
     let go_on = |mut node: Node| {
         let publisher = node.publisher("all").unwrap();
         (node.start(|_: SubgroupId, _: &mut Batch<'_>| {}).unwrap(), publisher)
     };
     let mut groups: Vec<(Group, Publisher)> = founders.map(|founder| go_on(founder.joined())).into();
-    // More than there were to be, with nobody at the first of them and the next one joining; and fewer.
+    // First the name has more addresses than the seed count. No process listens at the first of
+    // them, and the last one is the joiner's. Then the name has fewer addresses.
     for (last, lasts) in [(5, &[2, 3, 4, 5][..]), (6, &[4])] {
         let node = world.start(world.config(last, 2, 2, &Book::of(lasts))).joined();
         assert_eq!(node.view().members.len(), groups.len() + 1);
@@ -213,11 +217,12 @@ fn one_that_answers_is_enough_to_join_whatever_else_the_name_stands_for() {
     }
 }
 
-/// Silent connections to each member, if this process may have so many descriptors: both ends of all of them.
+/// Silent connections to each member, if this process may have enough descriptors for both ends of
+/// all of them.
 const SILENT_MAX: usize = 800;
 
-/// Raises the limit of this process's descriptors as far as it may. Returns the number of silent connections to each
-/// member that the limit allows.
+/// Raises the limit of this process's descriptors as far as it may. Returns the number of silent
+/// connections to each member that the limit allows.
 fn silent_count() -> usize {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
@@ -229,7 +234,8 @@ fn silent_count() -> usize {
     count
 }
 
-/// More silent connections than an endpoint has slots for, from several addresses, while members leave and join.
+/// More silent connections than an endpoint has slots for, from several addresses, while members
+/// leave and join.
 #[test]
 fn silent_connections_neither_split_nor_stop_a_group() {
     let count = silent_count();
@@ -250,7 +256,8 @@ fn silent_connections_neither_split_nor_stop_a_group() {
         };
         let founders = [2, 3, 4].map(|last| world.start(config(last)));
         let mut groups: Vec<(Group, Publisher)> = founders.map(|founder| go_on(founder.joined())).into();
-        // From the members' own addresses and from others, of which none is where a member will listen: a connection may have any port.
+        // The connections come from the members' own addresses and from others. No member will
+        // listen at one of the others, because a connection may have any port.
         let silent =
             [2, 3, 4].into_iter().flat_map(|to| (0..count).map(move |n| ([2, 3, 4, 105, 106, 107][n % 6], to)));
         let silent: Vec<TcpStream> = silent.map(|(from, to)| connect(ip(from), (ip(to), world.port).into())).collect();
@@ -283,12 +290,13 @@ fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// As pods are whose names are answered from other caches.
+/// The processes resemble pods whose names are answered from other caches.
 #[test]
 fn who_has_other_addresses_in_mind_is_not_counted_until_it_has_the_same() {
     let world = World::new("other-minds", &[2, 3, 4]);
     let (new, old) = (Book::of(&[2, 4]), Book::of(&[3, 4]));
-    // The second one waits for who was at 127.0.0.3, and knows of the first because that one looks for it.
+    // The second process waits for the process that was at 127.0.0.3. It knows of the first process
+    // because that one looks for it.
     let (first, second) = (world.start(world.config(2, 2, 2, &new)), world.start(world.config(4, 2, 2, &old)));
     first.knows("that another list is in somebody's mind", |seeds| seeds.unlike == 1);
     assert!(!first.thread.is_finished() && !second.thread.is_finished());
@@ -298,7 +306,7 @@ fn who_has_other_addresses_in_mind_is_not_counted_until_it_has_the_same() {
     talk(nodes);
 }
 
-/// Its state is all that it has delivered.
+/// A state machine whose state is all that it has delivered.
 #[derive(Clone, Default)]
 struct Keeper(Arc<Mutex<Vec<u8>>>);
 
@@ -317,7 +325,7 @@ impl Handler for Keeper {
     }
 }
 
-/// Who has a state does not know beforehand whether it is the one that founds.
+/// A process with a state does not know beforehand whether it founds the group.
 #[test]
 fn who_has_a_state_founds_and_learns_by_one_name() {
     let world = World::new("state-by-name", &[2, 3, 4]);
@@ -383,7 +391,8 @@ fn who_has_too_few_of_the_seeds_to_found_the_group_is_told_which_and_why() {
     let world = World::new("few-seeds-told", &[2, 8, 9]);
     let founder = world.start(world.looking(2, &[&world.at(2), &world.at(8), &world.at(9)]));
     let refused = [8, 9].map(|last| format!("{}: Connection refused", world.at(last)));
-    // No answer is none of "no group": all of them are needed that keep no votes on a disk.
+    // A missing answer does not count as "no group". The founder needs an answer from every seed
+    // that keeps no votes on a disk.
     founder.is_told(&["), and 2 more of the seeds must be; ", &refused[0], &refused[1]]);
     world.cancelled.store(true, Ordering::Relaxed);
     assert!(!founder.error().contains("not all of them ready"));

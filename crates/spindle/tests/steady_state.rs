@@ -1,11 +1,14 @@
-//! In steady state a message costs no system call, no lock that anybody waits for and no allocation.
+//! In steady state a message costs no system call, no lock for which a thread waits, and no
+//! allocation.
 //!
-//! A child process runs two members, each polled by a thread of its own, which stream to each other; one delivers inline, the
-//! other through a receiver. After a warm-up each thread forbids itself, by a seccomp filter, every system call but the one
-//! that ends the process; a wait for a lock is one (futex), so locks are covered. Allocations are counted. The verdict is the
-//! exit status: a system call would kill the child. Two more children break the rule on purpose, to prove that it is watched.
+//! A child process runs two members, each polled by a thread of its own, which stream to each
+//! other. One delivers inline, the other through a receiver. After a warm-up each thread forbids
+//! itself, by a seccomp filter, every system call but the one that ends the process. A wait for a
+//! lock is a system call (futex), so locks are covered. Allocations are counted. The verdict is the
+//! exit status: a system call would kill the child. Two more children break the rule on purpose, to
+//! prove that the test detects it.
 //!
-//! No harness, as the child is this program with an argument.
+//! The test has no harness, because the child is this program with an argument.
 use spindle::{Batch, Config, Node, Publisher, Receiver, SubgroupId};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::spin_loop;
@@ -18,7 +21,7 @@ const MESSAGES: u64 = 100_000;
 const ALLOCATED: i32 = 3;
 const NO_SECCOMP: i32 = 4;
 
-/// The system's allocator, which counts when it is told to.
+/// The system's allocator, which counts allocations while `COUNTS` is set.
 struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
@@ -39,13 +42,15 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and the pointer came from System.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and the pointer came
+        // from System.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, and the pointer came from System.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, and the pointer came
+        // from System.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -53,7 +58,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// From now on every system call of this thread but `exit_group` kills the process. False if the kernel has no filters.
+/// Forbids every system call of this thread but `exit_group`: any other kills the process. Returns
+/// false if the kernel has no filters.
 fn forbid_system_calls() -> bool {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let is_exit = libc::sock_filter {
@@ -82,7 +88,7 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// How both threads stand.
+/// The progress of both threads.
 #[derive(Default)]
 struct Stage {
     warm: AtomicU64,
@@ -90,7 +96,7 @@ struct Stage {
     done: AtomicU64,
 }
 
-/// A word that both threads raise once, and nobody passes before.
+/// Raises a word that both threads raise once, and returns when both have.
 fn meet(word: &AtomicU64, mut meanwhile: impl FnMut()) {
     word.fetch_add(1, Ordering::AcqRel);
     while word.load(Ordering::Acquire) < 2 {
@@ -109,7 +115,8 @@ struct Member {
 }
 
 impl Member {
-    /// Sends up to `end` messages as far as there is room, polls, and takes what has come.
+    /// Sends up to `end` messages as far as the ring has room, polls, and takes the messages that
+    /// have come.
     fn turn(&mut self, end: u64) {
         while self.sent < end {
             let Some(mut frame) = self.publisher.try_claim(self.sent % 65).unwrap() else { break };
@@ -180,7 +187,7 @@ fn child(fault: &str) {
     });
 }
 
-/// The exit status of a child with this fault; `None` if it was killed for a system call.
+/// Returns the exit status of a child with this fault; `None` if a system call killed it.
 fn status(fault: &str) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
     let status = Command::new(std::env::current_exe().unwrap()).args(["child", fault]).status().unwrap();

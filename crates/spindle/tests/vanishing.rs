@@ -87,7 +87,7 @@ fn one_group_stays_one(name: &str, remove: impl Fn(&Path)) {
         publisher.send(b"after", Duration::ZERO).unwrap();
     }
     run(&mut members, "both deliver both", |members| members[..2].iter().all(|member| member.counts.delivered == 2));
-    // They have no socket of their own in the directory, and make them again.
+    // The members have no socket of their own in the directory, and make them again.
     let joins = config(&scratch, 4, 1);
     let joining = std::thread::spawn(move || joins.join().unwrap());
     run(&mut members, "a fourth joins", |_| joining.is_finished());
@@ -119,7 +119,7 @@ fn a_member_leaves_when_one_socket_is_gone() {
     });
 }
 
-/// Large messages go through sockets that members hand to each other by letter.
+/// Large messages go through sockets that members hand to each other in control messages.
 #[test]
 fn a_large_message_is_sent_when_the_directory_is_gone() {
     let scratch = Scratch::new("vanishing-large");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// What one member has delivered, and the changes of the view between.
+/// The messages that one member has delivered, and the view changes between them.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -72,7 +72,8 @@ fn the_others_go_on_when_a_member_is_gone() {
             publisher.send(format!("early {i}").as_bytes(), LONG).unwrap();
         }
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 3));
-        // Committed, and announced by nobody when the first member goes.
+        // These messages are committed, but no member has announced them when the first member
+        // goes.
         publishers[1].send(b"between 1", LONG).unwrap();
         publishers[2].send(b"between 2", LONG).unwrap();
         drop(nodes.remove(0));
@@ -191,7 +192,8 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
     assert_eq!(nodes[0].1.0.len(), 1, "the view, and no message");
     assert!(nodes[2].0.propose_change(Change::Drop("later".to_string())).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
-    // It may know of room in the ring of the view that has ended; what it puts there is counted as lost.
+    // The publisher may know of room in the ring of the view that has ended. A message that it puts
+    // there is counted as lost.
     let refused = (0..1000).find_map(|_| publisher.send(b"too late", LONG).err());
     assert!(matches!(refused, Some(SendError::NoSender)), "{refused:?}");
     poll_until(&mut nodes, |nodes| nodes[1].0.status().lost > 0);
@@ -199,7 +201,8 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
     poll_until_finished(nodes);
 }
 
-/// Handles of the next view's ring that nobody holds any more don't keep a member from finishing.
+/// Handles of the next view's ring that no thread holds any more don't keep a member from
+/// finishing.
 #[test]
 fn members_finish_after_a_change_however_they_send() {
     for shared in [false, true] {
@@ -231,7 +234,8 @@ fn members_finish_after_a_change_however_they_send() {
     }
 }
 
-/// What was sent before the request to leave is delivered, also where the others have yet to see it, or the view changes between.
+/// Messages that a member sent before its request to leave are delivered. This holds if the other
+/// members have yet to see them, or if the view changes between.
 #[test]
 fn what_a_leaver_has_sent_is_delivered() {
     for order in [Order::Total, Order::Fifo] {
@@ -265,12 +269,13 @@ fn what_a_leaver_has_sent_is_delivered() {
     }
 }
 
-/// A request to leave that comes while the view changes for another reason is heard in the next one.
+/// A request to leave that comes while the view changes for another reason takes effect in the next
+/// change.
 #[test]
 fn a_member_may_leave_at_any_moment_of_a_change() {
     for polls in 0..40 {
         let mut nodes = group(3, Order::Total);
-        // Held, or everybody would have finished.
+        // The test holds the publishers, or all members would have finished.
         let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
         nodes[0].0.leave();
         let mut gone = [false; 3];
@@ -290,7 +295,8 @@ fn a_member_may_leave_at_any_moment_of_a_change() {
     }
 }
 
-/// Who is dropped while the others already have, or still wait for, its memory of the next view.
+/// A member is dropped while the others already have, or still wait for, its memory of the next
+/// view.
 #[test]
 fn who_gives_up_between_two_views_is_gone() {
     for (polls, behind) in (0..40).flat_map(|polls| [0, 1, 5].map(|behind| (polls, behind))) {
@@ -298,7 +304,8 @@ fn who_gives_up_between_two_views_is_gone() {
         let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
         drop(nodes.remove(0));
         for i in 0..polls {
-            // The last one is behind the others, so that it is dropped at every point of the change.
+            // The last member is behind the others, so that it is dropped at every point of the
+            // change.
             let count = if i + behind < polls { 3 } else { 2 };
             for (node, log) in &mut nodes[..count] {
                 node.poll(log).unwrap();
@@ -309,7 +316,8 @@ fn who_gives_up_between_two_views_is_gone() {
     }
 }
 
-/// A proposed change that comes while one view has ended and the next has not begun is one for that.
+/// A change that is proposed while one view has ended and the next has not begun applies to the
+/// next view.
 #[test]
 fn a_proposed_change_counts_at_any_moment_of_a_change() {
     for polls in 0..40 {
@@ -329,7 +337,7 @@ fn a_proposed_change_counts_at_any_moment_of_a_change() {
     }
 }
 
-/// A view with it would be agreed on, and then end all members.
+/// A view with this change would be agreed on, and then end all members.
 #[test]
 fn a_proposed_change_that_fits_into_no_memory_is_refused() {
     let members = 32;
@@ -357,14 +365,16 @@ fn shard(order: Order, least: u32) -> SubgroupSpec {
     SubgroupSpec { order, member_rule: Rule::Shard { set: 0, least, most: 5 }, ..SubgroupSpec::of_everyone("all") }
 }
 
-/// Two of a shard of three, which has less than it needs until its rule is another: with what it had accepted, and after `between`.
+/// Returns two members of a shard of three, which has fewer than it needs until its rule changes.
+/// The shard has accepted messages, and `between` has run.
 fn too_few(order: Order, between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
     let mut nodes = group(3, order);
     let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
     assert!(nodes[0].0.propose_change(Change::Alter(shard(order, 3))).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     drop(nodes.remove(2));
-    // It receives nothing any more in this view; the other may still deliver what it sends itself.
+    // The first member receives nothing more in this view. The other one may still deliver its own
+    // messages.
     for _ in 0..1000 {
         let (node, log) = &mut nodes[0];
         node.poll(log).unwrap();
@@ -395,7 +405,8 @@ fn what_a_shard_had_accepted_waits_until_it_is_available_again() {
     }
 }
 
-/// Messages that were accepted under one limit come to all under a smaller one, and new ones keep to that.
+/// Messages that were accepted under one limit reach all members under a smaller one. New messages
+/// keep to the smaller limit.
 #[test]
 fn messages_outlive_a_smaller_limit() {
     for order in [Order::Total, Order::Fifo] {
@@ -403,7 +414,7 @@ fn messages_outlive_a_smaller_limit() {
         let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
         let spec = SubgroupSpec { order, window: 1, message_bytes_max: 4, ..SubgroupSpec::of_everyone("all") };
         assert!(nodes[0].0.propose_change(Change::Alter(spec)).unwrap());
-        // The others stop receiving in the first view.
+        // The other members stop receiving in the first view.
         for _ in 0..1000 {
             for (node, log) in nodes.iter_mut().filter(|(node, _)| node.id() != MemberId(2)) {
                 node.poll(log).unwrap();

@@ -47,7 +47,7 @@ struct Member {
 /// The results of a slice of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
-    /// Those of the members of active subgroups, by rank.
+    /// The results of the members of active subgroups, by rank.
     pub(super) ran: Vec<Ran>,
     /// The resources that all other members have used meanwhile.
     pub(super) idle: Usage,

@@ -597,7 +597,7 @@ mod tests {
             case.hear(told(id, &[1, 2])).unwrap();
             case.hand_over(id, &[1, 2]);
             assert_eq!((case.look(), case.arrive(RowsState::Complete)), (Some(id), Some(start)));
-            // What comes too late is no part of a view to come.
+            // Memory that arrives after its view has begun is not kept.
             case.hand_over(id, &[1]);
             assert!(!case.roster.has_parts(ViewId(id), MemberId(1)));
         }

@@ -1,15 +1,21 @@
-//! A member of a group, from view to view: who joins, who is suspected and why, when the next view begins, and when this member is out.
+//! A member of a group across its views: joins, suspicions and their reasons, the start of the next
+//! view, and the end of this member's membership.
 //!
-//! The driver polls the [engine](Member::engine) with the memory of the view, tells the member what has happened, and carries out
-//! the orders of its [`Roster`]. One view leads to the next like this:
+//! The driver polls the [engine](Member::engine) with the memory of the view, reports events to the
+//! member, and carries out the orders of its [`Roster`]. One view leads to the next in three steps:
 //!
-//! 1. The engine says that the view has ended: [`Member::end_view`] makes an [`Install`]. The driver makes this member's row in the next view, and says
-//!    that it is [prepared](Install::prepared).
-//! 2. [`Member::look`] says when the view begins, which is not before the application has got the rest of the one before. The driver takes the rows that have come ([`Roster::take_part`]), and
-//! 3. [`Member::begin`] goes on in it, with the rows that are sound.
+//! 1. The engine reports that the view has ended. [`Member::end_view`] makes an [`Install`]. The
+//!    driver makes this member's row in the next view, and reports that it is
+//!    [prepared](Install::prepared).
+//! 2. [`Member::look`] returns whether the view begins. It does not begin before the application
+//!    has received the rest of the previous view. The driver then takes the rows that have arrived
+//!    ([`Roster::take_part`]).
+//! 3. [`Member::begin`] continues in the next view with the valid rows.
 //!
-//! Subgroups that the change does not touch go on meanwhile, and in the views that follow, with the rows with which their epochs began. The driver keeps the tables of
-//! [`Member::older`] views, and [polls](Member::poll_older) their engines, too. [`Member::home`] says where a subgroup stands.
+//! Subgroups that the change does not touch continue meanwhile. They also continue in later views,
+//! with the rows with which their epochs began. The driver keeps the tables of [`Member::older`]
+//! views, and [polls](Member::poll_older) their engines too. [`Member::home`] returns the engine
+//! with which a subgroup's epoch began.
 use super::{
     ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, ObjectOrder, Readmissions, Redials, Refusal,
     Remedy, Request, Roster, admits,
@@ -32,81 +38,86 @@ use core::slice;
 use core::time::Duration;
 use tracing::{debug, info};
 
-/// The target of events of views.
+/// The target of events about views.
 const TARGET: &str = "spindle::view";
-/// So many of the oldest members tell a view to the processes that join it.
+/// The number of the oldest members that report a view to the processes that join with it.
 const TELLERS: u32 = 3;
-/// A member whose connections have all ended may take so long for a sign of life where no silence is suspected.
+/// The time within which a member whose connections have all ended must give a sign of life, if
+/// silence is not suspected.
 const CUT_MAX: Duration = Duration::from_secs(2);
-/// How often a group that has recovered looks for members that it gave up.
+/// The interval at which a recovered group looks for members that it gave up.
 const MEET_EVERY: Duration = Duration::from_secs(5);
-/// A member that delivers the rest of a view tells members of other hosts each such part of the suspicion time that it lives.
+/// The number of times per suspicion timeout that a member reports to other hosts that it lives,
+/// while it delivers the rest of a view.
 const PATIENCE_PART: u32 = 8;
-/// How long this member waits for all others after a process has asked to follow, which asks five times meanwhile.
+/// The time for which this member waits for all others after a process has asked to follow. The
+/// process asks five times in that time.
 const FOLLOW_WAIT: Duration = Duration::from_millis(5 * ASK_EVERY.as_millis() as u64);
 
-/// Reads words of a row in the view before.
+/// A function that reads words of a row in the previous view.
 pub type Words = Box<dyn Fn(Rank, u64) -> u64 + Send>;
 
-/// What all members have configured alike, as far as it matters here.
+/// The configuration that all members share, as far as a [`Member`] uses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// The digest of all of it.
+    /// The digest of the whole shared configuration.
     pub digest: u64,
-    /// The silence that is suspected, if it is.
+    /// The silence after which a member is suspected, if silence is suspected.
     pub suspect_after: Option<Duration>,
 }
 
-/// What the driver has to do about news.
+/// A task of the driver that follows from news.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// A request is to be answered with the state of this member.
+    /// The driver answers a request with the state of this member.
     Answer {
-        /// The process.
+        /// The process that made the request.
         to: MemberId,
-        /// To be repeated in the answer.
+        /// The number to repeat in the answer.
         reply: u64,
-        /// Why this member does not do what was requested.
+        /// The reason why this member does not do what was requested, if it does not.
         refused: Option<Unrecoverable>,
     },
-    /// A view without this member was decided. It is of a later [era](ViewId::era) if an operator's recovery gave this member up.
+    /// A view without this member was decided. Its [era](ViewId::era) is a later one if an
+    /// operator's recovery gave this member up.
     Evicted {
         /// That view.
         next: ViewId,
     },
-    /// Objects are to be sent to a process that follows.
+    /// The driver sends objects to a process that follows.
     Send(ObjectOrder),
-    /// Something that does not concern the membership.
+    /// News that does not concern the membership.
     Other(News),
 }
 
-/// How far a member is that wants to go, in whatever view it is agreed on.
+/// The progress of a member that wants to leave, in whichever view the members agree on that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Leaving {
     No,
-    /// It has something of earlier views to send again first.
+    /// The member first has to send messages of earlier views again.
     Wanted,
-    /// It waits until what it had sent by then, as the engine of each view counts, is delivered everywhere.
+    /// The member waits until everything that it had sent by then is delivered everywhere. The
+    /// numbers are counts of each view's engine.
     Waits(Vec<(ViewId, Vec<u64>)>),
-    /// The others are asked to go on without it.
+    /// The member has asked the others to continue without it.
     Asked,
 }
 
 /// A member of a group.
 pub struct Member {
     engine: Engine,
-    /// The engines of views that have ended, in which subgroups go on, the oldest first.
+    /// The engines of ended views in which subgroups continue, the oldest first.
     older: Vec<Engine>,
     view: Arc<View>,
     terms: Terms,
     /// The next view, once this one has ended.
     next: Option<Install>,
     joins: Joins,
-    /// Whether the processes that will join with the next view were told to the driver.
+    /// True if the processes that will join with the next view were reported to the driver.
     told_newcomers: bool,
     readmissions: Readmissions,
     redials: Redials,
-    /// Members of this view that were suspected because their connections told of their end.
+    /// Members of this view that were suspected because their connections reported their end.
     told_ended: BTreeSet<MemberId>,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
@@ -114,26 +125,27 @@ pub struct Member {
     down: BTreeSet<MemberId>,
     /// Members with which this one shares a subgroup that stays with an older view.
     sharing: BTreeSet<(ViewId, MemberId)>,
-    /// Whether nothing is known of where some of them are.
+    /// True if the places of some absent members are unknown.
     seeks: bool,
-    /// When they were looked for last.
+    /// The time at which this member last looked for these members.
     sought: Time,
-    /// The view before and its rows, if some of this one have not come.
+    /// The previous view and its rows, if some rows of this view have not arrived.
     before: Option<(Arc<View>, Words)>,
-    /// Members that have to go, until a view without them has begun: an eviction was requested.
+    /// Members to evict until a view without them has begun: their eviction was requested.
     evicting: BTreeSet<MemberId>,
     leaving: Leaving,
     /// The processes that want the state of this member's application, in the order of their requests.
     states: VecDeque<MemberId>,
-    /// When the members were looked for last without which the view can't change.
+    /// The time at which this member last looked for missing members that a view change needs.
     looked: Time,
-    /// When others were asked last whether they go on without this member.
+    /// The time at which this member last asked others whether they continue without it.
     asked: Time,
-    /// When others were told last that this member delivers the rest of this view, once they were.
+    /// The time at which this member last reported to others that it delivers the rest of this
+    /// view, if it has.
     told_rest: Option<Time>,
-    /// Whether there are groups for large messages in this view.
+    /// True if this view has groups for large messages.
     has_object_groups: bool,
-    /// Whether a process follows, as far as the driver has said.
+    /// True if a process follows, as far as the driver has reported.
     is_followed: bool,
 }
 
@@ -994,7 +1006,9 @@ impl Member {
         self.next.as_mut().is_some_and(|next| next.look(roster, has_rest, has_sent_all, has_met, now))
     }
 
-    /// Goes on in the next view, with the rows of these members. `before` reads words of the rows of the view that is over. Returns that view.
+    /// Continues in the next view with the rows of these members. Returns the view that is over.
+    ///
+    /// `before` reads words of the rows of that view.
     ///
     /// # Panics
     /// If there is no next view.

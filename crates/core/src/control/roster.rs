@@ -1,8 +1,10 @@
-//! The processes behind the members: which live, whose memory has arrived, which want to join, and what they tell each other beside the rows.
+//! The processes behind the members: their liveness, their memory, their requests to join, and the
+//! control messages that they send each other beside the rows.
 //!
-//! A [`Roster`] has no say in who is in a view; the engine agrees on that. It holds what is known of the processes that the agreement is about, and
-//! what they have handed over for views to come. A driver passes it what arrives, and carries out its [orders](Order). `W` is the driver's
-//! handle of a member's row: its memory, or a stream.
+//! A [`Roster`] does not decide which processes are in a view; the engine agrees on that. It holds
+//! what this process knows of the processes that the agreement is about, and what they have handed
+//! over for later views. A driver passes all input to it, and carries out its [orders](Order). `W`
+//! is the driver's handle of a member's row: its memory, or a stream.
 use super::{
     ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, HostProcess, IdConflicts, Incarnation, Instance,
     Letter, Message, ObjectOrder, PortAddress, Purpose, Refusal, Request, Told,
@@ -23,73 +25,82 @@ const TARGET: &str = "spindle::net";
 /// The time for which control messages to an observer that does not read them are kept. Hundreds of
 /// members may write to it at once, on few cores.
 const DEAF_MAX: Duration = Duration::from_secs(2);
-/// Views ahead of which memory is kept for.
+/// The number of views ahead for which memory is kept.
 const VIEWS_AHEAD_MAX: u64 = 4;
-/// Parts that are kept for views to come, at most. Views of eras that no recovery has begun have no end otherwise.
+/// The maximum number of parts that are kept for later views. Without it, the number of views of
+/// eras that no recovery has begun would be unlimited.
 const PARTS_MAX: usize = 8 * limits::MEMBERS_MAX;
-/// Views behind the one that has begun whose streams are still known.
+/// The number of views before the current one whose streams are still known.
 const VIEWS_BEHIND_MAX: u64 = 4;
-/// Processes with one id that asked to be let in, one after the other, of which all but the last are remembered so many.
+/// The number of earlier processes that are remembered for an id, beside the last one that asked
+/// for admission with it.
 const FORMER_MAX: usize = 4;
-/// A member that is to give a sign of life is asked so often while the question comes to nothing.
+/// The number of times that a member is asked for a sign of life while the attempts fail.
 const CHECKS_MAX: u32 = 3;
 
-/// What a process has done.
+/// An event about a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum News {
-    /// Its process has ended, by the kernel's word, or it has said itself that it never takes part.
+    /// The process has ended, as the kernel reports, or it has reported itself that it never takes
+    /// part.
     Died(MemberId),
-    /// Letters to it don't arrive: of another host, whose connection has ended or never came about; or of this one, which is no member and has
-    /// no address now. Perhaps it has ended, too.
+    /// Control messages do not reach the process. It may have ended.
+    ///
+    /// Either it is on another host, and its connection has ended or was never made. Or it is on
+    /// this host, is no member, and has no address now.
     Lost(MemberId),
-    /// It asks to be let in, or to follow.
+    /// The process asks for admission, or to follow.
     Asks(Asks),
-    /// It wants something.
+    /// The process makes a request.
     Requests {
         /// The process.
         from: MemberId,
-        /// To be repeated in the answer.
+        /// The number to repeat in the answer.
         reply: u64,
-        /// What it wants.
+        /// The request.
         what: Request,
     },
     /// A member refuses this process.
     Refused(Refusal),
     /// This process has to wait.
     Waits {
-        /// How many members the group has, or is to have.
+        /// The number of members that the group has, or is to have.
         members: u32,
-        /// The group can't go on now.
+        /// True if the group cannot continue now.
         blocked: bool,
-        /// The processes that are there.
+        /// The processes that are present.
         present: Vec<(MemberId, u32)>,
     },
-    /// A member tells of a view.
+    /// A member reports a view.
     View {
-        /// Of which group.
+        /// The incarnation of the group.
         incarnation: u128,
         /// The view.
         view: View,
-        /// The words of the decision that ended the view before it, if the member has them.
+        /// The words of the decision that ended the previous view, if the member has them.
         decision: Vec<u64>,
     },
-    /// A connection for letters was made with a process that is no member. It may have been one, and not have heard of the views behind its last.
+    /// A connection for control messages was made with a process that is no member. The process may
+    /// have been a member, and may not know of the views after its last one.
     Reached(Card),
-    /// A process on another host says that it is a member of this group, and is in no view that is known here. One of the two has missed that the other's
-    /// side was given up, or that it was left out itself.
+    /// A process on another host reports that it is a member of this group, but it is in no view
+    /// that is known here.
+    ///
+    /// One of the two processes has missed a change: the other's side was given up, or it was
+    /// itself left out.
     Meets(Card),
-    /// A message that is about the founding of a group.
+    /// A message about the founding of a group.
     Founding {
         /// The process.
         from: MemberId,
-        /// Which of the processes with this id.
+        /// The nonce of the process, which differs from that of others with its id.
         nonce: u32,
         /// The digest of its configuration.
         config: u64,
         /// The message.
         words: Vec<u64>,
     },
-    /// It follows, and wants objects.
+    /// The process follows, and requests objects.
     Wants(ObjectOrder),
 }
 
@@ -106,127 +117,139 @@ pub struct Question {
     pub follows: ViewId,
 }
 
-/// A process asks to be let in, or to follow.
+/// The request of a process for admission, or to follow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asks {
     /// Its id.
     pub id: MemberId,
-    /// Its number on its host.
+    /// Its pid on its host.
     pub pid: u32,
-    /// What tells it from others with its id.
+    /// The instance, which differs from that of other processes with its id.
     pub instance: Instance,
     /// The digest of its configuration.
     pub config: u64,
-    /// How many members it would found the group with; 1 if it minds no number.
+    /// The number of members with which it would create the group; 1 if any number will do.
     pub members: u32,
-    /// It only wants to follow.
+    /// True if it only wants to observe.
     pub observer: bool,
-    /// The view that it follows, and by whose end it wants to be let in; 0: none.
+    /// The view that it follows, and at whose end it wants to be admitted; 0: none.
     pub follows: ViewId,
-    /// Among which seeds it waits.
+    /// Its claim about the seeds among which it waits.
     pub seeds: Claim,
-    /// Where it is, if its id is another's on another host: a member's, or that of a process that asked before.
+    /// Its address, if its id belongs to another process on another host: to a member, or to a
+    /// process that asked before.
     pub id_conflict: Option<Address>,
 }
 
-/// What a driver has to do.
+/// A task for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// A letter for a process of this host.
+    /// Send a control message to a process of this host.
     Near {
         /// The process.
         to: MemberId,
-        /// The letter.
+        /// The control message.
         letter: Letter,
-        /// What goes with it; the same for all to which it is told at once.
+        /// The attachment, shared by all processes that get the message at the same time.
         attachment: Arc<[u8]>,
     },
-    /// A letter for a process of another host.
+    /// Send a control message to a process of another host.
     Far {
-        /// Where.
+        /// The address of the process.
         address: Address,
-        /// The process that has to be there, if that is known.
+        /// The process that has to be at the address, if it is known.
         whom: Option<MemberId>,
-        /// The letter.
+        /// The control message.
         letter: Letter,
-        /// What goes with it; the same for all to which it is told at once.
+        /// The attachment, shared by all processes that get the message at the same time.
         attachment: Arc<[u8]>,
     },
-    /// This member's memory for a view, for processes of this host.
+    /// Hand over this member's memory for a view to processes of this host.
     HandOver {
         /// The view.
         view: ViewId,
         /// The processes.
         to: Vec<MemberId>,
     },
-    /// A connection is to be made.
+    /// Make a connection.
     Dial {
-        /// Where.
+        /// The address.
         address: Address,
-        /// The process that has to be there.
+        /// The process that has to be at the address.
         whom: MemberId,
-        /// What it is for.
+        /// The purpose of the connection.
         purpose: Purpose,
     },
-    /// The end of a process of this host is to be told ([`Roster::has_ended`]), which may be at once. Where that is not possible the driver says so
-    /// ([`Roster::unwatched`]).
+    /// Watch a process of this host.
+    ///
+    /// The driver reports its end ([`Roster::has_ended`]), possibly at once. If the driver cannot
+    /// watch it, the driver reports that ([`Roster::unwatched`]).
     Watch {
-        /// Its member.
+        /// The member id of the process.
         id: MemberId,
-        /// Its number.
+        /// The pid of the process.
         pid: u32,
-        /// What tells it from others that had this number; `None` if its number is all that is known.
+        /// The start of the process, which differs from that of others with its pid; `None` if only
+        /// the pid is known.
         birth: Option<Birth>,
     },
-    /// The process is watched no more.
+    /// Stop watching the process.
     Unwatch(MemberId),
-    /// The end of a process of another host is to be told by its connections ([`Roster::seems_ended`]).
+    /// Watch a process of another host by its connections, and report its end
+    /// ([`Roster::seems_ended`]).
     WatchFar {
-        /// Where it is.
+        /// The address of the process.
         address: Address,
-        /// Its member.
+        /// The member id of the process.
         id: MemberId,
-        /// From which view on.
+        /// The view from which on it is watched.
         view: ViewId,
     },
-    /// The process of another host is asked for a sign of life: its watch has ended ([`Roster::answers`], [`Roster::not_dialled`]).
+    /// Ask a process of another host for a sign of life, because its watch has ended
+    /// ([`Roster::answers`], [`Roster::not_dialled`]).
     CheckFar {
-        /// Where it is.
+        /// The address of the process.
         address: Address,
-        /// Its member.
+        /// The member id of the process.
         id: MemberId,
-        /// From which view on it is watched, if it answers.
+        /// The view from which on it is watched, if it answers.
         view: ViewId,
     },
-    /// The process of another host is watched no more.
+    /// Stop watching the process of another host.
     UnwatchFar(MemberId),
-    /// Letters that wait for this process are dropped.
+    /// Drop the control messages that wait for this process.
     Forget(MemberId),
-    /// Processes of this host but these are not needed any more.
+    /// Keep only these processes of this host. The others are not needed any more.
     Retain(BTreeSet<MemberId>),
-    /// This process's own address is to be made again if it has vanished.
+    /// Make this process's own address again if it has vanished.
     Restore,
-    /// The addresses behind a name are asked for.
+    /// Look up the addresses of a name.
     LookUp(Address),
-    /// Processes of this host that may have vanished: the driver says which have no address ([`Roster::unreached`]).
+    /// Report which of these processes of this host have no address ([`Roster::unreached`]). They
+    /// may have vanished.
     Probe(Vec<MemberId>),
 }
 
-/// A member on another host whose connections tell that its process has ended, or that the way to it is broken. It is asked for a sign of life.
+/// A member on another host that is asked for a sign of life. Its connections report that its
+/// process has ended, or that the way to it is broken.
 #[derive(Debug)]
 struct Doubt {
-    /// Since when it was watched, or had a way to this process.
+    /// The view since which it was watched, or had a way to this process.
     view: ViewId,
-    /// Where it is asked.
+    /// The address at which it is asked.
     address: Address,
     since: Time,
-    /// Until when it may answer. `None`: for ever, as nothing but a broken way speaks for its end, and a way breaks in a network that falls silent, too.
+    /// The time until which it may answer; `None`: without limit.
+    ///
+    /// In that case only a broken way suggests its end. A way also breaks in a network that falls
+    /// silent.
     until: Option<Time>,
-    /// How often the question came to nothing.
+    /// The number of failed attempts to ask it.
     failed: u32,
 }
 
-/// A way that a member has handed over for a view that has begun here: late, or because a stream broke.
+/// A way that a member has handed over for a view that has begun here. The way is late, or replaces
+/// a broken stream.
 #[derive(Debug)]
 pub struct Arrival<W> {
     /// The view.
@@ -242,9 +265,9 @@ pub struct Arrival<W> {
 pub struct Me {
     /// Its id.
     pub id: MemberId,
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// What tells it from others that have had this number.
+    /// Its start, which differs from that of others with its pid.
     pub birth: Birth,
 }
 
@@ -255,82 +278,95 @@ struct Stopped {
     /// The last view that it has begun.
     last: ViewId,
     nonce: u32,
-    /// The newest view that had begun here when the word came, or the first that began after it.
+    /// The newest view that had begun here when the statement arrived, or the first that began
+    /// after it.
     heard_in: Option<ViewId>,
 }
 
-/// What a process knows of the others of its group.
+/// A process's knowledge of the other processes of its group.
 #[derive(Debug)]
 pub struct Roster<W> {
     me: Me,
-    /// The number of this process: no other with its id has it.
+    /// The nonce of this process, which no other process with its id has.
     nonce: u32,
     /// `None`: all members are on this host.
     book: Option<Book>,
     incarnation: u128,
-    /// What members have handed over for views to come.
+    /// The memory and streams that members have handed over for later views.
     parts: BTreeMap<(ViewId, MemberId), (u128, W)>,
-    /// Where members can be called through libfabric, in the view that has begun and in those to come.
+    /// The libfabric addresses of members, in the view that has begun and in later ones.
     ports: BTreeMap<(ViewId, MemberId), PortAddress>,
     /// The newest view that has begun here.
     begun: ViewId,
-    /// The views before it in which subgroups of this member go on.
+    /// The earlier views in which subgroups of this member continue.
     older: BTreeSet<ViewId>,
     /// The decision that led to the newest view, in words.
     decision: Option<(ViewId, Vec<u64>)>,
-    /// The processes that were not in the view before, of the views that are known; 0: the number is not known here.
+    /// The processes that were not in the previous view, for each known view, with their nonces; 0:
+    /// the nonce is not known here.
     newcomers: BTreeMap<ViewId, BTreeMap<MemberId, u32>>,
-    /// The numbers of the processes that have asked to be let in last with their ids.
+    /// The nonces of the processes that asked last for admission with their ids.
     nonces: BTreeMap<MemberId, u32>,
     pids: BTreeMap<MemberId, u32>,
     instances: BTreeMap<MemberId, Instance>,
-    /// What tells processes of this host from others with their numbers.
+    /// The pids and starts of processes of this host. The start differs from that of other
+    /// processes with the same pid.
     births: BTreeMap<MemberId, (u32, Birth)>,
-    /// The processes of other hosts that asked to be let in, each with its nonce, by their own word. Others of their hosts may never have heard of them, and
-    /// can't ask the kernel for their ends.
+    /// The processes of other hosts that asked for admission, each with its nonce, as they reported
+    /// them. Other processes of their hosts may never have heard of them, and then cannot ask the
+    /// kernel for their ends.
     far_processes: BTreeMap<MemberId, (u32, HostProcess)>,
-    /// The processes of this host that asked to be let in before the last one with their id did: their nonces, numbers and births. The group may have
-    /// admitted one of them.
+    /// The processes of this host that asked for admission before the last one with their id: their
+    /// nonces, pids and starts. The group may have admitted one of them.
     former: BTreeMap<MemberId, Vec<(u32, u32, Birth)>>,
     watched: BTreeSet<MemberId>,
-    /// Members that write nothing any more, by the kernel's word, or by their own if they never took part: the processes that they were, if those were known.
+    /// Members that write nothing any more, each with its process if that was known. The kernel
+    /// reported their ends, or they reported themselves that they never took part.
     dead: BTreeMap<MemberId, Option<(u32, Birth)>>,
-    /// By which numbers the processes whose addresses are known take part in founding the group, as far as they have said so.
+    /// The nonces with which founders take part in founding the group, as far as they have reported
+    /// them. Each one is that of the process whose address is known.
     founders: BTreeMap<MemberId, u32>,
-    /// Members that this process has asked to be let in.
+    /// Processes that this process has asked for admission.
     asked: BTreeSet<MemberId>,
-    /// Whether it has begun a view with itself in it.
+    /// True if this process has begun a view that contains it.
     takes_part: bool,
-    /// The member that was asked last for the processes of others.
+    /// The member that this process asked last for other processes.
     told_by: Option<MemberId>,
-    /// The member on another host that was asked last where others are, and when.
+    /// The member on another host that this process asked last for the places of others, and the
+    /// time.
     placed_by: Option<(MemberId, Time)>,
-    /// When places were sought for large messages last.
+    /// The time at which places were last sought for large messages.
     places_sought: Option<Time>,
     /// The members of the view that has begun, and of the one that is being prepared.
     members: BTreeSet<MemberId>,
-    /// Ways of views that have begun here, or are over, and the failures of dials that were to make such.
+    /// Ways of views that have begun here or are over. `failures` holds the failed dials for such
+    /// ways.
     arrivals: Vec<Arrival<W>>,
     failures: Vec<(ViewId, MemberId, Failure)>,
-    /// The processes whose streams are those of members in views.
+    /// The processes at the other ends of members' streams, by view.
     streamed: BTreeMap<(ViewId, MemberId), u128>,
-    /// Members whose streams of this view are open while the next one is installed: they continue in that.
+    /// Members whose streams of this view are open while the next view is installed. These streams
+    /// continue in the next view.
     continuing: BTreeSet<MemberId>,
     /// Members whose streams have continued in the next view.
     continued: BTreeSet<MemberId>,
-    /// The processes that begin no more views, by their own word.
+    /// The processes that begin no more views, by their own statements.
     stopped: BTreeMap<MemberId, Vec<Stopped>>,
-    /// The views from which on the members of the one that has begun are members.
+    /// The first view of the membership of each member of the view that has begun.
     since: BTreeMap<MemberId, ViewId>,
-    /// Members on other hosts whose processes have ended, with the views since when they were watched.
+    /// Members on other hosts whose processes have ended, each with the view since which it was
+    /// watched.
     ended: BTreeMap<MemberId, ViewId>,
-    /// Those of which that is not sure yet.
+    /// Members on other hosts whose processes may have ended.
     doubts: BTreeMap<MemberId, Doubt>,
     /// The processes that follow without being members.
     observers: BTreeSet<MemberId>,
-    /// Those of them that do not read their letters, and since when.
+    /// Observers that do not read their control messages, each with the time since when.
     deaf: BTreeMap<MemberId, Time>,
-    /// Members whose letters were dropped because they may be on other hosts, with the newest view of which this member has handed over its memory. It is handed over again to each that is found on this host.
+    /// Members whose control messages were dropped because they may be on other hosts.
+    ///
+    /// Each has the newest view for which this member has handed over its memory. The memory is
+    /// handed over again to each of them that is found on this host.
     forgotten: BTreeMap<MemberId, ViewId>,
     /// The newest view for which this member's memory was handed over.
     handed: ViewId,
@@ -340,7 +376,8 @@ pub struct Roster<W> {
 }
 
 impl<W> Roster<W> {
-    /// That of a process which has met no other, and has drawn this `nonce`, which is not 0.
+    /// Returns the roster of a process that has met no other, and has drawn this `nonce`, which is
+    /// not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
         let (parts, newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
         let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
@@ -390,107 +427,113 @@ impl<W> Roster<W> {
         }
     }
 
-    /// What there is to do next.
+    /// Returns the next order for the driver.
     pub fn next_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// Whether something has happened since it was [asked](Self::take_news) last.
+    /// True if anything has happened since the news were last [taken](Self::take_news).
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// What has happened since the last call.
+    /// Returns the news since the last call.
     pub fn take_news(&mut self) -> Vec<News> {
         core::mem::take(&mut self.news)
     }
 
-    /// This process's id.
+    /// Returns this process's id.
     pub fn me(&self) -> MemberId {
         self.me.id
     }
 
-    /// This process.
+    /// Returns this process.
     pub fn process(&self) -> Me {
         self.me
     }
 
-    /// What is known of other hosts, if the group may span them.
+    /// Returns the book of other hosts, if the group may span them.
     pub fn book(&self) -> Option<&Book> {
         self.book.as_ref()
     }
 
-    /// Which group it is. What others have sent of it already was kept.
+    /// Sets the incarnation of the group. Parts that others have sent for it already are kept.
     pub fn set_incarnation(&mut self, incarnation: u128) {
         self.incarnation = incarnation;
         self.parts.retain(|_, (of, _)| *of == incarnation);
     }
 
-    /// The key of this host; 0 in a group of one host.
+    /// Returns the key of this host; 0 in a group of one host.
     fn host(&self) -> u128 {
         self.book.as_ref().map_or(0, |book| book.card().host)
     }
 
-    /// Which group it is; 0: not known yet.
+    /// Returns the incarnation of the group; 0: not known yet.
     pub fn incarnation(&self) -> u128 {
         self.incarnation
     }
 
-    /// The number of the process of `id`; 0 if it is not known.
+    /// Returns the pid of the process of `id`; 0 if it is not known.
     pub fn pid(&self, id: MemberId) -> u32 {
         if id == self.me.id { self.me.pid } else { self.pids.get(&id).copied().unwrap_or(0) }
     }
 
-    /// The process of member `id` of this host, if its memory has come.
+    /// Returns the process of member `id` of this host, if its memory has arrived.
     pub fn process_of(&self, id: MemberId) -> Option<Me> {
         self.births.get(&id).map(|(pid, birth)| Me { id, pid: *pid, birth: *birth })
     }
 
-    /// Whether it is `instance` that has, or is to have, the part of member `id`.
+    /// True if `instance` has, or is to have, the part of member `id`.
     pub fn is_instance(&self, id: MemberId, instance: Instance) -> bool {
         self.instances.get(&id) == Some(&instance) || planted!(NoncesIgnored)
     }
 
-    /// The processes that follow without being members.
+    /// Returns the processes that follow without being members.
     pub fn observers(&self) -> &BTreeSet<MemberId> {
         &self.observers
     }
 
-    /// Whether `id` is a member of the view that has begun, or of the one that is being prepared.
+    /// True if `id` is a member of the view that has begun, or of the one that is being prepared.
     pub fn is_member(&self, id: MemberId) -> bool {
         self.members.contains(&id)
     }
 
-    /// Whether it has begun a view with itself in it.
+    /// True if this process has begun a view that contains it.
     pub fn takes_part(&self) -> bool {
         self.takes_part
     }
 
-    /// Everybody whom this process has asked to be let in, or knows as a member: they may wait for its memory.
+    /// Returns the processes that may wait for this process's memory: the members that it knows,
+    /// and the processes that it has asked for admission.
     pub fn counterparts(&self) -> impl Iterator<Item = MemberId> {
         self.asked.union(&self.members).copied().filter(|id| *id != self.me.id)
     }
 
-    /// A process follows that is to be told of each view. It is forgotten when it ends, or when it does not read what it is told.
-    /// Returns whether it is new.
+    /// Adds an observer, to which this process reports each view. Returns whether it is new.
+    ///
+    /// The observer is forgotten when it ends, or when it does not read its control messages.
     pub fn add_observer(&mut self, id: MemberId) -> bool {
         let is_new = self.observers.insert(id);
-        // A client is never a member, so a wrong number only makes that it is forgotten, and asks again. For processes that may become
-        // members their own word about their process would not do.
+        // A client is never a member. If its pid is wrong, it is only forgotten, and asks again. If
+        // a process may become a member, its own report of its process is not sufficient.
         if !self.is_far(id)
             && id.0 >= CLIENT_IDS_FROM
             && let Some(pid) = self.pids.get(&id).copied()
             && self.watched.insert(id)
         {
-            // The end that was told may be that of the process before it. If this one has ended as well, the watch tells so.
+            // The reported end may be that of the previous process. If this process has ended as
+            // well, the watch reports that.
             self.dead.remove(&id);
             self.orders.push_back(Order::Watch { id, pid, birth: None });
         }
         is_new
     }
 
-    /// As a newcomer: the processes that followed the others by the time of `view` need what this process sends before it can know of it. Those of other
-    /// hosts are known by their streams.
+    /// Adds the observers that a newcomer learns of with its first view.
+    ///
+    /// These processes followed the other members by the time of `view`. They need the messages of
+    /// this process before it can know of them in another way. Observers on other hosts are known
+    /// by their streams.
     fn hear_of_observers(&mut self, view: &View, observers: Vec<(MemberId, u32)>) {
         for (id, pid) in observers {
             if id != self.me.id && !view.members.contains(&id) && !self.is_far(id) {
@@ -500,7 +543,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// It observes no more.
+    /// Forgets a process that observes no more.
     pub fn forget_observer(&mut self, id: MemberId) {
         if planted!(ObserversKept) || !self.observers.remove(&id) {
             return;
@@ -511,19 +554,23 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Whether `id` writes nothing any more.
+    /// True if `id` writes nothing any more.
     pub fn is_dead(&self, id: MemberId) -> bool {
-        // Another process has the id by now, if it is not the one that died; nothing proves a death on another host.
+        // If the known process is not the one that died, another process has the id by now. Nothing
+        // proves a death on another host.
         let is_it = |of: &Option<(u32, Birth)>| *of == self.births.get(&id).copied() && !self.is_far(id);
         self.dead.get(&id).is_some_and(|of| is_it(of) || planted!(DeathOfAnother))
     }
 
-    /// The members on other hosts whose processes have ended, or are about to: reasons to suspect them, no proofs. What they have sent may still arrive.
+    /// Returns the members on other hosts whose processes have ended, or are about to.
+    ///
+    /// This is a reason to suspect them, not a proof. Messages that they have sent may still
+    /// arrive.
     pub fn ended(&self) -> Vec<MemberId> {
         self.ended.keys().copied().collect()
     }
 
-    /// The process of `id` was watched, and has ended by the kernel's word.
+    /// Notes that the watched process of `id` has ended, as the kernel reports.
     pub fn watched_ended(&mut self, id: MemberId) {
         if self.observers.remove(&id) || !self.members.contains(&id) {
             // Another process may have the id next.
@@ -532,7 +579,7 @@ impl<W> Roster<W> {
         self.has_ended(id);
     }
 
-    /// The process that had this number and birth as `id` was to be watched, and had ended.
+    /// Notes that the process with this pid and start as `id` had ended when it was to be watched.
     pub fn found_ended(&mut self, id: MemberId, pid: u32, birth: Birth) {
         // Another process may have the id by now.
         if self.births.get(&id) == Some(&(pid, birth)) {
@@ -540,10 +587,11 @@ impl<W> Roster<W> {
         }
     }
 
-    /// The process of `id` writes nothing any more.
+    /// Notes that the process of `id` writes nothing any more.
     pub fn has_ended(&mut self, id: MemberId) {
         if self.members.contains(&id) && self.is_far(id) {
-            // A process of this host that waited to be let in with the id of a member of another.
+            // This process of this host waited for admission with the id of a member of another
+            // host.
             self.watched.remove(&id);
             return self.news.push(News::Lost(id));
         }
@@ -554,15 +602,17 @@ impl<W> Roster<W> {
         }
     }
 
-    /// The process of `id` can't be watched now.
+    /// Notes that the process of `id` cannot be watched now.
     pub fn unwatched(&mut self, id: MemberId) {
         self.watched.remove(&id);
     }
 
-    /// The connections of `id` tell that its process has ended, which was watched since `view`, or that the way to it is broken. It is asked for a sign of
-    /// life, and counts as ended if it gives none `within` this time.
+    /// Notes that the process of `id`, which was watched since `view`, seems to have ended.
+    ///
+    /// Its connections report that it has ended, or that the way to it is broken. It is asked for a
+    /// sign of life, and counts as ended if it gives none `within` this time.
     pub fn seems_ended(&mut self, id: MemberId, incarnation: u128, view: ViewId, within: Duration, now: Time) {
-        // The process that has its id now may be another.
+        // Another process may have its id now.
         let is_it = self.since.get(&id).is_none_or(|since| view >= *since);
         if incarnation != self.incarnation || !is_it || self.ended.contains_key(&id) {
             return;
@@ -572,15 +622,19 @@ impl<W> Roster<W> {
         }
     }
 
-    /// The way of `view` to `id`, which that process makes again if it lives, is broken. It is asked for a sign of life, and counts as ended if its host
-    /// refuses: its watch may not have begun yet.
+    /// Notes that the way of `view` to `id` is broken. That process makes the way again if it
+    /// lives.
+    ///
+    /// It is asked for a sign of life, because its watch may not have begun yet. It counts as ended
+    /// if its host refuses the connection.
     pub(super) fn is_cut_off(&mut self, id: MemberId, view: ViewId, now: Time) {
         if self.is_far(id) && !self.ended.contains_key(&id) {
             self.doubt(id, view, None, now);
         }
     }
 
-    /// Asks a member for a sign of life, if that is not done. Returns false if nothing is known of where it is.
+    /// Asks a member for a sign of life, if it was not asked yet. Returns false if its address is
+    /// unknown.
     fn doubt(&mut self, id: MemberId, view: ViewId, within: Option<Duration>, now: Time) -> bool {
         let until = within.map(|within| now + within);
         if let Some(doubt) = self.doubts.get_mut(&id) {
@@ -596,7 +650,8 @@ impl<W> Roster<W> {
         true
     }
 
-    /// A process on another host has said who it is on a new connection, so it lives. Another one may have the id and address of a member by now.
+    /// Notes that a process on another host has identified itself on a new connection, so it lives.
+    /// Another process may have the id and address of a member by now.
     pub fn answers(&mut self, with: &Card, process: u128) {
         let streamed = self.streamed.get(&(self.begun, with.id)).copied();
         let known = streamed.or(match self.instances.get(&with.id) {
@@ -609,8 +664,11 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Members that were asked for a sign of life and have given none in time count as ended. On a busy machine an answer takes its time, so a member may take a
-    /// quarter of `patience`, and one whose stream `is_down`, too, all of it. The end of a process is known sooner if its host refuses a connection.
+    /// Counts members as ended that were asked for a sign of life and have given none in time.
+    ///
+    /// An answer takes longer on a busy machine. So a member gets at least a quarter of `patience`,
+    /// or all of it if its stream `is_down` too. The end of a process is known sooner if its host
+    /// refuses a connection.
     pub(super) fn settle_doubts(&mut self, is_down: impl Fn(MemberId) -> bool, patience: Duration, now: Time) {
         for (id, doubt) in &mut self.doubts {
             let least = if is_down(*id) { patience } else { patience / 4 };
@@ -625,17 +683,18 @@ impl<W> Roster<W> {
         }));
     }
 
-    /// Whether a member was asked for a sign of life, and counts as ended if it gives none in time.
+    /// True if a member was asked for a sign of life, and counts as ended if it gives none in time.
     pub(super) fn doubts(&self) -> bool {
         self.doubts.values().any(|doubt| doubt.until.is_some())
     }
 
-    /// How long until a member that was asked for a sign of life counts as ended.
+    /// Returns the time until a member that was asked for a sign of life counts as ended.
     pub(super) fn patience(&self, now: Time) -> Option<Duration> {
         self.doubts.values().filter_map(|doubt| doubt.until).map(|until| until.since(now)).min()
     }
 
-    /// Orders a watch over the process that had this number and birth when it was `id`, unless it is watched. It may have ended.
+    /// Orders a watch of the process of this host that is known as `id`, unless it is watched. The
+    /// process may have ended.
     fn watch(&mut self, id: MemberId) {
         let Some((pid, birth)) = self.births.get(&id).copied().filter(|_| id != self.me.id) else { return };
         if self.watched.insert(id) {
@@ -643,8 +702,10 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Letters to these processes of this host have come to nothing. Those to members are kept, if they are known to be here: a missing address proves
-    /// nothing, and comes again.
+    /// Notes that control messages to these processes of this host did not arrive.
+    ///
+    /// Messages to members are kept if the members are known to be on this host. A missing address
+    /// proves nothing, and the member makes it again.
     pub fn unreached(&mut self, ids: impl IntoIterator<Item = MemberId>) {
         for id in ids {
             let is_member = self.members.contains(&id);
@@ -661,13 +722,17 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Whether nothing is known of where `id` is, which counts as on this host until its card comes.
+    /// True if the host of `id` is unknown. The process counts as on this host until its card
+    /// arrives.
     pub fn may_be_elsewhere(&self, id: MemberId) -> bool {
         self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
     }
 
-    /// Whether it is known on which host each member of `view` is that lives. Only then all members know the same of who shares a host, and so of how large messages go from one to
-    /// the next. Asks others for those of which it is not, now and then: a member whose memory is here is sought for no other reason.
+    /// True if the host of each living member of `view` is known.
+    ///
+    /// Only then do all members agree on which members share a host, and so on how large messages
+    /// are passed from one member to the next. Asks others for unknown places at intervals. Nothing
+    /// else seeks the place of a member whose memory is here.
     pub fn finds_places(&mut self, view: &View, now: Time) -> bool {
         let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
         let unknown: Vec<MemberId> = view.members.iter().copied().filter(is_unknown).collect();
@@ -678,7 +743,7 @@ impl<W> Roster<W> {
         unknown.is_empty() || planted!(PlacesGuessed)
     }
 
-    /// Whether `id` is a process of this host of whose end the kernel has not told.
+    /// True if `id` is a process of this host whose end the kernel has not reported.
     pub fn runs_here(&self, id: MemberId) -> bool {
         self.births.contains_key(&id) && !self.is_dead(id)
     }
@@ -699,7 +764,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// A connection for letters with the process at `address` stands.
+    /// Notes that a connection for control messages with the process at `address` was made.
     pub fn reached(&mut self, address: &Address, with: &Card) {
         if let Some(book) = &mut self.book {
             book.seeds_mut().reached(address, with.id, &with.address);
@@ -709,14 +774,14 @@ impl<W> Roster<W> {
         }
     }
 
-    /// A connection to `address` takes long, for this reason.
+    /// Notes that a connection to `address` takes long, and the reason.
     pub fn delayed(&mut self, address: &Address, why: String) {
         if let Some(book) = &mut self.book {
             book.seeds_mut().not_reached(address, why);
         }
     }
 
-    /// The connection for letters with this process has ended.
+    /// Notes that the connection for control messages with this process has ended.
     pub fn lost(&mut self, with: &Card) {
         if let Some(book) = &mut self.book {
             book.asks_no_more(with);
@@ -724,25 +789,26 @@ impl<W> Roster<W> {
         self.news.push(News::Lost(with.id));
     }
 
-    /// What a name stands for, or why that is not known.
+    /// Notes the addresses of a name, or the reason why they are not known.
     pub fn looked_up(&mut self, name: &Address, found: Result<&[Address], String>) {
         if let Some(book) = &mut self.book {
             book.seeds_mut().found(name, found);
         }
     }
 
-    /// A connection to `address` was not made.
+    /// Notes that a connection to `address` was not made.
     pub fn not_dialled(&mut self, address: &Address, purpose: &Purpose, why: &DialError) {
         let Some(book) = &mut self.book else { return };
         if matches!(purpose, Purpose::Life { .. }) {
-            // The kernel of its host, or another process there, says so. Else the fault may be this host's, or the network's.
+            // The kernel of its host, or another process there, reports its end. Otherwise the
+            // fault may be this host's or the network's.
             let is_gone = match why {
                 DialError::Refused(_) | DialError::Elsewhere { .. } | DialError::IdConflict(_) => true,
                 DialError::Myself | DialError::Full | DialError::Other(_) => false,
             };
             for (id, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| doubt.address == *address && !is_gone) {
                 doubt.failed += 1;
-                // A process that ends takes connections until it has closed its listener.
+                // A process that ends accepts connections until it has closed its listener.
                 if doubt.failed < CHECKS_MAX {
                     let (address, id) = (address.clone(), *id);
                     self.orders.push_back(Order::CheckFar { address, id, view: self.begun });
@@ -760,13 +826,16 @@ impl<W> Roster<W> {
             DialError::Elsewhere { .. } | DialError::IdConflict(_) => Failure::Another,
             DialError::Myself | DialError::Full | DialError::Other(_) => Failure::Silent,
         };
-        // In a view to come the member is missed, and dialled again.
+        // If the view is a later one, this process misses the member there and dials it again.
         let begun = streams.into_iter().filter(|(view, _)| *view <= self.begun);
         self.failures.extend(begun.map(|(view, id)| (view, id, failure)));
     }
 
-    /// The group is founded by these processes. Where a process is that had the id of one of them before is forgotten: this process would dial it for
-    /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
+    /// Notes the founders of the group. Forgets the address of an earlier process with a founder's
+    /// id.
+    ///
+    /// With that address, this process would dial the earlier process for as long as the first view
+    /// lasts, and take the founder for another process. Others report the founder's address.
     pub fn hear_of_founders(&mut self, founders: &[Process]) {
         for process in founders.iter().copied() {
             self.note_admitted(ViewId(1), process);
@@ -777,7 +846,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Notes where a process is.
+    /// Notes the address of a process.
     fn learn(&mut self, card: Card) {
         let Some(book) = &mut self.book else { return };
         let (id, was_far) = (card.id, book.is_far(card.id));
@@ -786,13 +855,16 @@ impl<W> Roster<W> {
         }
         book.learn(card);
         if !was_far && book.is_far(id) {
-            // What was written to it went to this host.
+            // Pending control messages to it were written for this host.
             self.orders.push_back(Order::Forget(id));
         }
     }
 
-    /// Whether the process that has made a stream is no process with the same id of a member; then where it is is noted. A process that brings its memory as a newcomer is the
-    /// member, wherever one of its id was before.
+    /// Notes the address of the process that has made a stream. Returns false, and notes nothing,
+    /// if it is a duplicate of a member's id.
+    ///
+    /// A newcomer that brings its memory is the member, wherever an earlier process with its id
+    /// was.
     pub fn recognises(&mut self, with: &Card, purpose: &Purpose, now: Time) -> bool {
         let comes = matches!(purpose, Purpose::Part { view, .. } if self.is_new(*view, with.id));
         let is_member = self.members.contains(&with.id) && !comes;
@@ -805,13 +877,15 @@ impl<W> Roster<W> {
         true
     }
 
-    /// Whether a process of this host is known by this id.
+    /// True if a process of this host is known by this id.
     fn lives_here(&self, id: MemberId) -> bool {
         id == self.me.id || self.births.contains_key(&id)
     }
 
-    /// A process writes that has this card by its own word, or `asks` to be let in: notes where it is. If it is a process with the same id nothing is noted, and
-    /// where that is is returned.
+    /// Notes the address of a process that reports this card as its own, or that `asks` for
+    /// admission.
+    ///
+    /// If the process has a duplicate id, nothing is noted, and its address is returned.
     fn hear_from(&mut self, card: Card, asks: bool, now: Time) -> Option<Address> {
         let is_member = self.members.contains(&card.id);
         let lives_here = self.lives_here(card.id);
@@ -826,11 +900,14 @@ impl<W> Roster<W> {
         None
     }
 
-    /// Takes in a letter with what was enclosed in it; from `sender` with its process, if it came from another host. What goes with descriptors comes by
-    /// [`handed_over`](Self::handed_over).
+    /// Handles a control message with its attachment. `sender` is the card and process of the
+    /// sender, if the message came over the network.
+    ///
+    /// Messages with descriptors arrive by [`handed_over`](Self::handed_over).
     pub fn hear(&mut self, letter: Letter, sender: Option<(Card, u128)>, attachment: &[u8], now: Time) {
         let is_far = |card: &Card| self.book.as_ref().is_none_or(|book| book.card().host != card.host);
-        // A process of this host may write over the network, to a seed. It is watched and known as others of this host.
+        // A process of this host may write to a seed over the network. It is watched and known like
+        // other processes of this host.
         let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(card, process)| (card.host, *process));
         let (asks, has_card) = (matches!(letter, Letter::Ask { .. }), sender.is_some());
         let says_member = |words: &[u64]| {
@@ -849,7 +926,8 @@ impl<W> Roster<W> {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
-                // A new process may have the address of a dead one, which is a member until the view has changed.
+                // A new process may have the address of a dead one, which is a member until the
+                // view has changed.
                 let instance = far.map_or(Instance::Near(pid), |(_, process)| Instance::Far(process));
                 if id_conflict.is_none() {
                     if let Some((host, _)) = far.filter(|_| !self.members.contains(&from)) {
@@ -869,7 +947,7 @@ impl<W> Roster<W> {
                     id_conflict,
                 }));
             }
-            // A process with the same id is not the process that is known by this id.
+            // A process with a duplicate id is not the process that is known by this id.
             Letter::Founding { from, nonce, config, words } if id_conflict.is_none() => {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
@@ -893,13 +971,15 @@ impl<W> Roster<W> {
             Letter::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
                 let heard_in = (self.begun.0 != 0).then_some(self.begun);
                 self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in });
-                // Over the network it may come behind what the next process with this id has written to this host.
+                // Over the network the statement may arrive after messages that the next process
+                // with this id has written to this host.
                 if !has_card && view.0 == 0 {
-                    // Members are told who observes, and newcomers don't watch those that may become members.
+                    // Members learn which processes observe. Newcomers do not watch observers that
+                    // may become members.
                     self.forget_observer(from);
                     // Another process may have asked with its id since.
                     if self.nonces.get(&from) == Some(&nonce) {
-                        // That one's number may be the same.
+                        // The pid of that other process may be the same.
                         self.instances.insert(from, Instance::Near(0));
                         self.has_ended(from);
                     }
@@ -928,14 +1008,14 @@ impl<W> Roster<W> {
                 former.push((nonce, pid, birth));
                 former.drain(..former.len().saturating_sub(FORMER_MAX));
             }
-            // Clients are watched if they follow.
+            // Clients are watched if they observe.
             let is_near = instance == Instance::Near(pid) && from.0 < CLIENT_IDS_FROM;
             self.pids.insert(from, pid);
             self.watch_instead(from, is_near.then_some((pid, birth)));
         }
     }
 
-    /// Watches this process as the one of `id`, and no other.
+    /// Watches this process, and no other, as the process of `id`.
     fn watch_instead(&mut self, id: MemberId, process: Option<(u32, Birth)>) {
         if self.watched.remove(&id) {
             self.orders.push_back(Order::Unwatch(id));
@@ -951,10 +1031,12 @@ impl<W> Roster<W> {
         let is_mine = [incarnation, 0].contains(&self.incarnation);
         let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
         let is_ahead = is_mine && is_newest && view.id > self.begun;
-        // A process that follows may have missed the views in which another process got the id of a member that it knows.
+        // An observer may have missed the views in which another process got the id of a member
+        // that it knows.
         let follows = self.begun.0 > 0 && !self.takes_part;
         for card in cards {
-            // Members know better than a process that only asks with the id of one of them.
+            // Cards from members are more reliable than the card of a process that only asks with a
+            // member's id.
             let is_known = !follows && self.members.contains(&card.id);
             let is_sure = is_ahead && view.members.contains(&card.id) && !is_known;
             if is_sure || self.book.as_ref().is_some_and(|book| book.is_unknown(card.id)) {
@@ -966,12 +1048,12 @@ impl<W> Roster<W> {
                 self.hear_of_observers(&view, observers);
             }
             self.note_joined(view.id, &newcomers);
-            // The numbers of processes on another host mean nothing here.
+            // Pids of another host mean nothing here.
             let me = self.me.id;
-            // Without a network this process hears only processes of its host.
+            // Without a network this process receives messages only from processes of its host.
             let teller = processes.iter().find(|process| process.id == from).map(|process| process.host);
             let here = if self.book.is_some() { self.host() } else { teller.unwrap_or(0) };
-            // One with the id of this process was a member before it.
+            // An earlier process with the id of this process was a member before it.
             let is_here =
                 |process: &HostProcess| process.host == here && process.id != me && view.members.contains(&process.id);
             for HostProcess { id, pid, birth, .. } in processes.into_iter().filter(is_here) {
@@ -979,7 +1061,8 @@ impl<W> Roster<W> {
                     continue;
                 }
                 let is_another = self.births.get(&id).is_some_and(|known| *known != (pid, birth));
-                // Or another that waited with that id, when this one did too.
+                // Or the known process is another one that waited with that id while this process
+                // waited too.
                 let waits = self.begun.0 == 0 && !self.has_parts(view.id, id);
                 if is_another && is_ahead && (follows || waits) {
                     self.pids.insert(id, pid);
@@ -991,19 +1074,19 @@ impl<W> Roster<W> {
                 self.watch(id);
             }
         }
-        // A process with this one's id, before it, may have taken part in the view already.
+        // An earlier process with this one's id may have taken part in the view already.
         let is_anothers = view.members.contains(&self.me.id) && !self.members.contains(&self.me.id);
         if !is_anothers || newcomers.contains(&self.as_process()) || planted!(NoncesIgnored) {
             self.news.push(News::View { incarnation, view, decision });
         }
     }
 
-    /// This process.
+    /// Returns this process.
     pub fn as_process(&self) -> Process {
         Process { id: self.me.id, nonce: self.nonce }
     }
 
-    /// The process that asked last to be let in with this id; with the number 0 if none did.
+    /// Returns the process that asked last for admission with this id; its nonce is 0 if none did.
     pub fn asker(&self, id: MemberId) -> Process {
         match id == self.me.id {
             true => self.as_process(),
@@ -1026,9 +1109,12 @@ impl<W> Roster<W> {
         }
     }
 
-    /// It is this process, and no other, that has its id from `view` on: forgets what is known of another one with the id, which may have been a member before
-    /// it, or may have asked since. A process that has handed over its memory for the view is known by that. One that asked earlier is watched again, and may
-    /// have ended.
+    /// Notes that this process, and no other, has its id from `view` on. Forgets other processes
+    /// with the id.
+    ///
+    /// One of these may have been a member before it, or may have asked since. A process that has
+    /// handed over its memory for the view is identified by that. If this process asked earlier, it
+    /// is watched again, and may have ended.
     fn note_admitted(&mut self, view: ViewId, Process { id, nonce }: Process) {
         if id == self.me.id || self.nonces.insert(id, nonce) == Some(nonce) || self.has_parts(view, id) {
             return;
@@ -1046,18 +1132,21 @@ impl<W> Roster<W> {
         self.watch_instead(id, process);
     }
 
-    /// Whether a later view than `view` is known with which a process of this id joins.
+    /// True if a process of this id joins with a known view later than `view`.
     fn is_new_behind(&self, view: ViewId, id: MemberId) -> bool {
         self.newcomers.iter().any(|(later, joined)| *later > view && joined.contains_key(&id))
     }
 
-    /// Whether this process, and no other with its id, joins with the decided `view`.
+    /// True if this process, and no other with its id, joins with the decided `view`.
     pub fn joins_with(&self, view: ViewId) -> bool {
         self.newcomers.get(&view).and_then(|joined| joined.get(&self.me.id)) == Some(&self.nonce)
     }
 
-    /// A process of this host has handed over its memory for a view. Returns whether it was taken: the driver then watches the process by the descriptor
-    /// that came with it, or says that it can't ([`not_taken`](Self::not_taken)).
+    /// Takes the memory that a process of this host has handed over for a view. Returns whether it
+    /// was taken.
+    ///
+    /// If it was, the driver watches the process by the descriptor that came with it, or reports
+    /// that it cannot ([`not_taken`](Self::not_taken)).
     pub fn handed_over(&mut self, incarnation: u128, view: ViewId, from: Me, way: W) -> bool {
         if incarnation == self.incarnation && view == self.begun && self.members.contains(&from.id) {
             if self.instances.get(&from.id).is_some_and(|instance| *instance != Instance::Near(from.pid)) {
@@ -1078,25 +1167,28 @@ impl<W> Roster<W> {
         true
     }
 
-    /// Keeps the memory of `from`, a member of this host, for `view`, which this process has found without a letter, unless it has come by letter. Returns whether it is
-    /// here.
+    /// Keeps the memory of `from`, a member of this host, for `view`. Returns whether it is here.
+    ///
+    /// This process has found the memory without a control message. If the memory has arrived by
+    /// control message already, nothing changes.
     pub fn found(&mut self, view: ViewId, from: MemberId, way: W) -> bool {
         self.has_parts(view, from) || self.keep_part(self.incarnation, view, from, way)
     }
 
-    /// A member turns out to be on this host.
+    /// Notes that a member turns out to be on this host.
     fn is_here(&mut self, id: MemberId) {
         if let Some(view) = self.forgotten.remove(&id) {
             self.hand_over(view, [id]);
         }
     }
 
-    /// Notes that the driver watches the process of `id`. Returns whether it has to: it may do so already.
+    /// Notes that the driver watches the process of `id`. Returns whether the driver has to begin:
+    /// it may watch the process already.
     pub fn begin_watch(&mut self, id: MemberId) -> bool {
         self.watched.insert(id)
     }
 
-    /// The process that has handed this over can't be watched, so it is as if it had not come.
+    /// Drops what a process has handed over, because that process cannot be watched.
     pub fn not_taken(&mut self, view: ViewId, from: MemberId) {
         self.watched.remove(&from);
         self.parts.remove(&(view, from));
@@ -1104,8 +1196,10 @@ impl<W> Roster<W> {
         self.arrivals.retain(|arrival| (arrival.view, arrival.from) != (view, from));
     }
 
-    /// Notes where a process of this host, which [has handed over](Self::handed_over) its memory, is reached from others, and its rack. A process before it may have
-    /// had its id, at another address.
+    /// Notes the rack of a process of this host, and the address at which others reach it.
+    ///
+    /// The process [has handed over](Self::handed_over) its memory. An earlier process may have had
+    /// its id at another address.
     pub fn learn_near(&mut self, id: MemberId, address: Option<Address>, rack: Option<super::RackName>) {
         if let Some(address) = address {
             self.learn(Card { id, host: self.host(), address, rack: rack.clone() });
@@ -1115,11 +1209,11 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
+    /// Keeps what `from` has handed over for a later view, if the view may be one of this group.
     fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: W) -> bool {
         let oldest = self.parts.keys().next().map_or(view, |(oldest, _)| *oldest);
-        // A process that waits to be let in does not know yet which group it will be, nor in which view. A process that is late hands over its memory for a view
-        // that is long over.
+        // A process that waits for admission does not know yet in which group and view it will be.
+        // A late process hands over its memory for a view that is long over.
         let is_mine = [incarnation, 0].contains(&self.incarnation);
         let is_near = self.begun.0 == 0 || view.ahead_of(oldest) <= VIEWS_AHEAD_MAX;
         let is_kept = is_mine && view > self.begun && is_near && self.parts.len() < PARTS_MAX;
@@ -1129,7 +1223,8 @@ impl<W> Roster<W> {
         is_kept
     }
 
-    /// Keeps where `from` can be called in a view that runs or is to come. It says so again until it was called, so what comes too early may be dropped.
+    /// Keeps the libfabric address of `from` in a current or later view. `from` reports it again
+    /// until it is called, so a report that comes too early may be dropped.
     fn keep_port(&mut self, (incarnation, view): (u128, ViewId), from: MemberId, address: PortAddress) {
         let is_mine = [incarnation, 0].contains(&self.incarnation);
         let is_near = self.begun.0 == 0 || (view >= self.begun && view.ahead_of(self.begun) <= VIEWS_AHEAD_MAX);
@@ -1151,7 +1246,8 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Keeps the stream of a member in a view to come, or of the same process in one that has begun.
+    /// Keeps the stream of a member in a later view, or of the same process in a view that has
+    /// begun.
     pub fn keep_stream(&mut self, of: (u128, ViewId), (from, process): (MemberId, u128), way: W) {
         let (incarnation, view) = of;
         self.dialled(view, from);
@@ -1165,7 +1261,7 @@ impl<W> Roster<W> {
             return;
         }
         let known = self.streamed.get(&(view, from)).copied();
-        // A row that comes late is that of the process that was let in, if that is known.
+        // A late row belongs to the process that was admitted, if that process is known.
         let known = known.or(match self.instances.get(&from) {
             Some(Instance::Far(process)) if view == self.begun => Some(*process),
             _ => None,
@@ -1179,20 +1275,24 @@ impl<W> Roster<W> {
         }
     }
 
-    /// While the next view is installed: the members whose streams, or connections of libfabric, are open in this view. These continue in the next view, so no others
-    /// are made for it.
+    /// Notes the members whose streams or libfabric connections are open in this view, while the
+    /// next view is installed.
+    ///
+    /// These connections continue in the next view, so no others are made for it.
     pub fn continue_ways(&mut self, with: impl IntoIterator<Item = MemberId>) {
         self.continuing.clear();
         self.continuing.extend(with);
     }
 
-    /// Whether the way to `id` continues in the next view, as far as is known.
+    /// True if the way to `id` continues in the next view, as far as is known.
     pub fn continues(&self, id: MemberId) -> bool {
         self.continuing.contains(&id)
     }
 
-    /// The stream to a member of this view continues in the next `view`, with the process that had it. If one was dialled for that view, this one is dropped. One that
-    /// has continued before it had broken, though its end was not seen here: this one was made in its place.
+    /// Keeps the stream to a member of this view for the next `view`, with the process that had it.
+    ///
+    /// If a stream was dialled for that view, this one is dropped. If another stream was already
+    /// kept as a continued one, it had broken unnoticed, and this one was made in its place.
     pub fn keep_continued(&mut self, view: ViewId, with: MemberId, way: W) {
         let is_dialled = self.has_parts(view, with) && !self.continued.contains(&with);
         if is_dialled || !self.keep_part(self.incarnation, view, with, way) {
@@ -1215,17 +1315,17 @@ impl<W> Roster<W> {
         self.arrivals.push(arrival);
     }
 
-    /// The ways that have come for views that have begun here.
+    /// Returns the ways that have arrived for views that have begun here.
     pub fn take_arrivals(&mut self) -> Vec<Arrival<W>> {
         core::mem::take(&mut self.arrivals)
     }
 
-    /// The streams of views that have begun here that could not be made, and why.
+    /// Returns the streams of begun views that could not be made, with the reasons.
     pub fn take_failures(&mut self) -> Vec<(ViewId, MemberId, Failure)> {
         core::mem::take(&mut self.failures)
     }
 
-    /// The process of `id` has made a stream after its connections had told of its end.
+    /// Notes that the process of `id` has made a stream after its connections had reported its end.
     pub fn has_come_back(&mut self, id: MemberId) {
         let was_doubted = self.doubts.remove(&id).is_some() | self.ended.remove(&id).is_some();
         if was_doubted {
@@ -1233,7 +1333,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// The members of `view` on other hosts to whom this member makes the streams.
+    /// Returns the members of `view` on other hosts to which this member makes the streams.
     pub fn dialled_by_me(&self, view: &View) -> Vec<MemberId> {
         if !self.streams_rows() {
             return Vec::new();
@@ -1242,8 +1342,11 @@ impl<W> Roster<W> {
         view.members.iter().copied().filter(is_mine).collect()
     }
 
-    /// Whether the stream to `id` in a view is this member's to make: a newcomer knows all members from the one that told it of the view, and those that were
-    /// there before may not know it yet; of two that are alike in that, it is the one with the lower id.
+    /// True if this member has to make the stream to `id` in a view.
+    ///
+    /// A newcomer makes the streams to earlier members. It knows all members from the member that
+    /// reported the view to it, while earlier members may not know it yet. If both members are
+    /// newcomers, or neither is, the one with the lower id makes the stream.
     fn is_mine(&self, view: ViewId, id: MemberId) -> bool {
         match (self.is_new(view, self.me.id), self.is_new(view, id)) {
             (mine, theirs) if mine == theirs => self.me.id < id,
@@ -1262,8 +1365,10 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Makes the streams to members of `view` on other hosts that are this member's to make. To be called until all are there. If rows
-    /// go through libfabric, each other's process is watched over, and that is all.
+    /// Makes the streams to members of `view` on other hosts that this member has to make.
+    ///
+    /// The caller repeats the call until all streams exist. If rows go through libfabric, this
+    /// member only watches the processes of the others.
     pub fn connect(&mut self, view: &View) {
         let mine = |id: &MemberId| *id != self.me.id && self.is_mine(view.id, *id);
         let mine: Vec<MemberId> = view.members.iter().copied().filter(mine).collect();
@@ -1279,7 +1384,8 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Makes the streams over which members on other hosts let this process follow `view`. To be called until all are there.
+    /// Makes the streams over which members on other hosts let this process follow `view`. The
+    /// caller repeats the call until all streams exist.
     pub fn dial_as_observer(&mut self, view: &View) {
         for id in &view.members {
             if !self.parts.contains_key(&(view.id, *id)) {
@@ -1288,22 +1394,22 @@ impl<W> Roster<W> {
         }
     }
 
-    /// What `member` has handed over for `view`.
+    /// Returns what `member` has handed over for `view`.
     pub fn take_part(&mut self, view: ViewId, member: MemberId) -> Option<W> {
         self.parts.remove(&(view, member)).map(|(_, way)| way)
     }
 
-    /// Whether `member` has handed over its memory, or a stream, for `view`.
+    /// True if `member` has handed over its memory, or a stream, for `view`.
     pub fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
         self.parts.contains_key(&(view, member))
     }
 
-    /// Where `member` can be called through libfabric for `view`, if it has said so.
+    /// Returns the libfabric address of `member` for `view`, if the member has reported it.
     pub fn port_of(&self, view: ViewId, member: MemberId) -> Option<&PortAddress> {
         self.ports.get(&(view, member))
     }
 
-    /// Tells `to` where I can be called through libfabric for `view`.
+    /// Sends this member's libfabric address for `view` to `to`.
     pub fn tell_port(&mut self, view: ViewId, to: MemberId, address: PortAddress) {
         self.post(to, Letter::Port { incarnation: self.incarnation, view, from: self.me.id, address });
     }
@@ -1314,10 +1420,10 @@ impl<W> Roster<W> {
         self.ports.retain(|(id, _), _| *id >= view);
     }
 
-    /// Hands my memory for `view` to those of `others` that are on this host.
+    /// Hands this member's memory for `view` to those of `others` that are on this host.
     pub fn hand_over(&mut self, view: ViewId, others: impl IntoIterator<Item = MemberId>) {
         self.handed = self.handed.max(view);
-        // As with letters.
+        // The same rule holds for control messages.
         let is_here = |id: &MemberId| *id != self.me.id && !self.is_far(*id) && !self.is_dead(*id);
         let to: Vec<MemberId> = others.into_iter().filter(is_here).collect();
         if !to.is_empty() {
@@ -1325,18 +1431,20 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Notes the decision that led to `view`, for members of the view before it to which it does not come by itself.
+    /// Notes the decision that led to `view`, for members of the previous view that do not receive
+    /// it otherwise.
     pub fn note_decision(&mut self, view: ViewId, words: Vec<u64>) {
         self.decision = Some((view, words)).filter(|_| !planted!(DecisionsUntold));
     }
 
-    /// The first view of a group is being prepared. Nothing that was told of a group before it counts.
+    /// Notes that the first view of a group is being prepared. Earlier reports about a group do not
+    /// count.
     pub fn expect_first(&mut self, view: &View) {
         self.newcomers.clear();
         self.expect(view);
     }
 
-    /// The next view is being prepared, of these members.
+    /// Notes that the next view, with these members, is being prepared.
     pub fn expect(&mut self, view: &View) {
         if !self.newcomers.contains_key(&view.id) {
             let joined = view.members.iter().filter(|id| !self.members.contains(id)).map(|id| self.asker(*id));
@@ -1346,7 +1454,7 @@ impl<W> Roster<W> {
         self.members.extend(&view.members);
     }
 
-    /// Tells of a view that was decided.
+    /// Reports a decided view to these processes.
     pub fn tell_view(&mut self, view: &View, to: impl IntoIterator<Item = MemberId>) {
         let mut to = to.into_iter().peekable();
         if to.peek().is_none() {
@@ -1358,7 +1466,8 @@ impl<W> Roster<W> {
         }
     }
 
-    /// The same to the process at the address of this card, whatever is known of its id.
+    /// Reports a decided view to the process at the address of this card, whatever is known of its
+    /// id.
     pub fn tell_view_at(&mut self, view: &View, whom: &Card) {
         let (letter, attachment) = self.letter_of(view);
         self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), letter, attachment });
@@ -1394,13 +1503,13 @@ impl<W> Roster<W> {
         (Letter::View { incarnation, view: view.id, from, bytes: bytes.len() as u64 }, bytes)
     }
 
-    /// Writes a letter, with what is enclosed.
+    /// Sends a control message with its attachment.
     fn write(&mut self, to: MemberId, letter: Letter, attachment: Arc<[u8]>) {
         let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
-        // They answer a process that asks with the id of a dead member.
+        // These messages answer a process that asks with the id of a dead member.
         let is_for_asker = matches!(letter, Letter::Wait { .. } | Letter::Refused { .. });
         if far.is_none() && self.is_dead(to) && self.members.contains(&to) && !is_for_asker {
-            // Letters to a member are kept until it has an address.
+            // Control messages to a member are kept until it has an address.
             return;
         }
         self.orders.push_back(match far {
@@ -1409,18 +1518,19 @@ impl<W> Roster<W> {
         });
     }
 
-    /// Whether `view` begins here only when everything that was to be sent to `to` is on its way: `to` is a member that is not dead,
-    /// and may begin it.
+    /// True if `view` begins here only when all messages to `to` are on their way: `to` is a member
+    /// that is not dead, and may begin the view.
     pub fn waits_to_reach(&self, to: MemberId, view: &View) -> bool {
         view.members.contains(&to) && !self.is_dead(to) && !self.never_begins(view.id, to)
     }
 
-    /// Writes a letter.
+    /// Sends a control message without an attachment.
     pub fn post(&mut self, to: MemberId, letter: Letter) {
         self.write(to, letter, Arc::default());
     }
 
-    /// Writes to `id`, or to its `id_conflict` that is there.
+    /// Sends a control message to `id`, or to the duplicate of that id at the address
+    /// `id_conflict`.
     pub fn post_at(&mut self, id_conflict: Option<Address>, id: MemberId, letter: Letter) {
         match id_conflict {
             Some(address) => self.write_to(address, Some(id), letter),
@@ -1428,7 +1538,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Writes to the process at an address of another host.
+    /// Sends a control message to the process at an address of another host.
     pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, letter: Letter) {
         self.orders.push_back(Order::Far { address, whom, letter, attachment: Arc::default() });
     }
@@ -1445,7 +1555,7 @@ impl<W> Roster<W> {
         self.post(to, letter);
     }
 
-    /// Asks all processes on other hosts: the seeds, and those that were heard of.
+    /// Asks all processes on other hosts: the seeds, and the known processes.
     pub fn ask_afar(&mut self, question: Question, now: Time) {
         self.look_up(now);
         let letter = self.letter_for(question, now);
@@ -1458,7 +1568,7 @@ impl<W> Roster<W> {
         self.write_afar(&Letter::Request { from: self.me.id, reply: 0, what: Request::View });
     }
 
-    /// Asks for the names that are to be looked up.
+    /// Orders look-ups of the names that are to be looked up.
     fn look_up(&mut self, now: Time) {
         if let Some(book) = &mut self.book {
             self.orders.extend(book.seeds_mut().begin_look_ups(now).into_iter().map(Order::LookUp));
@@ -1485,8 +1595,11 @@ impl<W> Roster<W> {
         Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
     }
 
-    /// What a process with the same id that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
-    /// often it has asked if it waits to be let in as well; `otherwise` if not.
+    /// Returns the answer to a process that asks for admission with a duplicate id.
+    ///
+    /// The answer is a refusal if the process that has the id certainly lives, and `otherwise` if
+    /// not. The activity `done` of that process proves that it lives. If that process also waits
+    /// for admission, the number of its requests proves it.
     pub fn turn_away(&mut self, asks: &Asks, done: Option<u64>, otherwise: Letter, now: Time) -> Letter {
         let done = done.or_else(|| self.book.as_ref()?.asks(asks.id, now));
         match done.is_some_and(|done| self.id_conflicts.ask(asks.id, asks.instance, done, now)) {
@@ -1495,14 +1608,15 @@ impl<W> Roster<W> {
         }
     }
 
-    /// A view has begun: forgets what concerns earlier ones, and the processes that are not in it.
+    /// Notes that a view has begun. Forgets data of earlier views, and processes that are not in
+    /// this view.
     pub fn begin(&mut self, view: &View, now: Time) {
         self.begun = view.id;
         self.continuing.clear();
         self.continued.clear();
         self.parts.retain(|(id, _), _| *id > view.id);
         self.ports.retain(|(id, _), _| *id >= view.id);
-        // Members whose ways are lost by this dial again.
+        // Members that lose ways by this dial again.
         let is_of = |of: ViewId| of >= view.id || self.older.contains(&of);
         self.arrivals.retain(|arrival| is_of(arrival.view));
         self.failures.retain(|(of, ..)| is_of(*of));
@@ -1520,7 +1634,7 @@ impl<W> Roster<W> {
         let parts = self.parts.keys().chain(self.ports.keys()).map(|(_, from)| *from);
         let wanted: BTreeSet<MemberId> = view.members.iter().chain(&self.observers).copied().chain(parts).collect();
         if let Some(book) = &mut self.book {
-            // `members` are those of the view before, and of this one.
+            // `members` are those of the previous view and of this one.
             let members = &self.members;
             let has_gone = |id| members.contains(&id) && !view.members.contains(&id);
             let gone = book.retain(view.id, |id| wanted.contains(&id), has_gone, now);
@@ -1549,8 +1663,9 @@ impl<W> Roster<W> {
         self.doubts.retain(|id, doubt| since.get(id).is_some_and(|since| doubt.view >= *since));
     }
 
-    /// Finds the processes of those of these that are on this host, so that the kernel tells when they end, and the places of those of which nothing is
-    /// known: asks a member for them, each time another one.
+    /// Seeks these processes. The kernel can then report the ends of the processes of this host.
+    ///
+    /// If the places of some are unknown, asks a member for them, another one each time.
     pub fn seek(&mut self, ids: &[MemberId], now: Time) {
         // An answer comes only if other members find this process.
         self.orders.push_back(Order::Restore);
@@ -1569,7 +1684,8 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Asks a member on another host where all members are. One that is cut off from a newcomer has not heard that ask.
+    /// Asks a member on another host for the places of all members. A member that is cut off from a
+    /// newcomer has not received the newcomer's request.
     fn seek_places(&mut self, now: Time) {
         if self.placed_by.is_some_and(|(_, at)| now.since(at) < ASK_EVERY) {
             return;
@@ -1583,61 +1699,71 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Asks which of these, if they are on this host, have no address any more.
+    /// Orders a check of which of these processes, if they are on this host, have no address any
+    /// more.
     pub(super) fn probe(&mut self, ids: Vec<MemberId>) {
-        // Of other hosts nothing is certain.
+        // Nothing is certain about processes of other hosts.
         let near: Vec<MemberId> = ids.into_iter().filter(|id| !self.is_far(*id)).collect();
         if !near.is_empty() {
             self.orders.push_back(Order::Probe(near));
         }
     }
 
-    /// Whether `id` was not in the view before `view`.
+    /// True if `id` was not in the view before `view`.
     pub fn is_new(&self, view: ViewId, id: MemberId) -> bool {
         self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains_key(&id))
     }
 
-    /// Whether the rows of members on other hosts come over streams, one for each view.
+    /// True if the rows of members on other hosts arrive over streams, one for each view.
     pub fn streams_rows(&self) -> bool {
         self.book.as_ref().is_some_and(Book::streams_rows)
     }
 
-    /// Subgroups of this member go on in these views, which have ended: their streams may be made again.
+    /// Notes the ended views in which subgroups of this member continue. Their streams may be made
+    /// again.
     pub(super) fn set_older(&mut self, views: impl Iterator<Item = ViewId>) {
         self.older = views.collect();
     }
 
-    /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
+    /// True if `id` is on another host. It then shares no memory with this process, and nothing
+    /// proves its death.
     pub fn is_far(&self, id: MemberId) -> bool {
         self.book.as_ref().is_some_and(|book| book.is_far(id))
     }
 
-    /// Notes what a process has said when it ended.
+    /// Notes the statement that a process has sent at its end.
     fn note_stopped(&mut self, id: MemberId, word: Stopped) {
         let words = self.stopped.entry(id).or_default();
         words.push(word);
         words.drain(..words.len().saturating_sub(FORMER_MAX));
     }
 
-    /// Whether `id` never begins `view`, which it is in, by its own word. A process that joins with the view is known by its number. One that was in the view before
-    /// is the only one with its id that can have begun that.
+    /// True if `id`, a member of `view`, never begins that view, by its own statement.
+    ///
+    /// A process that joins with the view is identified by its nonce. If it was in the previous
+    /// view, no other process with its id can have begun that one.
     pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
         let Some(newcomers) = self.newcomers.get(&view) else { return false };
         let is_its = |word: &Stopped| match newcomers.get(&id) {
-            // 0: it is not known here.
+            // 0: the nonce is not known here.
             Some(nonce) => *nonce != 0 && word.nonce == *nonce && word.last < view,
             None => word.last.0 != 0 && word.incarnation == self.incarnation && view.follows(word.last),
         };
         self.stopped.get(&id).is_some_and(|words| words.iter().any(is_its))
     }
 
-    /// Tells all processes that it knows on other hosts that this one, a member, begins no view behind `view`.
+    /// Reports to all known processes on other hosts that this process, a member, begins no view
+    /// after `view`.
     pub fn say_stopped(&mut self, view: ViewId) {
         self.write_afar(&self.last_word(view));
     }
 
-    /// A process ends, or continues without being a member. Says so to those of its host that it has asked, or that are members with it, and to all that it knows on others:
-    /// members that wait for its memory have no other sign of that. The row of a member says more, and no process waits for a client.
+    /// Reports that this process ends, or continues without being a member.
+    ///
+    /// The processes of its host that it has asked for admission, or that are members with it,
+    /// receive the report. So do all known processes on other hosts. Members that wait for its
+    /// memory have no other sign of its end. A member's row reports more, and no process waits for
+    /// a client.
     pub fn farewell(&mut self) {
         if self.takes_part || self.me.id.0 >= CLIENT_IDS_FROM {
             return;
@@ -1665,8 +1791,9 @@ mod tests {
         Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
     }
 
-    /// Track record: a founder that had been started again elsewhere, with its id, was dialled at its old address for as long as the first view
-    /// lasted, and counted as another process where it came itself.
+    /// Track record: a founder that had been started again elsewhere, with its id, was dialled at
+    /// its old address for as long as the first view lasted. Its own connections counted as those
+    /// of another process.
     #[test]
     fn the_address_of_a_process_before_a_founder_is_forgotten() {
         for (nonce, known) in [(1, true), (2, false)] {
@@ -1681,7 +1808,7 @@ mod tests {
             roster.hear(letter, Some((other, 7)), &[], Time(0));
             roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }]);
             assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
-            // Where it is, as another founder tells.
+            // Another founder reports where it is.
             let view = View {
                 id: ViewId(1),
                 members: [1, 3].map(MemberId).to_vec(),
@@ -1732,7 +1859,8 @@ mod tests {
         assert!(roster.takes_part() && told(&mut roster).is_empty(), "its row tells");
     }
 
-    /// A process that was let in and begins anew lives, and will never begin the view of its first attempt.
+    /// A process that was admitted and begins anew lives, and never begins the view of its first
+    /// attempt.
     #[test]
     fn the_last_word_of_an_attempt_is_about_that_attempt() {
         let card = |id: u64| Card { id: MemberId(id), host: 7, address: "a:1".parse().unwrap(), rack: None };
@@ -1764,7 +1892,7 @@ mod tests {
         roster.note_joined(ViewId(2), &[Process { id: joiner.id, nonce: 33 }]);
         roster.expect(&view(2, &[1, 3]));
         assert!(!roster.is_dead(joiner.id) && never_begins(&roster, 2));
-        // The same word comes again, over the network.
+        // The same statement arrives again, over the network.
         let what = Request::Stopped { incarnation: 5, view: ViewId(0), nonce: 33 };
         roster.hear(Letter::Request { from: joiner.id, reply: 0, what }, Some((card(3), 9)), &[], Time(0));
         assert!(!roster.is_dead(joiner.id));
@@ -1775,7 +1903,8 @@ mod tests {
         assert!(!never_begins(&roster, 4), "the second attempt");
         roster.begin(&view(9, &[1, 3]), Time(0));
         assert!(roster.stopped.is_empty(), "forgotten");
-        // Another word of it comes before the first view of this process, which is a late one.
+        // Another statement of it arrives before the first view of this process, which is a late
+        // one.
         let mut late: Roster<()> = Roster::new(me(1), 1, None);
         let what = Request::Stopped { incarnation: 5, view: ViewId(9), nonce: 34 };
         late.hear(Letter::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
@@ -1801,7 +1930,7 @@ mod tests {
         assert_eq!(roster.take_news(), [News::Wants(order)]);
     }
 
-    /// Ids of clients are given out again.
+    /// Ids of clients are assigned again.
     #[test]
     fn the_successor_of_a_client_that_has_ended_is_answered() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
@@ -1813,8 +1942,9 @@ mod tests {
         assert!(matches!(roster.next_order(), Some(Order::Near { to, .. }) if to == client));
     }
 
-    /// Track record 120: a member that was stopped while an observer was started again read the question of the second before it heard of the end of the
-    /// first, and gave the second nothing any more.
+    /// Track record 120: a member was stopped while an observer was started again. It read the
+    /// question of the second observer before it learned of the end of the first. It then gave the
+    /// second one nothing any more.
     #[test]
     fn the_successor_of_a_client_whose_end_is_told_late_is_given_the_rows() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
@@ -1872,7 +2002,7 @@ mod tests {
         // The newest way of a member in the view that has begun may replace a broken one.
         assert!(roster.handed_over(7, ViewId(9), me(2), ()) && !roster.handed_over(7, ViewId(9), me(4), ()));
         assert_eq!(roster.take_arrivals().len(), 1);
-        // How far ahead parts are kept counts from the oldest that are.
+        // The number of views ahead for which parts are kept counts from the oldest kept part.
         let newest = 9 + VIEWS_AHEAD_MAX;
         for next in [10, newest] {
             assert!(roster.handed_over(7, ViewId(next), me(2), ()), "of view {next}");
@@ -1880,15 +2010,17 @@ mod tests {
         }
         assert!(!roster.handed_over(7, ViewId(newest + 2), me(2), ()), "too far ahead");
         assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
-        // A process that waits has had nothing but what a late member handed over for a view that is long over.
+        // The waiting process has received only what a late member handed over for a view that is
+        // long over.
         let mut waiting = Roster::new(me(9), 1, None);
         for view in [2, newest + 2] {
             assert!(waiting.handed_over(7, ViewId(view), me(2), ()), "of view {view}");
         }
     }
 
-    /// Track record: a member of this host whose address had vanished for a moment, and of which nothing was known, never got this member's memory for
-    /// their first view, and one of them was evicted.
+    /// Track record: the address of a member of this host had vanished for a moment, and nothing
+    /// was known of the member. It never got this member's memory for their first view, and one of
+    /// the two was evicted.
     #[test]
     fn a_member_that_turns_out_to_be_here_gets_the_memory_that_was_forgotten() {
         let address: Address = "a:1".parse().unwrap();
@@ -1926,13 +2058,14 @@ mod tests {
             roster.expect(&view);
             roster.begin(&view, Time(0));
         }
-        // The other one was no member, and may become one.
+        // The other process was no member, and may become one.
         assert_eq!([2, 3].map(|id| roster.is_far(MemberId(id))), [false, true]);
         let mut orders = core::iter::from_fn(|| roster.next_order());
         assert!(orders.any(|order| order == Order::UnwatchFar(MemberId(2))));
     }
 
-    /// Whether process 3 takes part in a view that it is told of, in which `joined` is a newcomer.
+    /// True if process 3 takes part in a view that is reported to it, in which `joined` is a
+    /// newcomer.
     fn may_take_part(joined: Process, is_newcomer: bool) -> bool {
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
         let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() };
@@ -1947,7 +2080,8 @@ mod tests {
         is_told
     }
 
-    /// A member on another host, the end of whose watch is told at 0, with 5 ms to answer. Whether it counts as ended at these times.
+    /// Returns whether a member on another host counts as ended at these times. The end of its
+    /// watch is reported at 0, and it has 5 ms to answer.
     fn doubted(after: impl Fn(&mut Roster<()>, Card), is_down: bool, times: [u64; 3]) -> [bool; 3] {
         let ends = |roster: &mut Roster<()>| {
             roster.seems_ended(MemberId(2), 7, ViewId(9), Duration::from_millis(5), Time(0));
@@ -1955,7 +2089,7 @@ mod tests {
         doubted_when(ends, after, is_down, times)
     }
 
-    /// As [`doubted`], if `when` is what gives rise to the doubt.
+    /// Like [`doubted`], with `when` as the cause of the doubt.
     fn doubted_when(
         when: impl Fn(&mut Roster<()>),
         after: impl Fn(&mut Roster<()>, Card),
@@ -1971,7 +2105,7 @@ mod tests {
         let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
         roster.set_incarnation(7);
         roster.learn(card(2));
-        // It says another address than the one at which it is reached.
+        // The member reports another address than the one at which it is reached.
         roster.reached(&seed, &card(2));
         assert_eq!(roster.book().unwrap().far(MemberId(2)), Some(&seed));
         roster.instances.insert(MemberId(2), Instance::Far(3));
@@ -2020,7 +2154,7 @@ mod tests {
         assert_eq!(doubted_when(ends_too, |_, _| {}, true, [5, 99, 100]), [false, false, true]);
     }
 
-    /// Otherwise the view waits for the dead one for as long as its successor lives.
+    /// Otherwise the view waits for the dead process for as long as its successor lives.
     #[test]
     fn a_joiner_that_was_decided_on_is_watched_though_its_successor_has_asked_since() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
@@ -2046,7 +2180,8 @@ mod tests {
         assert!(roster.is_instance(MemberId(3), Instance::Near(105)));
     }
 
-    /// Track record: processes that were told of a view with a dead member, whose watch found it dead, took the process that joined with its id for dead.
+    /// Track record: processes learned of a view with a dead member, and their watch found it dead.
+    /// They then took the process that joined with its id for dead.
     #[test]
     fn a_process_that_joins_does_not_count_as_the_dead_one_before_it() {
         let (before, after) = (Me { pid: 33, ..me(3) }, Me { pid: 34, ..me(3) });
@@ -2063,7 +2198,7 @@ mod tests {
             let told = Told { view: view(id), decision, newcomers, observers, processes, cards }.encode();
             let letter = Letter::View { incarnation: 5, view: ViewId(id), from: MemberId(2), bytes: told.len() as u64 };
             roster.hear(letter, None, &told, Time(0));
-            // The watch over the one before may tell late, or again, what it has found.
+            // The watch of the earlier process may report its finding late, or again.
             roster.found_ended(MemberId(3), 33, before.birth);
         };
         let joins = |nonce| alloc::vec![Process { id: MemberId(3), nonce }];
@@ -2072,7 +2207,7 @@ mod tests {
             tell(&mut roster, 7, Vec::new(), before);
             assert!(roster.is_dead(MemberId(3)));
             if is_told_first {
-                // The teller does not know which process joins; then another that does.
+                // The first teller does not know which process joins. The second one does.
                 tell(&mut roster, 9, joins(0), before);
                 tell(&mut roster, 9, joins(4), before);
                 tell(&mut roster, 9, joins(4), after);
@@ -2089,7 +2224,8 @@ mod tests {
         }
     }
 
-    /// The process before it may have begun the view, and have promised something in it, before it died.
+    /// The earlier process may have begun the view, and have promised something in it, before it
+    /// died.
     #[test]
     fn a_process_has_no_part_in_a_view_that_admits_another_with_its_id() {
         let process = |nonce| Process { id: MemberId(3), nonce };
@@ -2108,7 +2244,8 @@ mod tests {
         failure(Bug::PlacesGuessed, a_member_asks_others_where_a_newcomer_is);
     }
 
-    /// Track record: a member that was cut off from a newcomer took it for one of its own host for ever.
+    /// Track record: a member that was cut off from a newcomer took it for a process of its own
+    /// host for ever.
     #[test]
     fn a_member_asks_others_where_a_newcomer_is() {
         let card = |id: u64| Card {
@@ -2152,7 +2289,8 @@ mod tests {
         assert!(roster.finds_places(&view, Time(1_000_000_000)));
     }
 
-    /// Track record: a founder that had died was known to no living process of its host, and the first view waited for its end there for ever.
+    /// Track record: no living process of its host knew a founder that had died. The first view
+    /// waited for its end there for ever.
     #[test]
     fn a_member_watches_a_process_of_its_host_that_only_members_of_others_knew() {
         let card = |id: u64, host| Card {
@@ -2184,12 +2322,12 @@ mod tests {
             rack: None,
             seeds: None,
         };
-        // Member 1 is on the host of member 3, and on another one.
+        // Member 1 is on the host of member 3, or on another one.
         for (host, watches) in [(1, Some(103)), (9, None)] {
             let mut far = roster(2, 2);
             far.hear(ask(33, 103), Some((card(3, 1), 3)), &[], Time(0));
             far.hear_of_founders(&[Process { id: MemberId(3), nonce: 33 }]);
-            // Another process with its id asks behind the founding.
+            // Another process with its id asks after the founding.
             let mut later = roster(2, 2);
             later.hear(ask(34, 104), Some((card(3, 1), 4)), &[], Time(0));
             later.hear_of_founders(&[Process { id: MemberId(3), nonce: 33 }]);
@@ -2213,7 +2351,8 @@ mod tests {
         }
     }
 
-    /// Track record: a process that follows asked a member that had died, or dialled it where it had been, though another process had its id by then.
+    /// Track record: a process that follows asked a member that had died, or dialled it at its old
+    /// address, though another process had its id by then.
     #[test]
     fn a_process_that_follows_believes_members_of_newer_views_which_processes_these_are() {
         let card = |id: u64, host, name: &str| Card {
@@ -2254,7 +2393,8 @@ mod tests {
         }
     }
 
-    /// Others dial it where they are told that it is, and one of them may know it by its memory only.
+    /// Other processes dial it at the address that is reported to them. One of them may know it
+    /// only by its memory.
     #[test]
     fn a_process_that_hands_over_its_memory_says_where_it_is_reached() {
         let card = |host, port: u32| Card {
@@ -2307,7 +2447,7 @@ mod tests {
         assert_eq!(dials(&mut roster), [0; 0], "both are here");
         assert_eq!([2, 3].map(|id| roster.take_part(ViewId(5), MemberId(id))), [Some(21), Some(30)]);
         roster.begin(&view(5), Time(0));
-        // It broke before it continued.
+        // The stream broke before it continued.
         roster.continue_ways([2, 3].map(MemberId));
         roster.continue_ways([]);
         roster.connect(&view(6));
@@ -2317,7 +2457,8 @@ mod tests {
         );
     }
 
-    /// A connection that is made late is called where the peer says that it is, in the view that runs.
+    /// A connection that is made late goes to the address that the peer reports, in the current
+    /// view.
     #[test]
     fn a_port_is_kept_for_the_view_that_runs_and_those_to_come() {
         let mut roster: Roster<()> = Roster::new(me(9), 1, None);
@@ -2344,7 +2485,8 @@ mod tests {
         assert_eq!(roster.port_of(ViewId(6), MemberId(2)), Some(&port(3)));
     }
 
-    /// A member at a seed's address may have been left out of the view, and know no member of it.
+    /// A member at a seed's address may have been left out of the view, and may know no member of
+    /// it.
     #[test]
     fn a_process_that_is_reached_and_is_no_member_is_told_of_to_the_member() {
         let card = |id: u64| Card {
@@ -2373,7 +2515,8 @@ mod tests {
         );
     }
 
-    /// A process with the id of a founder that has died may have asked before this one heard of the founding.
+    /// A process with the id of a dead founder may have asked before this process heard of the
+    /// founding.
     #[test]
     fn the_first_view_names_the_founders_and_not_the_processes_that_asked_last() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);

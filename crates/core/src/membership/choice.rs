@@ -1,4 +1,4 @@
-//! What a leader proposes: the value that binds it, or one of its own.
+//! The proposal of a leader: the value that binds it, or one of its own.
 use super::ballot::Ballot;
 use super::ranks::bit;
 use super::{CLOSING_ALL, Deadlines, Membership, Poll};
@@ -319,7 +319,7 @@ impl<T: Table> Choice<'_, T> {
                 spec.members.iter().filter(|rank| holds[rank.index()]).filter_map(place).collect();
             let cut = |sender: usize| {
                 let heard = cuts.iter().map(|(rank, cut)| self.table.load(*rank, cut + 8 * sender as u64));
-                // Of a subgroup whose members are all gone nothing is left to deliver.
+                // If all members of a subgroup are gone, no message of it is left to deliver.
                 let trim = if planted!(TrimIsLongest) { heard.max() } else { heard.min() };
                 trim.map_or(0, |trim| trim.min(ROUNDS_MAX))
             };

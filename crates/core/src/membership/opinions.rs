@@ -291,7 +291,10 @@ impl Opinions {
         self.bar(rank)
     }
 
-    /// Notes who left or gave up: the last word of its row makes it as final as that of a dead member. Whether anything is new.
+    /// Notes peers that have left or given up. Returns whether anything is new.
+    ///
+    /// A peer that leaves or gives up writes this in its row at the very end. So its row is as
+    /// final as the row of a dead member.
     #[cold]
     pub(crate) fn see_final_words<T: Table>(&mut self, table: &T) -> bool {
         let mut new = false;
@@ -407,7 +410,7 @@ impl Opinions {
         let looked = self.looked.unwrap_or(now);
         let passed_ns = now.0.saturating_sub(looked.0);
         if now < looked {
-            // Nothing is told ahead of this time any more.
+            // The clock went back: no signs of life after this time are ignored any more.
             self.pulses.iter_mut().for_each(|pulse| pulse.deaf_until = pulse.deaf_until.min(now));
         }
         self.looked = Some(now);

@@ -197,8 +197,10 @@ impl Membership {
         (digest ^ digest >> 16 ^ digest >> 32 ^ digest >> 48) as u16
     }
 
-    /// Whether a value that all the others have accepted is a decision. What they accepted before they gave members up has to be proposed
-    /// again, with a view that begins an era.
+    /// Returns whether a value that all the others have accepted is a decision.
+    ///
+    /// A value that they accepted before they gave members up has to be proposed again, with a view
+    /// that begins an era.
     pub(super) fn may_be_counted(&self, value: &Value, view: &View) -> bool {
         !self.is_recovery() || value.next.id.era() > view.id.era()
     }
@@ -216,7 +218,8 @@ impl Membership {
         self.opinions.is_barred(rank) && !self.voters.has(rank)
     }
 
-    /// Whether all members that are left, and have not ended, have given up the same. Those that are no voters count for nothing else.
+    /// Returns whether all members that are left, and have not ended, have given up the same
+    /// members. Nonvoters count for nothing else.
     pub(super) fn is_unanimous(&self, agreeing: &Ranks) -> bool {
         let is_one = |rank: &Rank| {
             let needs_nothing = self.given_up.has(*rank) || self.voters.has(*rank) || self.is_passed_over(*rank);
@@ -225,8 +228,10 @@ impl Membership {
         !self.is_recovery() || self.everyone.iter().all(is_one)
     }
 
-    /// What a decision means to a member that has given others up, and is told of it outside of the rows: that those, if they live, or members of their
-    /// views, may tell what they have decided without it.
+    /// Returns the weight of a decision that this member receives outside of the rows.
+    ///
+    /// If this member has given others up, these members may still live. They, or members of their
+    /// views, may send a decision that they have made without this member.
     pub(super) fn weigh_told(&self, value: &Value, view: &View) -> Told {
         let is_mine = value.next.rank_of(view.members[self.me.index()]).is_some();
         match self.is_recovery() && !planted!(GivenUpHeard) {

@@ -1,6 +1,6 @@
 //! Events of a view, for a subscriber of `tracing`: suspicions with their evidence, ballots, decisions, and the time that each phase took.
 //!
-//! Nothing is decided by what stands here. All functions are cold: none is called for a message.
+//! No decision depends on this module. All functions are cold: none is called for a message.
 use super::Decision;
 use super::ballot::Ballot;
 use crate::fault::Fault;
@@ -15,7 +15,8 @@ use tracing::{debug, info, warn};
 /// The target of these events.
 pub(crate) const TARGET: &str = "spindle::view";
 
-/// What the events of one member in one view have in common, and the moments between which they measure.
+/// The fields that all events of one member in one view have in common, and the moments between
+/// which they measure.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller {
     view: ViewId,
@@ -45,9 +46,9 @@ pub(super) struct Silence {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     pub(super) voters: usize,
-    /// Those that this member does not suspect.
+    /// The voters that this member does not suspect.
     pub(super) heard: usize,
-    /// Those that are proven dead, with final rows.
+    /// The voters that are proven dead, with final rows.
     pub(super) dead: usize,
 }
 
@@ -116,7 +117,7 @@ impl Teller {
         warn!(target: TARGET, me = self.me.0, view = self.view.0, member = self.id(rank).0, evidence, "member is dead");
     }
 
-    /// `rank` has written the last word of its row in order.
+    /// `rank` has left in order, and its row is final.
     #[cold]
     pub(super) fn left(&self, rank: Rank) {
         info!(target: TARGET, me = self.me.0, view = self.view.0, member = self.id(rank).0, "member has left");

@@ -1,11 +1,13 @@
-//! What each member can do next, and what comes of it: worked out once on the real core, then looked up.
+//! The steps that each member can take next, and their results: computed once on the real core,
+//! then looked up.
 //!
-//! A poll depends on nothing but the member's own state and the rows as it sees them. So it is made once for all states of the
-//! group that agree in these. Three kinds of steps are left out, because another step does the same:
+//! A poll depends only on the member's own state and the rows as it sees them. So it is made once
+//! for all states of the group that agree in these. Three kinds of steps are left out, because
+//! another step does the same:
 //!
-//! - A write lands when its reader polls, not before: nobody else can tell when it did.
-//! - A reader takes no writes that make no difference to its poll. In the state in which it has not taken them it can take them
-//!   with the next poll, and everybody else can do the same in both.
+//! - A write lands when its reader polls, not before: no other member can observe when it landed.
+//! - A reader takes no writes that make no difference to its poll. A reader that has not taken them
+//!   can take them with the next poll. All other members can do the same in both states.
 //! - A poll that takes nothing and changes nothing is no step. A write that changes nothing is none.
 use crate::intern::{Id, Interner, Memo};
 use crate::member::{Event, Inputs, Landing, Memory, Message, Row, Running, Write, word};
@@ -71,11 +73,13 @@ pub(crate) struct Actor {
     /// As long as it runs.
     pub(crate) running: Option<Running>,
     pub(crate) delivered: Id,
-    /// Of whose ends it has heard, and which of them are proven deaths with final rows: one bit a rank.
+    /// The members whose ends it has heard of, and those of them whose deaths are proven, with
+    /// final rows: one bit a rank.
     told: u8,
     proven: u8,
     pub(crate) decision: Option<Id>,
-    /// Whose acceptances it counted when it decided, in a scope with recoveries: one bit a rank. None, if it was told the decision.
+    /// The members whose acceptances it counted when it decided, in a scope with recoveries: one
+    /// bit a rank. No bit is set if it learned the decision from another member.
     pub(crate) counted: u8,
 }
 
@@ -110,7 +114,7 @@ pub(crate) struct Midway {
 /// One step of one member.
 pub(crate) struct Choice {
     pub(crate) inputs: Inputs,
-    /// Of whose ends it hears: one bit a rank.
+    /// The members whose ends it hears of: one bit a rank.
     pub(crate) news: u32,
     /// By rank, how many writes it takes.
     pub(crate) takes: Vec<usize>,
@@ -150,7 +154,7 @@ pub(crate) struct World {
     polls: Memo<[Id; 4 + MEMBERS], (Id, Id)>,
     choices: Memo<[Id; 2 + MEMBERS], Rc<Vec<Choice>>>,
     pub(crate) polled: u64,
-    /// What was found to be wrong.
+    /// The first error that was found.
     pub(crate) wrong: Option<String>,
 }
 
@@ -270,7 +274,9 @@ impl World {
         id
     }
 
-    /// What `me` can do where the links to it are these, by rank, and `dead` have died: one bit a rank.
+    /// Returns the steps that `me` can take.
+    ///
+    /// `links` are the links to it, by rank. `dead` are the members that have died: one bit a rank.
     pub(crate) fn choices(&mut self, me: usize, actor: Id, links: &[Id], dead: u32, may: Chances) -> Rc<Vec<Choice>> {
         let Chances { suspect, wait, recover } = may;
         let mask = u32::from(suspect) << 31 | u32::from(wait) << 30 | u32::from(recover) << 29 | dead;
@@ -298,7 +304,7 @@ impl World {
         let untold: Vec<Rank> =
             (0..self.scope.members as u32).filter(|rank| untold >> rank & 1 == 1).map(Rank).collect();
         let mut all = Vec::new();
-        // What is committed early is there at the first poll.
+        // Messages that are committed early are all committed at the first poll.
         let least = if self.scope.early { left } else { 0 };
         for commits in least..=left {
             for mask in 0..1u32 << untold.len() {
@@ -337,7 +343,7 @@ impl World {
         all
     }
 
-    /// Whom a member that lives may suspect, or hear again, at once.
+    /// Returns the sets of members that a live member may suspect, or hear again, at once.
     fn suspects_of(&self, me: usize, dead: u32) -> Vec<Vec<Rank>> {
         let alive = (0..self.scope.members as u32).map(Rank);
         let alive = alive.filter(|rank| rank.index() != me && dead >> rank.0 & 1 == 0);
@@ -430,7 +436,7 @@ impl World {
         word(self.rows.get(self.links.get(link)[take]), membership::ACCEPTED)
     }
 
-    /// What a poll makes of the member, and what others may notice of it.
+    /// Returns the member's state after a poll, and the events that others may notice.
     fn poll(
         &mut self,
         me: usize,
@@ -487,7 +493,7 @@ impl World {
         let mut seen: Vec<(Rank, &Row)> = (0..).map(Rank).zip(others.iter().map(|row| &**row)).collect();
         seen.extend(landed.as_ref().map(|(rank, row)| (*rank, &**row)));
         seen.retain(|(rank, _)| *rank != engine.me());
-        // Those that are given up tell nothing.
+        // Members that are given up report nothing.
         let is_heard = |rank: &Rank| !engine.is_given_up(*rank);
         let is_first = before.decision.is_none() && !seen.iter().any(|(rank, row)| is_heard(rank) && knows(row));
         let mut counted = before.counted;
@@ -607,8 +613,10 @@ impl World {
         id
     }
 
-    /// What a member that runs, and knows all that there is to know, counts.
-    /// Whether the members that it trusts are enough for it, with the deaths of which it knows.
+    /// Returns whether the members that this one trusts, with the deaths that it knows of, are
+    /// enough.
+    ///
+    /// The member runs, and knows everything that it can learn.
     pub(crate) fn has_quorum(&self, actor: Id) -> bool {
         let actor = self.actor_of(actor);
         let engine = &actor.running.as_ref().expect("it runs").engine;
@@ -678,9 +686,13 @@ impl World {
         }
     }
 
-    /// INV-QUORUM, by the rows as the member that decides sees them, of which one may change meanwhile: more accept the ballot than those
-    /// that may know of something else. If the member has given others up: all but these accept it, and have given up the same ones. Who
-    /// accepts it: one bit a rank.
+    /// Checks INV-QUORUM by the rows as the member that decides sees them. One of these rows may
+    /// change meanwhile.
+    ///
+    /// More members accept the ballot than may know of something else. If the member has given
+    /// others up, all members but these accept the ballot, and have given up the same members.
+    ///
+    /// Returns the members that accept the ballot: one bit a rank.
     fn check_quorum(&mut self, engine: &Engine, ballot: Ballot, seen: &[(Rank, &Row)], proven: u8) -> u8 {
         let rows = |rank: &Rank| {
             let rank = *rank;
@@ -705,7 +717,8 @@ impl World {
         with.iter().fold(0, |ranks, rank| ranks | 1 << rank.0)
     }
 
-    /// Of a member that ends the view each message is delivered, or sent again, and none is both.
+    /// Checks that each message of a member that ends the view is delivered or sent again, and not
+    /// both.
     fn check_end(&mut self, me: usize, mut engine: Engine, running: &Running, row: &Row, delivered: &[Message]) {
         let mut mine: Vec<Message> =
             delivered.iter().copied().filter(|(sender, _)| usize::from(*sender) == me).collect();
@@ -726,7 +739,7 @@ impl World {
     }
 }
 
-/// What may happen once more.
+/// The events that may happen once more.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chances {
     pub(crate) suspect: bool,

@@ -246,9 +246,9 @@ impl Mailbox {
         })
     }
 
-    /// Does the same as [`enter`](Self::enter), for a group that spans hosts. Another
-    /// host may have created the group again, which is not known here. So the last group on this host
-    /// counts only while a member of it lives here.
+    /// Does the same as [`enter`](Self::enter), for a group that spans hosts. Another host may have
+    /// created the group again, which is not known here. So the last group on this host counts only
+    /// while a member of it lives here.
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
@@ -393,7 +393,7 @@ impl Mailbox {
     /// What the system refuses for another reason than that the peer is gone or its queue is full.
     ///
     /// # Panics
-    /// If the number of descriptors is not [the control message's](Letter::fds), or the control
+    /// If the number of descriptors is not the one that [`Letter::fds`] returns, or if the control
     /// message names another sender.
     pub fn send(&self, to: MemberId, letter: &Letter, fds: &[BorrowedFd<'_>]) -> Result<Delivery, MailError> {
         assert_eq!(fds.len(), letter.fds(), "descriptors that do not belong to {letter:?}");
@@ -717,8 +717,8 @@ impl Drop for Mailbox {
 
 /// Finds the group, or creates it if no member lives. Takes the address of `id`, or else of the
 /// smallest id from 1 that no process has had in this group. Returns the role that results for this
-/// process. No other process can create the group meanwhile, nor later while this process [is a
-/// member](Mailbox::leave).
+/// process. No other process can create the group meanwhile, nor later while this process is a
+/// member (see [`Mailbox::leave`]).
 ///
 /// # Errors
 /// [`MailError::IdInUse`], [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what

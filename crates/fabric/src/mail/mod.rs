@@ -1,7 +1,7 @@
 //! The rendezvous of processes on one host. Processes of one user form a group whose members come
-//! and go, without a daemon: each has a [`Mailbox`], its control socket, in the user's private
-//! [`RuntimeDir`], and they send each other [`Letter`](spindle_core::control::Letter)s, the control
-//! messages. Start reading at [`found_or_find`].
+//! and go, without a daemon. Each process has a control socket, its [`Mailbox`], in the user's
+//! private [`RuntimeDir`]. The processes send each other control messages,
+//! [`spindle_core::control::Letter`]. Start reading at [`found_or_find`].
 //!
 //! Control messages carry descriptors of memory and processes, never names. So nothing outlives the
 //! processes except, after a crash, a lock file of 24 bytes and sockets at which no process
@@ -61,7 +61,7 @@ pub enum Role {
         /// Random, new for each group.
         incarnation: u128,
     },
-    /// It may [ask](spindle_core::control::Letter::Ask) to join.
+    /// It may ask to join, with [`spindle_core::control::Letter::Ask`].
     Joiner {
         /// Its address.
         mailbox: Mailbox,
@@ -78,7 +78,7 @@ pub enum Standing {
         /// Random, new for each group.
         incarnation: u128,
     },
-    /// It may [ask](spindle_core::control::Letter::Ask) to join.
+    /// It may ask to join, with [`spindle_core::control::Letter::Ask`].
     Joiner {
         /// The members to ask, by ascending id. At least one.
         members: Vec<MemberId>,

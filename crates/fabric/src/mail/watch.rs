@@ -41,8 +41,8 @@ pub enum Notice {
     },
     /// There are control messages in the queue. Not reported again before [`Watch::mail_read`].
     Mail,
-    /// Others don't find this process at its address: [restore](Mailbox::restore) it. Reported
-    /// again after a while if that is not done.
+    /// Other processes don't find this process at its address, so it has to call
+    /// [`Mailbox::restore`]. Reported again after a while if that is not done.
     Displaced,
 }
 
@@ -75,8 +75,8 @@ struct Watched {
 
 impl Watch {
     /// Starts the thread, on which `on_notice` is called. `on_notice` must not panic, because
-    /// nothing would be watched any more. The thread [shows the liveness](LivenessThread) of the `member`
-    /// with this event count.
+    /// nothing would be watched any more. The thread [shows the liveness](LivenessThread) of the
+    /// `member` with this event count.
     ///
     /// # Errors
     /// [`MailError::FdLimit`], or [`MailError::Io`] if there can be no more threads.
@@ -134,9 +134,9 @@ impl Watch {
         self.shared.forget(&mut watched, token)
     }
 
-    /// Reports control messages again from now on, at once if there are any. Call it when the queue
-    /// was found empty, or when the reader has done enough for one turn; call it after a pause if
-    /// the reader [is starved](super::Mailbox::is_starved).
+    /// Reports control messages again from now on, at once if there are any. The reader calls it
+    /// when the queue was found empty, or when it has done enough for one turn. A reader that is
+    /// starved ([`super::Mailbox::is_starved`]) calls it after a pause.
     pub fn mail_read(&self) {
         for socket in &*self.shared.mailbox() {
             // It is registered for as long as this lives, and this call can't fail for another

@@ -135,7 +135,7 @@ impl World<'_> {
         };
         if is_accepted {
             self.outcome.counts.proposed += 1;
-            self.note(|| format!("process {number} proposed changes in view {view}: {change:?}"));
+            self.note(|| format!("process {number} proposes in view {view}: {change:?}"));
             self.pending.push(PendingChange { process: number, of, view, change });
             self.wake(number, self.now);
         }

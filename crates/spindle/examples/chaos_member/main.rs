@@ -1,9 +1,15 @@
-//! One member of a chaos run: it joins, sends numbered messages in several subgroups, and writes down all that happens to it,
-//! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
+//! One member of a chaos run. It joins, sends numbered messages in several subgroups, and records
+//! every event until the driver tells it to leave or to finish, or kills it. `cargo xtask chaos`
+//! starts many of these members and judges their records.
 //!
-//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|- [RUNTIME_DIR [LISTEN tcp|ofi ID|-
-//! DATA_DIR|- SEED...]]`, from LISTEN on for groups that span hosts: a data directory that is not there is initialised; or `chaos_member ofi`, which says why libfabric can't be used, if so. Commands come by lines on the standard
-//! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
+//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|-
+//! [RUNTIME_DIR [LISTEN tcp|ofi ID|- DATA_DIR|- SEED...]]`. Groups that span hosts take the
+//! arguments from LISTEN on. A data directory that does not exist is initialised. `chaos_member
+//! ofi` prints the reason if libfabric can't be used.
+//!
+//! Commands arrive by lines on the standard input: `leave` while it sends, `retire` after it has
+//! sent all, `finish`, `status`. Exit status 0: it finished, or left; 3: it was evicted; 1: an
+//! unexpected error.
 #![allow(missing_docs)]
 #[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
 mod record;
@@ -25,7 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// By number: name, order, largest message. The polling thread delivers the even ones, a thread each the odd ones.
+/// The subgroups by number: name, order, largest message. The polling thread delivers the even
+/// ones, a thread each the odd ones.
 const SUBGROUPS: [(&str, Order, u64); 4] = [
     ("orders", Order::Total, 256),
     ("facts", Order::Total, 2000),
@@ -37,22 +44,24 @@ const HEADER_BYTES: u64 = 24;
 const LARGE_BYTES_MAX: u64 = 2_000_000;
 /// Numbers that a sender asks for at a time.
 const RESERVE: u64 = 64;
-/// Longer than any view change should take; then the claim is tried again, since only the driver decides what is too long.
+/// Longer than any view change should take. The sender then tries the claim again, since only the
+/// driver decides how long is too long.
 const CLAIM_WAIT: Duration = Duration::from_secs(2);
-/// Longer than any outage: only the driver decides what is too long.
+/// Longer than any outage, because only the driver decides how long is too long.
 const GATHER_WAIT: Duration = Duration::from_secs(120);
-/// Shorter than the driver's patience, so that who is stuck says so.
+/// Shorter than the driver's timeout, so that a member that is stuck reports it.
 const FINISH_WAIT: Duration = Duration::from_secs(20);
 const EVICTED: u8 = 3;
 
-/// Where everything is written down.
+/// The file that receives all records.
 #[derive(Clone)]
 struct Log(Arc<File>);
 
 impl Log {
     fn write(&self, records: &[Record]) {
         let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
-        // One call, so that the records of a batch stay together, and survive this process as far as they were written.
+        // One call, so that the records of a batch stay together, and survive this process as far
+        // as they were written.
         (&*self.0).write_all(&bytes).expect("the log can be written");
     }
 
@@ -72,7 +81,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Numbers that look like chance.
+/// A generator of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -86,31 +95,34 @@ impl Dice {
     }
 }
 
-/// What the application makes of the totally ordered subgroups: a number that depends on every message and on their order, and
-/// how many there were.
+/// The application's states, one for each totally ordered subgroup: a number that depends on every
+/// message and on their order, and the count of messages.
 type States = [(u64, u64); 2];
 
 /// Bytes of a snapshot beside the states, so that it takes its time.
 const BALLAST: u64 = 300_000;
 
-/// What is delivered on the polling thread.
+/// The handler of everything that the polling thread delivers.
 struct Deliver {
     log: Log,
     records: Vec<Record>,
     dice: Dice,
-    /// Whether this process is a member: views before are only those of what it learns.
+    /// Whether this process is a member. Earlier views are only those of the messages that it
+    /// learns.
     joined: bool,
-    /// Of a round in which all subgroups are delivered here, and who joins learns the states.
+    /// The states of a round in which all subgroups are delivered here and joiners learn the
+    /// states.
     states: Option<Arc<Mutex<States>>>,
     views: Views,
 }
 
-/// The views that have begun here, for the threads that receive: the numbers of views jump with a recovery.
+/// The views that have begun here, for the threads that receive: the numbers of views jump with a
+/// recovery.
 #[derive(Clone, Default)]
 struct Views(Arc<Mutex<Vec<u64>>>);
 
 impl Views {
-    /// A receiver may be told of a view a moment before the handler is, in ms.
+    /// The longest time by which a receiver learns of a view before the handler does, in ms.
     const LATE_MAX: u32 = 1000;
 
     fn push(&self, view: u64) {
@@ -164,7 +176,7 @@ impl Handler for Deliver {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let subgroup = subgroup.0 as u8;
         self.records.push(Record::new(Kind::Batch, subgroup, [now(), 0, 0]));
-        // Sometimes a part is left for the next time.
+        // Sometimes the handler leaves a part for the next time.
         let most = if self.dice.one_in(8) { 1 + self.dice.below(5) as usize } else { usize::MAX };
         for message in batch.take(most) {
             self.apply(subgroup, &message);
@@ -217,7 +229,7 @@ impl Handler for Deliver {
     }
 }
 
-/// What is written down of having joined: as who, and in which group.
+/// Returns the record of having joined: the id, and the group's incarnation.
 fn joined(node: &Node) -> Record {
     let incarnation = node.incarnation();
     Record::new(Kind::Joined, NO_SUBGROUP, [node.id().0, incarnation as u64, (incarnation >> 64) as u64])
@@ -229,7 +241,7 @@ fn stretches(log: &Log, view: &View, wanted: impl Fn(u8) -> bool) {
     log.write(&records);
 }
 
-/// What is written down of a message: its number if it is one of ours, byte for byte.
+/// Returns the record of a message: its number if it equals, byte for byte, a message of this run.
 fn delivered(subgroup: u8, message: &Message<'_>) -> Record {
     let payload = message.payload;
     let word =
@@ -298,7 +310,8 @@ struct Sending {
 }
 
 impl Sending {
-    /// Sends until told to stop, and then one last message in each stream. An error that is not the end of the group is told.
+    /// Sends until `stop` is set, and then sends one last message in each stream. An error that is
+    /// not the end of the group is reported.
     fn run(mut self) -> Result<(), SendError> {
         let result = self.send_all();
         (0..self.streams.len()).for_each(|i| self.tell(i));
@@ -339,9 +352,9 @@ impl Sending {
         }
         let Some(mut frame) = stream.sender.claim(len, waits)? else { return Ok(false) };
         match dice.below(600) {
-            // Held while views may change.
+            // The sender holds the frame while views may change.
             0 => thread::sleep(Duration::from_micros(dice.below(20_000))),
-            // Given up: a void.
+            // The sender gives the frame up: a void.
             1..4 => return Ok(true),
             _ => {}
         }
@@ -351,7 +364,7 @@ impl Sending {
         Ok(true)
     }
 
-    /// As [`send`](Self::send), a message that no ring holds.
+    /// Sends a message that no ring holds, otherwise as [`send`](Self::send).
     fn send_large(&mut self, i: usize) -> Result<bool, SendError> {
         let (instance, dice, stream) = (self.instance, &mut self.dice, &mut self.streams[i]);
         let len = if dice.one_in(20) { LARGE_BYTES_MAX } else { dice.below(100_000) };
@@ -395,7 +408,7 @@ fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, views: &Views, mut d
             Err(ReceiveError::Finished) => finished = true,
             Err(error) => return Err(error),
         }
-        // The view is that of what was received; those passed over brought nothing.
+        // The view is that of the received messages. Views that were passed over contained none.
         let is = receiver.view().id.0;
         let stretch = |id| Record::new(Kind::Stretch, subgroup, [id, 0, now()]);
         records.splice(0..0, views.between(view, is).into_iter().map(stretch));
@@ -410,10 +423,10 @@ fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, views: &Views, mut d
     Ok(())
 }
 
-/// What the command line says.
+/// The command line's arguments.
 struct Orders {
     dir: PathBuf,
-    /// Where the members of one host meet.
+    /// The directory in which the members of one host meet.
     runtime_dir: PathBuf,
     network: Option<Network>,
     id: Option<u64>,
@@ -422,17 +435,17 @@ struct Orders {
     members: u32,
     instance: u32,
     suspect_after: Duration,
-    /// Whether who joins takes over the states of the others.
+    /// Whether joiners take over the states of the other members.
     states: bool,
 }
 
-/// libfabric over any network.
+/// Returns the options for libfabric over any network.
 fn ofi() -> OfiOptions {
     OfiOptions { provider: Some("tcp".to_string()), ..OfiOptions::default() }
 }
 
 fn main() -> ExitCode {
-    // The driver's death is this one's; it may have died before this was said.
+    // This process dies with the driver. The driver may have died before this call.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words == ["ofi"] {
@@ -449,7 +462,7 @@ fn main() -> ExitCode {
     }
     let network = words.get(9).map(|listen| {
         let seeds = words[13..].iter().map(|seed| seed.parse().expect("an address")).collect();
-        // The only network is that between the namespaces.
+        // The only network is the one between the namespaces.
         let transport = match words[10].as_str() {
             "ofi" => Transport::Ofi(ofi()),
             _ => Transport::Tcp,
@@ -489,7 +502,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes what the member traces, where that is asked for.
+/// Writes the member's traces to a file if the environment asks for them.
 fn trace(orders: &Orders) {
     let Some(dir) = std::env::var_os("SPINDLE_CHAOS_TRACES") else { return };
     let path = PathBuf::from(dir).join(format!("{}-{}.trace", orders.group, orders.instance));
@@ -524,7 +537,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     config.subgroups = SUBGROUPS
         .map(|(name, order, message_bytes_max)| Subgroup {
             order,
-            // Who learns reads what stands in the rings, and may be slow.
+            // A learner reads the messages that the rings contain, and may be slow.
             window: if orders.states { 1024 } else { 64 },
             message_bytes_max,
             ..Subgroup::new(name)
@@ -559,7 +572,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     let streams = [alone, both(1), both(2)];
     drop((facts, feed));
     let busy = Arc::new(AtomicUsize::new(streams.len()));
-    // What is tested between hosts is not speed, and there are more members than cores.
+    // Runs between hosts do not test speed, and they have more members than cores.
     let pause_us = if orders.network.is_some() { 20_000 } else { 2_000 };
     for (streams, salt) in streams.into_iter().zip(1..) {
         let stream = |(subgroup, thread, sender)| Stream { subgroup, thread, sender, next: 0, reserved: 0, told: 0 };
@@ -599,7 +612,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     if trouble.is_empty() { Ok(end) } else { Err(trouble.join("; ")) }
 }
 
-/// Joins with the state of the others, however often they die meanwhile.
+/// Joins with the state of the other members, however often they die meanwhile.
 fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
     let begin = Instant::now();
     loop {
@@ -608,7 +621,7 @@ fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
             Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone)
                 if begin.elapsed() < FINISH_WAIT =>
             {
-                // It may hold a part of the state, or that of a group that has ended.
+                // The handler may hold a part of the state, or the state of a group that has ended.
                 if let Some(states) = &handler.states {
                     *lock(states) = Default::default();
                 }
@@ -618,7 +631,7 @@ fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
     }
 }
 
-/// What a thread of the application met.
+/// An error that a thread of the application met.
 enum Trouble {
     Ended(Ended),
     Other(String),
@@ -645,7 +658,7 @@ impl From<ReceiveError> for Trouble {
 fn unless_ended(result: Result<(), Trouble>) -> Result<(), String> {
     match result {
         Ok(()) | Err(Trouble::Ended(Ended::Evicted { .. } | Ended::Left)) => Ok(()),
-        // The polling thread says why.
+        // The polling thread reports the cause.
         Err(Trouble::Ended(Ended::Dropped)) => Ok(()),
         Err(Trouble::Ended(ended)) => Err(ended.to_string()),
         Err(Trouble::Other(text)) => Err(text),
@@ -692,7 +705,7 @@ fn obey(group: Group, status: &Path, stop: &AtomicBool, busy: &AtomicUsize) -> R
     }
 }
 
-/// What the driver says, line by line.
+/// Returns the driver's commands, one a line.
 fn commands() -> Inbox<String> {
     let (say, hear) = channel();
     thread::spawn(move || {

@@ -1,7 +1,9 @@
-//! What a member of a chaos run writes down, and `cargo xtask chaos` reads: records of 32 bytes in a file that only grows.
+//! Records that a member of a chaos run writes and `cargo xtask chaos` reads. Each record has 32
+//! bytes, and the file only grows.
 //!
-//! Each record checks itself, so that a torn tail is told from a record. Whole groups of records are written by one call,
-//! by any thread, and never stand mixed with another thread's.
+//! Each record contains its own checksum, so that a reader can distinguish a torn tail from a
+//! record. Any thread may write a whole group of records, by one call. The records of two threads
+//! are never mixed within a group.
 
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: usize = 32;
@@ -10,7 +12,7 @@ pub(crate) const NO_SUBGROUP: u8 = u8::MAX;
 /// Bytes of text that fit into one record.
 const TEXT_BYTES: usize = 24;
 
-/// What a record says. `a`, `b` and `c` are its three words.
+/// The kind of a record. `a`, `b` and `c` are the record's three words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -18,43 +20,47 @@ pub(crate) enum Kind {
     Start = 1,
     /// The process is a member: `a` its id, `b` and `c` the group's incarnation.
     Joined,
-    /// A view has begun at the engine: `a` its number, `b` how many members, `c` the time. As many `Member` follow.
+    /// A view has begun at the engine: `a` its number, `b` how many members, `c` the time. As many
+    /// `Member` follow.
     View,
-    /// `a` the view, `b` 1 if it is no voter in it, `c` the id. They come by rank.
+    /// `a` the view, `b` 1 if the member is no voter in it, `c` the id. These records come by rank.
     Member,
-    /// When view `a` began, or, if that is the largest number, when the process ended in agreement with all, the application's
-    /// state of `subgroup` was `b`, after `c` messages since the group was founded.
+    /// The application's state of `subgroup` was `b`, after `c` messages since the group was
+    /// founded. This was so when view `a` began. If `a` is the largest number, it was so when the
+    /// process ended in agreement with all members.
     State,
-    /// What is delivered in `subgroup` from here on belongs to view `a`; `c` the time.
+    /// Later deliveries in `subgroup` belong to view `a`; `c` the time.
     Stretch,
     /// The deliveries of `subgroup` that follow were made at the time `a`.
     Batch,
-    /// A message of the sender with rank `extra`: `a` its round, `b` the sender's instance (high) and the digest's low
-    /// half, `c` the number among those of the same instance, `subgroup` and `thread`.
+    /// A message of the sender with rank `extra`: `a` its round, `b` the sender's instance (high)
+    /// and the digest's low half, `c` the number among those of the same instance, `subgroup` and
+    /// `thread`.
     Deliver,
     /// The same, but its bytes are not what its sender sends: `c` holds the first eight of them.
     Garbage,
-    /// This process's `thread` will send no message of `subgroup` with a number of `a` or more before it says so again.
+    /// This process's `thread` will send no message of `subgroup` with a number of `a` or more
+    /// before it writes the next record of this kind.
     Reserve,
     /// Every message of `subgroup` and `thread` with a number below `a` was accepted.
     Sent,
-    /// The process ends: `a` is an [`End`], `b` the time. `Text` may stand before it.
+    /// The process ends: `a` is an [`End`], `b` the time. `Text` may come before it.
     End,
     /// Up to 24 bytes of text.
     Text,
 }
 
-/// How a member came to its end.
+/// The way in which a member ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum End {
-    /// In agreement with all.
+    /// It ended in agreement with all members.
     Finished = 1,
-    /// As it was asked to.
+    /// It left because it was asked to.
     Left,
-    /// The others went on without it.
+    /// The others continued without it.
     Evicted,
-    /// What should not be; the text says what.
+    /// It met an unexpected error, which the text states.
     Failed,
 }
 
@@ -89,7 +95,7 @@ impl Kind {
 }
 
 impl End {
-    /// What `a` of a `Kind::End` means.
+    /// Returns the meaning of `a` in a `Kind::End`.
     pub(crate) fn decode(word: u64) -> Option<End> {
         [End::Finished, End::Left, End::Evicted, End::Failed].into_iter().find(|end| *end as u64 == word)
     }
@@ -108,7 +114,7 @@ impl Record {
         Record { extra, ..self }
     }
 
-    /// `text`, in as many records as it takes.
+    /// Returns `text` in as many records as it takes.
     pub(crate) fn texts(text: &str) -> Vec<Record> {
         let record = |chunk: &[u8]| {
             let mut bytes = [b' '; TEXT_BYTES];
@@ -119,7 +125,7 @@ impl Record {
         text.as_bytes().chunks(TEXT_BYTES).map(record).collect()
     }
 
-    /// The text in a `Kind::Text`.
+    /// Returns the text in a `Kind::Text`.
     pub(crate) fn text(&self) -> Vec<u8> {
         [self.a, self.b, self.c].iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -136,7 +142,7 @@ impl Record {
         bytes
     }
 
-    /// `None` if nobody wrote this.
+    /// Returns the record in `bytes`, or `None` if no process wrote these bytes as a record.
     pub(crate) fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let mut unchecked = *bytes;
@@ -156,14 +162,15 @@ fn check(bytes: &[u8; RECORD_BYTES]) -> u32 {
     (sum >> 32) as u32
 }
 
-/// A number that looks like chance: the last step of splitmix64.
+/// Returns a pseudo-random number: the last step of splitmix64.
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// The digest of the one message that `instance` sends under this number. Its padding follows from it.
+/// Returns the digest of the one message that `instance` sends under this number. The message's
+/// padding follows from it.
 pub(crate) fn digest(instance: u32, subgroup: u8, thread: u8, number: u64) -> u64 {
     mix(mix(u64::from(instance) << 16 | u64::from(subgroup) << 8 | u64::from(thread)) ^ number)
 }

@@ -1,7 +1,8 @@
-//! A host leader whose host has more members: it takes part in what goes over streams, and lends the objects to those of its host.
+//! The leader of a host with several members: it takes part in the group over streams, and lends
+//! the objects to the other members of its host.
 //!
-//! The session over streams takes what is complete here for complete on this host. So a host leader that receives does not say so before those to whom
-//! it lends the object have it, too.
+//! The session over streams takes an object that is complete here for complete on this host. So a
+//! receiving host leader reports an object as complete only when all its borrowers have it, too.
 use super::error::{BulkSendError, Cause, Failure};
 use super::node::{Event, ObjectId};
 use super::shared_memory_bulk::SharedMemoryBulk;
@@ -25,19 +26,21 @@ pub(super) struct HostGateway {
     root: Rank,
     is_root: bool,
     slots: u64,
-    /// Readable when one of the two is.
+    /// Readable when `streams` or `shared_memory` is.
     epoll: OwnedFd,
-    /// Objects that are lent and of which the application has not been told that they are complete, the oldest first.
+    /// Lent objects that were not yet reported to the application as complete, the oldest first.
     lent: VecDeque<Object>,
-    /// How many the application has been told of: as complete, and, at the root, as everywhere.
+    /// The numbers of objects reported to the application: as complete, and, at the root, as
+    /// everywhere.
     told: u64,
     told_everywhere: u64,
-    /// How many are complete at this member.
+    /// The number of objects that are complete at this member.
     complete: u64,
-    /// How many those of this host have, and how many all heads say they have.
+    /// The numbers of objects that the other members of this host have, and that all heads report
+    /// to have.
     near: u64,
     far: u64,
-    /// Why there is no memory for what is coming.
+    /// The error that left no memory for an incoming object.
     shortage: Option<RegionError>,
     failure: Option<Failure>,
     events: Vec<Event>,
@@ -101,7 +104,7 @@ impl HostGateway {
     fn lend(&mut self, object: Object) {
         self.lent.push_back(object.clone());
         match self.shared_memory.send(object) {
-            // Who has closed it tells so.
+            // The side that closed the group reports that.
             Ok(_) | Err(BulkSendError::Session(SendError::Closed { .. })) => {}
             Err(error) => unreachable!("it stands in memory that can be lent, and there is a slot for it: {error}"),
         }
@@ -129,7 +132,8 @@ impl HostGateway {
             worked |= self.shared_memory.poll(&mut heard);
             heard.drain(..).for_each(|event| self.hear_from_mates(event));
         } else {
-            // They end what they have begun: tell others, and take what these say.
+            // Both sides end what they have begun: they inform their peers, and read what the peers
+            // send.
             worked |= self.streams.poll(&mut heard) | self.shared_memory.poll(&mut heard);
             heard.clear();
         }
@@ -146,13 +150,14 @@ impl HostGateway {
                     false => self.shared_memory.segment(bytes).map(Into::into),
                 };
                 match memory {
-                    // It may be closed by now, and need none.
+                    // The session may be closed by now, and need no buffer.
                     Ok(buffer) => _ = self.streams.post_receive_buffer(object, buffer),
                     Err(error) => self.shortage = Some(error),
                 }
             }
             Event::Complete { object, .. } if !self.is_root && self.lent.len() as u64 >= self.slots => {
-                // It uses a slot again before I have said that its object is here.
+                // The root uses a slot again before this member has reported that its object is
+                // here.
                 self.close(self.root, Cause::Down(Arc::new(BulkDown::Garbage { word: object.0 })));
             }
             Event::Complete { object, data } => {
@@ -188,7 +193,7 @@ impl HostGateway {
         }
     }
 
-    /// Tells the application what both sides have done.
+    /// Reports to the application what both sides have done.
     fn settle(&mut self) {
         while self.told < self.near.min(self.complete)
             && let Some(data) = self.lent.pop_front()
@@ -210,7 +215,7 @@ impl HostGateway {
         if self.is_root {
             failure.objects = (self.told_everywhere..self.told + lent.len() as u64).map(ObjectId).collect();
         } else {
-            // They are complete here, whoever else has them.
+            // These objects are complete here, whichever other members have them.
             for data in lent {
                 self.events.push(Event::Complete { object: ObjectId(self.told), data });
                 self.told += 1;
@@ -224,12 +229,13 @@ impl HostGateway {
     fn close(&mut self, dead: Rank, cause: Cause) {
         self.shared_memory.close(dead, cause.clone());
         self.streams.close(dead, cause);
-        // What it says of that has what is incomplete here.
+        // The failure that the streams report lists the objects that are incomplete here.
         let mut last = vec![];
         self.streams.poll(&mut last);
         for event in last {
             match event {
-                // One that is complete here, and which nobody is told of any more.
+                // The object is complete here. The other members of this host are not informed of
+                // it any more.
                 Event::Complete { data, .. } if !self.is_root => self.lent.push_back(data),
                 Event::Failed(failure) => self.fail(failure),
                 _ => {}
@@ -268,7 +274,7 @@ impl HostGateway {
         self.streams.is_flushed() && self.shared_memory.is_flushed()
     }
 
-    /// Peers that have not done their part, as far as they have said.
+    /// Returns the number of peers that have not reported that their part is done.
     pub(super) fn open(&self) -> u32 {
         self.streams.open() + self.shared_memory.open()
     }

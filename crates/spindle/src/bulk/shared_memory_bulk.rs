@@ -16,30 +16,32 @@ use std::time::Duration;
 pub(super) struct SharedMemoryBulk {
     links: LocalLinks,
     me: Rank,
-    /// Who lends: the root of the group, or what receives it for this host.
+    /// The lender: the root of the group, or the host leader that receives for this host.
     root: Rank,
     slots: u32,
     direct_below: u64,
     object_bytes_max: u64,
-    /// At the root, those that are not everywhere, the oldest first; empty elsewhere.
+    /// At the root, the objects that are not everywhere, the oldest first; empty elsewhere.
     lent: VecDeque<Object>,
-    /// Objects before those: at the root that are everywhere, elsewhere that are here.
+    /// The number of objects before those. At the root they are everywhere; elsewhere they are
+    /// here.
     done: u64,
-    /// By rank: how many objects it has, as far as the root knows.
+    /// By rank: the number of objects that the member has, as far as the root knows.
     have: Vec<u64>,
     finished: Vec<bool>,
     failure: Option<Failure>,
     events: Vec<Event>,
-    /// Whether the application is being told what the root is to be told behind that, with the next poll: that it is here.
+    /// Whether the arrival of an object is being reported to the application. The next poll then
+    /// reports it to the root.
     is_telling: bool,
     ready: Vec<Rank>,
 }
 
 impl SharedMemoryBulk {
-    /// The part of a member among those of its host, of which the head lends.
+    /// Creates the part of a member among the members of its host, whose head lends.
     pub(super) fn new(hosts: &Hosts, settings: &BulkSettings, part: LocalPart) -> Result<SharedMemoryBulk, BulkError> {
         let (members, me, root) = (part.members(), part.me(), part.root());
-        // What would be refused over streams is refused here.
+        // Settings that would be refused over streams are refused here.
         Session::new(settings.session(hosts, me), &mut vec![])?;
         let links = LocalLinks::new(part, settings.digest(hosts))?;
         let have = (0..members).map(|rank| if links.is_open(Rank(rank)) { 0 } else { u64::MAX }).collect();
@@ -84,19 +86,20 @@ impl SharedMemoryBulk {
         Ok(ObjectId(number))
     }
 
-    /// Memory for an object, that of an earlier one if nobody reads that any more.
+    /// Returns memory for an object. It is that of an earlier object if no process reads that
+    /// object any more.
     pub(super) fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
-        // Somebody may have told just now.
+        // A receiver may have reported just now that it dropped an object.
         self.look();
         self.links.segment(bytes)
     }
 
-    /// Whether an object of so many bytes goes inside a message, and needs no segment.
+    /// True if an object of so many bytes goes inside a message, and needs no segment.
     pub(super) fn goes_inside(&self, bytes: u64) -> bool {
         bytes < self.direct_below && LocalLinks::fits(bytes)
     }
 
-    /// The object in a segment of its own, unless it goes inside a message.
+    /// Returns the object in a segment of its own, unless it goes inside a message.
     pub(super) fn shareable(&mut self, object: Object) -> Result<Object, RegionError> {
         let bytes = object.len() as u64;
         if object.segment().is_some() || self.goes_inside(bytes) {
@@ -117,7 +120,7 @@ impl SharedMemoryBulk {
         worked
     }
 
-    /// Takes in what has come; whether anything has.
+    /// Takes in what has come. Returns whether anything has.
     fn look(&mut self) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         if ready.is_empty() {
@@ -150,7 +153,8 @@ impl SharedMemoryBulk {
         self.failure.as_ref()
     }
 
-    /// Whether nothing is on the way: the root knows it, and the others when it has said so.
+    /// True if nothing is on the way. The root knows this; the others know it when the root has
+    /// reported it.
     pub(super) fn is_at_rest(&self) -> bool {
         !self.is_telling && self.lent.is_empty() && (self.me == self.root || self.finished[self.root.index()])
     }
@@ -163,7 +167,7 @@ impl SharedMemoryBulk {
         self.links.is_flushed()
     }
 
-    /// Peers that have not done their part, as far as they have said.
+    /// Returns the number of peers that have not reported that their part is done.
     pub(super) fn open(&self) -> u32 {
         let is_open = |rank: &usize| self.links.is_open(Rank(*rank as u32)) && !self.finished[*rank];
         (0..self.finished.len()).filter(is_open).count() as u32
@@ -199,7 +203,7 @@ impl SharedMemoryBulk {
         Ok(())
     }
 
-    /// Tells the root's application what everybody has.
+    /// Reports to the root's application the objects that every member has.
     fn settle(&mut self) {
         let everywhere = self.have.iter().copied().min().unwrap_or(u64::MAX);
         while self.done < everywhere
@@ -213,18 +217,18 @@ impl SharedMemoryBulk {
 
     fn lose(&mut self, peer: Rank, down: BulkDown) {
         let has_left = self.finished[peer.index()];
-        // Who left while something was on the way to it has not had it.
+        // A peer that left while an object was on the way to it has not had that object.
         let is_missed = self.me == self.root && self.have[peer.index()] < self.done + self.lent.len() as u64;
         match down {
             BulkDown::Closed | BulkDown::Os { .. } if has_left && !is_missed => {}
             BulkDown::Closed | BulkDown::Os { .. } if has_left => self.close(peer, Cause::Left),
-            // Which is no fault of who lends it.
+            // The lender is not at fault.
             BulkDown::Segment(error) => self.close(self.me, Cause::Memory(Arc::new(error))),
             down => self.close(peer, Cause::Down(Arc::new(down))),
         }
     }
 
-    /// Closes the group, because of what it is told from elsewhere.
+    /// Closes the group because of a failure, which may be reported from elsewhere.
     pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
         if self.failure.is_some() {
             return;

@@ -16,8 +16,9 @@ use tracing::info;
 pub(super) struct StreamBulk {
     links: BulkLinks,
     side: Side,
-    /// Counters for the root. They may say that an object is complete here, so they go only when the application has been told, with the
-    /// poll after that; and those of slots that are withheld, when they are not any more.
+    /// Counters for the root. They may say that an object is complete here, so they go only when
+    /// that was reported to the application, with the poll after that. Counters of a withheld slot
+    /// go when the slot is not withheld any more.
     due: Vec<(Slot, Columns)>,
     /// Kept for their memory.
     ready: Vec<Ready>,
@@ -33,12 +34,12 @@ struct Side {
     object_bytes_max: u64,
     /// By slot.
     cargo: Vec<Cargo>,
-    /// What the session wants done.
+    /// The session's outputs that are not carried out yet.
     outputs: Vec<Output>,
     events: Vec<Event>,
-    /// By rank: who has said that it has done its part.
+    /// By rank: whether the member has reported that its part is done.
     finished: Vec<bool>,
-    /// Whose death closes the group, and how it was noticed.
+    /// The member whose death closes the group, and how the death was noticed.
     loss: Option<(Rank, Cause)>,
     failed: Vec<ObjectId>,
     /// Objects that the root has sent and that are not everywhere.
@@ -46,7 +47,7 @@ struct Side {
     failure: Option<Failure>,
 }
 
-/// A bulk group is closed at `me`.
+/// Logs that a bulk group is closed at `me`.
 pub(super) fn tell_failure(me: Rank, failure: &Failure) {
     let Failure { dead, cause, objects } = failure;
     let objects = objects.len();
@@ -56,14 +57,15 @@ pub(super) fn tell_failure(me: Rank, failure: &Failure) {
 /// The memory behind a slot.
 #[derive(Debug, Default)]
 struct Cargo {
-    /// What is on the way, and its length.
+    /// The object that is on the way, and its length.
     object: Option<(ObjectId, u64)>,
     memory: Memory,
     /// Whether the session waits for room.
     is_room_wanted: bool,
-    /// Whether the slot's last object is complete here and not at those of this host, so that the root is not to be told.
+    /// Whether the slot's last object is complete here and not at the other members of this host.
+    /// The root must not be informed of it then.
     is_withheld: bool,
-    /// The first block, as long as there is no buffer: where it begins in the object.
+    /// The offset in the object of the first block, as long as no buffer exists.
     first: Option<u64>,
     first_bytes: Vec<u8>,
 }
@@ -77,7 +79,7 @@ enum Memory {
 }
 
 impl StreamBulk {
-    /// The part of `me`, which is the head of its host, over a stream to every other head.
+    /// Creates the part of `me`, which is the head of its host, over a stream to every other head.
     pub(super) fn new(
         me: Rank,
         hosts: Hosts,
@@ -136,7 +138,7 @@ impl StreamBulk {
             self.links.ready(Duration::ZERO, &mut ready);
         }
         let mut worked = self.has_news();
-        // What was found between two polls is told by this one.
+        // This poll reports the events that were found since the last one.
         if self.side.events.is_empty() {
             let root = self.side.hosts.root();
             for (slot, columns) in self.due.extract_if(.., |(slot, _)| !self.side.is_withheld(*slot)) {
@@ -176,24 +178,25 @@ impl StreamBulk {
         self.has_news() || self.links.has_unread() || !self.ready.is_empty()
     }
 
-    /// Whether there is something to tell.
+    /// True if events or counters wait to be reported.
     fn has_news(&self) -> bool {
         !self.side.events.is_empty() || self.due.iter().any(|(slot, _)| !self.side.is_withheld(*slot))
     }
 
-    /// The root is not to be told that an object is here, of which the application is being told, before [`release`](Self::release).
+    /// Withholds from the root that an object is here, until [`release`](Self::release). The object
+    /// is being reported to the application.
     pub(super) fn withhold(&mut self, object: ObjectId) {
         let slot = self.side.slot_of(object);
         self.side.cargo[slot].is_withheld = true;
     }
 
-    /// The root may be told, with the next poll.
+    /// Lets the next poll report the object to the root.
     pub(super) fn release(&mut self, object: ObjectId) {
         let slot = self.side.slot_of(object);
         self.side.cargo[slot].is_withheld = false;
     }
 
-    /// Closes the group, because somebody is dead to whom there is no stream.
+    /// Closes the group, because a member is dead to which no stream exists.
     pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
         self.side.bury(dead, cause);
         self.act();
@@ -203,7 +206,8 @@ impl StreamBulk {
         self.side.failure.as_ref()
     }
 
-    /// Whether nothing is on the way: the root knows it, and the others when it has said so.
+    /// True if nothing is on the way. The root knows this; the others know it when the root has
+    /// reported it.
     pub(super) fn is_at_rest(&self) -> bool {
         let Side { me, ref hosts, ref cargo, ref finished, on_the_way, .. } = self.side;
         let is_said = me == hosts.root() || finished[hosts.root().index()];
@@ -219,7 +223,7 @@ impl StreamBulk {
         self.links.is_flushed()
     }
 
-    /// Peers that have not done their part, as far as they have said.
+    /// Returns the number of peers that have not reported that their part is done.
     pub(super) fn open(&self) -> u32 {
         let is_open = |head: &&Rank| self.links.is_open(**head) && !self.side.finished[head.index()];
         self.side.hosts.heads().iter().filter(is_open).count() as u32
@@ -227,7 +231,7 @@ impl StreamBulk {
 
     fn lose(&mut self, peer: Rank, down: BulkDown) {
         let has_left = self.side.finished[peer.index()];
-        // Who has closed without reading all that came looks like a failure to the system.
+        // A peer that closed without reading all that came looks like a failure to the system.
         if !(has_left && matches!(down, BulkDown::Closed | BulkDown::Broken | BulkDown::Os { .. })) {
             self.side.bury(peer, Cause::Down(Arc::new(down)));
         }
@@ -246,7 +250,7 @@ impl StreamBulk {
         }
     }
 
-    /// Does what the session wants, and what follows.
+    /// Carries out the session's outputs, and the outputs that follow from them.
     fn act(&mut self) {
         loop {
             for slot in self.gone.drain(..) {
@@ -294,7 +298,7 @@ impl StreamBulk {
             }
             Output::Failed { object } => side.failed.push(ObjectId(object.0)),
             Output::Closed { dead } => {
-                // The session knows whose host it is.
+                // The session knows only the host of the dead member.
                 let (dead, cause) = side.loss.clone().unwrap_or((side.rank(dead), Cause::Left));
                 self.links.close(dead);
                 side.close(dead, cause);
@@ -310,7 +314,7 @@ impl AsFd for StreamBulk {
 }
 
 impl Side {
-    /// Where a member's head stands in the session.
+    /// Returns the position of a member's head in the session.
     fn position(&self, member: Rank) -> Rank {
         self.hosts.position(member)
     }
@@ -331,13 +335,13 @@ impl Side {
         (object.0 % self.cargo.len() as u64) as usize
     }
 
-    /// Tells the session what can't be wrong.
+    /// Passes an input that can't be wrong to the session.
     fn tell(&mut self, input: Input) {
         let told = self.session.handle(input, &mut self.outputs);
         debug_assert!(told.is_ok(), "only counters of peers can be nonsense");
     }
 
-    /// A member is taken for dead.
+    /// Takes a member for dead.
     fn bury(&mut self, dead: Rank, cause: Cause) {
         if !self.is_over() {
             self.loss = Some((dead, cause));
@@ -345,7 +349,7 @@ impl Side {
         }
     }
 
-    /// The length of an object is known: asks the application for room, once.
+    /// Notes the length of an object, and asks the application for room, once.
     fn announce(&mut self, object: ObjectId, bytes: u64) {
         let slot = self.slot_of(object);
         let cargo = &mut self.cargo[slot];
@@ -355,7 +359,7 @@ impl Side {
         }
     }
 
-    /// The session wants room for an object.
+    /// Handles the session's request for room for an object.
     fn ask(&mut self, object: ObjectId, bytes: u64) {
         self.announce(object, bytes);
         let slot = self.slot_of(object);
@@ -378,7 +382,8 @@ impl Side {
             return Err(PostError::Length { object, expected, found });
         }
         if let Some(at) = cargo.first.take() {
-            // All of it, even if only part has come: the rest comes to the buffer.
+            // The whole block is copied, even if only a part has come: the rest comes to the
+            // buffer.
             buffer[at as usize..][..cargo.first_bytes.len()].copy_from_slice(&cargo.first_bytes);
         }
         cargo.memory = Memory::Receiving(buffer);
@@ -413,7 +418,7 @@ impl Side {
         self.events.push(Event::Failed(failure));
     }
 
-    /// The only block that these counters announce, if there is one and no other.
+    /// Returns the block that these counters announce, if they announce exactly one.
     fn announced(&self, from: Rank, block: &BlockHead) -> Option<Announced> {
         let mut announced = self.session.announced(self.position(from), block.slot, &block.columns);
         announced.next().filter(|_| announced.next().is_none())
@@ -427,7 +432,7 @@ impl Store for Side {
         match &cargo.memory {
             Memory::Sending(object) => &object[at..][..bytes],
             Memory::Receiving(buffer) => &buffer[at..][..bytes],
-            // Only the first block can be sent before there is room.
+            // Only the first block can be sent before the object has room.
             Memory::None => &cargo.first_bytes[..bytes],
         }
     }
@@ -495,7 +500,8 @@ impl Store for Side {
         };
         let input = Input::Columns { from: self.position(from), slot, columns };
         self.session.handle(input, &mut self.outputs).map_err(BulkDown::Nonsense)?;
-        // Of a block's object it was asked before. Nobody makes room for one of which only the counters tell.
+        // The length of a block's object was checked when the block came. If only the counters
+        // announce an object that is too long, no member makes room for it.
         let max = self.object_bytes_max;
         let too_long = |output: &Output| matches!(output, Output::Size { bytes, .. } if *bytes > max);
         match self.outputs.iter().position(too_long).map(|i| self.outputs.remove(i)) {

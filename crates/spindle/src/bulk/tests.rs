@@ -70,7 +70,7 @@ fn content(object: u64, bytes: u64) -> Vec<u8> {
     (0..bytes).map(step).collect()
 }
 
-/// Members that are polled in turn, and what each was told.
+/// Members that are polled in turn, and the events of each.
 struct Crowd {
     members: Vec<(Option<BulkNode>, Vec<Event>)>,
     /// Whether buffers are posted at once.
@@ -86,7 +86,7 @@ impl Crowd {
         self.members[root as usize].0.as_mut().unwrap()
     }
 
-    /// One turn of everybody; whether anybody did anything.
+    /// Polls every member once. Returns whether any of them did anything.
     fn turn(&mut self) -> bool {
         let mut worked = false;
         for (node, told) in &mut self.members {
@@ -117,7 +117,8 @@ impl Crowd {
         }
     }
 
-    /// Until nobody does anything for many turns. (What is on the way through the system arrives within few.)
+    /// Runs until no member does anything for many turns. (Data on its way through the system
+    /// arrives within few turns.)
     fn run_to_rest(&mut self) {
         let mut idle = 0;
         while idle < 1000 {
@@ -142,7 +143,7 @@ fn failures(told: &[Event]) -> Vec<&Failure> {
     told.iter().filter_map(|event| if let Event::Failed(failure) = event { Some(failure) } else { None }).collect()
 }
 
-/// Sends objects of these lengths, and looks that everybody gets them.
+/// Sends objects of these lengths, and checks that every member gets them.
 fn check_delivery(members: u32, root: u32, settings: &BulkSettings, kind: Kind, sizes: &[u64]) {
     let mut crowd = Crowd::new(nodes(members, root, settings, kind));
     check_objects(&mut crowd, root, sizes);
@@ -234,7 +235,8 @@ impl Stream for Counted {
     }
 }
 
-/// Bytes that go from one rack to another, for an object of so many, by `algorithm`.
+/// Returns the number of bytes that go from one rack to another, for an object of `bytes` by
+/// `algorithm`.
 fn bytes_across(rack_of: &[u32], algorithm: Algorithm, bytes: u64) -> u64 {
     let (members, across) = (rack_of.len() as u32, Arc::new(AtomicU64::new(0)));
     let count = |from: u32, (to, stream): (Rank, Connection)| {
@@ -252,11 +254,11 @@ fn bytes_across(rack_of: &[u32], algorithm: Algorithm, bytes: u64) -> u64 {
 
 #[test]
 fn between_racks_every_block_crosses_once() {
-    // As hosts stand that nobody has sorted.
+    // The racks alternate, as in a list of hosts that is not sorted.
     let rack_of: Vec<u32> = (0..12).map(|rank| rank % 3).collect();
     let bytes = 400 * BLOCK;
     let hybrid = bytes_across(&rack_of, Algorithm::Hybrid(Racks::grouped(&rack_of)), bytes);
-    // Twice, as there are three; what is said beside the blocks is little.
+    // Each block crosses twice, as there are three racks. The frames beside the blocks are small.
     assert!((2 * bytes..3 * bytes).contains(&hybrid), "{hybrid}");
     let pipeline = bytes_across(&rack_of, Algorithm::BinomialPipeline, bytes);
     assert!(pipeline > 2 * hybrid, "{pipeline}, {hybrid}");
@@ -269,7 +271,7 @@ fn small_objects_go_directly() {
     let mut crowd = Crowd::new(nodes(5, 2, &settings, Kind::Unix));
     crowd.run_to_rest();
     crowd.root(2).send(vec![7; 10]).unwrap();
-    // The last of the chain gets it, whatever those between do.
+    // The last member of the chain gets the object, whatever the members between do.
     let (last, told) = &mut crowd.members[1];
     let start = Instant::now();
     while completed(told).is_empty() {
@@ -292,7 +294,7 @@ fn blocks_wait_for_buffers_and_the_first_is_passed_on_without() {
     crowd.posts = false;
     crowd.root(0).send(content(0, 10 * BLOCK)).unwrap();
     crowd.run_to_rest();
-    // The last of the chain hears of it although nobody has made room.
+    // The last member of the chain learns of the object although no member has made room.
     for member in [1, 2] {
         let told = &crowd.members[member].1;
         assert!(matches!(told[..], [Event::Allocate { object: ObjectId(0), bytes }] if bytes == 10 * BLOCK));
@@ -321,7 +323,7 @@ fn a_death_fails_what_is_not_complete_once_at_everybody() {
                 crowd.run_until("delivery", |told| completed(told).len() == 1);
                 crowd.root(0).send(content(1, 400 * BLOCK)).unwrap();
                 crowd.root(0).send(content(2, 10)).unwrap_or(ObjectId(2));
-                // In the middle of it, as seen by who dies.
+                // The death comes in the middle of the transfer, as seen by the member that dies.
                 for _ in 0..3 + dead {
                     crowd.turn();
                 }
@@ -356,7 +358,7 @@ fn who_leaves_first_does_not_miss_what_is_on_the_way() {
     crowd.root(0).send(content(0, 3)).unwrap();
     (0..3).for_each(|member| crowd.root(member).finish());
     let start = Instant::now();
-    // The last of the chain hears of the root before it hears of the object.
+    // The last member of the chain hears from the root before it hears of the object.
     while !(0..3).all(|member| crowd.root(member).is_finished()) {
         for member in [0, 2, 1] {
             let (node, told) = &mut crowd.members[member];
@@ -374,13 +376,13 @@ fn who_leaves_first_does_not_miss_what_is_on_the_way() {
     }
 }
 
-/// What becomes of a member of two whose peer, the root, is played by hand.
+/// Returns the failure of a member of two whose peer, the root, is simulated by the test.
 fn against_raw(sends: impl FnOnce(&mut UnixStream)) -> Failure {
     let told = told_by_raw(|far, _| sends(far));
     failures(&told)[0].clone()
 }
 
-/// A stream, and its other end, at which a test speaks.
+/// Returns a stream, and its other end, at which a test sends.
 fn raw_end() -> (Connection, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     (Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap()), far)
@@ -490,7 +492,7 @@ fn nonsense_on_a_stream_closes_the_group_with_its_reason() {
 fn nonsense_from_one_is_no_trouble_between_others_but_the_end_of_the_group() {
     let settings = settings(Algorithm::BinomialPipeline);
     let mut streams = mesh(4, Kind::Unix);
-    // Member 3 speaks garbage to member 1, and nothing to the others.
+    // Member 3 sends garbage to member 1, and nothing to the others.
     let (near, mut far) = UnixStream::pair().unwrap();
     streams[1].retain(|(rank, _)| *rank != Rank(3));
     streams[1].push((Rank(3), Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())));
@@ -517,7 +519,7 @@ fn who_has_other_settings_is_told_so() {
     are_told(&in_racks(&[1, 2]), &settings(Algorithm::BinomialPipeline));
 }
 
-/// Two with these settings learn that they are not the same.
+/// Checks that two members with these settings learn that the settings differ.
 fn are_told(ours: &BulkSettings, theirs: &BulkSettings) {
     let [near, far] = ends(Kind::Unix);
     let mut crowd = Crowd::new(vec![
@@ -561,7 +563,7 @@ fn what_makes_no_group_is_refused() {
     assert!(matches!(nodes[1].send(vec![1]), Err(BulkSendError::Session(_))), "it is not the root");
 }
 
-/// What upcalls hand to a test.
+/// The upcalls that a test receives.
 #[derive(Debug)]
 enum Upcall {
     Complete(u64, Object),
@@ -592,7 +594,8 @@ impl Upcalls for Told {
     }
 }
 
-/// Groups of the same members, one for each root, and each member's thread with its part of all of them.
+/// Groups of the same members, one for each root, and each member's thread with its part of all of
+/// them.
 struct Threads {
     threads: Vec<BulkThread>,
     /// By member and root.
@@ -691,7 +694,7 @@ fn who_leaves_before_the_others_is_told_who_is_left() {
     assert!(matches!(destroyed, Err(DestroyError::TimedOut { open: 1, .. })), "{destroyed:?}");
 }
 
-/// A group whose members of the same number in `hosts` share one.
+/// Creates a group in which members of the same number in `hosts` share a host.
 fn across(hosts: &[u32], root: u32, settings: &BulkSettings, kind: Kind) -> Vec<BulkNode> {
     across_over(hosts, root, settings, mesh(hosts.len() as u32, kind))
 }
@@ -729,7 +732,7 @@ fn across_hosts_heads_pass_blocks_on_and_lend_to_the_others() {
             }
         }
     }
-    // What a head receives stands in memory that it lends.
+    // An object that a head receives is stored in memory that the head lends.
     let mut crowd = Crowd::new(across(&[1, 2, 2], 0, &settings(Algorithm::Chain), Kind::Unix));
     crowd.posts = false;
     crowd.root(0).send(content(0, 20 * BLOCK)).unwrap();
@@ -885,7 +888,7 @@ fn on_one_machine_objects_are_lent() {
     crowd.run_until("delivery", |told| completed(told).len() == 1);
     let at_root = completed(&crowd.members[0].1)[0].1.clone();
     assert!(at_root.segment().is_some(), "what stands in a segment is not copied");
-    // Its memory lives as long as somebody reads it.
+    // The memory of an object lives as long as any member reads it.
     drop(at_root);
     crowd.members[0].1.clear();
     crowd.kill(0);
@@ -898,7 +901,8 @@ fn on_one_machine_a_death_fails_the_group_once_at_everybody() {
         let mut crowd = Crowd::new(local(4, 1, &BulkSettings::default()));
         crowd.root(1).send(content(0, 3)).unwrap();
         crowd.run_until("delivery", |told| completed(told).len() == 1);
-        // Nobody is asked before it is dead, so what is sent now is not everywhere.
+        // No member is polled before one of them dies, so the objects that are sent now are not
+        // everywhere.
         crowd.root(1).send(content(1, 100_000)).unwrap();
         crowd.root(1).send(content(2, 3)).unwrap();
         let full = crowd.root(1).send(vec![1]);
@@ -1027,10 +1031,11 @@ fn memory_is_used_again_when_nobody_reads_it() {
     let (fifth, fifth_read) = sends(&mut crowd, 4);
     assert!(fifth == first || fifth == third);
     assert!(fifth != third || fifth_read[1].as_ptr() == where_mapped, "and the others have it mapped");
-    // What is still read has not changed.
+    // Objects that are still read have not changed.
     assert!(also_read.iter().all(|data| **data == *content(1, 100_000)));
     assert!(fourth_read.iter().all(|data| **data == *content(3, 100_000)));
-    // The same object in two groups, one of which ends while it is read: the other does not use its memory.
+    // The same object in two groups, one of which ends while it is read: the other does not use its
+    // memory.
     let mut other = Crowd::new(local(2, 0, &BulkSettings::default()));
     let mut segment = crowd.root(0).segment(300_000).unwrap();
     let shared_at = segment.as_ptr() as usize;
@@ -1070,7 +1075,8 @@ impl Chance {
     }
 }
 
-/// A group drawn from a seed: polled in any order, with slow applications, and in half of them somebody dies.
+/// Plays a group drawn from a seed. Members are polled in any order, applications are slow, and in
+/// half of the groups a member dies.
 fn play(seed: u64) {
     let mut chance = Chance(seed);
     let members = 2 + chance.below(8) as u32;

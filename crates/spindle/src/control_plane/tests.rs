@@ -16,7 +16,7 @@ pub(crate) struct Hosts(PathBuf);
 
 impl Hosts {
     pub(crate) fn new(name: &str) -> Hosts {
-        let path = std::env::temp_dir().join(format!("spindle-control plane-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("spindle-control-plane-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Hosts(path)
     }

@@ -1,11 +1,14 @@
-//! Messages of a group that are too long for a ring: they go as objects, in blocks or lent, and are announced when every member has them
-//! ([ADR 0023](../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
+//! Messages of a group that are too long for a ring. They go as objects, in blocks or lent, and are
+//! announced when every member has them ([ADR
+//! 0023](../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
 //!
-//! The core's state machines of [objects](spindle_core::control::ObjectGroups) decide; here are memory, streams, sockets and threads. [`Large`] opens the bulk
-//! groups of a view, and [`Outbound`] is what this member sends through them.
+//! The core's state machines of [objects](spindle_core::control::ObjectGroups) decide; this module
+//! adds memory, streams, sockets and threads. [`Large`] opens the bulk groups of a view, and
+//! [`Outbound`] contains the objects that this member sends through them.
 //!
-//! A process that follows is no member, and asks one for the object that a message names: [`ObjectCache`] is what members keep for that, [`ObjectServer`] sends it, and
-//! [`ReorderBuffer`] is what waits for it at the other end.
+//! A process that follows is not a member. It asks a member for the object that a message names.
+//! The [`ObjectCache`] contains the objects that a member keeps for that, and the [`ObjectServer`]
+//! sends them. At the other end, messages wait for their objects in the [`ReorderBuffer`].
 mod fetching;
 mod object_cache;
 mod object_server;
@@ -45,28 +48,29 @@ pub(crate) struct Large {
     told: Arc<Told>,
     bytes_max: u64,
     waiting: Waiting,
-    /// By number: those that are served and in which this member receives. They are left when this is dropped.
+    /// By number: the served groups in which this member receives. It leaves them when this is
+    /// dropped.
     open: BTreeMap<u64, BulkGroup>,
 }
 
-/// What the thread that serves the groups tells the polling thread.
+/// Reports from the thread that serves the groups to the polling thread.
 #[derive(Debug)]
 struct Told {
     list: Mutex<Vec<(ViewId, Trouble)>>,
     notices: Arc<Notices>,
 }
 
-/// What has become of a bulk group.
+/// A problem of a bulk group.
 #[derive(Debug)]
 enum Trouble {
-    /// A member is lost to it.
+    /// A member is lost to the group.
     Lost(Rank),
     /// This member can't take part.
     Unable(String),
 }
 
 impl Trouble {
-    /// What the failure of a group is whose `members` these are.
+    /// Returns the problem that the failure of a group with these `members` means.
     fn of(failure: &Failure, members: &[Rank]) -> Trouble {
         match failure.cause {
             Cause::Memory(_) => Trouble::Unable(format!("large messages: {failure}")),
@@ -102,24 +106,26 @@ impl Large {
         Large { groups, thread: None, told, bytes_max: terms.object_bytes_max, waiting, open: BTreeMap::new() }
     }
 
-    /// The view has ended: leaves its groups.
+    /// Handles the end of the view: leaves its groups.
     pub(crate) fn end_view(&mut self) {
         self.groups.end_view();
         self.open.clear();
         self.told.list.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Whether to come again soon: links may have to be tried again, or a member be suspected.
+    /// True if the caller has to call again soon: links may have to be tried again, or a member may
+    /// have to be suspected.
     pub(crate) fn is_pending(&self) -> bool {
         self.groups.is_pending()
     }
 
-    /// Whether there are groups in this view, or there are to be some.
+    /// True if this view has groups, or will have some.
     pub(crate) fn has_groups(&self) -> bool {
         self.groups.are_there()
     }
 
-    /// Takes in what has happened in the groups of `view`: why this member can't go on, if it can't.
+    /// Takes in what has happened in the groups of `view`. Returns the reason as an error if this
+    /// member can't continue.
     pub(crate) fn look(&mut self, view: ViewId, control_plane: &ControlPlane) -> Result<(), String> {
         let told = std::mem::take(&mut *self.told.list.lock().unwrap_or_else(PoisonError::into_inner));
         for (_, trouble) in told.into_iter().filter(|(of, _)| *of == view) {
@@ -131,12 +137,13 @@ impl Large {
         Ok(())
     }
 
-    /// What is to be done about members of `view` that are lost to a group.
+    /// Returns the remedies for members of `view` that are lost to a group.
     pub(crate) fn overdue(&mut self, view: &View, me: Rank, control_plane: &ControlPlane) -> Vec<Remedy> {
         self.groups.overdue(view, me, control_plane.now())
     }
 
-    /// Takes in the links that have come, and opens the groups that `wanted` senders of this member wait for.
+    /// Takes in the links that have come, and opens the groups for which `wanted` senders of this
+    /// member wait.
     pub(crate) fn open<'a>(
         &mut self,
         control_plane: &mut ControlPlane,
@@ -228,7 +235,8 @@ impl Large {
         }
     }
 
-    /// Hands the others of this host the sockets through which I lend, if there are others: my part among them.
+    /// Sends the other members of this host the sockets through which this member lends. Returns
+    /// this member's part, or `None` if this host has no other members.
     fn lend(group: &ObjectGroup<'_>, control_plane: &mut ControlPlane) -> Result<Option<LocalPart>, BulkLinksError> {
         let (hosts, me) = (group.hosts(), group.my_place());
         let here: Vec<Rank> = hosts.on_the_host_of(me).collect();
@@ -300,7 +308,7 @@ impl Large {
                 Some(running)
             }
             Err(error) => {
-                // What others have handed over is theirs to answer for.
+                // A member that hands over links is responsible for them.
                 let is_theirs = !group.is_mine() && matches!(error, BulkError::Links(_));
                 let unable = || Trouble::Unable(format!("large messages of {root}: {error}"));
                 self.told.tell(view, if is_theirs { Trouble::Lost(root) } else { unable() });
@@ -310,12 +318,12 @@ impl Large {
     }
 }
 
-/// The bulk group of this number, if there can be one.
+/// Returns the bulk group of this number, if such a group can exist.
 fn group<'a>(view: &'a View, number: u64, me: Rank, control_plane: &ControlPlane) -> Option<ObjectGroup<'a>> {
     ObjectGroup::new(view, number, me, |id| control_plane.book().map_or(0, |book| book.host(id)))
 }
 
-/// The upcalls of a group whose root this member is.
+/// The upcalls of a group of which this member is the root.
 struct Sender {
     view: ViewId,
     /// By rank in the bulk group.
@@ -336,7 +344,7 @@ impl Upcalls for Sender {
     }
 
     fn refused(&mut self, error: BulkSendError) {
-        // A group that is closed has told so.
+        // A closed group has reported that itself.
         if !matches!(error, BulkSendError::Session(SendError::Closed { .. }) | BulkSendError::Destroyed) {
             self.told.tell(self.view, Trouble::Unable(error.to_string()));
         }
@@ -371,7 +379,7 @@ impl Upcalls for Receiver {
 
     fn complete(&mut self, object: ObjectId, data: Object) {
         if self.rows.count_objects(self.root, &self.ring) >= TABLE_OBJECTS_MAX {
-            // It sends without announcing what it has sent.
+            // The root sends objects without announcing them.
             return self.told.tell(self.view, Trouble::Lost(self.root));
         }
         self.rows.put_object(self.root, &self.ring, object.0, data);

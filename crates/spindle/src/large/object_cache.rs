@@ -1,12 +1,13 @@
-//! The objects that a member keeps for processes that follow, shared by the polling thread and the threads that send them: the core's
-//! [`ObjectCache`](control::ObjectCache), and the object table of the view that runs.
+//! The objects that a member keeps for processes that follow. The polling thread and the threads
+//! that send the objects share them. They are in the core's [`ObjectCache`](control::ObjectCache)
+//! and in the object table of the current view.
 use spindle_core::control::{self, Wanted};
 use spindle_core::{Layout, Rank, Ring, SubgroupId, Time, View, ViewId};
 use spindle_fabric::Reader;
 use spindle_fabric::bulk::Object;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What one member keeps, of the view that runs and of those before.
+/// The objects that one member keeps, from the current view and from earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectCache(Mutex<State>);
 
@@ -16,7 +17,7 @@ struct State {
     current: Option<Current>,
 }
 
-/// What is not delivered yet is on the object table of the view that runs.
+/// The current view. Its object table contains the objects that are not delivered yet.
 #[derive(Debug)]
 struct Current {
     view: Arc<View>,
@@ -37,14 +38,15 @@ impl ObjectCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A view begins, in which this member has rank `me`.
+    /// Begins a view, in which this member has rank `me`.
     pub(crate) fn begin(&self, view: &Arc<View>, layout: &Arc<Layout>, me: Rank, rows: Reader) {
         let current = Current { view: Arc::clone(view), layout: Arc::clone(layout), me, rows };
         let last = self.lock().current.replace(current);
         drop(last);
     }
 
-    /// The view has ended. The objects on its object table are kept: a process that follows may not be that far.
+    /// Handles the end of the view. The objects in its object table are kept, because a process
+    /// that follows may be behind.
     pub(crate) fn end_view(&self) {
         let mut state = self.lock();
         let Some(current) = state.current.take() else { return };
@@ -61,18 +63,19 @@ impl ObjectCache {
         drop(state);
     }
 
-    /// Whether a process follows. If not, nothing is kept.
+    /// Sets whether a process follows. If none does, nothing is kept.
     pub(crate) fn set_on(&self, is_on: bool) {
         let given_up = self.lock().object_cache.set_on(is_on);
         drop(given_up);
     }
 
-    /// Whether a member that has finished at `since` stays for what it keeps.
+    /// True if a member that has finished at `since` stays because of the objects that it keeps.
     pub(crate) fn delays_the_end(&self, since: Time, now: Time) -> bool {
         self.lock().object_cache.delays_the_end(since, now)
     }
 
-    /// Keeps what `forget` takes from the object table, which are objects of `sender`: at no moment they are in neither place.
+    /// Keeps the objects of `sender` that `forget` takes from the object table. At every moment
+    /// each object is in at least one of the two places.
     pub(crate) fn keep(&self, subgroup: SubgroupId, sender: Rank, forget: impl FnOnce() -> Vec<(u64, Object)>) {
         let mut state = self.lock();
         let objects = forget();
@@ -80,12 +83,12 @@ impl ObjectCache {
             Some(view) => state.keep(view, subgroup, sender, objects),
             None => objects.into_iter().map(|(_, object)| object).collect(),
         };
-        // Objects are dropped behind the lock: that may take system calls.
+        // Objects are dropped after the lock is released, because that may take system calls.
         drop(state);
         drop(given_up);
     }
 
-    /// The object, if it is here still.
+    /// Returns the object, if it is still kept.
     pub(crate) fn find(&self, view: ViewId, wanted: &Wanted) -> Option<Object> {
         let state = self.lock();
         let on_shelf = || {
@@ -95,7 +98,8 @@ impl ObjectCache {
         state.object_cache.find(view, wanted).cloned().or_else(on_shelf)
     }
 
-    /// One that keeps these objects of view 1, by number, of rank 1 in the first subgroup.
+    /// Returns a cache that keeps these objects of view 1, by number, of rank 1 in the first
+    /// subgroup.
     #[cfg(test)]
     pub(super) fn of(objects: &[(u64, &[u8])]) -> ObjectCache {
         let object_cache = ObjectCache::default();
@@ -105,7 +109,7 @@ impl ObjectCache {
         object_cache
     }
 
-    /// The member ends: keeps nothing alive any more.
+    /// Handles the end of the member: keeps nothing alive any more.
     pub(crate) fn end(&self) {
         let last = self.lock().current.take();
         drop(last);
@@ -114,7 +118,8 @@ impl ObjectCache {
 }
 
 impl State {
-    /// Keeps objects of `view`. Returns the objects that are given up for that, to be dropped behind the lock.
+    /// Keeps objects of `view`. Returns the objects that are given up for that. The caller drops
+    /// them after it has released the lock.
     fn keep(&mut self, view: ViewId, subgroup: SubgroupId, sender: Rank, objects: Vec<(u64, Object)>) -> Vec<Object> {
         let keep = |(number, object): (u64, Object)| {
             let bytes = object.len() as u64;

@@ -1,5 +1,5 @@
-//! Objects on their way from a member to a process that follows: as its application's state goes, through a pipe or over a stream, and written by
-//! a thread of its own.
+//! Objects on their way from a member to a process that follows. Like the application's state, they
+//! go through a pipe or over a stream. A thread of its own writes them.
 //!
 //! ```text
 //! stream = for each object that was asked for: its length + 1, or 0 if it is not kept any more (u64) | its bytes
@@ -23,10 +23,12 @@ use tracing::{debug, info};
 /// The target of events of objects.
 const TARGET: &str = "spindle::object";
 
-/// Bytes that are read at once: a follower that has lost interest notices so soon.
+/// The number of bytes that are read at once. A follower that cancels notices it after this many
+/// bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The objects that a member sends to processes that follow. Which process is next is decided by the core's [`ObjectServer`](control::ObjectServer).
+/// The objects that a member sends to processes that follow. The core's
+/// [`ObjectServer`](control::ObjectServer) decides which process is next.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectServer {
     orders: control::ObjectServer,
@@ -42,18 +44,18 @@ struct Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
-        // Others may wait.
+        // Other processes may wait.
         self.notices.ring();
     }
 }
 
 impl ObjectServer {
-    /// A process wants something.
+    /// Takes the order of a process.
     pub(crate) fn ask(&mut self, order: ObjectOrder) {
         self.orders.ask(order);
     }
 
-    /// Serves those that wait, as far as it may.
+    /// Serves the processes that wait, as far as the core allows.
     pub(crate) fn serve(&mut self, control_plane: &mut ControlPlane, object_cache: &Arc<ObjectCache>) {
         while let Some(order) = self.orders.next(self.served.load(Ordering::Relaxed)) {
             let ObjectOrder { from, view, reply, objects } = order;
@@ -61,7 +63,8 @@ impl ObjectServer {
             self.served.fetch_add(1, Ordering::Relaxed);
             let served = Served { count: Arc::clone(&self.served), notices: Arc::clone(&notices) };
             let thread = thread::Builder::new().name("spindle-objects".into());
-            // Without a thread or memory for it, who follows hears nothing, and asks somebody else.
+            // Without a thread or memory for it, the follower receives no answer, and asks another
+            // member.
             let count = objects.len();
             let started = if control_plane.is_far(from) {
                 let stream = control_plane.dial_for(from, Purpose::Objects { view, reply });
@@ -85,7 +88,7 @@ impl ObjectServer {
     }
 }
 
-/// Tells what came of sending `objects`.
+/// Logs the result of sending `objects`.
 fn tell(to: MemberId, view: ViewId, objects: usize, sent: &io::Result<()>) {
     match sent {
         Ok(()) => debug!(target: TARGET, follower = to.0, view = view.0, objects, "objects sent"),
@@ -95,7 +98,7 @@ fn tell(to: MemberId, view: ViewId, objects: usize, sent: &io::Result<()>) {
     }
 }
 
-/// Writes objects into a pipe, whose ends for the reader `tell` gets.
+/// Writes objects into a pipe. `tell` gets the pipe's ends for the reader.
 fn send(
     object_cache: &ObjectCache,
     view: ViewId,
@@ -107,7 +110,8 @@ fn send(
     let (mut writer, ends) = PipeWriter::create(Some(expected), PATIENCE).map_err(io::Error::other)?;
     tell(ends);
     for wanted in wanted {
-        // One after the other: while it waits for its reader, it holds no more than one.
+        // The objects are found one after the other. So the thread holds no more than one while it
+        // waits for its reader.
         let object = object_cache.find(view, wanted);
         writer.write_all(&head(object.as_deref()))?;
         writer.write_from(object.as_deref().unwrap_or_default())?;
@@ -116,7 +120,7 @@ fn send(
     Ok(())
 }
 
-/// The same over a stream, to another host.
+/// Writes objects over a stream to another host.
 fn send_afar(object_cache: &ObjectCache, view: ViewId, wanted: &[Wanted], connection: Connection) -> io::Result<()> {
     let mut writer = CarryWriter::new(connection, PATIENCE);
     for wanted in wanted {
@@ -131,8 +135,9 @@ fn head(object: Option<&[u8]>) -> [u8; 8] {
     object.map_or(0, |object| object.len() as u64 + 1).to_le_bytes()
 }
 
-/// Reads objects of these lengths on a thread of its own, which tells each: `None` if it is not kept any more. It ends early if the way breaks
-/// off, or something else comes than was asked for, or soon after `cancelled` is set.
+/// Reads objects of these lengths on a thread of its own, which sends each to the returned channel:
+/// `None` if the object is not kept any more. The thread ends early if the way breaks off, if
+/// something else comes than was asked for, or soon after `cancelled` is set.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -144,7 +149,7 @@ pub(super) fn receive_apart(
 ) -> io::Result<Receiver<Option<Vec<u8>>>> {
     let (tell, told) = channel();
     thread::Builder::new().name("spindle-objects".into()).spawn(move || {
-        // What went wrong shows in what is not told.
+        // After a failure, the channel ends before all objects were sent.
         let _ = receive(way, &lengths, &tell, &cancelled, &notices);
         drop(tell);
         notices.ring();
@@ -211,7 +216,8 @@ pub(super) mod tests {
         numbers.iter().map(|number| Wanted { subgroup: SubgroupId(0), sender: Rank(1), number: *number }).collect()
     }
 
-    /// The way over which a member that keeps these objects of view 1 sends those of these numbers.
+    /// Returns the way over which a member that keeps these objects of view 1 sends the ones with
+    /// these numbers.
     pub(in crate::large) fn sent(object_cache: ObjectCache, numbers: &[u64], is_far: bool) -> Way {
         let wanted = wanted(numbers);
         if is_far {

@@ -1,5 +1,6 @@
-//! What one member sends in one subgroup as objects, from view to view: shared by its publishers, the polling thread, and the thread that
-//! serves its bulk groups. The core's [`Outgoing`] decides; here are the ring, the object table, the bulk group and the waiting threads.
+//! The objects that one member sends in one subgroup, from view to view. Its publishers, the
+//! polling thread and the thread that serves its bulk groups share them. The core's [`Outgoing`]
+//! decides; this module adds the ring, the object table, the bulk group and the waiting threads.
 use crate::bulk::{BulkGroup, Object};
 use crate::control_plane::Notices;
 use crate::error::SendError;
@@ -30,7 +31,8 @@ struct State {
 #[derive(Debug)]
 struct Lane {
     claims: Arc<Claims>,
-    /// With the object table on which this member's objects are until they are delivered everywhere.
+    /// The rows, with the object table that contains this member's objects until they are delivered
+    /// everywhere.
     rows: Reader,
     me: Rank,
     engine: Doorbell,
@@ -60,9 +62,9 @@ impl Outbound {
         self.bytes_max
     }
 
-    /// Whoever waits looks again whether there is a reason to.
+    /// Wakes all waiting threads, which check again whether they have a reason to wait.
     pub(crate) fn wake(&self) {
-        // With the lock, so that nobody is between looking and waiting.
+        // The lock is held, so that no thread is between checking and waiting.
         let _state = self.lock();
         self.room.notify_all();
     }
@@ -94,7 +96,7 @@ impl Outbound {
                     false => SendError::TooMany { most: Outgoing::<Object>::MOST, waited: start.elapsed() },
                 });
             }
-            // A wait that would be longer than any process lives ends early, and is gone into again.
+            // A wait that would be longer than any process lives ends early, and is repeated.
             let left = left.min(Duration::from_secs(3600));
             state = self.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -112,11 +114,12 @@ impl Outbound {
         }
     }
 
-    /// Sends an object again, in the place of `frame`: that which `name`, in the ring of an ended view, stands for. False if there is none.
+    /// Sends an object again, in the place of `frame`: the object that `name` denotes, which is in
+    /// the ring of an ended view. Returns false if no such object exists.
     pub(crate) fn send_again(&self, name: &[u8], frame: Frame<'_>) -> bool {
         let mut state = self.lock();
         let own = ObjectName::decode(name).map(|name| name.own).filter(|own| state.outgoing.object(*own).is_some());
-        // What it does not know is lost: the frame is dropped.
+        // An object that is unknown here is lost: the frame is dropped.
         let is_known = own.is_some();
         let is_news = own.is_some_and(|own| state.commit(own, frame));
         drop(state);
@@ -126,7 +129,7 @@ impl Outbound {
         is_known
     }
 
-    /// A view begins in which this member sends.
+    /// Begins a view in which this member sends.
     pub(crate) fn begin(
         &self,
         view: ViewId,
@@ -141,29 +144,31 @@ impl Outbound {
         state.lane = Some(Lane { claims, rows, me, engine, group: None });
     }
 
-    /// The view has ended. By position in its ring: own names of what is not known to be delivered everywhere.
+    /// Ends the view. Returns the own names of the objects that are not known to be delivered
+    /// everywhere, by position in the view's ring.
     pub(crate) fn end_view(&self) -> BTreeMap<u64, u64> {
         let mut state = self.lock();
         let (lane, left) = (state.lane.take(), state.outgoing.end_view());
         drop(state);
-        // Out of the lock: others are told.
+        // Dropped without the lock, because the drop informs other members.
         drop(lane);
         left
     }
 
-    /// These were sent again, or are delivered.
+    /// Notes that these objects were sent again, or are delivered.
     pub(crate) fn pass(&self, names: impl Iterator<Item = u64>) {
         let done = self.lock().outgoing.pass(names);
         self.forgotten(done);
     }
 
-    /// Nothing of ended views is to be sent again any more.
+    /// Notes that nothing of ended views will be sent again.
     pub(crate) fn forget_ended(&self) {
         let done = self.lock().outgoing.forget_ended();
         self.forgotten(done);
     }
 
-    /// Everything below `position` in this view's ring is delivered everywhere, here too. The objects there, with their numbers.
+    /// Notes that everything below `position` in this view's ring is delivered everywhere,
+    /// including here. Returns the objects there, with their numbers.
     pub(crate) fn settle(&self, position: u64) -> Vec<(u64, Object)> {
         let mut state = self.lock();
         let (numbers, done) = state.outgoing.settle(position);
@@ -184,12 +189,12 @@ impl Outbound {
         }
     }
 
-    /// Whether objects wait for a bulk group.
+    /// True if objects wait for a bulk group.
     pub(crate) fn wants_group(&self) -> bool {
         self.lock().outgoing.wants_group()
     }
 
-    /// The bulk group of this view is open.
+    /// Notes that the bulk group of this view is open.
     pub(super) fn run(&self, group: BulkGroup) {
         let mut state = self.lock();
         if let Some(lane) = &mut state.lane {
@@ -199,7 +204,7 @@ impl Outbound {
         }
     }
 
-    /// Every member has the object with this number of `view`.
+    /// Notes that every member has the object with this number of `view`.
     pub(super) fn everywhere(&self, view: ViewId, number: u64) {
         let mut state = self.lock();
         if state.outgoing.everywhere(view, number) {
@@ -211,9 +216,9 @@ impl Outbound {
         }
     }
 
-    /// The group has ended: no thread waits any more.
+    /// Handles the end of the group: no thread waits any more.
     pub(crate) fn end(&self) {
-        // With the lock, so that no thread is between looking and waiting.
+        // The lock is held, so that no thread is between checking and waiting.
         let mut state = self.lock();
         let (lane, _) = (state.lane.take(), state.outgoing.end_view());
         drop(state);
@@ -223,7 +228,8 @@ impl Outbound {
 }
 
 impl State {
-    /// Commits `frame` as the name of an object. Whether somebody has to look after that.
+    /// Commits `frame` as the name of an object. Returns whether the polling thread has to be
+    /// notified.
     fn commit(&mut self, own: u64, frame: Frame<'_>) -> bool {
         let bytes = self.outgoing.object(own).map_or(0, |object| object.len() as u64);
         let (claims, position) = name_place(&frame);
@@ -232,9 +238,10 @@ impl State {
         if let (Some(number), Some(lane), Some(object)) = (number, &self.lane, self.outgoing.object(own)) {
             lane.rows.put_object(lane.me, lane.claims.ring(), number, object.clone());
         }
-        // First: the engine looks at the gate when it sees the frame.
+        // The gate is set first, because the engine looks at it when it sees the frame.
         self.set_gate();
-        // In the ring of a view that has ended it has no number, and waits for being sent again.
+        // In the ring of a view that has ended, the object has no number, and waits until it is
+        // sent again.
         commit_name(ObjectName { number: number.unwrap_or(u64::MAX), bytes, own }, frame);
         self.hand_on();
         number.is_some() && self.outgoing.wants_group()
@@ -246,7 +253,7 @@ impl State {
         }
     }
 
-    /// Gives the bulk group what it can take.
+    /// Submits the objects that the bulk group can take.
     fn hand_on(&mut self) {
         let Some(group) = self.lane.as_ref().and_then(|lane| lane.group.as_ref()) else { return };
         while let Some(object) = self.outgoing.next_to_submit() {

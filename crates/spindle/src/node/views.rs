@@ -1,4 +1,4 @@
-//! From one view to the next, and what is done beside the engine's work.
+//! The change from one view to the next, and the chores beside the engine's work.
 use super::older::Homes;
 use super::preparing::{Preparing, Spare};
 use super::{Node, Poll, begin_handles};
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// The rows of members of this host for the next view, as far as they need no letters.
+/// The rows of members of this host for the next view, as far as they need no control messages.
 #[derive(Debug, Default)]
 pub(super) struct Shows {
     /// Members, by their ranks in this view, whose rows may be shown and were not found yet.
@@ -35,7 +35,7 @@ const GUESTS_MAX: usize = 64;
 const VIEWS_BEHIND_MAX: usize = 8;
 
 impl Node {
-    /// What is seldom to be done beside the engine's work. Returns whether anything happened.
+    /// Does the rare work beside the engine's work. Returns whether anything happened.
     #[cold]
     pub(super) fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
         let mut worked = self.attend()?;
@@ -71,7 +71,7 @@ impl Node {
         Ok(worked)
     }
 
-    /// A step towards leaving. Returns whether anything happened.
+    /// Takes a step towards leaving. Returns whether anything happened.
     #[cold]
     fn go(&mut self) -> bool {
         if self.member.gives_up() {
@@ -80,8 +80,9 @@ impl Node {
         self.member.go(self.handles.iter().any(SubgroupHandles::has_backlog))
     }
 
-    /// The view has ended here: prepares the next, while the application gets the rest of this one, if all members share memory. Members that have begun the next see in this member's row there that
-    /// it lives, however long that takes.
+    /// Handles the end of the view here: prepares the next one, while the application gets the rest
+    /// of this one, if all members share memory. Members that have begun the next see in this
+    /// member's row there that it lives, however long that takes.
     #[cold]
     pub(super) fn end_view(&mut self) -> Result<Poll, Ended> {
         if let Some(ended) = self.shared.broken() {
@@ -111,7 +112,8 @@ impl Node {
         Ok(Poll::Worked)
     }
 
-    /// Whether an application that takes its messages itself has to come nearer before another view begins.
+    /// True if an application that takes its messages itself has to catch up before another view
+    /// begins.
     fn is_far_behind(&self) -> bool {
         self.handles.iter().any(|of_subgroup| of_subgroup.behind() >= VIEWS_BEHIND_MAX)
     }
@@ -133,21 +135,22 @@ impl Node {
         self.large.end_view();
     }
 
-    /// Forgets who reads this member's rows of views before, as far as their processes have ended.
+    /// Forgets the readers of this member's rows of earlier views whose processes have ended.
     fn forget_readers(&mut self) {
         let (view, roster) = (self.member.view(), self.control_plane.roster());
         let has_ended = |reader: &Me| {
             let is_member = roster.process_of(reader.id) == Some(*reader) && view.rank_of(reader.id).is_some();
             match is_member {
                 true => roster.is_dead(reader.id),
-                // The roster has no word of it any more.
+                // The roster has no information on that process any more.
                 false => matches!(fate(reader.pid, reader.birth), Fate::Ended),
             }
         };
         self.arena.forget(has_ended);
     }
 
-    /// Shows this member's row for the next view to the members that find it in memory that they have mapped.
+    /// Shows this member's row for the next view to the members that find it in memory that they
+    /// have mapped.
     fn show_row(&mut self) -> BTreeSet<MemberId> {
         let (view, next) = (self.member.view(), self.member.next().map(Install::view));
         let row = self.preparing.as_ref().and_then(Preparing::row);
@@ -179,7 +182,7 @@ impl Node {
         self.shows.unfound.retain(|was| {
             let id = view.members[was.index()];
             let Some(rank) = next.view().rank_of(id) else { return false };
-            // A member that shows what can't be its row is one whose row does not come.
+            // If a member shows something that can't be its row, its row counts as not coming.
             match fabric.shown(*was, next.view().id, layout.row(rank).size) {
                 Ok(None) => true,
                 Ok(Some(row)) => !control_plane.act(|roster, _| roster.found(next.view().id, id, Peer::Shown(row))),
@@ -194,13 +197,14 @@ impl Node {
         }
     }
 
-    /// Between two views: until the memory of all members is here, or its owner is known not to come.
+    /// Works between two views, until the memory of every member is here or its owner is known not
+    /// to come.
     #[cold]
     pub(super) fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
         }
-        // What it has posted last may not have left yet.
+        // The latest posts of this member may not have left yet.
         self.fabric.progress();
         self.heed_broken_streams();
         self.continue_ways();
@@ -211,7 +215,8 @@ impl Node {
         self.clock.worked = goes_on;
         let is_behind = self.is_far_behind();
         let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
-        // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
+        // The old view's silence has no meaning any more, but a member that reads it must not take
+        // this one for dead.
         self.wake_at = Some(self.clock.now + preparing.patience());
         let Some(next) = self.member.next_mut() else { return Ok(Poll::Idle) };
         preparing.go_on(next, &mut self.control_plane);
@@ -228,13 +233,13 @@ impl Node {
         Ok(Poll::Worked)
     }
 
-    /// Goes on in the next view.
+    /// Continues in the next view.
     fn begin_next(&mut self, handler: &mut impl Handler) -> Result<(), Ended> {
         self.end_epochs();
         let next = self.member.next().expect("it is prepared");
         self.fabric.look_last(next.view().id);
         self.find_shown();
-        // It waits no longer for those that it has not found, and neither do the others.
+        // This member waits no longer for rows that it has not found, and neither do the others.
         self.fabric.wake(&std::mem::take(&mut self.shows.to_wake));
         let preparing = self.preparing.take().expect("it is prepared");
         let next = self.member.next().expect("it is prepared");
@@ -271,13 +276,14 @@ impl Node {
         Ok(())
     }
 
-    /// Takes in what others have written and which processes have died, and lets in those that wait.
+    /// Takes in what others have written and which processes have died, and lets in the processes
+    /// that wait.
     #[cold]
     pub(super) fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
-        // All members wait for these letters.
+        // All members wait for these control messages.
         let news = if self.preparing.is_some() { self.control_plane.news_now() } else { self.control_plane.news() };
-        // Before the deaths: the final row of a dead member may be among what has come.
+        // Arrivals precede the deaths, because the final row of a dead member may be among them.
         let worked = self.attach_arrivals() | !news.is_empty();
         for news in news {
             match news {
@@ -322,20 +328,21 @@ impl Node {
         Ok(())
     }
 
-    /// Whether the group is followed, which needs what was delivered for a while yet: keeps it then.
+    /// Checks whether processes follow the group. They need delivered objects for a while, so these
+    /// are kept then.
     pub(super) fn heed_observers(&mut self) {
         let is_followed = self.member.note_followers(self.fabric.guests(), self.control_plane.roster());
         self.object_cache.set_on(is_followed);
     }
 
-    /// Lets processes follow the view that have made a stream for it.
+    /// Lets the processes that have made a stream for the view follow it.
     pub(super) fn let_guests_in(&mut self) {
         if self.preparing.is_some() {
             return;
         }
         let view = self.member.view().id;
         for (_, stream) in self.guests.extract_if(.., |(wanted, _)| *wanted == view) {
-            // If the system refuses, it finds its stream closed.
+            // If the system refuses, the process finds its stream closed.
             let _ = self.fabric.add_guest(self.member.engine().layout(), stream);
             self.member.engine_mut().set_observed(true);
             self.had_guests = true;
@@ -343,10 +350,12 @@ impl Node {
         self.guests.retain(|(wanted, _)| *wanted > view);
     }
 
-    /// Hands this application's state to one of the processes that want it, as it is between two deliveries.
+    /// Hands this application's state to one of the processes that want it, as it is between two
+    /// deliveries.
     #[cold]
     fn give_state(&mut self, handler: &mut impl Handler) {
-        // What a receiver has delivered, and what the state has of it, is not known.
+        // With a receiver, it is not known which messages were delivered, and which of them the
+        // state contains.
         let is_known = !self.handles.iter().any(SubgroupHandles::has_receiver);
         let Some(to) = self.control_plane.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
         let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
@@ -357,13 +366,15 @@ impl Node {
         let places: Vec<Option<u64>> = ids.map(place).collect();
         let state = {
             let _running = Upcall::enter();
-            // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
+            // All members run the same code: if this were the end of one of them, a joiner would
+            // end them one after the other.
             panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
         };
         let Ok(state) = state else { return self.control_plane.act(|roster, _| self.member.refuse_state(to, roster)) };
         let (view, notices) = (self.member.view().id, Arc::clone(self.notices()));
         let thread = thread::Builder::new().name("spindle-state".into());
-        // Without a thread or memory for it the joiner hears nothing, and asks another member.
+        // Without a thread or memory for it, the joiner receives no answer, and asks another
+        // member.
         if self.control_plane.is_far(to) {
             let stream = self.control_plane.dial_for(to, Purpose::State { view });
             let send = move || match stream.recv_timeout(STREAM_WAIT) {

@@ -1,9 +1,9 @@
-//! What the tests share whose members meet in a directory.
+//! Shared code of the tests whose members meet in a directory.
 use spindle::Config;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -11,7 +11,7 @@ impl Scratch {
         Scratch(std::env::temp_dir().join(format!("spindle-{name}-{}", std::process::id())))
     }
 
-    /// A group whose members meet there.
+    /// Returns the configuration of a group whose members meet there.
     pub(crate) fn group(&self, members: u32, gather_timeout: Duration) -> Config {
         Config { runtime_dir: Some(self.0.clone()), gather_timeout, ..Config::new("g", members) }
     }

@@ -242,7 +242,7 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         nonce: from.u32()?,
         config: from.u64()?,
         members: from.u32()?,
-        observer: truth(from, "proposed change to observe")?,
+        observer: truth(from, "request to observe")?,
         follows: ViewId(from.u64()?),
         address: address(from)?,
         rack: rack(from)?,

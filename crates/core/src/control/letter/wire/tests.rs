@@ -196,7 +196,7 @@ fn wrong_fields_are_named() {
     };
     let mut bytes = ask.encode();
     bytes[60] = 2;
-    assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "proposed change to observe" }), "{bytes:?}");
+    assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "request to observe" }), "{bytes:?}");
     bytes[12] = 77;
     assert_eq!(Letter::decode(&bytes), Err(WireError::Kind { got: 77 }));
 }
@@ -220,7 +220,8 @@ fn other_versions_can_ask_and_refuse_and_nothing_else() {
     assert_eq!(stranger(b"GET / HTTP/1.1\r\n"), None);
 }
 
-/// Decoding returns a letter that encodes to the same meaning, or an error.
+/// Checks that decoding returns an error, or a control message that equals its own decoded
+/// encoding.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the harness of cargo test passes no arguments on")]
 fn garbage_letters_never_panic() {
