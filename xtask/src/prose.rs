@@ -118,14 +118,14 @@ fn without_marker(line: &str) -> &str {
     if number.len() < line.len() { number.strip_prefix(". ").unwrap_or(line) } else { line }
 }
 
-/// Replaces text in backticks by one letter.
+/// Replaces text in backticks by `x`.
 fn without_code(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part } else { "x" });
     parts.collect()
 }
 
-/// Splits a paragraph behind each sign that ends a sentence or a clause, if a capital letter or code
-/// follows.
+/// Splits a paragraph after each punctuation mark that ends a sentence or a clause, if an uppercase
+/// character or code follows.
 fn split(text: &str) -> impl Iterator<Item = String> {
     let (mut sentences, mut words) = (Vec::new(), Vec::new());
     let mut rest = text.split_whitespace().peekable();

@@ -341,6 +341,7 @@ impl Engine {
             let Engine { ablation, pace, moves, .. } = self;
             let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
             pending |= subgroup.is_pending();
+            // Each poll looks at an only subgroup.
             if count > 1 {
                 let more = subgroup.has_more();
                 self.ready.looked(i, changes.worked, more);
@@ -990,7 +991,7 @@ impl Engine {
 
     /// The [watch](Claims::set_watch) of my ring in `subgroup` was moved: space may be free behind it.
     pub fn watch_moved(&mut self, subgroup: SubgroupId) {
-        if let Ok(i) = self.subgroups.binary_search_by_key(&subgroup, Subgroup::id) {
+        if let Some(i) = self.index_of(subgroup) {
             self.subgroups[i].look_again();
             self.ready.add(i);
             self.last_worked = false;
@@ -1070,7 +1071,11 @@ impl Engine {
     }
 
     fn subgroup(&self, id: SubgroupId) -> Option<&Subgroup> {
-        Some(&self.subgroups[self.subgroups.binary_search_by_key(&id, Subgroup::id).ok()?])
+        Some(&self.subgroups[self.index_of(id)?])
+    }
+
+    fn index_of(&self, id: SubgroupId) -> Option<usize> {
+        self.subgroups.binary_search_by_key(&id, Subgroup::id).ok()
     }
 
     fn post_data<T: Table>(&mut self, index: usize, changes: Changes, table: &mut T) {

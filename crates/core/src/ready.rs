@@ -32,6 +32,7 @@ impl Ready {
         }
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, subgroup: usize) {
         self.bits[subgroup / 64] |= 1 << (subgroup % 64);
     }
@@ -69,10 +70,9 @@ impl Ready {
         *hot = if worked { HOT_POLLS } else { hot.saturating_sub(1) };
         let is_cold = *hot == 0;
         self.cold = self.cold + usize::from(is_cold) - usize::from(was_cold);
-        let (word, bit) = (subgroup / 64, 1 << (subgroup % 64));
         match is_cold && !more {
-            true => self.bits[word] &= !bit,
-            false => self.bits[word] |= bit,
+            true => self.bits[subgroup / 64] &= !(1 << (subgroup % 64)),
+            false => self.add(subgroup),
         }
     }
 }

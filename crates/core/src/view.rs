@@ -129,21 +129,7 @@ impl SubgroupSpec {
 
     /// Returns the part of it that is the same in each view, until it is altered.
     fn bare(&self) -> SubgroupSpec {
-        let (members, senders, leftover_bytes_max, epoch) = (vec![], vec![], 0, None);
-        let (name, member_rule, sender_rule) = (self.name.clone(), self.member_rule.clone(), self.sender_rule.clone());
-        let SubgroupSpec { order, window, message_bytes_max, .. } = *self;
-        SubgroupSpec {
-            name,
-            members,
-            senders,
-            member_rule,
-            sender_rule,
-            order,
-            window,
-            message_bytes_max,
-            leftover_bytes_max,
-            epoch,
-        }
+        SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, epoch: None, ..self.clone() }
     }
 }
 
