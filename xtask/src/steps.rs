@@ -199,7 +199,7 @@ const PROCESSES: [(&str, u64); 29] = [
     ("fifo", 3_000_000),
     ("unavailable", 900),
     ("available_again", 1_500),
-    ("wishes", 7_000),
+    ("proposed", 7_000),
     ("changes", 6_000),
     ("learned", 8_000),
     ("transfers", 8_000),
