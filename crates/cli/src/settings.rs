@@ -4,7 +4,7 @@
 use crate::exit::{Failure, Outcome, USAGE};
 use clap::Args;
 use spindle::settings::{Effective, FILE_VARIABLE, Origin, Settings};
-use spindle_fabric::mail::{DirError, RuntimeDir};
+use spindle_transport::mail::{DirError, RuntimeDir};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;

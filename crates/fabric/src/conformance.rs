@@ -864,7 +864,7 @@ mod tests {
     use crate::arena::Arena;
     use crate::mesh::{Mesh, Peer};
     use crate::shm::{MemberBell, OwnRow, PeerParts};
-    use crate::tcp::{SocketOptions, SocketStream};
+    use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
     /// All members on one machine.

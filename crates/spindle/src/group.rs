@@ -8,7 +8,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
 use spindle_core::Change;
-use spindle_fabric::fork::Owner;
+use spindle_transport::fork::Owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -62,9 +62,9 @@ pub use spindle_core::{
     Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::mail::{DirError, MailError, NameError};
-pub use spindle_fabric::net::{Identity, Names, NetError, Rule as IdentityRule, Security, TlsError, TlsWarning};
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
+pub use spindle_transport::mail::{DirError, MailError, NameError};
+pub use spindle_transport::net::{Identity, Names, NetError, Rule as IdentityRule, Security, TlsError, TlsWarning};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 pub use tracking::{NotDelivered, Outcome, Receipt};

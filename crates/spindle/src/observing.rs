@@ -14,7 +14,7 @@ use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
-use spindle_fabric::mail::Mailbox;
+use spindle_transport::mail::Mailbox;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ use spindle::{
     Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, MailError, Node, Publisher,
     Security, SubgroupId, View, ViewChange, ViewId,
 };
-use spindle_fabric::mail::{GroupName, Mailbox};
+use spindle_transport::mail::{GroupName, Mailbox};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

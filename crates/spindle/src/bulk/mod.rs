@@ -33,5 +33,5 @@ pub use node::{BulkNode, Event, ObjectId};
 pub use settings::{BulkSettings, Waiting};
 pub use spindle_core::bulk::{Algorithm, Hosts, Racks, RacksError};
 pub use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, LocalPart, Object, Segment};
-pub use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream, Stream};
+pub use spindle_transport::{Connection, SocketOptions, SocketStream, Stream};
 pub use thread::{BulkGroup, BulkThread, Upcalls};

@@ -9,7 +9,7 @@ use spindle_core::bulk::Algorithm;
 use spindle_core::bulk::Hosts;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, LocalPart, Object, Segment};
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 

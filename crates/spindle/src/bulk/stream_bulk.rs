@@ -6,7 +6,7 @@ use spindle_core::Rank;
 use spindle_core::bulk::Hosts;
 use spindle_core::bulk::{Announced, Columns, Input, Output, SendError, Session, Slot};
 use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Groups over real streams: all schedules, deaths, nonsense, many at once.
 use super::*;
 use spindle_core::Rank;
-use spindle_fabric::tcp::Space;
+use spindle_transport::Space;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

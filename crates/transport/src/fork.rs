@@ -10,6 +10,8 @@
 //!
 //! Handles that would release something shared when they are dropped, such as an address, compare
 //! their [`Owner`] first.
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -36,7 +38,7 @@ impl Owner {
 
 /// A resource that no child shares, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Unshared(Thing);
+pub struct Unshared(Thing);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Thing {
@@ -47,7 +49,7 @@ enum Thing {
 
 /// A socket that no child shares.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub struct Socket {
     /// Declared before the descriptor, because its number has another meaning once the descriptor
     /// is closed.
     _unshared: Unshared,
@@ -71,7 +73,7 @@ const NOTHING: i32 = libc::O_RDWR | libc::O_CLOEXEC;
 impl Unshared {
     /// Excludes a mapping of this process from all children to come. The caller keeps the mapping
     /// for at least as long as the result lives. Returns `None` if the system refuses.
-    pub(crate) fn memory(start: *mut u8, len: usize) -> Option<Unshared> {
+    pub fn memory(start: *mut u8, len: usize) -> Option<Unshared> {
         // SAFETY: the range is a mapping of this process, by the caller; its contents do not change
         // here.
         unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontFork) }.ok()?;
@@ -91,7 +93,8 @@ impl Unshared {
 }
 
 impl Socket {
-    pub(crate) fn new(fd: OwnedFd) -> Socket {
+    /// Wraps a socket.
+    pub fn new(fd: OwnedFd) -> Socket {
         Socket { _unshared: Unshared::put(Thing::Descriptor(fd.as_raw_fd())), fd }
     }
 }
@@ -105,6 +108,19 @@ impl AsFd for Socket {
 impl Drop for Unshared {
     fn drop(&mut self) {
         with_registry(|registry| registry.retain(|other| *other != self.0));
+    }
+}
+
+/// Creates memory without a name in any directory, which can be sealed and not executed.
+///
+/// # Errors
+/// The system's refusal.
+pub fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
+        result => result,
     }
 }
 
@@ -156,55 +172,4 @@ extern "C" fn replace() {
         unsafe { libc::close(file) };
     }
     unlock();
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use crate::{OwnRegion, PeerRegion};
-    use rustix::process::{Pid, WaitOptions, waitpid};
-
-    const BYTES: u64 = 8192;
-    pub(crate) const DONE: i32 = 7;
-
-    /// Runs `child` in a forked process, which does nothing else. Returns its process id.
-    pub(crate) fn fork(child: impl FnOnce()) -> Pid {
-        // SAFETY: the child only runs its caller's closure, which takes no lock that another thread
-        // may hold, and then ends.
-        match unsafe { libc::fork() } {
-            0 => {
-                child();
-                // SAFETY: ends the child at once.
-                unsafe { libc::_exit(DONE) }
-            }
-            pid => Pid::from_raw(pid).expect("a child"),
-        }
-    }
-
-    /// As [`fork`], and waits for its end. Returns the status that it exits with, or `None` if a
-    /// signal has ended it.
-    pub(crate) fn forked(child: impl FnOnce()) -> Option<i32> {
-        let ended = waitpid(Some(fork(child)), WaitOptions::empty()).unwrap();
-        ended.and_then(|(_, status)| status.exit_status())
-    }
-
-    #[test]
-    fn a_child_writes_into_no_row_and_lives() {
-        let (own, fd) = OwnRegion::create("row", BYTES, 64).unwrap();
-        let peer = PeerRegion::open("row", &fd, BYTES).unwrap();
-        own.store(0, 5);
-        assert_eq!(forked(|| own.store(0, 99)), Some(DONE));
-        assert_eq!((own.load(0), peer.load(0)), (5, 5));
-        own.store(0, 6);
-        assert_eq!(peer.load(0), 6, "the parent writes on");
-    }
-
-    #[test]
-    fn a_row_that_is_gone_is_not_replaced() {
-        let (own, _) = OwnRegion::create("row", BYTES, 64).unwrap();
-        drop(own);
-        let (other, fd) = OwnRegion::create("other", BYTES, 64).unwrap();
-        let peer = PeerRegion::open("other", &fd, BYTES).unwrap();
-        assert_eq!(forked(|| other.store(8, 99)), Some(DONE));
-        assert_eq!(peer.load(8), 0);
-    }
 }

@@ -342,7 +342,7 @@ fn is_connected(socket: &OwnedFd) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::PATIENCE;
+    use crate::testing::PATIENCE;
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};
     use std::os::unix::net::UnixListener;
 
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_of_a_unix_socket_is_tried_again() {
-        let temp = crate::mail::tests::TempDir::new();
+        let temp = crate::testing::TempDir::new();
         let path = temp.path().join("socket");
         let target = Target::Unix(path.to_str().unwrap().into());
         let listener = UnixListener::bind(&path).unwrap();

@@ -8,7 +8,7 @@
 //! be revoked. It can be valid for only a short time, because the files are read again when they
 //! change.
 use super::switch::TARGET;
-use crate::tcp::{SocketStream, Space, Stream};
+use crate::stream::{Certificate, SocketStream, Space, Stream};
 use rustls::CertificateError::{self, ExpiredContext, NotValidYetContext};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -242,7 +242,7 @@ impl Identity {
     }
 
     /// Loads an identity as a process whose clock says that it is `now`.
-    pub(super) fn load_at(
+    pub(crate) fn load_at(
         authority: &Path,
         certificate: &Path,
         key: &Path,
@@ -287,7 +287,7 @@ impl Identity {
 
     /// Returns whether its own certificate is valid for this id.
     pub(super) fn is_of(&self, id: MemberId) -> bool {
-        self.admits(id, self.current().mine.cert.first().cloned().map(Certificate).as_ref())
+        self.admits(id, self.current().mine.cert.first().cloned().map(|first| Certificate(first[..].into())).as_ref())
     }
 
     /// Returns whether a peer that shows this certificate may have this id.
@@ -586,21 +586,12 @@ const RECEIVE_BYTES: usize = 64 << 10;
 /// Approximate bytes that are held back for a socket that is full.
 const SEND_BYTES: usize = 256 << 10;
 
-/// The certificate that a peer has shown, signed by the group's authority and within its dates.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Certificate(CertificateDer<'static>);
-
 impl Certificate {
     /// Returns whether `name` is among its alternative names (SAN), as a DNS name.
     pub fn has_name(&self, name: &str) -> bool {
         let Ok(name) = ServerName::try_from(name) else { return false };
-        ParsedCertificate::try_from(&self.0).is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
-    }
-}
-
-impl fmt::Debug for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificate").finish_non_exhaustive()
+        ParsedCertificate::try_from(&CertificateDer::from(&*self.0))
+            .is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
     }
 }
 
@@ -714,7 +705,7 @@ impl TlsStream {
         }
         if self.peer.is_none() && !self.tls.is_handshaking() {
             let first = self.tls.peer_certificates().and_then(|chain| chain.first());
-            self.peer = first.map(|first| Certificate(first.clone().into_owned()));
+            self.peer = first.map(|first| Certificate(first[..].into()));
         }
         self.check()
     }
@@ -821,10 +812,10 @@ impl rustls::client::ResolvesClientCert for Nothing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_authority::Authority;
     use super::*;
-    use crate::conformance::PATIENCE;
-    use crate::tcp::SocketOptions;
+    use crate::stream::SocketOptions;
+    use crate::testing::Authority;
+    use crate::testing::PATIENCE;
     use rcgen::ExtendedKeyUsagePurpose;
     use std::fs;
     use std::io::Read;
@@ -1057,7 +1048,7 @@ mod tests {
     }
 
     fn is_named(identity: &Identity, name: &str) -> bool {
-        Certificate(identity.files.lock().loaded.mine.cert[0].clone()).has_name(name)
+        Certificate(identity.files.lock().loaded.mine.cert[0][..].into()).has_name(name)
     }
 
     /// Returns the warnings of a look at the files, this long after they were loaded.

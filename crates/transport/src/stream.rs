@@ -4,11 +4,10 @@
 //! A stream that is more than a socket, such as one that encrypts, implements [`Stream`] by
 //! copying: out of the slices that it is given, and into each [`Space`]. It reports the bytes that
 //! it holds back itself.
-use crate::net::Certificate;
 use rustix::io::Errno;
 use rustix::net::{self, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use std::collections::VecDeque;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -64,6 +63,17 @@ pub trait Stream: Debug + Send {
     fn fd(&self) -> BorrowedFd<'_>;
 }
 
+/// The certificate that a peer has shown (DER), signed by the group's authority and within its
+/// dates.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate(pub(crate) Box<[u8]>);
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}
+
 /// A stream that has taken back bytes that it had returned.
 #[derive(Debug)]
 struct Again {
@@ -72,7 +82,7 @@ struct Again {
 }
 
 /// Returns `stream` so that it returns `bytes` again, before all others.
-pub(super) fn again(mut stream: Connection, bytes: &[u8]) -> Connection {
+pub fn again(mut stream: Connection, bytes: &[u8]) -> Connection {
     match bytes.is_empty() || stream.take_back(bytes) {
         true => stream,
         false => Box::new(Again { stream, bytes: bytes.iter().copied().collect() }),
@@ -125,7 +135,7 @@ impl Stream for Again {
 
 /// Returns whether the system at the other end of the socket `fd` has confirmed all that was handed
 /// to this one.
-pub(super) fn is_confirmed(fd: BorrowedFd<'_>) -> bool {
+pub fn is_confirmed(fd: BorrowedFd<'_>) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open, and the call writes only this number.
     let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
@@ -135,7 +145,7 @@ pub(super) fn is_confirmed(fd: BorrowedFd<'_>) -> bool {
 
 /// Makes the system end a TCP connection whose bytes are not acknowledged for so long, at least a
 /// millisecond; other sockets stay as they are. For streams that are
-/// [replaced](crate::Mesh::attach) when they end: after a cut a new one is established sooner than
+/// replaced when they end: after a cut a new one is established sooner than
 /// the system sends again on the old one.
 ///
 /// # Errors
@@ -172,7 +182,7 @@ impl<'a> Space<'a> {
     ///
     /// # Safety
     /// They may be written during all of `'a`.
-    pub(super) unsafe fn at(start: NonNull<u8>, len: usize) -> Space<'a> {
+    pub unsafe fn at(start: NonNull<u8>, len: usize) -> Space<'a> {
         Space { range: libc::iovec { iov_base: start.as_ptr().cast(), iov_len: len }, _memory: PhantomData }
     }
 

@@ -9,7 +9,7 @@ use super::switch::Switch;
 use super::tls::{Identity, TlsStream};
 use crate::mail::GroupName;
 use crate::mail::kernel::random;
-use crate::tcp::{Connection, SocketOptions, SocketStream, Stream};
+use crate::stream::{Connection, SocketOptions, SocketStream, Stream};
 use spindle_core::control::{Address, Card, Letter, Purpose, RackName};
 use spindle_core::{MemberId, ViewId};
 use std::io;

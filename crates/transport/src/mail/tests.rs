@@ -3,8 +3,8 @@
 use super::limits::{CENSUS_MAX, UNREACHED_LETTERS_MAX};
 use super::place::{Place, new_socket};
 use super::*;
-use crate::fork::tests::{DONE, fork, forked};
-use crate::{OwnRegion, PeerRegion};
+use crate::fork::create_file;
+use crate::testing::{DONE, TempDir, fork, forked};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, sendmsg_addr};
 use rustix::process::{
@@ -17,9 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::spawn;
@@ -28,29 +27,6 @@ use std::time::{Duration, Instant};
 /// The limit of every wait of a test that works; a test that hangs fails after it.
 const BOUND: Duration = Duration::from_secs(60);
 const REGION: u64 = 4096;
-
-/// A directory for one test.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mail-{}-{n}", std::process::id()));
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The data that the processes and threads of one test share.
 struct Town {
@@ -157,12 +133,26 @@ fn parts(from: MemberId, view: u64) -> Letter {
 }
 
 /// Creates a member's memory, with its id in the first word.
-fn memory(id: MemberId) -> (OwnRegion, Vec<Arc<OwnedFd>>) {
-    let (own, row) = OwnRegion::create("row", REGION, 64).unwrap();
-    own.store(0, id.0);
+fn memory(id: MemberId) -> (OwnedFd, Vec<Arc<OwnedFd>>) {
+    let row = create_file("row").unwrap();
+    rustix::fs::ftruncate(&row, REGION).unwrap();
+    store(&row, id.0);
+    let own = row.try_clone().unwrap();
     let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     let (_, lease) = rustix::pipe::pipe().unwrap();
     (own, [row, bell, myself(), lease].into_iter().map(Arc::new).collect())
+}
+
+/// Writes the first word of a member's memory.
+fn store(row: &OwnedFd, word: u64) {
+    assert_eq!(rustix::io::pwrite(row, &word.to_ne_bytes(), 0), Ok(8));
+}
+
+/// Reads the first word of a member's memory.
+fn load(row: &OwnedFd) -> u64 {
+    let mut word = [0; 8];
+    assert_eq!(rustix::io::pread(row, &mut word, 0), Ok(8));
+    u64::from_ne_bytes(word)
 }
 
 /// Sends bytes as a foreign process: `from` has no address, or one of its own choice.
@@ -307,7 +297,7 @@ fn child() {
             assert_eq!(mailbox.send(MemberId(1), &parts(mailbox.id(), 7), &fds).unwrap(), Delivery::Done);
             say("sent");
             wait_for_input();
-            own.store(0, 99);
+            store(&own, 99);
             say("stored");
             wait_for_input();
         }
@@ -626,7 +616,7 @@ fn the_watch_notices_that_an_address_is_gone() {
     let town = Town::new();
     let (mut mine, _) = town.found(1);
     let (tell, notices) = channel();
-    let watch = Watch::spawn(&mine, None, move |notice| tell.send(notice).unwrap()).unwrap();
+    let watch = Watch::spawn(&mine, || (), move |notice| tell.send(notice).unwrap()).unwrap();
     remove_all(&town);
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Displaced));
     assert!(mine.restore().unwrap());
@@ -642,7 +632,7 @@ fn the_watch_notices_that_an_address_is_gone() {
 fn a_child_gives_nothing_up_and_holds_nothing_on() {
     let town = Town::new();
     let (mailbox, _) = town.found(1);
-    let watch = Watch::spawn(&mailbox, None, |_| {}).unwrap();
+    let watch = Watch::spawn(&mailbox, || (), |_| {}).unwrap();
     let mut both = Some((watch, mailbox));
     assert_eq!(forked(|| drop(both.take())), Some(DONE));
     assert_eq!((town.present(), town.members()), (vec![1], vec![1]));
@@ -1027,16 +1017,16 @@ fn descriptors_arrive_and_memory_is_the_senders() {
     for fd in &fds {
         assert_eq!(rustix::io::fcntl_getfd(fd), Ok(rustix::io::FdFlags::CLOEXEC));
     }
-    let row = PeerRegion::open("row", &fds[0], REGION).unwrap();
-    assert_eq!(row.load(0), 2);
+    let row = &fds[0];
+    assert_eq!(load(row), 2);
     sender.tell();
     sender.says("stored");
-    assert_eq!(row.load(0), 99);
+    assert_eq!(load(row), 99);
     rustix::io::write(&fds[1], &1_u64.to_ne_bytes()).unwrap();
     assert!(!readable(&fds[2], Duration::ZERO));
     sender.kill();
     assert!(readable(&fds[2], BOUND));
-    assert_eq!(row.load(0), 99, "the memory outlives its owner here");
+    assert_eq!(load(row), 99, "the memory outlives its owner here");
 }
 
 #[test]
@@ -1048,7 +1038,7 @@ fn a_letter_outlives_its_sender() {
     sender.kill();
     let (letter, fds) = next(&mut mine);
     assert!(matches!(letter, Letter::Parts { from: MemberId(2), .. }));
-    assert_eq!(PeerRegion::open("row", &fds[0], REGION).unwrap().load(0), 2);
+    assert_eq!(load(&fds[0]), 2);
     assert!(readable(&fds[2], BOUND));
 }
 
@@ -1221,7 +1211,7 @@ fn poor(mailbox: &mut Mailbox) {
 /// Creates a watch whose notices can be waited for.
 fn watch(mailbox: &Mailbox) -> (Watch, Receiver<Notice>) {
     let (tell, notices) = channel();
-    (Watch::spawn(mailbox, None, move |notice| tell.send(notice).unwrap()).unwrap(), notices)
+    (Watch::spawn(mailbox, || (), move |notice| tell.send(notice).unwrap()).unwrap(), notices)
 }
 
 /// Waits for the next death, and returns the watch that it belongs to.
@@ -1300,16 +1290,20 @@ fn a_watch_may_be_dropped_by_its_own_thread() {
     let (noticed, notices) = channel();
     let own = Arc::clone(&held);
     let mut before = 0;
-    let watch = Watch::spawn(&mine, None, move |notice| {
-        noticed.send(notice).unwrap();
-        // The first call waits until there are many more notices; the second drops the watch that
-        // has taken all of them.
-        let mut own = own.lock().unwrap();
-        if before == 1 {
-            drop(own.take());
-        }
-        before += 1;
-    });
+    let watch = Watch::spawn(
+        &mine,
+        || (),
+        move |notice| {
+            noticed.send(notice).unwrap();
+            // The first call waits until there are many more notices; the second drops the watch that
+            // has taken all of them.
+            let mut own = own.lock().unwrap();
+            if before == 1 {
+                drop(own.take());
+            }
+            before += 1;
+        },
+    );
     let watch = watch.unwrap();
     let mut process = Process::start(&town, "sit", 3);
     process.says("sits");
@@ -1375,7 +1369,7 @@ fn check(me: MemberId, got: &[(MemberId, Vec<OwnedFd>)], many: u64) {
     ids.sort_unstable();
     assert_eq!(ids, (1..=many).filter(|id| *id != me.0).collect::<Vec<_>>());
     for (id, fds) in got {
-        assert_eq!(PeerRegion::open("row", &fds[0], REGION).unwrap().load(0), id.0);
+        assert_eq!(load(&fds[0]), id.0);
     }
 }
 

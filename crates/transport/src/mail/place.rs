@@ -456,8 +456,8 @@ pub(super) fn new_socket() -> Result<OwnedFd, MailError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::TempDir;
     use super::*;
+    use crate::testing::TempDir;
 
     #[test]
     fn names_are_read_as_they_are_written_and_no_others() {

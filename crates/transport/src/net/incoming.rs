@@ -5,7 +5,7 @@ use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
 use super::poller::{Poller, Wire};
 use super::tls;
-use crate::tcp::Stream;
+use crate::stream::Stream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use spindle_core::control::VERSION;

@@ -18,7 +18,7 @@ use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
 use super::refusals::{Line, Refusals};
 use super::resolve::{Found, Names, Resolver, Target};
-use crate::tcp::Connection;
+use crate::stream::Connection;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getpeername};
 use spindle_core::control::{Address, Card, Purpose};

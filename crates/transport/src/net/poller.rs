@@ -1,6 +1,6 @@
 //! The kernel's reports of which connections can move bytes.
 use super::limits::EVENTS_PER_WAIT;
-use crate::tcp::Connection;
+use crate::stream::Connection;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::Timespec;

@@ -7,7 +7,7 @@
 //! or a [`HelloError`].
 use super::limits::HELLO_BYTES_MAX;
 use crate::mail::GroupName;
-use crate::tcp::{Space, Stream};
+use crate::stream::{Space, Stream};
 use spindle_core::MemberId;
 use spindle_core::control::bytes::{Reader, WireError, Writer};
 use spindle_core::control::{Card, Purpose, VERSION};
@@ -278,7 +278,7 @@ fn put_declined(out: &mut Writer, why: &Declined) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::{SocketOptions, SocketStream};
+    use crate::stream::{SocketOptions, SocketStream};
     use spindle_core::ViewId;
     use std::io::Write;
     use std::os::unix::net::UnixStream;

@@ -7,8 +7,6 @@ use super::error::MailError;
 use super::limits::{EVENTS_PER_WAIT, OLD_SOCKETS_MAX, PLACE_LOOK};
 use super::mailbox::{Address, Mailbox};
 use crate::fork::{Owner, Socket};
-use crate::life::LivenessThread;
-use crate::shm::MemberBell;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
@@ -75,14 +73,14 @@ struct Watched {
 
 impl Watch {
     /// Starts the thread, on which `on_notice` is called. `on_notice` must not panic, because
-    /// nothing would be watched any more. The thread [shows the liveness](LivenessThread) of the
-    /// `member` with this event count.
+    /// nothing would be watched any more. The value that `hold` returns on
+    /// the thread lives as long as the thread: it shows the others that this process lives.
     ///
     /// # Errors
     /// [`MailError::FdLimit`], or [`MailError::Io`] if there can be no more threads.
-    pub fn spawn(
+    pub fn spawn<T>(
         mailbox: &Mailbox,
-        member: Option<&MemberBell>,
+        hold: impl FnOnce() -> T + Send + 'static,
         on_notice: impl FnMut(Notice) + Send + 'static,
     ) -> Result<Watch, MailError> {
         let failed = |errno: Errno| MailError::io("set up the watch", None, errno);
@@ -95,11 +93,11 @@ impl Watch {
         let watched = Watched { next: SERIALS_FROM, tokens: BTreeMap::new(), by_token: BTreeMap::new() };
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { epoll, bell, mailbox, stopped, watched: Mutex::new(watched) });
-        let (seen, member) = (Arc::clone(&shared), member.cloned());
+        let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("spindle-watch".into())
             .spawn(move || {
-                let _life = member.as_ref().and_then(LivenessThread::hold);
+                let _held = hold();
                 watch(&seen, &address, on_notice);
             })
             .map_err(|source| MailError::io("start the watch's thread", None, source))?;

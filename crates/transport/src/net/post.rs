@@ -3,7 +3,7 @@ use super::error::NetError;
 use super::letters::{self, Parcel};
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LETTERS_DEADLINE, QUEUE_BYTES_MAX, QUEUE_LETTERS_MAX};
 use super::poller::{Poller, Wire};
-use crate::tcp::Space;
+use crate::stream::Space;
 use spindle_core::MemberId;
 use spindle_core::control::{Address, Card};
 use std::collections::VecDeque;

@@ -3,12 +3,12 @@
 use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
 use super::hello::{Answer, Hello, HelloReader, Magic};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
-use super::test_authority::Authority;
 use super::{Declined, Identity, Names, NetError, Rule};
-use crate::conformance::PATIENCE;
 use crate::mail::GroupName;
-use crate::mail::tests::TempDir;
-use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
+use crate::stream::{Connection, SocketOptions, SocketStream, Space, Stream};
+use crate::testing::Authority;
+use crate::testing::PATIENCE;
+use crate::testing::TempDir;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spindle_core::control::{Address, Birth, Card, Letter, Purpose, Request, VERSION};

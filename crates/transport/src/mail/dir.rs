@@ -371,8 +371,8 @@ impl fmt::Display for GroupName {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::TempDir;
     use super::*;
+    use crate::testing::TempDir;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 

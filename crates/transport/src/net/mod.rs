@@ -43,8 +43,6 @@ mod refusals;
 mod resolve;
 mod switch;
 #[cfg(test)]
-pub(crate) mod test_authority;
-#[cfg(test)]
 mod tests;
 mod tls;
 
@@ -52,4 +50,4 @@ pub use endpoint::{Dropped, Endpoint, Event, Options, Security};
 pub use error::NetError;
 pub use hello::Declined;
 pub use resolve::Names;
-pub use tls::{Certificate, Identity, Rule, TlsError, TlsStream, TlsWarning};
+pub use tls::{Identity, Rule, TlsError, TlsStream, TlsWarning};

@@ -240,8 +240,8 @@ fn new_socket() -> Result<OwnedFd, MailError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::TempDir;
     use super::*;
+    use crate::testing::TempDir;
 
     #[test]
     fn who_lives_is_listed_until_it_gives_its_name_up() {

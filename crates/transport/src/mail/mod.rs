@@ -36,7 +36,7 @@ mod mailbox;
 mod outbox;
 mod place;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod watch;
 
 pub use attachment::{disclose, enclose};

@@ -2,7 +2,7 @@
 //! memory is written once and then sealed. So every reader reads the same bytes, and reading can
 //! neither fault nor wait.
 use super::error::MailError;
-use crate::region::create_file;
+use crate::fork::create_file;
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
 use rustix::io::{Errno, pread, write};
 use std::os::fd::{AsFd, OwnedFd};

@@ -389,7 +389,7 @@ impl WatchedPeer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::PATIENCE;
+    use crate::testing::PATIENCE;
     use std::fs;
     use std::io::{Read, Write};
     use std::net::Shutdown;

@@ -1,7 +1,7 @@
 //! Control messages on a control connection: a head (length of the control message, length of the
 //! attachment), the control message as on a control socket, and the attachment.
 use super::limits::{ATTACHMENT_BYTES_MAX, LETTERS_PER_SEND, READS_MAX, SENDS_MAX};
-use crate::tcp::{Space, Stream};
+use crate::stream::{Space, Stream};
 use spindle_core::MemberId;
 use spindle_core::control::Letter;
 use spindle_core::limits::LETTER_BYTES_MAX;
@@ -193,7 +193,7 @@ fn read(mut bytes: Vec<u8>, from: MemberId) -> Brought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::{SocketOptions, SocketStream};
+    use crate::stream::{SocketOptions, SocketStream};
     use spindle_core::ViewId;
     use spindle_core::control::{Birth, Request};
     use std::io::{Read, Write};
