@@ -36,6 +36,7 @@ mod pace;
 mod publisher;
 mod publisher_slot;
 mod receiver;
+#[cfg(feature = "settings")]
 pub mod settings;
 mod shared;
 mod state;
@@ -64,7 +65,9 @@ pub use spindle_core::{
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use spindle_transport::mail::{DirError, MailError, NameError};
-pub use spindle_transport::net::{Identity, Names, NetError, Rule as IdentityRule, Security, TlsError, TlsWarning};
+#[cfg(feature = "tls")]
+pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
+pub use spindle_transport::net::{Names, NetError, Security};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 pub use tracking::{NotDelivered, Outcome, Receipt};

@@ -102,6 +102,7 @@ impl Network {
     /// The port can't be opened with this configuration or on this machine.
     fn open_port(&self) -> Result<Option<OfiPort>, JoinError> {
         let Transport::Ofi(options) = &self.transport else { return Ok(None) };
+        #[cfg(feature = "tls")]
         if let Security::Tls(_) = self.security {
             return Err(JoinError::Unencrypted);
         }

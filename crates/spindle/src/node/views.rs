@@ -309,12 +309,7 @@ impl Node {
         match heard {
             Some(Heard::Answer { to, reply, refused }) => {
                 self.has_chores |= self.member.is_leaving();
-                let mut answer = self.status().to_json();
-                if let Some(why) = refused {
-                    answer["refused"] = why.to_string().into();
-                    answer["passing"] = why.is_passing().into();
-                }
-                let text = answer.to_string();
+                let text = self.status().answer(refused);
                 self.control_plane.act(|roster, _| roster.answer(to, reply, &text));
             }
             Some(Heard::Evicted { next }) => {

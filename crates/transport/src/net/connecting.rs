@@ -7,7 +7,6 @@ use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRES
 use super::listen::is_loopback;
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
-use super::tls;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use spindle_core::MemberId;
@@ -206,7 +205,7 @@ fn explain(error: HelloError, address: &Address) -> NetError {
         HelloError::Wire(_) => NetError::Incoming { address, what: "it answered something else" },
         HelloError::Ended => closed(),
         HelloError::Io(source) if is_end(&source) => closed(),
-        HelloError::Io(source) if tls::is_fault(&source) => NetError::Tls { address, why: source.to_string() },
+        HelloError::Io(source) if super::is_tls_fault(&source) => NetError::Tls { address, why: source.to_string() },
         HelloError::Io(source) => NetError::Broken { address, source },
     }
 }

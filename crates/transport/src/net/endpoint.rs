@@ -6,6 +6,7 @@ use super::listen::listen;
 use super::poller::Poller;
 use super::resolve::Names;
 use super::switch::Switch;
+#[cfg(feature = "tls")]
 use super::tls::{Identity, TlsStream};
 use crate::mail::GroupName;
 use crate::mail::kernel::random;
@@ -56,6 +57,7 @@ pub enum Security {
     /// forge everything.
     Insecure,
     /// TLS, with every process that has a certificate of the same authority.
+    #[cfg(feature = "tls")]
     Tls(Identity),
 }
 
@@ -180,18 +182,22 @@ pub(super) struct Me {
 
 impl Me {
     /// Returns whether the peer may have this id.
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows ids"))]
     pub(super) fn admits(&self, id: MemberId, stream: &dyn Stream) -> bool {
         match &self.security {
             Security::Local | Security::Insecure => true,
+            #[cfg(feature = "tls")]
             Security::Tls(identity) => identity.admits(id, stream.peer()),
         }
     }
 
     /// Wraps a connected socket in the stream that this process speaks over.
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows who dialled"))]
     pub(super) fn wrap(&self, socket: OwnedFd, dialled: bool) -> io::Result<Connection> {
         let stream = SocketStream::new(socket, &self.socket)?;
         Ok(match &self.security {
             Security::Local | Security::Insecure => Box::new(stream),
+            #[cfg(feature = "tls")]
             Security::Tls(identity) => Box::new(TlsStream::new(stream, identity, dialled)?),
         })
     }
@@ -221,6 +227,7 @@ impl Endpoint {
     pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
         let Options { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
         let os = |doing| move |source| NetError::Os { doing, source };
+        #[cfg(feature = "tls")]
         if matches!(&security, Security::Tls(identity) if !identity.is_of(me)) {
             return Err(NetError::OwnIdentity { id: me });
         }

@@ -82,7 +82,7 @@ pub enum NetError {
     },
     /// The certificate of this process is not valid for its id.
     #[error(
-        "the certificate of this process does not name {name}, as that of id {id} must; make one with that DNS name (SAN), or set          another id", name = super::tls::name_of(*id)
+        "the certificate of this process does not name {name}, as that of id {id} must; make one with that DNS name (SAN), or set          another id", name = super::names::name_of(*id)
     )]
     OwnIdentity {
         /// The id of this process.
@@ -90,7 +90,7 @@ pub enum NetError {
     },
     /// The certificate of a peer is not valid for the id that the peer states.
     #[error(
-        "who answers at {address} says that it is member {id}, and its certificate does not name {name}; give that member a          certificate with that DNS name (SAN)", name = super::tls::name_of(*id)
+        "who answers at {address} says that it is member {id}, and its certificate does not name {name}; give that member a          certificate with that DNS name (SAN)", name = super::names::name_of(*id)
     )]
     Identity {
         /// The address.

@@ -42,7 +42,7 @@ pub enum Declined {
     #[error("it is this process itself")]
     Myself,
     /// The certificate that was shown is not valid for the id that was stated.
-    #[error("the certificate shown to it does not name {name}, as that of id {id} must", name = super::tls::name_of(*.0), id = .0)]
+    #[error("the certificate shown to it does not name {name}, as that of id {id} must", name = super::names::name_of(*.0), id = .0)]
     Identity(MemberId),
     /// The refusing peer has too many connections.
     #[error("it has {0} mail connections and takes no more; end processes that are not needed")]

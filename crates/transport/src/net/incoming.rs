@@ -4,7 +4,6 @@ use super::endpoint::Me;
 use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
 use super::poller::{Poller, Wire};
-use super::tls;
 use crate::stream::Stream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -70,7 +69,7 @@ impl Incoming {
             let judged = match hello {
                 Ok(hello) => judge(&hello, me, stream, crowded).map_or(Ok(hello), Err),
                 Err(HelloError::Version(_)) => Err(Declined::Version(VERSION)),
-                Err(HelloError::Io(error)) if tls::is_fault(&error) => {
+                Err(HelloError::Io(error)) if super::is_tls_fault(&error) => {
                     self.stage = Stage::Draining { greeted: false };
                     self.refusal = Some(error.to_string());
                     return self.drain();
@@ -123,7 +122,7 @@ fn reason(why: &Declined) -> Option<String> {
             format!("it has the id {id} of this process; give one of the two another id, or none")
         }
         Declined::Identity(id) => {
-            format!("its certificate does not name {}, as that of id {id} must", tls::name_of(*id))
+            format!("its certificate does not name {}, as that of id {id} must", super::names::name_of(*id))
         }
         Declined::TooMany(count) => format!("there are {count} mail connections, and it would be one too many"),
         Declined::Myself => return None,

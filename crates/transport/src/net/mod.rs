@@ -37,6 +37,7 @@ mod letters;
 mod limits;
 mod listen;
 mod liveness;
+mod names;
 mod poller;
 mod post;
 mod refusals;
@@ -44,10 +45,23 @@ mod resolve;
 mod switch;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
 mod tls;
 
 pub use endpoint::{Dropped, Endpoint, Event, Options, Security};
 pub use error::NetError;
 pub use hello::Declined;
 pub use resolve::Names;
+#[cfg(feature = "tls")]
 pub use tls::{Identity, Rule, TlsError, TlsStream, TlsWarning};
+
+/// Returns whether a connection failed because the two sides could not agree on TLS.
+fn is_tls_fault(error: &std::io::Error) -> bool {
+    #[cfg(feature = "tls")]
+    return tls::is_fault(error);
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = error;
+        false
+    }
+}

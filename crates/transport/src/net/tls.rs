@@ -7,6 +7,7 @@
 //! the holder to an id. [`Rule::Any`] does not protect members from each other. A certificate can't
 //! be revoked. It can be valid for only a short time, because the files are read again when they
 //! change.
+use super::names::name_of;
 use super::switch::TARGET;
 use crate::stream::{Certificate, SocketStream, Space, Stream};
 use rustls::CertificateError::{self, ExpiredContext, NotValidYetContext};
@@ -22,7 +23,6 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InconsistentKeys};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, SignatureScheme};
 use spindle_core::MemberId;
-use spindle_core::ids::CLIENT_IDS_FROM;
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::os::fd::BorrowedFd;
@@ -317,14 +317,6 @@ impl Identity {
             state.loaded = Arc::new(Loaded { client: Arc::new(client), server, mine, clients, servers });
         }
         self
-    }
-}
-
-/// Returns the name that the certificate of a process with this id contains.
-pub(super) fn name_of(id: MemberId) -> String {
-    match id.0 {
-        CLIENT_IDS_FROM.. => "spindle-admin".into(),
-        id => format!("spindle-member-{id}"),
     }
 }
 
