@@ -23,12 +23,14 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
        cargo xtask STEP [--verbose]
        cargo xtask instructions --bless
        cargo xtask planted --bless
+       cargo xtask stories --bless
        cargo xtask scope --long
        cargo xtask loom --long
        cargo xtask miri --long
 
   --list       name the steps and what they check
-  --bless      write what is found: benches/instructions.json, crates/sim/tests/planted.seeds
+  --bless      write what is found: benches/instructions.json, crates/sim/tests/planted.seeds,
+               crates/sim/tests/stories
   --long       search what is too large for CI: up to hours
   --from STEP  start at this step
   --only STEP  run this step and no other; may be repeated

@@ -67,6 +67,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: sim,
     },
     Step {
+        name: "stories",
+        about: "each story of the protocol has the trace that it shows",
+        minutes: 10,
+        run: stories,
+    },
+    Step {
         name: "views",
         about: "5,000 seeds in which members come and go, without a violation, and enough happens in them",
         minutes: 15,
@@ -120,6 +126,7 @@ pub(crate) const LONG: &[Step] = &[
 pub(crate) const BLESS: &[Step] = &[
     Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless },
     Step { name: "planted", about: "writes crates/sim/tests/planted.seeds", minutes: 60, run: bless_planted },
+    Step { name: "stories", about: "writes the traces in crates/sim/tests/stories", minutes: 10, run: bless_stories },
 ];
 
 /// Checks the workspace, and the library without any of its features, which has neither TLS nor TOML
@@ -171,6 +178,18 @@ fn sim(session: &Session<'_>) -> Result<String> {
     session.cargo(&[&run[..], &["2000"]].concat())?;
     session.cargo(&[&run[..], &["8", "--large", "--threads", "1"]].concat())?;
     session.cargo(&[&run[..], &["5000", "--bulk"]].concat())
+}
+
+const STORIES: [&str; 4] = ["test", "--locked", "--package=spindle-sim", "--test=stories"];
+
+fn stories(session: &Session<'_>) -> Result<String> {
+    session.cargo(&STORIES)
+}
+
+/// Writes the traces of the stories. An expectation that does not hold still fails.
+fn bless_stories(session: &Session<'_>) -> Result<String> {
+    session.run(session.command("cargo").args(STORIES).env("SPINDLE_BLESS_STORIES", "1"))?;
+    Ok(String::new())
 }
 
 /// The number of seeds with changes of the view, and the events that must occur in them at least.
