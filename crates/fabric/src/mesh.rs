@@ -27,7 +27,7 @@ use crate::readings::{Reading, Readings};
 use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts, ShownRow};
 use crate::tcp::{Down, Links, ROW_BYTES_MAX, Traffic};
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, Trace, ViewId};
 use spindle_transport::Connection;
 use std::io;
@@ -1222,7 +1222,7 @@ mod tests {
     use crate::arena::Arena;
     use crate::conformance::{PATIENCE, view};
     use crate::shm::MemberBell;
-    use spindle_core::layout::entry;
+    use spindle_core::wire::layout::entry;
     use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 

@@ -28,7 +28,7 @@ use crate::readings::Reading;
 use rustix::fs::{FallocateFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
+use spindle_core::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
 use spindle_core::{Found, Ring};
 use spindle_transport::fork::{Unshared, create_file};
 use std::alloc::Layout;

@@ -58,7 +58,7 @@ pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
+pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
     Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };

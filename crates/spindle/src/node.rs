@@ -9,7 +9,7 @@ use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member};
-use spindle_core::stats::Frontier;
+use spindle_core::multicast::stats::Frontier;
 use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
 use spindle_transport::Connection;

@@ -13,7 +13,7 @@ use crate::large::{Outbound, Permit};
 use crate::shared::Shared;
 use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
 use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher};
 use std::collections::BTreeMap;

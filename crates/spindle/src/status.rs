@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use spindle_core::Unrecoverable;
 use spindle_core::control::{Member, RackName};
-use spindle_core::layout::membership;
-use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
+use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
+use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows};
 
 /// The state of a group at one moment, as one member knows it.

@@ -6,7 +6,7 @@ use super::wire::{BlockHead, Greeting, Head};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::Timespec;
 use spindle_core::Rank;
-use spindle_core::bulk::{Columns, Slot};
+use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::Connection;
 use std::io;
 use std::mem::MaybeUninit;

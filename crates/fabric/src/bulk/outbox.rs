@@ -1,7 +1,7 @@
 //! The queue of what is to be sent to one peer of a bulk group: heads, and blocks by their places.
 use super::links::Store;
 use super::wire::{BlockHead, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
-use spindle_core::bulk::{Columns, Slot};
+use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::Stream;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

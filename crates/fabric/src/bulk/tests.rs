@@ -2,7 +2,7 @@
 use super::{BlockHead, BulkDown, BulkLinks, Ready, Store, Word};
 use crate::conformance::PATIENCE;
 use spindle_core::Rank;
-use spindle_core::bulk::{Columns, Slot};
+use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::net::{Identity, TlsStream};
 use spindle_transport::testing::Authority;
 use spindle_transport::{Connection, SocketOptions, SocketStream, Space, Stream};

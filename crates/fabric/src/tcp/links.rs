@@ -10,7 +10,7 @@ use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
-use spindle_core::layout::entry;
+use spindle_core::wire::layout::entry;
 use spindle_core::{Layout, Rank, RowLayout, ViewId};
 use spindle_transport::Connection;
 use spindle_transport::stream::{again, is_confirmed};

@@ -9,7 +9,7 @@ use crate::far::tests::{COUNT, OTHER, Random, progress_until};
 use crate::mesh::{Mesh, MeshError, Peer};
 use crate::region::CopyRegion;
 use crate::shm::{MemberBell, OwnRow};
-use spindle_core::layout::entry;
+use spindle_core::wire::layout::entry;
 use spindle_core::{Layout, Rank, Ring, Rows, Table};
 use spindle_transport::{Connection, SocketStream, Space, Stream, limit_silence};
 use std::io::{self, IoSlice, Read, Write};

@@ -25,8 +25,8 @@ use crate::bulk::{
 };
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
 use crate::node::Terms;
-use spindle_core::bulk::SendError;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
+use spindle_core::rdmc::SendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
 use spindle_fabric::{Fabric, Mesh, Reader};

@@ -9,7 +9,7 @@ use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};
 use spindle_core::control::{Heard, Incarnation, Install, Letter, Me, Purpose};
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
 use spindle_fabric::{Fabric, Peer};
 use spindle_transport::mail::{Fate, fate};

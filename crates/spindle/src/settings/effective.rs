@@ -8,7 +8,7 @@ use crate::{
     Address, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
     Transport, Who,
 };
-use spindle_core::ring::HEADER_BYTES;
+use spindle_core::wire::ring::HEADER_BYTES;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::PathBuf;

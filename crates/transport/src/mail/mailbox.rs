@@ -15,10 +15,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, recv, recvmsg, sendmsg_addr,
 };
 use spindle_core::MemberId;
-use spindle_core::control::bytes::WireError;
 use spindle_core::control::{Letter, Refusal, Stranger, VERSION, stranger};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::limits::LETTER_BYTES_MAX;
+use spindle_core::wire::bytes::WireError;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -9,8 +9,8 @@ use super::limits::HELLO_BYTES_MAX;
 use crate::mail::GroupName;
 use crate::stream::{Space, Stream};
 use spindle_core::MemberId;
-use spindle_core::control::bytes::{Reader, WireError, Writer};
 use spindle_core::control::{Card, Purpose, VERSION};
+use spindle_core::wire::bytes::{Reader, WireError, Writer};
 use std::io::{self, IoSlice};
 
 const HEAD_BYTES: usize = 16;

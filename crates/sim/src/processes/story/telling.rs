@@ -4,7 +4,7 @@ use super::super::plan::MS;
 use super::super::process::{Phase, Process};
 use super::super::world::World;
 use spindle_core::control::{Need, Record};
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! Calls from the engine to the application.
-use crate::cursor::Batch;
 use crate::ids::SubgroupId;
+use crate::multicast::cursor::Batch;
 
 /// The events that the engine reports to the application while it is polled. A closure over
 /// (subgroup, batch) implements this trait.

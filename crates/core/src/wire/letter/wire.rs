@@ -1,12 +1,12 @@
 //! The encoding of control messages. Numbers are little endian.
 use super::{Letter, Refusal, Request, VERSION, Wanted};
-use crate::control::address::Address;
-use crate::control::birth::Birth;
-use crate::control::bytes::{Reader, WireError, Writer};
-use crate::control::port::PortAddress;
-use crate::control::rack::{put_rack, rack};
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits::{FOUNDING_WORDS_MAX, LETTER_BYTES_MAX, MEMBERS_MAX, WANTED_MAX};
+use crate::wire::address::Address;
+use crate::wire::birth::Birth;
+use crate::wire::bytes::{Reader, WireError, Writer};
+use crate::wire::port::PortAddress;
+use crate::wire::rack::{put_rack, rack};
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;

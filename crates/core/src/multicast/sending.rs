@@ -1,11 +1,11 @@
 //! The sender's half of a subgroup: the frames that applications have committed, and the space that
 //! may be overwritten.
-use crate::ablation::Ablation;
-use crate::claims::{Claims, Tail};
 use crate::ids::Rank;
+use crate::multicast::ablation::Ablation;
+use crate::multicast::claims::{Claims, Tail};
 use crate::planted::planted;
-use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
 use crate::table::Table;
+use crate::wire::ring::{HEADER_BYTES, Header, Kind, Ring};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::hash::{Hash, Hasher};

@@ -9,9 +9,9 @@
 //!
 //! A peer may send any words. They are checked before they are used: the result of decoding is a
 //! view that passes [`View::check`], and trims of the shape of the old view.
-use crate::cursor::ROUNDS_MAX;
 use crate::ids::{MemberId, Process, Rank, ViewId};
 use crate::limits;
+use crate::multicast::cursor::ROUNDS_MAX;
 use crate::view::{Change, Order, Rule, SubgroupSpec, View};
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -18,10 +18,10 @@
 //! announcements and acknowledgements are written by the same thread, and a peer that waits for
 //! either gets both with one cache miss.
 use crate::ids::{Rank, SubgroupId, ViewId};
-use crate::moves;
-use crate::proposal;
-use crate::ring::Ring;
+use crate::membership::proposal;
+use crate::multicast::moves;
 use crate::view::{Order, SubgroupSpec, View, ViewError};
+use crate::wire::ring::Ring;
 use alloc::vec::Vec;
 use core::ops::Range;
 

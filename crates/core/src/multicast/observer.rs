@@ -7,13 +7,13 @@
 //! ([`entry::FREED`]). If not, the copy is good. It follows a view to its end, which it finds in
 //! the rows as the members do. By then it has delivered exactly the messages that they have
 //! delivered, and so it can begin the next view where they do.
-use crate::cursor::{ROUNDS_MAX, places};
 use crate::ids::{MemberId, Rank, SubgroupId};
-use crate::layout::{Layout, entry, membership};
 use crate::membership::{Decision, read_decision};
-use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
+use crate::multicast::cursor::{ROUNDS_MAX, places};
 use crate::table::Rows;
 use crate::view::{Again, Order, View, ViewError};
+use crate::wire::layout::{Layout, entry, membership};
+use crate::wire::ring::{HEADER_BYTES, Header, Kind, Ring};
 use alloc::vec::Vec;
 use core::ops::Range;
 

@@ -4,22 +4,22 @@
 //! Everything is batched as it is found: one evaluation handles all data that has arrived since the
 //! last one. Stores happen in the order in which peers may see them: a frame, then the counters
 //! that announce it, then the acknowledgements.
-use crate::ablation::Ablation;
-use crate::claims::Claims;
-use crate::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
 use crate::fault::Fault;
 use crate::ids::{MemberId, Rank, SubgroupId};
-use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::membership::Ranks;
-use crate::moves::Moves;
-use crate::pace::Pace;
+use crate::multicast::ablation::Ablation;
+use crate::multicast::claims::Claims;
+use crate::multicast::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
+use crate::multicast::moves::Moves;
+use crate::multicast::pace::Pace;
+use crate::multicast::resend::Resend;
+use crate::multicast::sending::{Announced, Sending};
+use crate::multicast::stats::{Frontier, SubgroupStats};
+use crate::multicast::upcalls::Upcalls;
 use crate::planted::planted;
-use crate::resend::Resend;
-use crate::sending::{Announced, Sending};
-use crate::stats::{Frontier, SubgroupStats};
 use crate::table::{Rows, Table};
-use crate::upcalls::Upcalls;
 use crate::view::{Order, View};
+use crate::wire::layout::{LINE_BYTES, Layout, Place, entry};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -10,10 +10,10 @@
 //! written stops the cursor with a [`Defect`], never with a panic.
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::planted::planted;
-use crate::ring::{Header, Kind, LookAhead, Ring};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded};
 use crate::table::{Found, Frames, Rows};
 use crate::view::{Again, Order, View};
+use crate::wire::ring::{Header, Kind, LookAhead, Ring};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -6,10 +6,10 @@
 //! A peer that reads the row in place reads the line with the total. It reads the other counts only
 //! if the total has changed.
 use crate::ids::{Rank, SubgroupId};
-use crate::layout::{LINE_BYTES, Layout};
 use crate::planted::planted;
 use crate::table::{Table, Trace};
 use crate::view::View;
+use crate::wire::layout::{LINE_BYTES, Layout};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,11 +1,11 @@
 //! Messages that a member sends again in the next view: its own messages that were not delivered in
 //! the old view.
-use crate::claims::{Claims, Tail};
 use crate::ids::Rank;
+use crate::multicast::claims::{Claims, Tail};
 use crate::planted::planted;
-use crate::ring::{HEADER_BYTES, Header, Kind};
 use crate::table::Rows;
 use crate::view::Order;
+use crate::wire::ring::{HEADER_BYTES, Header, Kind};
 use alloc::sync::Arc;
 
 /// The member's own messages of an ended view that were not delivered, in order. They are the

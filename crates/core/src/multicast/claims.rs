@@ -17,8 +17,8 @@
 //! an error, and may retry later. `limit` keeps INV-FRAME: the engine raises it only after every
 //! member has delivered the frames below it.
 use crate::planted::planted;
-use crate::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
+use crate::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
 
@@ -588,6 +588,6 @@ impl Claim {
     /// Offset of the payload in the row of the ring's owner.
     #[inline]
     pub fn payload_offset(&self, ring: &Ring) -> u64 {
-        ring.offset(self.position) + crate::ring::HEADER_BYTES
+        ring.offset(self.position) + crate::wire::ring::HEADER_BYTES
     }
 }

@@ -5,23 +5,23 @@
 //! [`Engine::poll`] never blocks and does bounded work. It stores into my row as it goes, in the order in which peers may
 //! see it, and posts at the end: the frames of all subgroups, then one span of control words per peer. Counts that only free rings
 //! wait for the next post, or for the end of the next poll.
-use crate::ablation::Ablation;
-use crate::claims::Claims;
-use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
-use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Liveness, Membership, Ranks, Unrecoverable};
-use crate::moves::Moves;
-use crate::pace::Pace;
+use crate::multicast::ablation::Ablation;
+use crate::multicast::claims::Claims;
+use crate::multicast::cursor::{Cursor, Handoff};
+use crate::multicast::moves::Moves;
+use crate::multicast::pace::Pace;
+use crate::multicast::ready::Ready;
+use crate::multicast::resend::Resend;
+use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats};
+use crate::multicast::subgroup::{Changes, Cuts, Subgroup};
+use crate::multicast::upcalls::Upcalls;
 use crate::planted::planted;
-use crate::ready::Ready;
-use crate::resend::Resend;
-use crate::stats::{EngineStats, Frontier, SubgroupStats};
-use crate::subgroup::{Changes, Cuts, Subgroup};
 use crate::table::{Rows, Table};
-use crate::upcalls::Upcalls;
 use crate::view::{Change, View, ViewError};
+use crate::wire::layout::{Layout, membership};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
