@@ -236,7 +236,8 @@ impl Observing {
             match self.look()? {
                 Look::Seen(Seen { subgroup, sender, round }) => {
                     self.quiet_since = None;
-                    let message = Message { sender, round, payload: self.follower.payload() };
+                    let sender_id = self.view.members[sender.index()];
+                    let message = Message { sender, sender_id, round, payload: self.follower.payload() };
                     return Ok(Observed::Message { view: &self.view, subgroup, message });
                 }
                 Look::Untold(untold) => return Ok(self.tell(untold)),

@@ -122,7 +122,7 @@ impl Seat {
                 // gets the message again.
                 let message = if view.id == self.view { deliveries.iter().next() } else { None };
                 if let Some(message) = message {
-                    return Ok(Heard::Message(hear(view.members[message.sender.index()], message.payload)));
+                    return Ok(Heard::Message(hear(message.sender_id, message.payload)));
                 }
                 Heard::Nothing
             }

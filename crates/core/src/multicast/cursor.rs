@@ -24,6 +24,8 @@ pub struct Message<'a> {
     /// The rank of its sender: in the view that an observer or a receiver names, and in the newest
     /// view if a node delivers the message.
     pub sender: Rank,
+    /// The id of its sender, the same in all views.
+    pub sender_id: MemberId,
     /// Its round. In a subgroup with a total order, messages are ordered by (round, sender).
     pub round: u64,
     /// The payload, in the sender's ring.
@@ -67,6 +69,7 @@ struct Lane {
     ahead: Option<u64>,
     ring: Ring,
     sender: Rank,
+    id: MemberId,
     /// The sender's rank in the view that the consumer of the messages knows.
     named: Rank,
     /// Offset in the sender's row of the word with the announced position of its ring.
@@ -97,12 +100,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns a cursor at the start. `senders` yields, by sender rank, each sender's rank, its
-    /// ring, and the offset of its `published` word.
-    pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
-        let lanes = senders.map(|(sender, ring, published_at)| {
+    /// Returns a cursor at the start. `senders` yields, by sender rank, each sender's rank, its id,
+    /// its ring, and the offset of its `published` word.
+    pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, MemberId, Ring, u64)>) -> Cursor {
+        let lanes = senders.map(|(sender, id, ring, published_at)| {
             let (position, published, next, ahead, skipped, beyond) = Default::default();
-            Lane { position, published, next, ahead, ring, sender, named: sender, published_at, skipped, beyond }
+            Lane { position, published, next, ahead, ring, sender, id, named: sender, published_at, skipped, beyond }
         });
         Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None, waiting: Vec::new() }
     }
@@ -289,6 +292,7 @@ impl Lane {
 struct Run<F> {
     frames: F,
     sender: Rank,
+    id: MemberId,
     start: u64,
     place: u64,
     stop: u64,
@@ -309,6 +313,7 @@ impl<F> Run<F> {
         Run {
             frames,
             sender: lane.named,
+            id: lane.id,
             start,
             place: start,
             stop,
@@ -488,7 +493,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         let cursor = &mut *batch.cursor;
         let Some(lane) = cursor.lanes.get_mut(cursor.lane) else { return false };
         let frames = batch.rows.frames(lane.sender, &lane.ring);
-        let Run { sender, start, mut place, stop, .. } = Run::new(frames, lane);
+        let Run { sender, id, start, mut place, stop, .. } = Run::new(frames, lane);
         let stop = stop.min(place.saturating_add(batch.quota));
         let (mut bytes, mut ahead) = (0, LookAhead::from(start));
         while place < stop && walk.count < end {
@@ -496,7 +501,7 @@ impl<'a, R: Rows> Batch<'a, R> {
             let Some(found) = frames.message(place).filter(|found| found.round == round) else { break };
             ahead.pass(place, stop, |block| frames.prefetch(block));
             walk.count += 1;
-            upcall(Message { sender, round, payload: found.payload });
+            upcall(Message { sender, sender_id: id, round, payload: found.payload });
             bytes += found.payload.len() as u64;
             place += found.span;
         }
@@ -549,7 +554,7 @@ impl<'a, R: Rows> Batch<'a, R> {
                             let frames = run.frames;
                             run.ahead.pass(run.place, run.stop, |block| frames.prefetch(block));
                             walk.count += 1;
-                            upcall(Message { sender: run.sender, round, payload: found.payload });
+                            upcall(Message { sender: run.sender, sender_id: run.id, round, payload: found.payload });
                             bytes += found.payload.len() as u64;
                             quota = quota.saturating_sub(found.span);
                             run.place += found.span;
@@ -681,7 +686,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         self.messages += 1;
         self.quota = self.quota.saturating_sub(span);
         self.bytes += payload.len() as u64;
-        Some(Message { sender: lane.named, round, payload })
+        Some(Message { sender: lane.named, sender_id: lane.id, round, payload })
     }
 
     /// Forgets the frame at the cursor, which has changed since it was read: it must be read again.

@@ -998,7 +998,7 @@ fn cursor(view: &View, layout: &Layout, id: SubgroupId) -> Cursor {
     let spec = &view.subgroups[id.index()];
     let senders = spec.senders.iter().map(|&rank| {
         let place = layout.row(rank).place(id).expect("a sender is a member of its subgroup");
-        (rank, place.ring.expect("a sender has a ring"), place.entry + entry::PUBLISHED)
+        (rank, view.members[rank.index()], place.ring.expect("a sender has a ring"), place.entry + entry::PUBLISHED)
     });
     Cursor::new(spec.order, senders)
 }
