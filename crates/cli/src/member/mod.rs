@@ -89,7 +89,7 @@ pub(crate) struct Args {
     with_origin: bool,
 
     /// The longest message that uses reserved memory, the same at all members (100, 64k, 1M)
-    /// [default: 64k].
+    /// [default: 10000].
     ///
     /// Longer messages, up to the setting group.object_bytes_max, are sent as large messages. Each
     /// takes memory of its own, and this member's next messages wait until all others have it.
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     max_message: Option<String>,
 
     /// How many messages of that size each member may have on the way, the same at all members
-    /// [default: as many as fit 1M]
+    /// [default: 100, or as many as fit 1 MB if --max-message is given]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<String>,
 

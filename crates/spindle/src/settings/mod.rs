@@ -2,7 +2,7 @@
 //! origin.
 //!
 //! ```text
-//! defaults < fallbacks < file < environment < flags ---effective()--> Effective: a value and an origin for each key
+//! defaults < file < environment < flags ---effective()--> Effective: a value and an origin for each key
 //!                                                                        |-- config()   what to join with
 //!                                                                        \-- network()  how to meet over a network
 //! ```
@@ -90,10 +90,9 @@ struct Listed {
 }
 
 // The value with the highest rank counts.
-const RANK_FALLBACK: u8 = 1;
-const RANK_FILE: u8 = 2;
-const RANK_VARIABLE: u8 = 3;
-const RANK_FLAG: u8 = 4;
+const RANK_FILE: u8 = 1;
+const RANK_VARIABLE: u8 = 2;
+const RANK_FLAG: u8 = 3;
 
 impl Settings {
     /// Returns empty settings.
@@ -146,11 +145,6 @@ impl Settings {
     pub fn flag(&mut self, path: &str, text: impl AsRef<OsStr>, flag: &str) {
         let origin = Origin::Flag(flag.to_string());
         self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FLAG });
-    }
-
-    /// Adds a value that counts if no other source gives one, not even a file.
-    pub fn fallback(&mut self, path: &str, text: impl AsRef<OsStr>, origin: Origin) {
-        self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FALLBACK });
     }
 
     /// Returns the names of the subgroups, in their order. If no file lists any, there is one,
