@@ -23,7 +23,7 @@ use tracing::info;
 
 /// Bytes in the path of a Unix socket, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-const LOCK_SUFFIX: &str = ".lock";
+pub(super) const LOCK_SUFFIX: &str = ".lock";
 /// The paths at which a process finds its own descriptors. The second is correct in a thread that
 /// does not share those of the others.
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
