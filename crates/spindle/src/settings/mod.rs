@@ -206,7 +206,7 @@ impl Settings {
             }
             Some((key, name)) => Ok((key, name.map(str::to_string))),
             None => {
-                let names = self.paths().map(|(key, name)| path_of(key, name));
+                let names = self.settable().map(|(key, name)| path_of(key, name));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 Err(wrong(format!("there is no key {:?}{near}", shorten(&text.name))))
             }
@@ -215,7 +215,7 @@ impl Settings {
 
     fn find_variable(&self, text: &Text) -> Result<(&'static Key, Option<String>), Problem> {
         let named = |(key, name): &(&'static Key, Option<&str>)| variable(&path_of(key, *name)) == text.name;
-        let mut found = self.paths().filter(|(key, _)| key.path != SUBGROUP_NAME).filter(named);
+        let mut found = self.settable().filter(named);
         let wrong = |message, is_error| Problem { origin: text.origin.clone(), key: None, message, is_error };
         match (found.next(), found.next()) {
             (Some((key, name)), None) => Ok((key, name.map(str::to_string))),
@@ -224,13 +224,18 @@ impl Settings {
                 Err(wrong(format!("it could mean subgroup {one:?} or {other:?}; say it in a file"), true))
             }
             (None, _) => {
-                let names = self.paths().map(|(key, name)| variable(&path_of(key, name)));
+                let names = self.settable().map(|(key, name)| variable(&path_of(key, name)));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 // Other software may have set it: Kubernetes makes variables for a service called
                 // "spindle".
                 Err(wrong(format!("no key has this variable{near}"), false))
             }
         }
+    }
+
+    /// Returns the keys that can be set outside a file.
+    fn settable(&self) -> impl Iterator<Item = (&'static Key, Option<&str>)> {
+        self.paths().filter(|(key, _)| key.path != SUBGROUP_NAME)
     }
 
     fn has(&self, subgroup: &str) -> bool {

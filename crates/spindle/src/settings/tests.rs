@@ -333,6 +333,14 @@ fn what_variables_and_flags_say_wrong_is_told_with_their_names() {
         "flag --set subgroup.a-b.name: only a file names subgroups, in [[subgroup]]",
     ];
     assert_eq!(told, expected);
+
+    let mut settings = Settings::new();
+    settings.variables(vars(&[("SPINDLE_SUBGROUP_ALL_NAM", "a"), ("SPINDLE_SUBGROUP_ALL_NAME", "a")]));
+    settings.flag("subgroup.all.nam", "a", "--set");
+    let Err(SettingsError::Wrong(problems)) = settings.effective() else { panic!("it went through") };
+    let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    let can_be_set = |told: &String| !told.contains("ALL_NAME?") && !told.contains("all.name?");
+    assert!(told.len() == 4 && told.iter().all(can_be_set), "{told:#?}");
 }
 
 #[test]
