@@ -129,11 +129,8 @@ impl Config {
     }
 
     pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
-        let dir = match &self.runtime_dir {
-            Some(path) => RuntimeDir::new(path),
-            None => RuntimeDir::default_for_user(None),
-        };
-        Ok((dir?, GroupName::new(&self.group)?))
+        let dir = self.runtime_dir.clone().unwrap_or_else(RuntimeDir::default_path);
+        Ok((RuntimeDir::new(dir)?, GroupName::new(&self.group)?))
     }
 
     /// Returns all members of the group, in this process: for tests and experiments.

@@ -97,7 +97,7 @@ impl Seat {
         drop(waiting);
         let mut node = joined.map_err(|error| match error {
             JoinError::Cancelled { progress } => {
-                Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {progress}"))
+                Failure::stopped(stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })?;

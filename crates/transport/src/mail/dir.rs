@@ -23,7 +23,7 @@ use tracing::info;
 
 /// Bytes in the path of a Unix socket, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-const LOCK_SUFFIX: &str = ".lock";
+pub(super) const LOCK_SUFFIX: &str = ".lock";
 /// The paths at which a process finds its own descriptors. The second is correct in a thread that
 /// does not share those of the others.
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
@@ -180,16 +180,12 @@ impl RuntimeDir {
         Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Opens `spindle` in the session's runtime directory `xdg` (the value of `$XDG_RUNTIME_DIR`;
-    /// libraries read no environment), or `/tmp/spindle-UID` if there is none.
-    ///
-    /// # Errors
-    /// As [`RuntimeDir::new`].
-    pub fn default_for_user(xdg: Option<&Path>) -> Result<Self, DirError> {
-        match xdg {
-            Some(xdg) => Self::new(xdg.join("spindle")),
-            None => Self::new(format!("/tmp/spindle-{}", geteuid().as_raw())),
-        }
+    /// Returns the path at which the groups of this user meet unless another was given:
+    /// `/tmp/spindle-UID`, with the effective user. It depends on nothing else, so that all
+    /// programs of a user agree on it
+    /// ([ADR 0052](../../../../docs/adr/0052-the-default-directory-depends-on-the-user-only.md)).
+    pub fn default_path() -> PathBuf {
+        format!("/tmp/spindle-{}", geteuid().as_raw()).into()
     }
 
     /// Returns its path.
@@ -379,10 +375,16 @@ mod tests {
     #[test]
     fn a_missing_directory_is_made_private() {
         let temp = TempDir::new();
-        let dir = RuntimeDir::default_for_user(Some(&temp.path().join("run"))).unwrap();
+        let dir = RuntimeDir::new(temp.path().join("run/spindle")).unwrap();
         assert_eq!(dir.path(), temp.path().join("run/spindle"));
         assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
         RuntimeDir::new(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn the_default_depends_on_the_user_only() {
+        let uid = fs::metadata("/proc/self").unwrap().uid();
+        assert_eq!(RuntimeDir::default_path(), PathBuf::from(format!("/tmp/spindle-{uid}")));
     }
 
     #[test]

@@ -50,3 +50,5 @@ pub(super) const OLD_SOCKETS_MAX: usize = 2;
 pub(super) const EVENTS_PER_WAIT: usize = 64;
 
 const _: () = assert!(LETTER_BYTES_MAX < SEND_BUFFER_BYTES);
+/// The most other groups whose remains a process looks for when it creates a group.
+pub(super) const SWEPT_MAX: usize = 64;

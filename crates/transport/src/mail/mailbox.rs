@@ -123,10 +123,14 @@ impl Mailbox {
     /// [`MailError::IdInUse`], [`MailError::IdReserved`], or what the system refuses.
     pub fn open(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<Mailbox, MailError> {
         let place = Place::new(dir, group);
-        again_if_it_vanishes(dir, || {
+        let mailbox = again_if_it_vanishes(dir, || {
             let lock = lock_briefly(&place)?;
             Self::bind_member(&place, id, &lock, false)
-        })
+        })?;
+        if place.known_members().is_ok_and(|members| members.is_empty()) {
+            place.sweep_others(dir);
+        }
+        Ok(mailbox)
     }
 
     /// Opens an address for an observer or an admin client, which is no member and only sends
@@ -708,9 +712,8 @@ impl Drop for Mailbox {
         // The last process to leave removes the lock file, unless another one comes just now.
         if place.is_deserted()
             && let Ok(Some(lock)) = place.try_lock()
-            && place.census(&lock).is_ok_and(|here| here.addressees.is_empty() && here.members.is_empty())
         {
-            lock.remove();
+            place.remove_if_deserted(lock);
         }
     }
 }
@@ -731,7 +734,7 @@ pub fn found_or_find(
     cancelled: &AtomicBool,
 ) -> Result<Role, MailError> {
     let place = Place::new(dir, group);
-    again_if_it_vanishes(dir, || {
+    let role = again_if_it_vanishes(dir, || {
         let lock = place.lock(deadline, cancelled)?;
         let census = place.brief_census(&lock)?;
         let given = id.is_none();
@@ -744,7 +747,11 @@ pub fn found_or_find(
             Standing::Founder { incarnation } => Role::Founder { mailbox, incarnation },
             Standing::Joiner { members } => Role::Joiner { mailbox, members },
         })
-    })
+    })?;
+    if matches!(role, Role::Founder { .. }) {
+        place.sweep_others(dir);
+    }
+    Ok(role)
 }
 
 /// Runs an action under the lock, and repeats it if the directory is removed meanwhile.

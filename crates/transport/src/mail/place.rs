@@ -5,14 +5,15 @@
 //! `<group>.<id>.live`, is the mark that its owner is a member. So connecting shows whether there
 //! is a process behind a mark, as it does for an address, and no cleanup is needed to know that.
 //! The lock file holds the incarnation of the group that was created last. The last process to
-//! leave removes it.
+//! leave removes it. If that process was killed, the next process that creates a group in the
+//! directory does.
 //!
 //! All of this is in a directory that may be removed. Then members are found by names that are [no
 //! files](super::living), and make their sockets again. A missing socket proves nothing about its
 //! process.
-use super::dir::{DirError, GroupName, Held, RuntimeDir, lock_name};
+use super::dir::{DirError, GroupName, Held, LOCK_SUFFIX, RuntimeDir, lock_name};
 use super::error::MailError;
-use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, CENSUS_MAX, LOCK_TICK};
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, CENSUS_MAX, LOCK_TICK, SWEPT_MAX};
 use super::living::{Key, Name};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, lstat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -219,6 +220,31 @@ impl Place {
     /// Returns whether the directory exists and contains no address, live or dead.
     pub(super) fn is_deserted(&self) -> bool {
         self.dir.is_current() && self.list(ADDRESS).is_ok_and(|ids| ids.is_empty())
+    }
+
+    /// Removes the files of other groups of which no process is left, such as those of killed
+    /// processes. Looks at [`SWEPT_MAX`] groups at most, and waits for no lock.
+    pub(super) fn sweep_others(&self, dir: &RuntimeDir) {
+        let held = self.dir.held();
+        let Ok(entries) = Dir::read_from(held.fd()) else { return };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_string));
+        let groups = names.filter_map(|name| GroupName::new(name.strip_suffix(LOCK_SUFFIX)?).ok());
+        for group in groups.filter(|group| *group != self.group).take(SWEPT_MAX) {
+            let other = Place::new(dir, &group);
+            if let Ok(Some(lock)) = other.try_lock()
+                && other.key.present().is_ok_and(|present| present.is_empty())
+            {
+                other.remove_if_deserted(lock);
+            }
+        }
+    }
+
+    /// Removes the lock file, if no process is left in the group.
+    pub(super) fn remove_if_deserted(&self, lock: Lock) {
+        let is_left = |here: Census| here.addressees.is_empty() && here.members.is_empty();
+        if self.census(&lock).is_ok_and(is_left) {
+            lock.remove();
+        }
     }
 
     fn list(&self, suffix: &str) -> Result<Vec<MemberId>, MailError> {
