@@ -50,6 +50,12 @@ pub(crate) const STEPS: &[Step] = &[
         minutes: 5,
         run: purity::check,
     },
+    Step {
+        name: "package",
+        about: "every package can be published, and builds from nothing but its own files",
+        minutes: 30,
+        run: |session| session.cargo(&["package", "--locked", "--allow-dirty", "--workspace", "--exclude", "xtask"]),
+    },
     Step { name: "test", about: "the README's test command passes", minutes: 30, run: readme::test },
     Step {
         name: "loom",
