@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use steps::{BLESS, LONG, STEPS, Step};
 
 mod chaos;
+mod dist;
 mod instructions;
 mod licences;
 mod process;

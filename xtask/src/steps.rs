@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::{Session, Skipped};
-use crate::{chaos, instructions, licences, prose, purity, readme};
+use crate::{chaos, dist, instructions, licences, prose, purity, readme};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -100,6 +100,12 @@ pub(crate) const STEPS: &[Step] = &[
         about: "every planted bug is found, by the simulator or in a small scope",
         minutes: 20,
         run: planted,
+    },
+    Step {
+        name: "dist",
+        about: "the archive of a release can be made, has the same bytes again, and its binary runs",
+        minutes: 40,
+        run: dist::make,
     },
     Step {
         name: "chaos",
