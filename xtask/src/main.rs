@@ -12,6 +12,7 @@ mod chaos;
 mod dist;
 mod instructions;
 mod licences;
+mod pages;
 mod process;
 mod prose;
 mod purity;
