@@ -19,6 +19,7 @@ mod purity;
 mod readme;
 mod runner;
 mod steps;
+mod upgrade;
 
 const USAGE: &str = "\
 Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [--verbose]

@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::{Session, Skipped};
-use crate::{chaos, dist, instructions, licences, pages, prose, purity, readme};
+use crate::{chaos, dist, instructions, licences, pages, prose, purity, readme, upgrade};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -112,6 +112,12 @@ pub(crate) const STEPS: &[Step] = &[
         about: "mdbook makes the site of the pages, with `cargo doc` beside it",
         minutes: 15,
         run: site,
+    },
+    Step {
+        name: "upgrade",
+        about: "builds of two versions run in one group; those of two protocols refuse each other",
+        minutes: 30,
+        run: upgrade::check,
     },
     Step {
         name: "dist",
