@@ -155,7 +155,7 @@ impl Config {
             Some(Transport::Tcp) => "true".to_string(),
             Some(Transport::Ofi(options)) => format!("{:?} of libfabric", options.provider),
         };
-        let version = env!("CARGO_PKG_VERSION");
+        let version = crate::RENDEZVOUS_VERSION;
         let Config { suspect_after, object_bytes_max, subgroups, .. } = self;
         let text = format!("{version} {suspect_after:?} {object_bytes_max} {subgroups:?} {transport}");
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

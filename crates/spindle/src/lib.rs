@@ -154,12 +154,12 @@ impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
 /// The examples of the README and of the guide, compiled and run as documentation tests.
 #[cfg(doctest)]
 mod pages {
-    #[doc = include_str!("../../../README.md")]
+    #[doc = include_str!("../README.md")]
     struct Readme;
-    #[doc = include_str!("../../../docs/guide/library.md")]
+    #[doc = include_str!("../guide/library.md")]
     struct Guide;
-    #[doc = include_str!("../../../docs/guide/bulk.md")]
+    #[doc = include_str!("../guide/bulk.md")]
     struct Bulk;
-    #[doc = include_str!("../../../docs/guide/hosts.md")]
+    #[doc = include_str!("../guide/hosts.md")]
     struct Hosts;
 }

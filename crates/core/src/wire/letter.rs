@@ -206,7 +206,7 @@ pub struct Wanted {
 #[non_exhaustive]
 pub enum Refusal {
     /// The process speaks another version.
-    #[error("the group speaks version {0}; update the older")]
+    #[error("the group speaks protocol version {0}, and this process version {VERSION}; update the older")]
     Version(u32),
     /// The process has another configuration.
     #[error(

@@ -1173,7 +1173,9 @@ fn groups_drawn_from_seeds() {
     };
     for seed in seeds {
         if let Err(panic) = std::panic::catch_unwind(|| play(seed)) {
-            eprintln!("seed {seed} failed: BULK_SEED={seed} cargo test -p spindle --lib groups_drawn_from_seeds");
+            eprintln!(
+                "seed {seed} failed: BULK_SEED={seed} cargo test -p spindle-multicast --lib groups_drawn_from_seeds"
+            );
             std::panic::resume_unwind(panic);
         }
     }
