@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 mod copies;
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod forked;
 pub use copies::{CopyChunk, CopyRegion};
 
