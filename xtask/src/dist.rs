@@ -7,6 +7,7 @@ mod notices;
 
 use crate::process::Session;
 use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::semver::Version;
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -101,9 +102,10 @@ fn registries(metadata: &Metadata) -> Vec<PathBuf> {
     found
 }
 
-fn version(metadata: &Metadata) -> Result<String> {
+/// Returns the version of the command.
+pub(crate) fn version(metadata: &Metadata) -> Result<Version> {
     let package = metadata.packages.iter().find(|package| package.name.as_str() == "spindle-cli");
-    Ok(package.context("the workspace has no package spindle-cli")?.version.to_string())
+    Ok(package.context("the workspace has no package spindle-cli")?.version.clone())
 }
 
 /// Returns the time of the commit, in seconds; of a copy without commits, `SOURCE_DATE_EPOCH`.

@@ -10,6 +10,7 @@ use steps::{BLESS, LONG, RELEASE, STEPS, Step};
 
 mod chaos;
 mod dist;
+mod files;
 mod instructions;
 mod licences;
 mod pages;

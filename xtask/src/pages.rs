@@ -1,10 +1,11 @@
 //! Checks the pages: each page of `docs` is in the contents of the site, and each link between pages
 //! leads to a file that exists.
+use crate::files::{self, read, shown};
 use crate::process::Session;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The contents of the site that `mdbook build docs` makes.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -12,8 +13,7 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// Reads all pages, and reports all mistakes at once.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     let root = session.root();
-    let mut pages = Vec::new();
-    collect(&root.join("docs"), &mut pages)?;
+    let mut pages = files::below(&root.join("docs"), &["md"])?;
     let summary = root.join(SUMMARY);
     let listed: BTreeSet<PathBuf> = targets(&read(&summary)?).iter().map(|link| root.join("docs").join(link)).collect();
     let mut mistakes = Vec::new();
@@ -36,27 +36,6 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     }
     ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
     Ok(format!("{} pages, {links} links between files", pages.len()))
-}
-
-fn collect(dir: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, pages)?;
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(path);
-        }
-    }
-    pages.sort();
-    Ok(())
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))
-}
-
-fn shown(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
 /// Returns the files to which the links of a page lead, without the parts after `#`. Links to sites,

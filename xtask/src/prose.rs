@@ -2,10 +2,9 @@
 //!
 //! A sentence counts as a finding if it opens with one of [`OPENINGS`], or if it contains one of
 //! [`ROLELESS`]. Text in backticks, code blocks, tables and headings is not read.
+use crate::files;
 use crate::process::Session;
-use anyhow::{Context, Result, bail};
-use std::fs;
-use std::path::{Path, PathBuf};
+use anyhow::{Result, bail};
 
 /// Words with which no sentence opens.
 const OPENINGS: [&str; 10] =
@@ -16,25 +15,19 @@ const ROLELESS: [&str; 3] = ["nobody", "somebody", "everybody"];
 const FINDINGS_PER_THOUSAND: usize = 2;
 /// The number of findings that are listed.
 const LISTED: usize = 40;
-/// Directories that contain no text of the project.
-const SKIPPED: [&str; 2] = ["target", ".git"];
 /// The shortest sentence, in words. Shorter ones are labels.
 const WORDS_MIN: usize = 3;
 
 /// Reads all comments and pages, and fails if there are too many findings.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
-    let mut files = Vec::new();
-    collect(session.root(), &mut files).context("can't list the files of the project")?;
-    files.sort();
     let (mut sentences, mut findings) = (0, Vec::new());
-    for path in files {
-        let text = fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
+    for path in files::below(session.root(), &["rs", "md"])? {
+        let text = files::read(&path)?;
         let is_page = path.extension().is_some_and(|extension| extension == "md");
         for Sentence { line, text } in read(&text, is_page) {
             sentences += 1;
             if is_finding(&text) {
-                let path = path.strip_prefix(session.root()).unwrap_or(&path).display();
-                findings.push(format!("{path}:{line}: {text}"));
+                findings.push(format!("{}:{line}: {text}", files::shown(session.root(), &path)));
             }
         }
     }
@@ -48,24 +41,6 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
         );
     }
     Ok(share)
-}
-
-/// Collects the sources and pages below `dir`. Links lead to pages that are found at their own place.
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let (path, name) = (entry.path(), entry.file_name());
-        if entry.file_type()?.is_dir() {
-            if !SKIPPED.iter().any(|skipped| name == *skipped) {
-                collect(&path, files)?;
-            }
-        } else if entry.file_type()?.is_file()
-            && path.extension().is_some_and(|extension| extension == "rs" || extension == "md")
-        {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 struct Sentence {

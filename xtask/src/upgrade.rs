@@ -2,6 +2,7 @@
 //!
 //! The other builds are copies of this tree: one with another version of the packages, one with
 //! another version of the protocol.
+use crate::dist::version;
 use crate::process::Session;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
@@ -17,8 +18,7 @@ const MANIFEST: &str = "Cargo.toml";
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     let metadata = MetadataCommand::new().manifest_path(session.root().join(MANIFEST)).no_deps().exec()?;
     let dir = metadata.target_directory.join("upgrade").into_std_path_buf();
-    let version = metadata.packages.iter().find(|package| package.name.as_str() == "spindle-cli");
-    let version = version.context("the workspace has no package spindle-cli")?.version.clone();
+    let version = version(&metadata)?;
     let mut patch = version.clone();
     patch.patch += 1;
     let protocol = protocol(session.root())?;

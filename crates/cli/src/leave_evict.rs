@@ -9,6 +9,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
 use spindle_core::control::Request;
+use spindle_transport::mail::has_ended;
 use std::io::{Write, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -209,20 +210,16 @@ fn still_there(target: &Target, view: Option<&Value>) -> Failure {
 }
 
 /// Returns the process of a member, by an answer of a member.
-fn pid_of(answer: Option<&Value>, id: u64) -> Option<u64> {
+fn pid_of(answer: Option<&Value>, id: u64) -> Option<u32> {
     let member = answer?["members"].as_array()?.iter().find(|member| member["id"] == id)?;
-    member["pid"].as_u64().filter(|pid| *pid != 0)
+    let pid = u32::try_from(member["pid"].as_u64()?).ok()?;
+    Some(pid).filter(|pid| *pid != 0)
 }
 
 /// Waits for the end of a process, for [`END_WAIT`] at most. Returns whether it has ended.
-fn ends(pid: u64) -> bool {
-    let (deadline, path) = (Instant::now() + END_WAIT, format!("/proc/{pid}/stat"));
-    // The state follows the name, which is in parentheses.
-    let runs = || {
-        std::fs::read_to_string(&path)
-            .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
-    };
-    while runs() {
+fn ends(pid: u32) -> bool {
+    let deadline = Instant::now() + END_WAIT;
+    while !has_ended(pid) {
         if Instant::now() >= deadline {
             return false;
         }
@@ -232,7 +229,7 @@ fn ends(pid: u64) -> bool {
 }
 
 /// Reports the end. `running` is the process of the member, if it has not ended.
-fn tell(target: &Target, view: Option<&Value>, running: Option<u64>) -> Outcome {
+fn tell(target: &Target, view: Option<&Value>, running: Option<u32>) -> Outcome {
     let (id, ids) = (target.id, view.map(members_of).unwrap_or_default());
     let number = view.and_then(|view| view["view"].as_u64());
     let line = match number {

@@ -75,7 +75,7 @@ fn ask_all(client: &mut AdminClient) -> Outcome<Answers> {
 fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
     let (group, members) = (&found.group, members_of(view));
     if let Some(stranger) = args.lost.iter().find(|id| !members.contains(id)) {
-        let message = format!("group {group} has no member {stranger}; its members are {}", list(&members));
+        let message = format!("group {group} has no member {stranger}; its members are {}", shortened(&members));
         return Err(Failure::new(FAILED, message));
     }
     if members.iter().all(|id| args.lost.contains(id)) {
@@ -86,7 +86,7 @@ fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
         let message = format!(
             "group {group} is not blocked: its members {} are in view {} and go on; members that are silent are left out by themselves, and \
              `spindle evict` lets the others go on without one that lives",
-            list(&members),
+            shortened(&members),
             view["view"]
         );
         return Err(Failure::new(FAILED, message));
@@ -103,7 +103,7 @@ fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
         let message = "members are given up for ever: say --yes if that is meant";
         return Err(Failure::new(USAGE, message));
     }
-    let (lost, left) = (list(&args.lost), list(&left(view, &args.lost)));
+    let (lost, left) = (shortened(&args.lost), shortened(&left(view, &args.lost)));
     let group = &found.group;
     let mut out = stderr().lock();
     let asked = write!(
@@ -181,7 +181,7 @@ fn tell(args: &Args, found: &Found, view: &Value) -> Outcome {
     let members = members_of(view);
     let line = match args.json {
         true => json!({"event": "recovered", "lost": args.lost, "view": view["view"], "members": members}).to_string(),
-        false => format!("group {} continues in view {}: {}", found.group, view["view"], list(&members)),
+        false => format!("group {} continues in view {}: {}", found.group, view["view"], shortened(&members)),
     };
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }
@@ -189,8 +189,4 @@ fn tell(args: &Args, found: &Found, view: &Value) -> Outcome {
 /// Returns the members of the view that are not lost.
 fn left(view: &Value, lost: &[u64]) -> Vec<u64> {
     members_of(view).into_iter().filter(|id| !lost.contains(id)).collect()
-}
-
-fn list(ids: &[u64]) -> String {
-    shortened(ids)
 }

@@ -411,13 +411,12 @@ impl Demo {
 
     fn tell_view(&mut self, begun: &ViewBegun) -> Outcome {
         let ViewBegun { view, members, joined, left, .. } = begun;
-        let list = |ids: &[u64]| shortened(ids);
         let plural = if members.len() == 1 { "" } else { "s" };
-        let gone = (!left.is_empty()).then(|| format!("without {}", list(left)));
-        let come = (!joined.is_empty()).then(|| format!("with {}", list(joined)));
+        let gone = (!left.is_empty()).then(|| format!("without {}", shortened(left)));
+        let come = (!joined.is_empty()).then(|| format!("with {}", shortened(joined)));
         let what: Vec<String> = [gone, come].into_iter().flatten().collect();
         let object = json!({"event": "view", "view": view, "members": members, "joined": joined, "left": left});
-        self.remark(format!("view {view} {}: member{plural} {}", what.join(" and "), list(members)), &object)
+        self.remark(format!("view {view} {}: member{plural} {}", what.join(" and "), shortened(members)), &object)
     }
 
     /// Records that a member failed, or was killed from outside the demo. The others continue, if

@@ -65,7 +65,7 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
 
 /// Returns whether no process has this number, or only one that has ended. Not known of a process
 /// that has no number here.
-pub(super) fn has_ended(pid: u32) -> bool {
+pub fn has_ended(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => {

@@ -42,7 +42,7 @@ mod watch;
 pub use attachment::{disclose, enclose};
 pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use error::MailError;
-pub use kernel::{Fate, fate, own_birth};
+pub use kernel::{Fate, fate, has_ended, own_birth};
 pub use mailbox::{Delivery, Dropped, Mailbox, found_or_find};
 pub use outbox::Outbox;
 use spindle_core::MemberId;
