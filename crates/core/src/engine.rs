@@ -939,6 +939,12 @@ impl Engine {
         Some(self.subgroup(subgroup)?.stats())
     }
 
+    /// The state shared with the consumer of `subgroup` on another thread; `None` if there is none,
+    /// or it has given up.
+    pub fn handoff(&self, subgroup: SubgroupId) -> Option<&Arc<Handoff>> {
+        self.subgroup(subgroup)?.handoff()
+    }
+
     /// How many places of the order of `subgroup` every member has received, as I know it.
     pub fn stable(&self, subgroup: SubgroupId) -> Option<u64> {
         Some(self.subgroup(subgroup)?.stable())

@@ -66,7 +66,7 @@ pub use spindle_fabric::mail::{DirError, MailError, NameError};
 pub use spindle_fabric::net::{Identity, Names, NetError, Rule as IdentityRule, Security, TlsError, TlsWarning};
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use state::{Snapshot, State};
-pub use status::{MemberStatus, Status, SubgroupStatus};
+pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
 pub use tracking::{NotDelivered, Outcome, Receipt};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].

@@ -354,11 +354,10 @@ impl Node {
 
     /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
-        let lost = self.handles.iter().map(|of_subgroup| of_subgroup.lost).sum();
         let observers = self.control_plane.roster().observers().len() as u64;
         let is_far = |id| self.control_plane.is_far(id);
         let rack = |id| self.control_plane.book()?.rack(id).cloned();
-        Status::of(&self.member, &self.fabric, |id| self.control_plane.pid(id), is_far, rack, lost, observers)
+        Status::of(&self.member, &self.fabric, |id| self.control_plane.pid(id), is_far, rack, &self.handles, observers)
     }
 
     /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is

@@ -1,4 +1,5 @@
 //! A member's view of its group at one moment, for people and for monitoring.
+use crate::subgroup_handles::SubgroupHandles;
 use serde_json::{Value, json};
 use spindle_core::control::{Member, RackName};
 use spindle_core::layout::membership;
@@ -24,10 +25,22 @@ pub struct Status {
     pub observers: u64,
     /// Messages of this member that were lost because no later view had a ring for them.
     pub lost: u64,
-    /// Counters of this member's engine.
+    /// Counters of this member's engines in all views so far.
     pub engine: EngineStats,
     /// The subgroups that this member is in.
     pub subgroups: Vec<SubgroupStatus>,
+    /// The subgroups that this member was in and is no longer.
+    pub former: Vec<SubgroupTotals>,
+}
+
+/// The counters of a subgroup that this member is no longer in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SubgroupTotals {
+    /// The name.
+    pub name: String,
+    /// This member's counters in the subgroup, over all views.
+    pub stats: SubgroupStats,
 }
 
 /// One member of the view.
@@ -60,9 +73,10 @@ pub struct Standing {
 pub struct SubgroupStatus {
     /// The name.
     pub name: String,
-    /// This member's counters in the subgroup.
+    /// This member's counters in the subgroup, over all views since the member joined.
     pub stats: SubgroupStats,
-    /// How many sequence numbers of the order every member has received.
+    /// How many sequence numbers of the order every member has received. They count from the view
+    /// that changed the subgroup last, as the frontiers of the members do.
     pub stable: u64,
     /// The members, by rank.
     pub members: Vec<MemberStatus>,
@@ -96,9 +110,13 @@ impl Status {
         pid: impl Fn(MemberId) -> u32,
         is_far: impl Fn(MemberId) -> bool,
         rack: impl Fn(MemberId) -> Option<RackName>,
-        lost: u64,
+        handles: &[SubgroupHandles],
         observers: u64,
     ) -> Status {
+        let totals = |name: &str, epoch| {
+            let of_subgroup = handles.iter().find(|of_subgroup| of_subgroup.name == name);
+            of_subgroup.map_or(epoch, |of_subgroup| of_subgroup.totals(epoch))
+        };
         let engine = of.engine();
         let (view, me) = (engine.view(), engine.me());
         let flag = |rank, word| rows.load(rank, word) != 0;
@@ -130,8 +148,15 @@ impl Status {
                     lag: stable.saturating_sub(frontier.delivered),
                 })
             });
-            let stats = home.subgroup_stats(there).unwrap_or_default();
+            let stats = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
             Some(SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() })
+        });
+        let subgroups: Vec<SubgroupStatus> = subgroups.collect();
+        let is_former = |name: &str| subgroups.iter().all(|subgroup| subgroup.name != name);
+        let former = handles.iter().filter(|of_subgroup| is_former(&of_subgroup.name));
+        let former = former.map(|of_subgroup| SubgroupTotals {
+            name: of_subgroup.name.clone(),
+            stats: of_subgroup.totals(SubgroupStats::default()),
         });
         Status {
             id: member(me).0,
@@ -140,9 +165,10 @@ impl Status {
             is_changing: engine.is_changing(),
             is_blocked: engine.is_blocked(),
             observers,
-            lost,
-            engine: engine.stats(),
-            subgroups: subgroups.collect(),
+            lost: handles.iter().map(|of_subgroup| of_subgroup.lost).sum(),
+            engine: of.engine_stats(),
+            former: former.collect(),
+            subgroups,
         }
     }
 
@@ -176,6 +202,8 @@ impl Status {
                 "stable": subgroup.stable,
                 "sent": subgroup.stats.sent,
                 "delivered": subgroup.stats.delivered,
+                "delivered_bytes": subgroup.stats.delivered_bytes,
+                "nulls": subgroup.stats.nulls,
                 "members": members.collect::<Vec<_>>(),
             })
         });
