@@ -964,6 +964,11 @@ impl Engine {
         self.subgroup(subgroup).map_or(0, |subgroup| subgroup.delivered_rounds(sender))
     }
 
+    /// The number of rounds that I have announced in `subgroup`; `None` if I am not in it.
+    pub fn announced_rounds(&self, subgroup: SubgroupId) -> Option<u64> {
+        Some(self.subgroup(subgroup)?.announced_rounds())
+    }
+
     /// The position in my ring in `subgroup` below which every member has delivered everything; `None` if I don't send there.
     pub fn delivered_everywhere(&self, subgroup: SubgroupId) -> Option<u64> {
         self.subgroup(subgroup)?.delivered_everywhere()

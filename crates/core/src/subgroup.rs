@@ -813,6 +813,11 @@ impl Subgroup {
         }
     }
 
+    /// The number of rounds that this member has announced.
+    pub(crate) fn announced_rounds(&self) -> u64 {
+        self.own.rounds
+    }
+
     /// The number of rounds of the sender with this sender rank that are delivered here.
     pub(crate) fn delivered_rounds(&self, sender: usize) -> u64 {
         match self.order {

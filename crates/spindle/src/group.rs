@@ -36,6 +36,20 @@ pub struct Group {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Reads the status of a [`Group`], from any thread. It stays valid after the end of the group.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    control: Arc<Control>,
+    notices: Arc<Notices>,
+}
+
+impl Monitor {
+    /// As [`Group::status`].
+    pub fn status(&self) -> Status {
+        self.control.status(&self.notices)
+    }
+}
+
 /// The flags and orders that the polling thread and its handle exchange.
 #[derive(Debug, Default)]
 struct Control {
@@ -111,16 +125,15 @@ impl Group {
     }
 
     /// Returns the state of the group as this member knows it. After the end of the group, it is
-    /// the final state.
+    /// the final state. If the polling thread does not answer within a second, because a handler
+    /// runs that long, it is the state of the last answer.
     pub fn status(&self) -> Status {
-        let mut answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = answers.count;
-        self.control.status_wanted.store(true, Ordering::Release);
-        self.notices.ring();
-        let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
-        let waited = self.control.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
-        answers = waited.unwrap_or_else(PoisonError::into_inner).0;
-        answers.status.clone()
+        self.control.status(&self.notices)
+    }
+
+    /// Returns a handle that reads the status, for a thread that monitors this member.
+    pub fn monitor(&self) -> Monitor {
+        Monitor { control: Arc::clone(&self.control), notices: Arc::clone(&self.notices) }
     }
 
     /// Waits until every member has finished sending and everything is delivered, and leaves. Every
@@ -243,6 +256,18 @@ impl Control {
     /// end.
     fn drop_orders(&self) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Asks the polling thread for its status, and waits for it a while.
+    fn status(&self, notices: &Notices) -> Status {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = answers.count;
+        self.status_wanted.store(true, Ordering::Release);
+        notices.ring();
+        let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
+        let waited = self.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
+        answers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        answers.status.clone()
     }
 
     fn answer(&self, node: &Node) {

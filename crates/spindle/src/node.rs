@@ -22,6 +22,7 @@ mod clock;
 mod ending;
 mod handles;
 mod links;
+mod measuring;
 mod objects;
 mod older;
 mod preparing;
@@ -29,6 +30,7 @@ mod views;
 
 use clock::Clock;
 use links::Over;
+use measuring::Measurements;
 use older::Older;
 use preparing::Preparing;
 pub(crate) use preparing::{First, Spare};
@@ -87,6 +89,7 @@ pub struct Node {
     shared: Arc<Shared>,
     pub(crate) terms: Terms,
     clock: Clock,
+    measurements: Measurements,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
     /// Whether the handler was told that this member is blocked.
@@ -164,6 +167,7 @@ impl Node {
             shared,
             terms,
             clock,
+            measurements: Measurements::default(),
             wake_at,
             told_blocked: false,
             finished: None,
@@ -208,6 +212,7 @@ impl Node {
             if std::mem::take(&mut self.clock.looked) {
                 self.control_plane.look_at_bootstrap();
                 self.suspect_the_dying();
+                self.shared.sampler.ask();
             }
         }
         // Alone, and before anything that asks whether all is sent on: a silent application's ring
@@ -246,6 +251,13 @@ impl Node {
             engine.upcalls_took(self.clock.since_tick());
         }
         let is_blocked = engine.is_blocked();
+        let is_changing = engine.is_changing();
+        if is_changing && !self.is_change_noted() {
+            self.note_change();
+        }
+        if self.shared.sampler.is_taken() {
+            self.look_at_sample();
+        }
         if self.fabric.has_objects() {
             self.look_after_objects(progress.worked);
         }
@@ -317,6 +329,7 @@ impl Node {
         self.fabric.begin_sleep();
         self.member.engine_mut().before_sleep();
         self.control_plane.look_at_bootstrap();
+        self.shared.sampler.ask();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
         }
@@ -355,9 +368,19 @@ impl Node {
     /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
         let observers = self.control_plane.roster().observers().len() as u64;
+        let view_changes = self.measurements.view_changes.clone();
         let is_far = |id| self.control_plane.is_far(id);
         let rack = |id| self.control_plane.book()?.rack(id).cloned();
-        Status::of(&self.member, &self.fabric, |id| self.control_plane.pid(id), is_far, rack, &self.handles, observers)
+        Status::of(
+            &self.member,
+            &self.fabric,
+            |id| self.control_plane.pid(id),
+            is_far,
+            rack,
+            &self.handles,
+            observers,
+            view_changes,
+        )
     }
 
     /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is

@@ -45,7 +45,7 @@ impl Publisher {
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
-        now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)
+        seen(now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot), slot)
     }
 
     /// Claims a frame of `len` bytes; waits up to `timeout` for room. Another thread has to poll
@@ -58,7 +58,9 @@ impl Publisher {
         let slot = &self.held.0;
         slot.check()?;
         let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
-        claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
+        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
+        slot.shared.sampler.see(&frame);
+        Ok(frame)
     }
 
     /// Claims a frame of `len` bytes; waits for room asynchronously, in any runtime.
@@ -69,7 +71,9 @@ impl Publisher {
         let slot = &self.held.0;
         slot.check()?;
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, slot).await).await;
-        claimed.map_err(|error| failed(error, slot, false))
+        let frame = claimed.map_err(|error| failed(error, slot, false))?;
+        slot.shared.sampler.see(&frame);
+        Ok(frame)
     }
 
     /// Sends a message of any length as an object, which needs no room in the ring.
@@ -182,7 +186,7 @@ impl SharedPublisher {
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
-        now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)
+        seen(now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot), slot)
     }
 
     /// As [`Publisher::claim`].
@@ -195,7 +199,9 @@ impl SharedPublisher {
         slot.check()?;
         let claimed =
             self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
-        claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
+        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
+        slot.shared.sampler.see(&frame);
+        Ok(frame)
     }
 
     /// As [`Publisher::claim_async`].
@@ -206,7 +212,9 @@ impl SharedPublisher {
         let slot = &self.held.0;
         slot.check()?;
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, slot).await).await;
-        claimed.map_err(|error| failed(error, slot, false))
+        let frame = claimed.map_err(|error| failed(error, slot, false))?;
+        slot.shared.sampler.see(&frame);
+        Ok(frame)
     }
 
     /// As [`Publisher::send_object`].
@@ -301,6 +309,18 @@ fn commit_tracked(frame: Frame<'_>, slot: &PublisherSlot) -> Receipt {
 
 fn track(slot: &PublisherSlot, frame: &Frame<'_>) -> Receipt {
     slot.tracker.register(frame)
+}
+
+/// Passes a claimed frame to the [`Sampler`](crate::sampling::Sampler).
+#[inline(always)]
+fn seen<'a>(
+    claimed: Result<Option<Frame<'a>>, SendError>,
+    slot: &PublisherSlot,
+) -> Result<Option<Frame<'a>>, SendError> {
+    if let Ok(Some(frame)) = &claimed {
+        slot.shared.sampler.see(frame);
+    }
+    claimed
 }
 
 /// The ring of an ended group stays full for ever, so the end is checked only for a full ring.

@@ -1,5 +1,6 @@
 //! State shared by the handles of one member: how the group ended, and who is in it.
 use crate::error::Ended;
+use crate::sampling::Sampler;
 use spindle_core::View;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) struct Shared {
     view: Mutex<Arc<View>>,
     end: OnceLock<End>,
+    pub(crate) sampler: Sampler,
 }
 
 /// How a group came to its end.
@@ -20,7 +22,7 @@ pub(crate) enum End {
 
 impl Shared {
     pub(crate) fn new(view: Arc<View>) -> Shared {
-        Shared { view: Mutex::new(view), end: OnceLock::new() }
+        Shared { view: Mutex::new(view), end: OnceLock::new(), sampler: Sampler::default() }
     }
 
     pub(crate) fn view(&self) -> Arc<View> {

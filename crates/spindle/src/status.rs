@@ -1,4 +1,5 @@
 //! A member's view of its group at one moment, for people and for monitoring.
+use crate::histogram::Histogram;
 use crate::subgroup_handles::SubgroupHandles;
 use serde_json::{Value, json};
 use spindle_core::control::{Member, RackName};
@@ -27,6 +28,9 @@ pub struct Status {
     pub lost: u64,
     /// Counters of this member's engines in all views so far.
     pub engine: EngineStats,
+    /// How long the changes of the view took here, from the moment at which this member learnt of
+    /// the end of a view until the next one began.
+    pub view_changes: Histogram,
     /// The subgroups that this member is in.
     pub subgroups: Vec<SubgroupStatus>,
     /// The subgroups that this member was in and is no longer.
@@ -41,6 +45,8 @@ pub struct SubgroupTotals {
     pub name: String,
     /// This member's counters in the subgroup, over all views.
     pub stats: SubgroupStats,
+    /// The time from claim to delivery; see [`SubgroupStatus::latency`].
+    pub latency: Histogram,
 }
 
 /// One member of the view.
@@ -75,6 +81,10 @@ pub struct SubgroupStatus {
     pub name: String,
     /// This member's counters in the subgroup, over all views since the member joined.
     pub stats: SubgroupStats,
+    /// The time from the claim of a message of this member until its delivery here, of a sample of
+    /// them: at most one in a few milliseconds. The time in which a claim waits for room does not
+    /// count.
+    pub latency: Histogram,
     /// How many sequence numbers of the order every member has received. They count from the view
     /// that changed the subgroup last, as the frontiers of the members do.
     pub stable: u64,
@@ -112,10 +122,12 @@ impl Status {
         rack: impl Fn(MemberId) -> Option<RackName>,
         handles: &[SubgroupHandles],
         observers: u64,
+        view_changes: Histogram,
     ) -> Status {
         let totals = |name: &str, epoch| {
             let of_subgroup = handles.iter().find(|of_subgroup| of_subgroup.name == name);
-            of_subgroup.map_or(epoch, |of_subgroup| of_subgroup.totals(epoch))
+            let totals = of_subgroup.map(|of_subgroup| (of_subgroup.totals(epoch), of_subgroup.latency.clone()));
+            totals.unwrap_or((epoch, Histogram::default()))
         };
         let engine = of.engine();
         let (view, me) = (engine.view(), engine.me());
@@ -148,8 +160,8 @@ impl Status {
                     lag: stable.saturating_sub(frontier.delivered),
                 })
             });
-            let stats = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
-            Some(SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() })
+            let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
+            Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, members: members.collect() })
         });
         let subgroups: Vec<SubgroupStatus> = subgroups.collect();
         let is_former = |name: &str| subgroups.iter().all(|subgroup| subgroup.name != name);
@@ -157,6 +169,7 @@ impl Status {
         let former = former.map(|of_subgroup| SubgroupTotals {
             name: of_subgroup.name.clone(),
             stats: of_subgroup.totals(SubgroupStats::default()),
+            latency: of_subgroup.latency.clone(),
         });
         Status {
             id: member(me).0,
@@ -167,6 +180,7 @@ impl Status {
             observers,
             lost: handles.iter().map(|of_subgroup| of_subgroup.lost).sum(),
             engine: of.engine_stats(),
+            view_changes,
             former: former.collect(),
             subgroups,
         }

@@ -1,6 +1,7 @@
 //! One subgroup of this member, from view to view: its handles, and the rings and messages that
 //! they get.
 use crate::control_plane::Notices;
+use crate::histogram::Histogram;
 use crate::large::{ObjectCache, Outbound};
 use crate::publisher::Publisher;
 use crate::publisher_slot::{PublisherSlot, RingRelay};
@@ -36,6 +37,8 @@ pub(crate) struct SubgroupHandles {
     inlet: Option<Arc<Inlet>>,
     /// The number of messages that could not be sent on, because no ring existed for them any more.
     pub(crate) lost: u64,
+    /// The time from claim to delivery, of a sample of this member's messages.
+    pub(crate) latency: Histogram,
     /// The sum of the counters of ended epochs, without the deliveries in `untaken`.
     ended: SubgroupStats,
     /// The deliveries of ended epochs from which the receiver may still take messages.
@@ -75,6 +78,7 @@ impl SubgroupHandles {
             settled: 0,
             inlet,
             lost: 0,
+            latency: Histogram::default(),
             ended: SubgroupStats::default(),
             untaken: vec![],
         }

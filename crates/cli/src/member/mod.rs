@@ -6,6 +6,7 @@
 //! member at once.
 mod counts;
 mod input;
+mod metrics;
 pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
@@ -19,6 +20,7 @@ use crate::views::{self, list, numbers};
 use crate::waiting::Waiting;
 use counts::Counts;
 use input::{Input, Sent};
+use metrics::Exposed;
 use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
@@ -28,6 +30,7 @@ use spindle::{
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
 use std::fmt;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,6 +132,14 @@ pub(crate) struct Args {
     #[arg(long)]
     found: bool,
 
+    /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics.
+    ///
+    /// ADDR is a port on the loopback interface, or an IP address and a port; port 0 is any that is
+    /// free. There is no encryption and no access control: name an address that only the monitoring
+    /// reaches. The guide (docs/guide/monitoring.md) lists the metrics.
+    #[arg(long, value_name = "ADDR", value_parser = metrics::parse_address)]
+    metrics: Option<SocketAddr>,
+
     /// Report events on the standard error, as one JSON object a line.
     ///
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid;
@@ -136,7 +147,7 @@ pub(crate) struct Args {
     /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
     /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
     /// that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view"
+    /// ids), "metrics" (url), "silent" (subgroup: this member does not send there, so its input is not read), "view"
     /// (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't
     /// continue), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
     /// "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered
@@ -236,6 +247,13 @@ fn take_part(args: Args) -> Outcome {
     let longest = longest.max(config.object_bytes_max);
     let input = Input::open(&args.input, args.frames, longest)?;
     let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
+    let metrics = args.metrics.map(|address| Exposed::start(address, &config.group)).transpose()?;
+    if let Some(exposed) = &metrics {
+        match args.json {
+            true => lines::tell(json!({"event": "metrics", "url": exposed.url()})),
+            false => eprintln!("metrics: {}", exposed.url()),
+        }
+    }
     let (events, happened) = channel();
     let signals: Sender<Event> = events.clone();
     let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
@@ -256,6 +274,7 @@ fn take_part(args: Args) -> Outcome {
         sent,
         silent,
         stalled,
+        metrics,
         id,
         ids_max,
         incarnation,
@@ -310,6 +329,8 @@ struct Member {
     silent: bool,
     /// True if it was reported that the output takes nothing.
     stalled: bool,
+    /// Where the metrics of this member are served, if they are.
+    metrics: Option<Exposed>,
     /// The id of this process in the newest group.
     id: u64,
     /// The largest id that this process has seen in a view.
@@ -344,6 +365,9 @@ impl Member {
         let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
         self.incarnation = node.incarnation();
         let group = node.start(Teller(self.events.clone()))?;
+        if let Some(metrics) = &self.metrics {
+            metrics.show(group.monitor());
+        }
         self.see(&view);
         self.id = id.0;
         if self.args.json {

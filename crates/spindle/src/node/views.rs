@@ -88,6 +88,9 @@ impl Node {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
         }
+        if !self.is_change_noted() {
+            self.note_change();
+        }
         let is_behind = self.is_far_behind();
         if let Some(at) = self.control_plane.act(|roster, now| self.member.waits_for_rest(roster, is_behind, now)) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
@@ -251,6 +254,7 @@ impl Node {
         let words = Box::new(move |rank: Rank, at| before.load(rank, at));
         let old = self.control_plane.act(|roster, now| self.member.begin(&here, words, roster, now));
         let view = Arc::clone(self.member.view());
+        self.note_changed();
         self.control_plane.has_begun(view.id);
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(

@@ -1,0 +1,106 @@
+//! `spindle member --metrics`: the page, and the documents that name its metrics.
+mod common;
+
+use common::{Running, Scratch};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn scrape(url: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+    page.to_string()
+}
+
+/// Returns the value of a series.
+fn value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+/// Returns names and types of all metrics of a page.
+fn families(page: &str) -> BTreeSet<(String, String)> {
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    types.map(|(name, kind)| (name.to_string(), kind.to_string())).collect()
+}
+
+fn start(scratch: &Scratch, members: u32, more: &[&str]) -> Running {
+    Running::start(scratch.member("watched", members).args(more).stdin(Stdio::piped()))
+}
+
+fn lone_page() -> String {
+    let scratch = Scratch::new();
+    let mut member = start(&scratch, 1, &["--metrics", "0"]);
+    let url = member.event("metrics")["url"].as_str().unwrap().to_string();
+    member.event("joined");
+    scrape(&url)
+}
+
+#[test]
+fn counters_of_the_page_survive_views() {
+    let scratch = Scratch::new();
+    let mut first = start(&scratch, 2, &["--metrics", "0"]);
+    let url = first.event("metrics")["url"].as_str().unwrap().to_string();
+    let mut second = start(&scratch, 2, &[]);
+    first.event("joined");
+    second.event("joined");
+    first.send(b"one\ntwo\n");
+    second.lines(2);
+    let mut third = start(&scratch, 1, &[]);
+    third.event("joined");
+    first.view(&[1, 2, 3]);
+    first.send(b"three\n");
+    third.lines(1);
+    let patience = Instant::now() + LONG;
+    let delivered = "spindle_messages_delivered_total{group=\"watched\",subgroup=\"all\"}";
+    let page = loop {
+        let page = scrape(&url);
+        if value(&page, delivered) == Some(3.0) {
+            break page;
+        }
+        assert!(Instant::now() < patience, "{page}");
+    };
+    let of_all = "{group=\"watched\",subgroup=\"all\"}";
+    assert_eq!(value(&page, "spindle_members{group=\"watched\"}"), Some(3.0), "{page}");
+    assert_eq!(value(&page, &format!("spindle_messages_sent_total{of_all}")), Some(3.0), "{page}");
+    assert_eq!(value(&page, &format!("spindle_delivered_bytes_total{of_all}")), Some(11.0), "{page}");
+    let changes = value(&page, "spindle_view_change_duration_seconds_count{group=\"watched\"}");
+    assert!(changes >= Some(1.0), "{page}");
+    let samples = value(&page, &format!("spindle_delivery_latency_seconds_count{of_all}"));
+    assert!(samples >= Some(1.0) && samples <= Some(3.0), "{page}");
+}
+
+#[test]
+fn a_taken_port_ends_the_command() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let scratch = Scratch::new();
+    let done = start(&scratch, 1, &["--metrics", &address.to_string()]).done().expect(1);
+    let error = done.event("error");
+    let text = error["message"].as_str().unwrap();
+    assert!(text.starts_with(&format!("can't serve metrics at {address}: ")), "{text}");
+}
+
+/// The table of the guide has the metrics of the page, and their types.
+#[test]
+fn the_guide_lists_all_metrics() {
+    let guide = include_str!("../../../docs/guide/monitoring.md");
+    let rows = guide.lines().filter_map(|line| line.strip_prefix("| `spindle_"));
+    let listed: BTreeSet<(String, String)> = rows
+        .map(|row| {
+            let (name, rest) = row.split_once("` | ").unwrap();
+            (format!("spindle_{name}"), rest.split_once(" | ").unwrap().0.to_string())
+        })
+        .collect();
+    assert_eq!(listed, families(&lone_page()));
+}
