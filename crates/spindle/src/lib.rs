@@ -25,6 +25,7 @@ mod data_dir;
 mod error;
 mod following;
 mod group;
+mod handler_watch;
 mod histogram;
 mod joining;
 mod large;
@@ -53,6 +54,7 @@ pub use config::{Config, Subgroup, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};
+pub use handler_watch::HandlerStatus;
 pub use histogram::Histogram;
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
@@ -83,7 +85,9 @@ pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
 ///
 /// The batch contains all messages that are ready. A message that the handler does not take is
 /// offered again at the next poll, so a handler that stops early slows down its own group only. A
-/// handler must not block: while it runs, this member acknowledges nothing.
+/// handler must not block: while it runs, this member acknowledges nothing. A call that takes longer
+/// than an eighth of `suspect_after` (at least 10 ms) is reported as an event of `tracing`, while it
+/// still runs, and in [`Status::handler`].
 pub trait Handler {
     /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of
     /// the newest view.

@@ -163,6 +163,18 @@ const FAMILIES: &[Family] = &[
         values: OfMember(|member| member.lag as f64),
     },
     Family {
+        name: "spindle_handler_slow_calls",
+        unit: None,
+        help: "Upcalls that took longer than an eighth of suspect_after",
+        values: Counter(|status| status.handler.slow_calls),
+    },
+    Family {
+        name: "spindle_handler_running",
+        unit: Some(Unit::Seconds),
+        help: "How long such an upcall has been running by now, 0 if there is none",
+        values: Gauge(|status| status.handler.running_for.unwrap_or_default().as_secs_f64()),
+    },
+    Family {
         name: "spindle_messages_lost",
         unit: None,
         help: "Messages of this member that were lost because no later view had a ring for them",

@@ -2,9 +2,10 @@
 use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
 use crate::group::Group;
+use crate::handler_watch::HandlerWatch;
 use crate::large::{Large, ObjectCache, ObjectServer};
 use crate::meeting::AGAIN;
-use crate::shared::{Shared, Upcall};
+use crate::shared::Shared;
 use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
@@ -244,7 +245,7 @@ impl Node {
         if !self.older.is_empty() {
             worked |= self.poll_older(handler);
         }
-        let mut upcalls = Upcaller { handler, handles: &self.handles, by_id: &self.by_id };
+        let mut upcalls = Upcaller { handler, watch: &self.shared.handler, handles: &self.handles, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
@@ -292,7 +293,7 @@ impl Node {
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
         self.told_blocked = !self.told_blocked;
-        let _running = Upcall::enter();
+        let _running = self.shared.handler.enter();
         handler.blocked(self.told_blocked);
     }
 
@@ -367,20 +368,16 @@ impl Node {
 
     /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
-        let observers = self.control_plane.roster().observers().len() as u64;
-        let view_changes = self.measurements.view_changes.clone();
         let is_far = |id| self.control_plane.is_far(id);
         let rack = |id| self.control_plane.book()?.rack(id).cloned();
-        Status::of(
-            &self.member,
-            &self.fabric,
-            |id| self.control_plane.pid(id),
-            is_far,
-            rack,
-            &self.handles,
-            observers,
-            view_changes,
-        )
+        let pid = |id| self.control_plane.pid(id);
+        let status = Status::of(&self.member, &self.fabric, pid, is_far, rack, &self.handles);
+        Status {
+            observers: self.control_plane.roster().observers().len() as u64,
+            view_changes: self.measurements.view_changes.clone(),
+            handler: self.shared.handler.status(),
+            ..status
+        }
     }
 
     /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is
@@ -404,13 +401,14 @@ impl Node {
 /// The engine's upcalls, passed on to the handler and to the threads that wait.
 struct Upcaller<'a, H> {
     handler: &'a mut H,
+    watch: &'a HandlerWatch,
     handles: &'a [SubgroupHandles],
     by_id: &'a [usize],
 }
 
 impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
-        let _running = Upcall::enter();
+        let _running = self.watch.enter();
         self.handler.deliver(subgroup, batch);
     }
 

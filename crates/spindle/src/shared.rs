@@ -1,5 +1,6 @@
 //! State shared by the handles of one member: how the group ended, and who is in it.
 use crate::error::Ended;
+use crate::handler_watch::HandlerWatch;
 use crate::sampling::Sampler;
 use spindle_core::View;
 use std::cell::Cell;
@@ -11,6 +12,7 @@ pub(crate) struct Shared {
     view: Mutex<Arc<View>>,
     end: OnceLock<End>,
     pub(crate) sampler: Sampler,
+    pub(crate) handler: HandlerWatch,
 }
 
 /// How a group came to its end.
@@ -22,7 +24,8 @@ pub(crate) enum End {
 
 impl Shared {
     pub(crate) fn new(view: Arc<View>) -> Shared {
-        Shared { view: Mutex::new(view), end: OnceLock::new(), sampler: Sampler::default() }
+        let (end, sampler) = Default::default();
+        Shared { view: Mutex::new(view), end, sampler, handler: HandlerWatch::new() }
     }
 
     pub(crate) fn view(&self) -> Arc<View> {

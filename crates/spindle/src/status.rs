@@ -1,4 +1,5 @@
 //! A member's view of its group at one moment, for people and for monitoring.
+use crate::handler_watch::HandlerStatus;
 use crate::histogram::Histogram;
 use crate::subgroup_handles::SubgroupHandles;
 use serde_json::{Value, json};
@@ -28,6 +29,9 @@ pub struct Status {
     pub lost: u64,
     /// Counters of this member's engines in all views so far.
     pub engine: EngineStats,
+    /// How the handler has kept the polling thread waiting. It is observed only in a
+    /// [`Group`](crate::Group), not in a [`Node`](crate::Node) that the caller polls.
+    pub handler: HandlerStatus,
     /// How long the changes of the view took here, from the moment at which this member learnt of
     /// the end of a view until the next one began.
     pub view_changes: Histogram,
@@ -114,6 +118,7 @@ pub struct MemberStatus {
 }
 
 impl Status {
+    /// Returns the status without what only the node knows.
     pub(crate) fn of(
         of: &Member,
         rows: &impl Rows,
@@ -121,8 +126,6 @@ impl Status {
         is_far: impl Fn(MemberId) -> bool,
         rack: impl Fn(MemberId) -> Option<RackName>,
         handles: &[SubgroupHandles],
-        observers: u64,
-        view_changes: Histogram,
     ) -> Status {
         let totals = |name: &str, epoch| {
             let of_subgroup = handles.iter().find(|of_subgroup| of_subgroup.name == name);
@@ -177,10 +180,11 @@ impl Status {
             members: members.collect(),
             is_changing: engine.is_changing(),
             is_blocked: engine.is_blocked(),
-            observers,
+            observers: 0,
             lost: handles.iter().map(|of_subgroup| of_subgroup.lost).sum(),
             engine: of.engine_stats(),
-            view_changes,
+            handler: HandlerStatus::default(),
+            view_changes: Histogram::default(),
             former: former.collect(),
             subgroups,
         }
@@ -228,6 +232,7 @@ impl Status {
             "blocked": self.is_blocked,
             "observers": self.observers,
             "lost": self.lost,
+            "slow_handler_calls": self.handler.slow_calls,
             "members": members.collect::<Vec<_>>(),
             "subgroups": subgroups.collect::<Vec<_>>(),
         })

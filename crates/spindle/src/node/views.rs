@@ -4,7 +4,6 @@ use super::preparing::{Preparing, Spare};
 use super::{Node, Poll, begin_handles};
 use crate::control_plane::News;
 use crate::error::Ended;
-use crate::shared::Upcall;
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};
@@ -40,7 +39,7 @@ impl Node {
     pub(super) fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
         let mut worked = self.attend()?;
         if let Some((mine, theirs)) = self.control_plane.bootstrap().and_then(|bootstrap| bootstrap.take_conflict()) {
-            let _running = Upcall::enter();
+            let _running = self.shared.handler.enter();
             handler.conflict(Incarnation(mine), Incarnation(theirs));
         }
         self.object_server.serve(&mut self.control_plane, &self.object_cache);
@@ -275,7 +274,7 @@ impl Node {
         self.clock.pause = Duration::ZERO;
         self.let_guests_in();
         self.shared.set_view(Arc::clone(&view));
-        let _running = Upcall::enter();
+        let _running = self.shared.handler.enter();
         handler.view_changed(&ViewChange::new(old, view));
         Ok(())
     }
@@ -369,7 +368,7 @@ impl Node {
         };
         let places: Vec<Option<u64>> = ids.map(place).collect();
         let state = {
-            let _running = Upcall::enter();
+            let _running = self.shared.handler.enter();
             // All members run the same code: if this were the end of one of them, a joiner would
             // end them one after the other.
             panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
