@@ -28,6 +28,7 @@ mod group;
 mod handler_watch;
 mod histogram;
 mod joining;
+mod lag;
 mod large;
 mod learning;
 mod meeting;
@@ -56,6 +57,7 @@ pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, Receiv
 pub use group::{Group, Monitor};
 pub use handler_watch::HandlerStatus;
 pub use histogram::Histogram;
+pub use lag::Lag;
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use network::{Network, Transport};
@@ -120,6 +122,13 @@ pub trait Handler {
     /// Either an operator created the other group while this one lived, or all seeds were restarted
     /// without [votes](Config::data_dir). Both groups accept messages. One of them has to be ended.
     fn conflict(&mut self, _mine: Incarnation, _theirs: Incarnation) {}
+
+    /// Reports that a member begins to lag, or no longer does: this one, whose application does not
+    /// take its messages, or another.
+    ///
+    /// A member lags if it has not delivered what every member had received a second ago. When the
+    /// rings are full, all senders of the subgroup wait for it. The [`Status`] shows the same.
+    fn lag(&mut self, _lag: &Lag) {}
 
     /// Returns the current state, between two deliveries, for a joiner; `None` if the application
     /// has none.

@@ -163,6 +163,12 @@ const FAMILIES: &[Family] = &[
         values: OfMember(|member| member.lag as f64),
     },
     Family {
+        name: "spindle_member_lag",
+        unit: Some(Unit::Seconds),
+        help: "How long the member has not delivered what every member had received a second before, 0 if it has",
+        values: OfMember(|member| member.lagging_for.unwrap_or_default().as_secs_f64()),
+    },
+    Family {
         name: "spindle_handler_slow_calls",
         unit: None,
         help: "Upcalls that took longer than an eighth of suspect_after",

@@ -3,6 +3,7 @@ use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
 use crate::group::Group;
 use crate::handler_watch::HandlerWatch;
+use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
 use crate::meeting::AGAIN;
 use crate::shared::Shared;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 mod clock;
 mod ending;
 mod handles;
+mod lagging;
 mod links;
 mod measuring;
 mod objects;
@@ -91,6 +93,7 @@ pub struct Node {
     pub(crate) terms: Terms,
     clock: Clock,
     measurements: Measurements,
+    lags: Lags,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
     /// Whether the handler was told that this member is blocked.
@@ -132,6 +135,7 @@ impl Node {
         let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
+        shared.sampler.ask();
         let notices = control_plane.notices();
         let mut handles = vec![];
         let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
@@ -169,6 +173,7 @@ impl Node {
             terms,
             clock,
             measurements: Measurements::default(),
+            lags: Lags::default(),
             wake_at,
             told_blocked: false,
             finished: None,
@@ -214,6 +219,7 @@ impl Node {
                 self.control_plane.look_at_bootstrap();
                 self.suspect_the_dying();
                 self.shared.sampler.ask();
+                self.look_at_lags(handler, self.clock.now);
             }
         }
         // Alone, and before anything that asks whether all is sent on: a silent application's ring
@@ -270,6 +276,7 @@ impl Node {
         }
         self.wake_at = progress.wake_at;
         self.clock.worked = progress.worked;
+        self.lags.has_worked |= progress.worked;
         match self.member.engine().state() {
             State::Running if worked || progress.worked || !progress.partial && progress.has_more(self.clock.now) => {
                 // If it slept before.
@@ -333,6 +340,8 @@ impl Node {
         self.shared.sampler.ask();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
+        } else {
+            self.look_at_lags(handler, self.control_plane.now());
         }
         // This poll sees the events before the announcement. Later events ring the doorbell.
         let poll = self.poll(handler);
@@ -344,7 +353,8 @@ impl Node {
             let due = self.member.patience(self.control_plane.roster(), self.control_plane.now());
             // No notice comes for work that is due by time.
             self.has_chores |= due == Some(Duration::ZERO);
-            let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking];
+            let lags = self.lags.patience(self.control_plane.now());
+            let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking, lags];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
             self.fabric.sleep(sleep);
             self.older_due = true;
@@ -368,10 +378,12 @@ impl Node {
 
     /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
+        let now = self.control_plane.now();
+        let lags = |number, id| self.lags.of(number, id, now);
         let is_far = |id| self.control_plane.is_far(id);
         let rack = |id| self.control_plane.book()?.rack(id).cloned();
         let pid = |id| self.control_plane.pid(id);
-        let status = Status::of(&self.member, &self.fabric, pid, is_far, rack, &self.handles);
+        let status = Status::of(&self.member, &self.fabric, pid, is_far, rack, &self.handles, lags);
         Status {
             observers: self.control_plane.roster().observers().len() as u64,
             view_changes: self.measurements.view_changes.clone(),

@@ -7,6 +7,7 @@ use spindle_core::control::{Member, RackName};
 use spindle_core::layout::membership;
 use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::{MemberId, Rank, Rows};
+use std::time::Duration;
 
 /// The state of a group at one moment, as one member knows it.
 #[derive(Clone, Debug, Default)]
@@ -115,6 +116,9 @@ pub struct MemberStatus {
     /// How many sequence numbers are stable and not yet delivered by this member. A slow consumer
     /// shows here.
     pub lag: u64,
+    /// For how long the member has lagged, if it has not delivered what every member had received a
+    /// second ago.
+    pub lagging_for: Option<Duration>,
 }
 
 impl Status {
@@ -126,6 +130,7 @@ impl Status {
         is_far: impl Fn(MemberId) -> bool,
         rack: impl Fn(MemberId) -> Option<RackName>,
         handles: &[SubgroupHandles],
+        lags: impl Fn(usize, MemberId) -> Option<Duration>,
     ) -> Status {
         let totals = |name: &str, epoch| {
             let of_subgroup = handles.iter().find(|of_subgroup| of_subgroup.name == name);
@@ -150,6 +155,7 @@ impl Status {
         let subgroups = view.subgroups_of(me).filter_map(|(id, spec)| {
             let (home, there) = of.home(id)?;
             let stable = home.stable(there).unwrap_or(0);
+            let number = handles.iter().position(|of_subgroup| of_subgroup.name == spec.name);
             let members = home.frontiers(there).filter_map(|(was, frontier)| {
                 let id = home.view().members[was.index()];
                 let rank = view.rank_of(id)?;
@@ -161,6 +167,7 @@ impl Status {
                     finished: flag(rank, membership::FINISHED),
                     frontier,
                     lag: stable.saturating_sub(frontier.delivered),
+                    lagging_for: number.and_then(|number| lags(number, id)),
                 })
             });
             let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
@@ -213,6 +220,7 @@ impl Status {
                     "received": member.frontier.received,
                     "delivered": member.frontier.delivered,
                     "lag": member.lag,
+                    "lagging_ms": member.lagging_for.map(|lagging| lagging.as_millis() as u64),
                 })
             });
             json!({

@@ -25,8 +25,8 @@ use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, MailError, Node, Publisher,
-    Security, SubgroupId, View, ViewChange, ViewId,
+    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MailError, Node,
+    Publisher, Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
 use std::fmt;
@@ -149,7 +149,8 @@ pub(crate) struct Args {
     /// that have not answered, if there are any), "joined" (view, rank, id, members: a list of
     /// ids), "metrics" (url), "silent" (subgroup: this member does not send there, so its input is not read), "view"
     /// (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't
-    /// continue), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
+    /// continue), "lag" (subgroup, member, me: whether it is this one, behind, seconds, over: a member
+    /// has not delivered what all had received a second before, or no longer lags), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
     /// "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered
     /// here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's
     /// recovery gave this member up), every second "progress" and at the end "finished" (seconds,
@@ -168,6 +169,7 @@ enum Event {
     View(ViewChange),
     /// True if too few members are present to agree on the next view.
     Blocked(bool),
+    Lag(Lag),
     /// Another group of this name exists.
     Conflict(Incarnation, Incarnation),
     Sent(Sent),
@@ -222,6 +224,10 @@ impl Handler for Teller {
 
     fn blocked(&mut self, is_blocked: bool) {
         let _ = self.0.send(Event::Blocked(is_blocked));
+    }
+
+    fn lag(&mut self, lag: &Lag) {
+        let _ = self.0.send(Event::Lag(lag.clone()));
     }
 
     fn conflict(&mut self, mine: Incarnation, theirs: Incarnation) {
@@ -406,6 +412,7 @@ impl Member {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
                 Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
+                Ok(Event::Lag(lag)) => views::tell_lag(&lag, self.args.json),
                 Ok(Event::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
                 Ok(Event::Sent(Sent::All)) => self.sent = true,
                 // The output reports the same after the last delivery.

@@ -83,6 +83,7 @@ impl Node {
         }
         // The message may be sent again in another ring.
         self.drop_sample();
+        self.shared.sampler.ask();
     }
 
     /// Returns whether the change of the view was [noted](Self::note_change).
