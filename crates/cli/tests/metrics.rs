@@ -148,3 +148,39 @@ fn a_member_whose_output_blocks_is_told_by_all() {
     first.done().expect(0);
     second.done().expect(0);
 }
+
+/// The expressions of the dashboard use metrics of the page, and use all of them but a few.
+#[test]
+fn the_dashboard_uses_metrics_that_exist() {
+    let dashboard: Value = serde_json::from_str(include_str!("../../../deploy/grafana/spindle.json")).unwrap();
+    let mut series = BTreeSet::new();
+    for (name, kind) in families(&lone_page()) {
+        match &*kind {
+            "histogram" => series.extend(["_bucket", "_count", "_sum"].map(|part| format!("{name}{part}"))),
+            _ => _ = series.insert(name),
+        }
+    }
+    let mut used = BTreeSet::new();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let expressions = targets.map(|target| target["expr"].as_str().unwrap());
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables = variables.iter().filter_map(|variable| variable["definition"].as_str());
+    for expression in expressions.chain(variables) {
+        let names: Vec<&str> = expression
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .filter(|word| word.starts_with("spindle_"))
+            .collect();
+        assert!(!names.is_empty(), "{expression}");
+        for name in names {
+            assert!(series.contains(name), "{name} does not exist: {expression}");
+            used.insert(name.to_string());
+        }
+    }
+    let is_shown =
+        |name: &str| used.contains(name) || ["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end));
+    let hidden: Vec<&String> = series.iter().filter(|name| !is_shown(name)).collect();
+    assert_eq!(hidden, ["spindle_null_batches_total", "spindle_receive_batches_total"]);
+    let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "ids of panels are not unique");
+}
