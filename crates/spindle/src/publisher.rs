@@ -45,7 +45,10 @@ impl Publisher {
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
-        seen(now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot), slot)
+        if slot.shared.sampler.is_wanted() {
+            return self.try_claim_sampled(len);
+        }
+        now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)
     }
 
     /// Claims a frame of `len` bytes; waits up to `timeout` for room. Another thread has to poll
@@ -57,10 +60,11 @@ impl Publisher {
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
+        if slot.shared.sampler.is_wanted() {
+            return self.claim_sampled(len, timeout);
+        }
         let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
-        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
-        slot.shared.sampler.see(&frame);
-        Ok(frame)
+        claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
     }
 
     /// Claims a frame of `len` bytes; waits for room asynchronously, in any runtime.
@@ -165,6 +169,25 @@ impl Publisher {
         Ok(noted)
     }
 
+    /// Claims a frame as [`try_claim`](Self::try_claim), for a sample of the time to its delivery.
+    #[cold]
+    fn try_claim_sampled(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
+        let slot = &self.held.0;
+        let frame = now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)?;
+        frame.iter().for_each(|frame| slot.shared.sampler.see(frame));
+        Ok(frame)
+    }
+
+    /// Claims a frame as [`claim`](Self::claim), for such a sample.
+    #[cold]
+    fn claim_sampled(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
+        let slot = &self.held.0;
+        let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
+        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
+        slot.shared.sampler.see(&frame);
+        Ok(frame)
+    }
+
     /// Declares `rounds` rounds in which this member sends nothing, so that no member waits for it.
     /// A hint, for this view.
     pub fn skip_rounds(&self, rounds: u64) {
@@ -186,7 +209,10 @@ impl SharedPublisher {
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
-        seen(now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot), slot)
+        if slot.shared.sampler.is_wanted() {
+            return self.try_claim_sampled(len);
+        }
+        now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)
     }
 
     /// As [`Publisher::claim`].
@@ -197,11 +223,12 @@ impl SharedPublisher {
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
+        if slot.shared.sampler.is_wanted() {
+            return self.claim_sampled(len, timeout);
+        }
         let claimed =
             self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
-        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
-        slot.shared.sampler.see(&frame);
-        Ok(frame)
+        claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
     }
 
     /// As [`Publisher::claim_async`].
@@ -293,6 +320,26 @@ impl SharedPublisher {
         Ok(noted)
     }
 
+    /// Claims a frame as [`try_claim`](Self::try_claim), for a sample of the time to its delivery.
+    #[cold]
+    fn try_claim_sampled(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
+        let slot = &self.held.0;
+        let frame = now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)?;
+        frame.iter().for_each(|frame| slot.shared.sampler.see(frame));
+        Ok(frame)
+    }
+
+    /// Claims a frame as [`claim`](Self::claim), for such a sample.
+    #[cold]
+    fn claim_sampled(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
+        let slot = &self.held.0;
+        let claimed =
+            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
+        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
+        slot.shared.sampler.see(&frame);
+        Ok(frame)
+    }
+
     /// As [`Publisher::skip_rounds`].
     pub fn skip_rounds(&self, rounds: u64) {
         self.inner.skip_rounds(rounds);
@@ -309,18 +356,6 @@ fn commit_tracked(frame: Frame<'_>, slot: &PublisherSlot) -> Receipt {
 
 fn track(slot: &PublisherSlot, frame: &Frame<'_>) -> Receipt {
     slot.tracker.register(frame)
-}
-
-/// Passes a claimed frame to the [`Sampler`](crate::sampling::Sampler).
-#[inline(always)]
-fn seen<'a>(
-    claimed: Result<Option<Frame<'a>>, SendError>,
-    slot: &PublisherSlot,
-) -> Result<Option<Frame<'a>>, SendError> {
-    if let Ok(Some(frame)) = &claimed {
-        slot.shared.sampler.see(frame);
-    }
-    claimed
 }
 
 /// The ring of an ended group stays full for ever, so the end is checked only for a full ring.

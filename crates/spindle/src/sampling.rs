@@ -36,19 +36,18 @@ pub(crate) struct Sample {
 }
 
 impl Sampler {
-    /// Called with each frame that the application has claimed.
+    /// Returns whether the next claim is to be [seen](Self::see).
     #[inline(always)]
-    pub(crate) fn see(&self, frame: &Frame<'_>) {
+    pub(crate) fn is_wanted(&self) -> bool {
         // Relaxed: the mutex orders the sample.
-        if self.state.load(Ordering::Relaxed) == WANTED {
-            self.take(frame);
-        }
+        self.state.load(Ordering::Relaxed) == WANTED
     }
 
+    /// Takes a frame that the application has claimed as the sample, if one is wanted.
     #[cold]
-    fn take(&self, frame: &Frame<'_>) {
+    pub(crate) fn see(&self, frame: &Frame<'_>) {
         let mut sample = self.lock();
-        if self.state.load(Ordering::Relaxed) == WANTED {
+        if self.is_wanted() {
             *sample =
                 Some(Sample { claims: Arc::clone(frame.claims()), position: frame.position(), at: Instant::now() });
             self.state.store(TAKEN, Ordering::Relaxed);
