@@ -46,7 +46,7 @@ impl Publisher {
         let slot = &self.held.0;
         slot.check()?;
         if slot.shared.sampler.is_wanted() {
-            return self.try_claim_sampled(len);
+            slot.shared.sampler.take(self.inner.next_position());
         }
         now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)
     }
@@ -61,7 +61,7 @@ impl Publisher {
         let slot = &self.held.0;
         slot.check()?;
         if slot.shared.sampler.is_wanted() {
-            return self.claim_sampled(len, timeout);
+            slot.shared.sampler.take(self.inner.next_position());
         }
         let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
         claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
@@ -74,10 +74,11 @@ impl Publisher {
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
+        if slot.shared.sampler.is_wanted() {
+            slot.shared.sampler.take(self.inner.next_position());
+        }
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, slot).await).await;
-        let frame = claimed.map_err(|error| failed(error, slot, false))?;
-        slot.shared.sampler.see(&frame);
-        Ok(frame)
+        claimed.map_err(|error| failed(error, slot, false))
     }
 
     /// Sends a message of any length as an object, which needs no room in the ring.
@@ -169,25 +170,6 @@ impl Publisher {
         Ok(noted)
     }
 
-    /// Claims a frame as [`try_claim`](Self::try_claim), for a sample of the time to its delivery.
-    #[cold]
-    fn try_claim_sampled(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        let slot = &self.held.0;
-        let frame = now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)?;
-        frame.iter().for_each(|frame| slot.shared.sampler.see(frame));
-        Ok(frame)
-    }
-
-    /// Claims a frame as [`claim`](Self::claim), for such a sample.
-    #[cold]
-    fn claim_sampled(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        let slot = &self.held.0;
-        let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
-        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
-        slot.shared.sampler.see(&frame);
-        Ok(frame)
-    }
-
     /// Declares `rounds` rounds in which this member sends nothing, so that no member waits for it.
     /// A hint, for this view.
     pub fn skip_rounds(&self, rounds: u64) {
@@ -210,7 +192,7 @@ impl SharedPublisher {
         let slot = &self.held.0;
         slot.check()?;
         if slot.shared.sampler.is_wanted() {
-            return self.try_claim_sampled(len);
+            slot.shared.sampler.take(self.inner.next_position());
         }
         now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)
     }
@@ -224,7 +206,7 @@ impl SharedPublisher {
         let slot = &self.held.0;
         slot.check()?;
         if slot.shared.sampler.is_wanted() {
-            return self.claim_sampled(len, timeout);
+            slot.shared.sampler.take(self.inner.next_position());
         }
         let claimed =
             self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
@@ -238,10 +220,11 @@ impl SharedPublisher {
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
         slot.check()?;
+        if slot.shared.sampler.is_wanted() {
+            slot.shared.sampler.take(self.inner.next_position());
+        }
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, slot).await).await;
-        let frame = claimed.map_err(|error| failed(error, slot, false))?;
-        slot.shared.sampler.see(&frame);
-        Ok(frame)
+        claimed.map_err(|error| failed(error, slot, false))
     }
 
     /// As [`Publisher::send_object`].
@@ -318,26 +301,6 @@ impl SharedPublisher {
         slot.outbound.send(permit, frame, object);
         slot.tracker.announce_if_tracked();
         Ok(noted)
-    }
-
-    /// Claims a frame as [`try_claim`](Self::try_claim), for a sample of the time to its delivery.
-    #[cold]
-    fn try_claim_sampled(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        let slot = &self.held.0;
-        let frame = now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)?;
-        frame.iter().for_each(|frame| slot.shared.sampler.see(frame));
-        Ok(frame)
-    }
-
-    /// Claims a frame as [`claim`](Self::claim), for such a sample.
-    #[cold]
-    fn claim_sampled(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        let slot = &self.held.0;
-        let claimed =
-            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
-        let frame = claimed.map_err(|error| failed(error, slot, Upcall::is_running()))?;
-        slot.shared.sampler.see(&frame);
-        Ok(frame)
     }
 
     /// As [`Publisher::skip_rounds`].

@@ -5,7 +5,6 @@
 //! since: at most once in a few milliseconds while it is busy. So the cost for other messages is
 //! one load, and each message of a slow sender is a sample.
 use spindle_core::Claims;
-use spindle_fabric::Frame;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -29,27 +28,27 @@ pub(crate) struct Sampler {
 pub(crate) struct Sample {
     /// The ring.
     pub(crate) claims: Arc<Claims>,
-    /// The position of its frame in the ring.
+    /// The position of its frame in the ring, or one before it.
     pub(crate) position: u64,
-    /// When the frame was claimed.
+    /// When the claim began.
     pub(crate) at: Instant,
 }
 
 impl Sampler {
-    /// Returns whether the next claim is to be [seen](Self::see).
+    /// Returns whether the next claim is to be [taken](Self::take).
     #[inline(always)]
     pub(crate) fn is_wanted(&self) -> bool {
         // Relaxed: the mutex orders the sample.
         self.state.load(Ordering::Relaxed) == WANTED
     }
 
-    /// Takes a frame that the application has claimed as the sample, if one is wanted.
+    /// Takes the next claim in a ring as the sample, if one is wanted.
     #[cold]
-    pub(crate) fn see(&self, frame: &Frame<'_>) {
+    #[inline(never)]
+    pub(crate) fn take(&self, (claims, position): (&Arc<Claims>, u64)) {
         let mut sample = self.lock();
         if self.is_wanted() {
-            *sample =
-                Some(Sample { claims: Arc::clone(frame.claims()), position: frame.position(), at: Instant::now() });
+            *sample = Some(Sample { claims: Arc::clone(claims), position, at: Instant::now() });
             self.state.store(TAKEN, Ordering::Relaxed);
         }
     }

@@ -87,8 +87,8 @@ pub struct SubgroupStatus {
     /// This member's counters in the subgroup, over all views since the member joined.
     pub stats: SubgroupStats,
     /// The time from the claim of a message of this member until its delivery here, of a sample of
-    /// them: at most one in a few milliseconds. The time in which a claim waits for room does not
-    /// count.
+    /// them: at most one in a few milliseconds. The time in which a claim waits for room
+    /// counts.
     pub latency: Histogram,
     /// How many sequence numbers of the order every member has received. They count from the view
     /// that changed the subgroup last, as the frontiers of the members do.
