@@ -115,7 +115,7 @@ fn count(session: &Session<'_>) -> Result<Vec<(&'static str, f64)>> {
         "valgrind counts the instructions: install it (`apt-get install valgrind`), or leave this out with \
          `cargo xtask ci --skip instructions`",
     )?;
-    session.cargo(&["build", "--locked", "--release", "--package=spindle", "--example=hot_path"])?;
+    session.cargo(&["build", "--locked", "--release", "--package=spindle-multicast", "--example=hot_path"])?;
     let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
     let release: PathBuf = metadata.target_directory.join("release").into();
     SETTINGS.iter().map(|(name, setting)| Ok((*name, per_message(session, &release, *setting)?))).collect()

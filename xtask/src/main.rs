@@ -6,29 +6,35 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use steps::{BLESS, LONG, STEPS, Step};
+use steps::{BLESS, LONG, RELEASE, STEPS, Step};
 
 mod chaos;
+mod dist;
 mod instructions;
 mod licences;
+mod pages;
 mod process;
 mod prose;
 mod purity;
 mod readme;
 mod runner;
 mod steps;
+mod upgrade;
 
 const USAGE: &str = "\
 Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [--verbose]
        cargo xtask STEP [--verbose]
+       cargo xtask package | site | upgrade | dist
        cargo xtask instructions --bless
        cargo xtask planted --bless
+       cargo xtask stories --bless
        cargo xtask scope --long
        cargo xtask loom --long
        cargo xtask miri --long
 
   --list       name the steps and what they check
-  --bless      write what is found: benches/instructions.json, crates/sim/tests/planted.seeds
+  --bless      write what is found: benches/instructions.json, crates/sim/tests/planted.seeds,
+               crates/sim/tests/stories
   --long       search what is too large for CI: up to hours
   --from STEP  start at this step
   --only STEP  run this step and no other; may be repeated
@@ -43,6 +49,7 @@ enum Request {
     Bless(&'static str),
     Chaos(chaos::Options),
     Long(&'static str),
+    Release(&'static str),
     Run { steps: Vec<&'static str>, verbose: bool },
 }
 
@@ -64,6 +71,7 @@ fn serve(request: &Request) -> Result<ExitCode> {
         Request::Chaos(options) => return chaos::run(options, &root()?),
         Request::Bless(name) => return runner::run(&named(BLESS, name), &root()?, true),
         Request::Long(name) => return runner::run(&named(LONG, name), &root()?, true),
+        Request::Release(name) => return runner::run(&named(RELEASE, name), &root()?, true),
         Request::Run { steps, verbose } => {
             let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
             return runner::run(&chosen, &root()?, *verbose);
@@ -80,6 +88,9 @@ fn parse(args: &[String]) -> Result<Request> {
     }
     if command == "chaos" {
         return chaos::Options::parse(rest).map(Request::Chaos);
+    }
+    if let ([step], []) = (&named(RELEASE, command)[..], rest) {
+        return Ok(Request::Release(step.name));
     }
     let whole = command == "ci";
     if !whole {
@@ -123,8 +134,11 @@ fn named(steps: &'static [Step], name: &str) -> Vec<&'static Step> {
 }
 
 fn list() -> String {
-    let lines: Vec<String> = STEPS.iter().map(|step| format!("  {:<12} {}", step.name, step.about)).collect();
-    lines.join("\n")
+    let lines = |steps: &[Step]| -> String {
+        let lines: Vec<String> = steps.iter().map(|step| format!("  {:<12} {}", step.name, step.about)).collect();
+        lines.join("\n")
+    };
+    format!("{}\n\nSteps of a release, which ci leaves out:\n{}", lines(STEPS), lines(RELEASE))
 }
 
 fn root() -> Result<PathBuf> {
@@ -162,6 +176,7 @@ mod tests {
         }
         assert_eq!(parsed("ci --verbose --only fmt").unwrap(), Request::Run { steps: vec!["fmt"], verbose: true });
         assert_eq!(parsed("ci --list").unwrap(), Request::List);
+        assert_eq!(parsed("dist").unwrap(), Request::Release("dist"));
     }
 
     #[test]

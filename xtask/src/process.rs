@@ -10,9 +10,10 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often a waiting session checks its child.
@@ -132,6 +133,19 @@ impl<'a> Session<'a> {
         finished.map(|()| text)
     }
 
+    /// Runs `command` to its end, and returns how it ended and all that it printed.
+    pub(crate) fn output(&self, command: &mut Command) -> Result<Output> {
+        use std::os::unix::process::CommandExt;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let shown = shown(command);
+        let mut child = command.spawn().with_context(|| format!("can't start `{shown}`"))?;
+        let stdout = read_all(child.stdout.take().context("a child's output is a pipe")?);
+        let stderr = read_all(child.stderr.take().context("a child's errors are a pipe")?);
+        let status = self.wait(child, &shown)?;
+        let [stdout, stderr] = [stdout, stderr].map(|reader| reader.join().expect("reading does not panic"));
+        Ok(Output { status, stdout: stdout?, stderr: stderr? })
+    }
+
     fn finish(&self, command: &mut Command) -> Result<()> {
         use std::os::unix::process::CommandExt;
         command.stdin(Stdio::null()).process_group(0);
@@ -160,6 +174,14 @@ impl<'a> Session<'a> {
             std::thread::sleep(LOOK_EVERY);
         }
     }
+}
+
+/// Reads to the end on a thread of its own.
+fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<std::io::Result<Vec<u8>>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).map(|_| bytes)
+    })
 }
 
 /// Ends `child` and all of its group: with a signal to end first.

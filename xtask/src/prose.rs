@@ -50,6 +50,7 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     Ok(share)
 }
 
+/// Collects the sources and pages below `dir`. Links lead to pages that are found at their own place.
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -58,7 +59,9 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             if !SKIPPED.iter().any(|skipped| name == *skipped) {
                 collect(&path, files)?;
             }
-        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
+        } else if entry.file_type()?.is_file()
+            && path.extension().is_some_and(|extension| extension == "rs" || extension == "md")
+        {
             files.push(path);
         }
     }

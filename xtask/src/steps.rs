@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::{Session, Skipped};
-use crate::{chaos, instructions, licences, prose, purity, readme};
+use crate::{chaos, dist, instructions, licences, pages, prose, purity, readme, upgrade};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -25,13 +25,14 @@ pub(crate) const STEPS: &[Step] = &[
         minutes: 2,
         run: |session| session.cargo(&["fmt", "--all", "--check"]),
     },
-    Step {
-        name: "clippy",
-        about: "no lint fires, tests and examples included",
-        minutes: 15,
-        run: |session| session.cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    },
+    Step { name: "clippy", about: "no lint fires, tests and examples included", minutes: 15, run: clippy },
     Step { name: "docs", about: "the documentation builds, every link resolves", minutes: 15, run: docs },
+    Step {
+        name: "pages",
+        about: "each page is in the contents of the site, and its links lead to files that exist",
+        minutes: 2,
+        run: pages::check,
+    },
     Step {
         name: "prose",
         about: "sentences of comments and pages begin with the noun that acts",
@@ -72,6 +73,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: sim,
     },
     Step {
+        name: "stories",
+        about: "each story of the protocol has the trace that it shows",
+        minutes: 10,
+        run: stories,
+    },
+    Step {
         name: "views",
         about: "5,000 seeds in which members come and go, without a violation, and enough happens in them",
         minutes: 15,
@@ -109,6 +116,34 @@ pub(crate) const STEPS: &[Step] = &[
     },
 ];
 
+/// Steps of a release. CI leaves them out, because they build everything anew.
+pub(crate) const RELEASE: &[Step] = &[
+    Step {
+        name: "package",
+        about: "every package can be published, and builds from nothing but its own files",
+        minutes: 30,
+        run: |session| session.cargo(&["package", "--locked", "--allow-dirty", "--workspace", "--exclude", "xtask"]),
+    },
+    Step {
+        name: "site",
+        about: "mdbook makes the site of the pages, with `cargo doc` beside it",
+        minutes: 15,
+        run: site,
+    },
+    Step {
+        name: "upgrade",
+        about: "builds of two versions run in one group; those of two protocols refuse each other",
+        minutes: 30,
+        run: upgrade::check,
+    },
+    Step {
+        name: "dist",
+        about: "the archive of a release can be made, has the same bytes again, and its binary runs",
+        minutes: 40,
+        run: dist::make,
+    },
+];
+
 /// Long variants of steps, which take too long for CI.
 pub(crate) const LONG: &[Step] = &[
     Step {
@@ -125,7 +160,39 @@ pub(crate) const LONG: &[Step] = &[
 pub(crate) const BLESS: &[Step] = &[
     Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless },
     Step { name: "planted", about: "writes crates/sim/tests/planted.seeds", minutes: 60, run: bless_planted },
+    Step { name: "stories", about: "writes the traces in crates/sim/tests/stories", minutes: 10, run: bless_stories },
 ];
+
+/// Checks the workspace, and the library without any of its features, which has neither TLS nor TOML
+/// nor JSON.
+fn clippy(session: &Session<'_>) -> Result<String> {
+    session.cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    session.cargo(&[
+        "clippy",
+        "--locked",
+        "--package=spindle-multicast",
+        "--lib",
+        "--no-default-features",
+        "--",
+        "-D",
+        "warnings",
+    ])?;
+    let mut command = session.command("cargo");
+    command.args([
+        "tree",
+        "--locked",
+        "--package=spindle-multicast",
+        "--no-default-features",
+        "--edges=normal",
+        "--prefix=none",
+    ]);
+    let tree = session.read(command)?;
+    let named = ["rustls", "toml", "serde_json"]
+        .into_iter()
+        .find(|name| tree.lines().any(|line| line.split(' ').next() == Some(name)));
+    ensure!(named.is_none(), "the library without features depends on {}", named.unwrap_or_default());
+    Ok(String::new())
+}
 
 /// Builds the docs without the command. Its binary has the name of the library, and both would
 /// write the same pages.
@@ -134,6 +201,21 @@ fn docs(session: &Session<'_>) -> Result<String> {
     command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
     session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(String::new())
+}
+
+/// Makes `book` and `doc` in the build directory. mdbook is a tool that nothing else needs, so a
+/// missing one is reported.
+fn site(session: &Session<'_>) -> Result<String> {
+    let mut probe = session.command("mdbook");
+    probe.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if !probe.status().is_ok_and(|status| status.success()) {
+        return Err(Skipped("mdbook is not installed (`cargo install --locked mdbook`)".to_owned()).into());
+    }
+    docs(session)?;
+    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let book = metadata.target_directory.join("book");
+    session.run(session.command("mdbook").args(["build", "docs", "--dest-dir"]).arg(&book))?;
+    Ok(format!("{book}, {}", metadata.target_directory.join("doc")))
 }
 
 fn scope(session: &Session<'_>) -> Result<String> {
@@ -152,6 +234,18 @@ fn sim(session: &Session<'_>) -> Result<String> {
     session.cargo(&[&run[..], &["2000"]].concat())?;
     session.cargo(&[&run[..], &["8", "--large", "--threads", "1"]].concat())?;
     session.cargo(&[&run[..], &["5000", "--bulk"]].concat())
+}
+
+const STORIES: [&str; 4] = ["test", "--locked", "--package=spindle-sim", "--test=stories"];
+
+fn stories(session: &Session<'_>) -> Result<String> {
+    session.cargo(&STORIES)
+}
+
+/// Writes the traces of the stories. An expectation that does not hold still fails.
+fn bless_stories(session: &Session<'_>) -> Result<String> {
+    session.run(session.command("cargo").args(STORIES).env("SPINDLE_BLESS_STORIES", "1"))?;
+    Ok(String::new())
 }
 
 /// The number of seeds with changes of the view, and the events that must occur in them at least.

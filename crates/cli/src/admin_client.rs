@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use spindle::{MailError, MemberId};
 use spindle_core::control::{Letter, Request};
-use spindle_fabric::mail::{GroupName, Mailbox, Outbox, RuntimeDir, disclose};
+use spindle_transport::mail::{GroupName, Mailbox, Outbox, RuntimeDir, disclose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_guide_lists_every_key() {
-        let page = include_str!("../../../docs/guide/configuration.md");
+        let page = include_str!("../guide/configuration.md");
         assert!(page.contains(&guide()), "docs/guide/configuration.md lacks this table:\n{}", guide());
         let part = "[group]\nname = \"prices\"";
         assert!(page.contains(part), "the guide shows a file");

@@ -16,7 +16,8 @@ Exit status:
   2    wrong arguments or settings
   3    (member, cast, receive) the group went on without it: it was evicted, or asked to leave before its end;
        (demo) a member was lost that nobody wanted to lose
-  130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
+  129  stopped by SIGHUP; 130: by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once
+  141  the reader of the standard output is gone (as after `| head`)";
 
 /// Status for every other error.
 pub(crate) const FAILED: u8 = 1;
@@ -24,6 +25,8 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// Status if the group continued without this member.
 pub(crate) const ENDED: u8 = 3;
+/// Status if the reader of the standard output is gone: that of a process that SIGPIPE ends.
+const CLOSED_PIPE: u8 = 128 + 13;
 
 /// The reason why the command ends with a status other than 0.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct Failure {
     pub(crate) error: anyhow::Error,
     /// True if the failure is printed as JSON.
     json: bool,
+    /// True if a signal stopped the command in order, which is no error.
+    is_stop: bool,
 }
 
 /// Describes how a started process was killed; `None`: it ended by itself.
@@ -47,12 +52,18 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(status: u8, message: impl fmt::Display) -> Failure {
-        Failure { status, error: anyhow::anyhow!("{message}"), json: false }
+        Failure { status, error: anyhow::anyhow!("{message}"), json: false, is_stop: false }
     }
 
-    /// Returns the failure of a command that a signal stopped.
+    /// Returns the failure of a command that a signal stopped before it could end in order.
     pub(crate) fn interrupted(signal: i32, when: impl fmt::Display) -> Failure {
         Failure::new(128 + signal as u8, format_args!("stopped by signal {signal} {when}"))
+    }
+
+    /// Returns the end of a command that a signal stopped in order. It is printed as no error, and
+    /// its status is not 0 all the same.
+    pub(crate) fn stopped(signal: i32, when: impl fmt::Display) -> Failure {
+        Failure { is_stop: true, ..Failure::interrupted(signal, when) }
     }
 
     /// Returns the same failure, printed as a JSON object if `json`.
@@ -61,13 +72,22 @@ impl Failure {
         self
     }
 
-    pub(crate) fn print(&self) {
-        let error = self.message();
-        if self.json {
-            lines::tell(json!({"event": "error", "message": error, "status": self.status}));
-        } else {
-            eprintln!("error: {error}");
+    /// Prints the failure and returns the exit status. Prints nothing, unless as JSON, if the
+    /// reader of the standard output is gone.
+    pub(crate) fn report(&self) -> u8 {
+        let message = self.message();
+        let is_closed_pipe = is_closed_pipe(&message);
+        let status = if is_closed_pipe { CLOSED_PIPE } else { self.status };
+        match (self.json, self.is_stop) {
+            (true, is_stop) => {
+                let event = if is_stop { "stopped" } else { "error" };
+                lines::tell(json!({"event": event, "message": message, "status": status}));
+            }
+            (false, _) if is_closed_pipe => {}
+            (false, true) => lines::tell(message),
+            (false, false) => lines::tell(format_args!("error: {message}")),
         }
+        status
     }
 
     /// Returns the error, and a remedy where the system's own text gives none.
@@ -82,9 +102,15 @@ impl Failure {
     }
 }
 
+/// Checks whether a message reports that the reader of the standard output is gone. The text is
+/// compared, as some errors contain only the text of their cause.
+fn is_closed_pipe(message: &str) -> bool {
+    message.contains("the standard output") && message.contains(&io::Error::from(Errno::PIPE).to_string())
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        Failure { status: FAILED, error, json: false }
+        Failure { status: FAILED, error, json: false, is_stop: false }
     }
 }
 

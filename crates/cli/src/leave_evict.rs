@@ -4,6 +4,7 @@ use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest}
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
+use crate::views::shortened;
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
@@ -22,7 +23,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     id: u64,
 
-    /// Print one JSON object: "event" ("gone"), id, view, members: the view that continues
+    /// Print one JSON object: "event" ("gone"), id, view, members: the view that continues, and
+    /// running: the process of a member that has left, if it has not ended
     #[arg(long)]
     json: bool,
 
@@ -45,6 +47,8 @@ impl Target {
 
 /// How long the others may take to agree on a view without the member.
 const CHANGE_WAIT: Duration = Duration::from_secs(10);
+/// How long the process of a member that has left may take to end.
+const END_WAIT: Duration = Duration::from_secs(1);
 /// How often they are asked.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
@@ -65,6 +69,7 @@ fn ask_to_leave(target: &Target) -> Outcome {
         let message = format!("member {id} of group {group} is on another host; ask there, or use `spindle evict`");
         return Err(Failure::new(FAILED, message));
     }
+    let pid = pid_of(client.ask(&[id], Request::Status)?.get(&id), target.id);
     let answers = client.ask(&[id], Request::Leave)?;
     if answers.is_empty() && client.members()?.contains(&id) {
         let message = format!(
@@ -72,7 +77,8 @@ fn ask_to_leave(target: &Target) -> Outcome {
         );
         return Err(Failure::new(FAILED, message));
     }
-    wait_until_gone(&mut client, target)
+    let view = wait_until_gone(&mut client, target, true)?;
+    tell(target, view.as_ref(), pid.filter(|pid| !ends(*pid)))
 }
 
 fn ask_to_evict(target: &Target) -> Outcome {
@@ -99,7 +105,8 @@ fn ask_to_evict(target: &Target) -> Outcome {
         return Err(Failure::new(FAILED, message));
     };
     client.ask(&[judge], Request::Evict(id))?;
-    wait_until_gone(&mut client, target)
+    let view = wait_until_gone(&mut client, target, false)?;
+    tell(target, view.as_ref(), None)
 }
 
 /// The location of the requested member.
@@ -146,24 +153,39 @@ fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
     leader.filter(|leader| *leader != id && answers.contains_key(leader)).or_else(|| answers.keys().next().copied())
 }
 
-/// Waits until the others' view is one without the member.
-fn wait_until_gone(client: &mut AdminClient, target: &Target) -> Outcome {
+/// Waits until the others' view is one without the member, and with `has_to_end` until its process
+/// has given up its place too: it may be stuck. Returns that view; `None`: no member is left here.
+fn wait_until_gone(client: &mut AdminClient, target: &Target, has_to_end: bool) -> Outcome<Option<Value>> {
     let deadline = Instant::now() + CHANGE_WAIT;
     loop {
         let members = client.members()?;
         let others: Vec<MemberId> = members.iter().copied().filter(|member| member.0 != target.id).collect();
         let answers = client.ask(&others, Request::Status)?;
         let gone = answers.values().all(|answer| !members_of(answer).contains(&target.id));
+        let is_stuck = has_to_end && others.len() < members.len();
         match newest(&answers) {
-            Some(view) if gone => return tell(target, Some(view)),
-            None if members.is_empty() => return tell(target, None),
+            Some(view) if gone && !is_stuck => return Ok(Some(view.clone())),
+            None if members.is_empty() => return Ok(None),
             _ => {}
         }
         if Instant::now() >= deadline {
+            if let (Some(view), true) = (newest(&answers).filter(|_| gone), is_stuck) {
+                return Err(stuck(target, view));
+            }
             return Err(still_there(target, newest(&answers)));
         }
         thread::sleep(ASK_EVERY);
     }
+}
+
+/// Returns the failure of a member that the others have let go and whose process does not end.
+fn stuck(target: &Target, view: &Value) -> Failure {
+    let (Target { found: Found { group, .. }, id, .. }, number) = (target, &view["view"]);
+    let message = format!(
+        "the others of group {group} continue without member {id} in view {number}, and its process has not ended after \
+         {CHANGE_WAIT:?}: it is stopped, or its output takes nothing; resume it, read its output, or end it"
+    );
+    Failure::new(FAILED, message)
 }
 
 fn still_there(target: &Target, view: Option<&Value>) -> Failure {
@@ -186,11 +208,45 @@ fn still_there(target: &Target, view: Option<&Value>) -> Failure {
     Failure::new(FAILED, format_args!("member {id} of group {group} is still in the view after {CHANGE_WAIT:?}: {why}"))
 }
 
-fn tell(target: &Target, view: Option<&Value>) -> Outcome {
+/// Returns the process of a member, by an answer of a member.
+fn pid_of(answer: Option<&Value>, id: u64) -> Option<u64> {
+    let member = answer?["members"].as_array()?.iter().find(|member| member["id"] == id)?;
+    member["pid"].as_u64().filter(|pid| *pid != 0)
+}
+
+/// Waits for the end of a process, for [`END_WAIT`] at most. Returns whether it has ended.
+fn ends(pid: u64) -> bool {
+    let (deadline, path) = (Instant::now() + END_WAIT, format!("/proc/{pid}/stat"));
+    // The state follows the name, which is in parentheses.
+    let runs = || {
+        std::fs::read_to_string(&path)
+            .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
+    };
+    while runs() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(ASK_EVERY);
+    }
+    true
+}
+
+/// Reports the end. `running` is the process of the member, if it has not ended.
+fn tell(target: &Target, view: Option<&Value>, running: Option<u64>) -> Outcome {
     let (id, ids) = (target.id, view.map(members_of).unwrap_or_default());
     let number = view.and_then(|view| view["view"].as_u64());
     let line = match number {
-        _ if target.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
+        _ if target.json => {
+            let mut object = json!({"event": "gone", "id": id, "view": number, "members": ids});
+            if let Some(pid) = running {
+                object["running"] = pid.into();
+            }
+            object.to_string()
+        }
+        _ if running.is_some() => format!(
+            "member {id} has left the group, and its process {} still runs: it has more to do, or its output takes nothing",
+            running.unwrap_or_default()
+        ),
         Some(number) => format!("member {id} is gone; view {number}: {}", list(ids)),
         None => format!("member {id} is gone; it was the last one of group {} on this host", target.found.group),
     };
@@ -198,6 +254,6 @@ fn tell(target: &Target, view: Option<&Value>) -> Outcome {
 }
 
 fn list(ids: impl IntoIterator<Item = u64>) -> String {
-    let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
-    if ids.is_empty() { "none".to_string() } else { ids.join(", ") }
+    let ids: Vec<u64> = ids.into_iter().collect();
+    if ids.is_empty() { "none".to_string() } else { shortened(&ids) }
 }

@@ -30,7 +30,10 @@ mod status;
 mod views;
 mod waiting;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
+use std::env::args_os;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 14)");
@@ -140,7 +143,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let words: Vec<OsString> = args_os().collect();
+    let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| visible(error, &words).exit());
+    let outcome = match cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Member(args) => member::run(*args),
         Command::Observe(args) => observe::run(args),
@@ -159,17 +164,51 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.print();
-            ExitCode::from(failure.status)
-        }
+        Err(failure) => ExitCode::from(failure.report()),
     }
+}
+
+/// Removes hidden commands from the suggestions of an error of these arguments.
+fn visible(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let mut words = words.iter().skip(1);
+    let root = Cli::command();
+    let mut command = &root;
+    while let Some(inner) = words.next().and_then(|word| command.find_subcommand(word)) {
+        command = inner;
+    }
+    let is_shown = |name: &String| command.find_subcommand(name).is_none_or(|found| !found.is_hide_set());
+    let names = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => names.iter().filter(|name| is_shown(name)).cloned().collect::<Vec<_>>(),
+        Some(ContextValue::String(name)) => Some(name).filter(|name| is_shown(name)).cloned().into_iter().collect(),
+        _ => return error,
+    };
+    match names.is_empty() {
+        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+        false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names))),
+    }
+    error
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    #[test]
+    fn suggestions_name_no_hidden_command() {
+        let told = |words: &str| {
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            visible(Cli::try_parse_from(&words).unwrap_err(), &words).render().to_string()
+        };
+        for (words, hidden, shown) in [
+            ("spindle demo-membr", "'demo-member'", "'member', 'demo'"),
+            ("spindle bench membr", "'member'", "unrecognized subcommand"),
+            ("spindle bench views-membe", "'views-member'", "'views'"),
+            ("spindle membr", "'demo-member'", "'member'"),
+        ] {
+            let text = told(words);
+            assert!(!text.contains(hidden) && text.contains(shown), "{text}");
+        }
+    }
 
     #[test]
     fn the_parser_is_sound_and_says_the_version_of_the_rendezvous() {

@@ -155,7 +155,7 @@ fn open(args: &Args, config: Config, stop: &Stop) -> Outcome<Observing> {
             );
             Failure::new(FAILED, message)
         }
-        (JoinError::Cancelled { .. }, _) => Failure::interrupted(stop.signal(), "while waiting for the group"),
+        (JoinError::Cancelled { .. }, _) => Failure::stopped(stop.signal(), "while waiting for the group"),
         (error, _) => error.into(),
     })
 }

@@ -26,14 +26,14 @@ pub(crate) struct Man {
 pub(crate) fn completions(args: &Completions) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "spindle", &mut script);
-    Ok(io::stdout().write_all(&script).context("can't write the completions")?)
+    Ok(io::stdout().write_all(&script).context("can't write the completions to the standard output")?)
 }
 
 pub(crate) fn man(args: &Man) -> Outcome {
     match &args.dir {
         Some(dir) => Ok(clap_mangen::generate_to(Cli::command(), dir)
             .with_context(|| format!("can't write the manual to {}; name a directory that exists", dir.display()))?),
-        None => Ok(print().context("can't write the manual")?),
+        None => Ok(print().context("can't write the manual to the standard output")?),
     }
 }
 

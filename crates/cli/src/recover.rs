@@ -4,6 +4,7 @@ use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest}
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
+use crate::views::shortened;
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
@@ -191,6 +192,5 @@ fn left(view: &Value, lost: &[u64]) -> Vec<u64> {
 }
 
 fn list(ids: &[u64]) -> String {
-    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    ids.join(", ")
+    shortened(ids)
 }

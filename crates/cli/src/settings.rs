@@ -3,8 +3,8 @@
 //! The library defines their meaning and precedence ([`spindle::settings`]).
 use crate::exit::{Failure, Outcome, USAGE};
 use clap::Args;
-use spindle::settings::{Effective, FILE_VARIABLE, Origin, Settings};
-use spindle_fabric::mail::{DirError, RuntimeDir};
+use spindle::settings::{Effective, FILE_VARIABLE, Settings};
+use spindle_transport::mail::{DirError, RuntimeDir};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,8 +48,8 @@ pub(crate) struct Place {
     /// The directory in which groups meet, accessible to you alone (mode 700). All members need the
     /// same.
     ///
-    /// By default $SPINDLE_RUNTIME_DIR, else the value in a file, else $XDG_RUNTIME_DIR/spindle,
-    /// else /tmp/spindle-UID.
+    /// By default $SPINDLE_RUNTIME_DIR, else the value in a file, else /tmp/spindle-UID, as for
+    /// programs that use the library.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
@@ -86,24 +86,19 @@ pub(crate) struct Whom {
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) group: String,
-    /// `None`: the library chooses the directory.
-    pub(crate) dir: Option<PathBuf>,
+    pub(crate) dir: PathBuf,
 }
 
 impl Place {
-    /// Returns the directory, without regard to any file; `None`: the library chooses it.
+    /// Returns the directory, without regard to any file; `None`: the value is wrong.
     pub(crate) fn dir(&self) -> Option<PathBuf> {
         let mut settings = Settings::new();
         settings.variables(env::vars_os().filter(|(name, _)| name == "SPINDLE_RUNTIME_DIR"));
         self.say(&mut settings);
-        settings.effective().ok()?.runtime_dir()
+        Some(settings.effective().ok()?.runtime_dir())
     }
 
     fn say(&self, settings: &mut Settings) {
-        if let Some(dir) = env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-            let origin = Origin::Variable("XDG_RUNTIME_DIR".to_string());
-            settings.fallback("runtime_dir", PathBuf::from(dir).join("spindle"), origin);
-        }
         if let Some(dir) = &self.runtime_dir {
             settings.flag("runtime_dir", dir, "--runtime-dir");
         }
@@ -169,7 +164,7 @@ impl Found {
 
     /// Opens the directory in which the group meets, and creates it if it is missing.
     pub(crate) fn open(&self) -> Result<RuntimeDir, DirError> {
-        self.dir.clone().map_or_else(|| RuntimeDir::default_for_user(None), RuntimeDir::new)
+        RuntimeDir::new(&self.dir)
     }
 }
 

@@ -1,6 +1,6 @@
-//! SIGINT and SIGTERM: the first asks the command to stop in order, the second ends the process.
+//! SIGINT, SIGTERM and SIGHUP: the first asks the command to stop in order, the second ends the process.
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::process;
 use std::sync::Arc;
@@ -16,10 +16,12 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Handles both signals from now on. The first signal calls `tell` on a thread of its own.
+    /// Handles the signals from now on, except for a SIGHUP that the command was started to ignore,
+    /// as by `nohup`. The first signal calls `tell` on a thread of its own.
     pub(crate) fn on_signals(tell: impl Fn(i32) + Send + 'static) -> anyhow::Result<Stop> {
         let stop = Stop::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't take over SIGINT and SIGTERM")?;
+        let handled = [SIGINT, SIGTERM].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP));
+        let mut signals = Signals::new(handled).context("can't take over SIGINT, SIGTERM and SIGHUP")?;
         let noted = stop.clone();
         let watch = move || {
             for signal in signals.forever() {
@@ -41,4 +43,12 @@ impl Stop {
             signal => signal,
         }
     }
+}
+
+/// Checks whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }

@@ -183,7 +183,7 @@ fn end(failed: usize, ran: u64, args: &Args, stop: &Stop) -> Outcome {
     }
     if stop.flag.load(Ordering::Relaxed) {
         let when = format!("after {ran} of {} seeds; none broke an invariant", args.seeds);
-        return Err(Failure::interrupted(stop.signal(), when));
+        return Err(Failure::stopped(stop.signal(), when));
     }
     Ok(())
 }

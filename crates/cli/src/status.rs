@@ -5,6 +5,7 @@ use crate::log::Verbosity;
 use crate::screen::Screen;
 use crate::settings::{Found, Whom};
 use crate::signals::Stop;
+use crate::views::shortened;
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
@@ -187,7 +188,7 @@ fn table(group: &Value) -> Vec<String> {
         observers => lines.push(format!("{observers} processes observe")),
     }
     if !waiting.is_empty() {
-        lines.push(format!("not in the view, but here: {}", waiting.join(", ")));
+        lines.push(format!("not in the view, but here: {}", shortened(&waiting)));
     }
     lines
 }

@@ -43,8 +43,19 @@ pub(crate) fn tell_conflict(mine: Incarnation, theirs: Incarnation, json: bool) 
 
 /// Formats ids as "member 2", or "members 1, 3".
 pub(crate) fn list(ids: &[MemberId]) -> String {
-    let numbers: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    format!("member{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
+    format!("member{} {}", if ids.len() == 1 { "" } else { "s" }, shortened(ids))
+}
+
+/// The most members that a line lists; it counts the others.
+const LISTED_MAX: usize = 8;
+
+/// Formats a list as "1, 2, 3", and what is too long as "1, 2, 3, 4, 5, 6, 7, 8 and 92 more".
+pub(crate) fn shortened<T: ToString>(list: &[T]) -> String {
+    let shown: Vec<String> = list.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    match list.len().saturating_sub(LISTED_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 pub(crate) fn numbers(ids: &[MemberId]) -> Vec<u64> {
@@ -66,5 +77,18 @@ pub(crate) fn tell_lag(lag: &Lag, json: bool) {
             "member {member} lags in subgroup {subgroup}: {behind} places of the order behind, for {seconds:.1} s; when the rings are full, all senders wait for it"
         ),
         (false, true) => eprintln!("member {member} lags no longer in subgroup {subgroup}, after {seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_shortened() {
+        let ids: Vec<MemberId> = (1..=100).map(MemberId).collect();
+        assert_eq!(list(&ids[..1]), "member 1");
+        assert_eq!(list(&ids[..8]), "members 1, 2, 3, 4, 5, 6, 7, 8");
+        assert_eq!(list(&ids), "members 1, 2, 3, 4, 5, 6, 7, 8 and 92 more");
     }
 }

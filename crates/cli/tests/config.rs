@@ -18,6 +18,16 @@ fn text(done: &Done) -> String {
 }
 
 #[test]
+fn the_default_directory_is_that_of_the_library() {
+    let scratch = Scratch::new();
+    let mut explain = scratch.spindle(["config", "explain", "runtime_dir"]);
+    let told =
+        text(&done(explain.env_remove("SPINDLE_RUNTIME_DIR").env("XDG_RUNTIME_DIR", scratch.path("xdg"))).expect(0));
+    let dir = spindle_transport::mail::RuntimeDir::default_path();
+    assert!(told.starts_with(&format!("runtime_dir = {}\nfrom      default\n", dir.display())), "{told}");
+}
+
+#[test]
 fn the_example_passes_the_check() {
     let scratch = Scratch::new();
     let example = done(&mut scratch.spindle(["config", "example"])).expect(0);
@@ -95,7 +105,7 @@ fn explain_says_who_said_what() {
     assert_eq!((&window["value"], &window["origin"]), (&json!(9), &origin));
     assert_eq!(of("runtime_dir")["origin"], json!({"kind": "variable", "name": "SPINDLE_RUNTIME_DIR"}));
     assert_eq!((&of("member.id")["value"], &of("group.suspect_after")["value"]), (&Value::Null, &json!("1s")));
-    assert_eq!(of("subgroup.orders.window")["value"], (1 << 20) / (1024 + 16));
+    assert_eq!(of("subgroup.orders.window")["value"], 100 * (10_000 + 16) / (1024 + 16));
 
     let table = text(&explain(&[]));
     let line = table.lines().find(|line| line.starts_with("subgroup.ticks.window ")).unwrap();

@@ -56,6 +56,20 @@ fn the_settings_that_the_guide_shows_for_one_name_can_be_used() {
 }
 
 #[test]
+fn the_image_has_the_user_and_the_directory_of_the_pods() {
+    let image = fs::read_to_string(deploy().join("Dockerfile")).unwrap();
+    let pods = fs::read_to_string(deploy().join("kubernetes/statefulset.yaml")).unwrap();
+    let settings = fs::read_to_string(deploy().join("kubernetes/spindle.toml")).unwrap();
+    let after = |text: &str, mark: &str| {
+        let (_, rest) = text.split_once(mark).unwrap_or_else(|| panic!("no {mark:?}"));
+        rest.split([':', '"', '\n', ' ']).next().unwrap().to_string()
+    };
+    assert_eq!(after(&image, "USER "), after(&pods, "runAsUser: "));
+    assert_eq!(after(&image, "SPINDLE_RUNTIME_DIR="), after(&settings, "runtime_dir = \""));
+    assert!(image.contains("ENTRYPOINT [\"/usr/bin/spindle\"]") && image.contains("PATH=/usr/bin"));
+}
+
+#[test]
 fn every_variable_in_a_file_is_that_of_a_key() {
     let mut count = 0;
     for path in ["yaml", ".sh", ".service"].iter().flat_map(|end| files(&deploy(), end)) {

@@ -247,6 +247,6 @@ fn who_waits_tells_why_its_seed_is_of_no_use() {
     assert_eq!((here, &unreached["seed"]), (&json!([]), &json!(seed)));
     assert!(unreached["why"].as_str().unwrap().starts_with("Connection refused"), "{told}");
     waiting.signal(Signal::INT);
-    let error = waiting.done().expect(130).error();
+    let error = waiting.done().expect(130).stop();
     assert!(error.contains(&format!("no seed has answered; {seed}: Connection refused")), "{error}");
 }

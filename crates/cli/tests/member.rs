@@ -460,15 +460,15 @@ fn ctrl_c_stops_a_member_that_waits_and_one_that_runs_leaves() {
     let mut waiting = Running::start(&mut scratch.member("stop", 2));
     waiting.event("waiting");
     waiting.signal(Signal::INT);
-    let error = waiting.done().expect(130).error();
+    let error = waiting.done().expect(130).stop();
     assert!(error.contains("1 of 2 members are here"), "{error}");
-    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let [mut one, mut two] = <[Running; 2]>::try_from(founded(&scratch, "stop", 2, &[])).unwrap();
         one.send(b"my last words\n");
         one.lines(1);
         one.signal(signal);
-        one.event("error");
-        let error = one.done().expect(status).error();
+        one.event("stopped");
+        let error = one.done().expect(status).stop();
         assert!(error.contains("left the group in order; 1 message was sent and 1 delivered"), "{error}");
         assert_eq!(two.view(&[2])["left"], json!([1]));
         two.send(b"alone\n");
@@ -487,7 +487,7 @@ fn a_member_that_stops_while_it_sends_loses_nothing_that_it_says_it_sent() {
     busy.lines(1);
     busy.signal(Signal::INT);
     let busy = busy.done().expect(130);
-    let error = busy.error();
+    let error = busy.stop();
     assert!(error.contains("left the group in order"), "{error}");
     let sent = busy.stdout.iter().filter(|byte| **byte == b'\n').count();
     assert!(error.contains(&format!("; {sent} messages were sent and {sent} delivered")), "{error}");
@@ -525,7 +525,7 @@ fn a_member_whose_output_takes_no_more_gives_up_and_the_others_go_on() {
     let closed = Running::listening(command.args(["--id", "1", "--input"]).arg(&file).stdout(writer), false);
     let other = start("closed");
     drop(command);
-    let error = closed.done().expect(1).error();
+    let error = closed.done().expect(141).error();
     assert!(error.contains("the standard output") && error.contains("Broken pipe"), "{error}");
     goes_on(other);
 }
@@ -546,4 +546,70 @@ fn files_that_can_t_be_used_are_told_before_anybody_is_waited_for() {
     assert!(run(&[&file, &scratch.path("no/where")]).contains("no/where"));
     assert!(run(&[&file, &file]).contains("input and output"));
     assert_eq!(read(&file), b"precious\n");
+}
+
+#[test]
+fn an_orderly_stop_is_no_error_and_nohup_is_heeded() {
+    let scratch = Scratch::new();
+    let mut command = scratch.spindle(["member", "plain"]);
+    let mut member = Running::start(command.stdin(Stdio::piped()));
+    member.says("view 1");
+    member.signal(Signal::INT);
+    let errors = member.done().expect(130).errors;
+    assert_eq!(
+        errors.last().unwrap(),
+        "stopped by signal 2 and left the group in order; 0 messages were sent and 0 delivered"
+    );
+
+    let binary = scratch.spindle(["member"]).get_program().to_os_string();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" member nohup"]).arg(binary);
+    command.env("SPINDLE_RUNTIME_DIR", scratch.runtime_dir()).stdin(Stdio::piped());
+    let mut member = Running::start(&mut command);
+    member.says("view 1");
+    member.signal(Signal::HUP);
+    member.send(b"still here\n");
+    member.lines(1);
+    assert_eq!(member.done().expect(0).stdout, b"still here\n");
+}
+
+#[test]
+fn a_closed_standard_output_ends_the_command_quietly() {
+    let scratch = Scratch::new();
+    for words in [&["config", "explain"][..], &["man"], &["completions", "bash"], &["sim", "--seeds", "1"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = scratch.spindle(words);
+        let done = Running::listening(command.stdout(writer), false).done().expect(141);
+        let errors = done.errors.iter().filter(|line| !line.starts_with("warning: "));
+        assert_eq!(errors.count(), 0, "{words:?}: {:?}", done.errors);
+    }
+}
+
+#[test]
+fn the_files_of_killed_groups_are_removed_by_the_next_group() {
+    let scratch = Scratch::new();
+    let files = || {
+        let names = scratch.runtime_dir().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let start = |group: &str| {
+        let mut member = Running::start(scratch.member(group, 1).stdin(Stdio::piped()));
+        member.event("joined");
+        member
+    };
+    let mut alive = start("alive");
+    for i in 0..3 {
+        let killed = start(&format!("killed-{i}"));
+        killed.signal(Signal::KILL);
+        let _ = killed.done();
+        assert!(files().len() <= 6, "{:?}", files());
+    }
+    start("last").done().expect(0);
+    assert_eq!(files(), ["alive.1.live", "alive.1.mail", "alive.lock"]);
+    alive.send(b"still here\n");
+    alive.done().expect(0);
+    assert_eq!(files().len(), 0);
 }

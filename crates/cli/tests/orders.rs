@@ -144,3 +144,24 @@ fn a_member_is_evicted_whoever_leads_and_also_while_it_hangs() {
     assert!(error.contains("is the only one"), "{error}");
     drop(alone);
 }
+
+#[test]
+fn a_member_whose_process_is_stuck_is_not_said_to_be_gone() {
+    let scratch = Scratch::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = scratch.member("g", 2);
+    let mut other = Running::start(command.args(["--id", "1"]).stdin(Stdio::piped()));
+    let mut command = scratch.member("g", 2);
+    // Nothing reads the output of this member.
+    let mut stuck = Running::listening(command.args(["--id", "2"]).stdin(Stdio::piped()).stdout(writer), false);
+    drop(command);
+    other.event("joined");
+    stuck.event("joined");
+    other.send(&b"a line that fills the pipe\n".repeat(10_000));
+    stuck.event("stalled");
+    let told = order(&scratch, &["leave", "g", "--id", "2"]).expect(0).objects().remove(0);
+    assert_eq!((&told["view"], &told["members"], &told["running"]), (&json!(2), &json!([1]), &json!(stuck.pid())));
+    drop(reader);
+    let _ = stuck.done();
+    other.done().expect(0);
+}

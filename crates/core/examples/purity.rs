@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{
     Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
     View, ViewId,

@@ -1,6 +1,6 @@
 //! Faults that end a group early. The library maps a rank to its process, and decides what to do.
-use crate::cursor::Defect;
 use crate::ids::{Rank, SubgroupId};
+use crate::multicast::cursor::Defect;
 
 /// A fault that stops an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]

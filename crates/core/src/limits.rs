@@ -50,5 +50,6 @@ const _: () = assert!(MEMBERS_MAX * 12 + 128 <= LETTER_BYTES_MAX);
 const _: () = assert!(8 * FOUNDING_WORDS_MAX + 64 <= LETTER_BYTES_MAX);
 const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
 // The span of a frame is stored in 31 bits, in granules of 16 bytes.
-const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 31) * crate::ring::GRANULE_BYTES);
+const _: () =
+    assert!(MESSAGE_BYTES_MAX + crate::wire::ring::HEADER_BYTES < (1 << 31) * crate::wire::ring::GRANULE_BYTES);
 const _: () = assert!(MESSAGE_BYTES_MAX < u32::MAX as u64);

@@ -19,7 +19,7 @@
 //! On shared memory a store is a post and is visible at once. Therefore engines store in posting
 //! order, and nothing relies on a value being invisible until it is posted.
 use crate::ids::Rank;
-use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
+use crate::wire::ring::{HEADER_BYTES, Header, Kind, Ring};
 use core::ops::Range;
 
 /// Read access to the table: this member's own row and its copies of the other rows. Offsets are
@@ -57,7 +57,7 @@ pub trait Frames<'a>: Copy {
     /// Loads the two header words of the frame at `place`, each as by [`Rows::load`].
     fn header(self, place: u64) -> [u64; 2];
 
-    /// Starts to prefetch the [block](crate::ring::LookAhead::BLOCK_BYTES) at `place`, on memory
+    /// Starts to prefetch the [block](crate::wire::ring::LookAhead::BLOCK_BYTES) at `place`, on memory
     /// where this may help.
     #[inline]
     fn prefetch(self, _place: u64) {}

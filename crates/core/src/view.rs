@@ -754,7 +754,7 @@ impl SubgroupSpec {
         self.in_range("window", self.window, 1, limits::WINDOW_MAX)?;
         self.in_range("message_bytes_max", self.message_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
         self.in_range("leftover_bytes_max", self.leftover_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
-        let ring = self.window * crate::ring::frame_bytes(self.message_bytes_max);
+        let ring = self.window * crate::wire::ring::frame_bytes(self.message_bytes_max);
         self.in_range("window * message_bytes_max", ring, 1, limits::RING_BYTES_MAX)
     }
 

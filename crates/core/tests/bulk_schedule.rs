@@ -1,7 +1,7 @@
 //! The schedules of the block multicast: compared with an oracle's digests, and with the rules that
 //! every schedule must keep.
 use spindle_core::Rank;
-use spindle_core::bulk::{Algorithm, Hop, Racks, RacksError, Schedule};
+use spindle_core::rdmc::{Algorithm, Hop, Racks, RacksError, Schedule};
 
 const BLOCKS_MAX: u32 = 50;
 

@@ -1,5 +1,5 @@
 //! Scenarios of one member of a bulk group, and invalid counters from its peers.
-use spindle_core::bulk::{Algorithm, Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
+use spindle_core::rdmc::{Algorithm, Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
 use spindle_core::{Fault, Rank};
 
 const SLOT: Slot = Slot(0);

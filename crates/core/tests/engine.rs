@@ -1,6 +1,7 @@
 //! Engines over the simplest possible fabric: copies of rows in one thread, posts applied between
 //! polls.
-use spindle_core::ring::Kind;
+use spindle_core::wire::layout;
+use spindle_core::wire::ring::{self, Kind};
 use spindle_core::*;
 use std::collections::BTreeSet;
 use std::ops::Range;

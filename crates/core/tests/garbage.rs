@@ -4,8 +4,8 @@
 //!
 //! A failure prints its seed; `GARBAGE_SEED=n cargo test -p spindle-core --test garbage` runs that
 //! case alone.
-use spindle_core::layout::{LINE_BYTES, entry, membership};
-use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
+use spindle_core::wire::layout::{LINE_BYTES, entry, membership};
+use spindle_core::wire::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::*;
 use std::cell::Cell;
 use std::ops::Range;

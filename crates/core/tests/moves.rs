@@ -1,4 +1,5 @@
 //! Counts the words of peers' rows that a poll loads, over rows that all members read in place.
+use spindle_core::wire::layout;
 use spindle_core::*;
 use std::cell::Cell;
 use std::ops::Range;

@@ -19,8 +19,8 @@ use spindle_core::{
     Upcalls, View, ViewId,
 };
 use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
-use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
 use spindle_fabric::{Arena, Fabric, MemberBell, Mesh, OwnRow, Peer, Publisher};
+use spindle_transport::{Connection, SocketOptions, SocketStream};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};

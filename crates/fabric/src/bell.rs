@@ -31,7 +31,7 @@ use crate::region::{OwnRegion, PeerRegion, SharedRegion};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::OFlags;
 use rustix::thread::futex;
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use std::any::Any;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -6,7 +6,7 @@
 //! a simulated one, leaves them out. A case fails by panic. Waits are bounded, generously; a bound
 //! that is reached is a failure, and no case requires a speed.
 use crate::fabric::Fabric;
-use spindle_core::layout::{LINE_BYTES, entry, membership};
+use spindle_core::wire::layout::{LINE_BYTES, entry, membership};
 use spindle_core::{
     Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Trace, View, ViewId,
 };
@@ -864,7 +864,7 @@ mod tests {
     use crate::arena::Arena;
     use crate::mesh::{Mesh, Peer};
     use crate::shm::{MemberBell, OwnRow, PeerParts};
-    use crate::tcp::{SocketOptions, SocketStream};
+    use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
     /// All members on one machine.

@@ -6,8 +6,9 @@
 //! events that the connections wait for.
 use crate::ofi::OfiMeeting;
 use crate::region::{CopyRegion, OwnRegion};
-use crate::tcp::{Connection, Down, Links, Traffic};
+use crate::tcp::{Down, Links, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
+use spindle_transport::Connection;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;

@@ -6,7 +6,7 @@
 //! machines over [streams](tcp) or through [libfabric](ofi). With a [`Publisher`], applications put
 //! messages into that memory. Every fabric must pass [`conformance`].
 //!
-//! This is the only crate with `unsafe`, and [`region`] says why it is sound. The crate contains no
+//! The `unsafe` code of shared memory is here, and [`region`] says why it is sound. The crate contains no
 //! protocol: `spindle-core` defines the meaning of a row's words, except for the word that says
 //! that a member sleeps ([`bell`]).
 #[cfg(not(target_os = "linux"))]
@@ -22,12 +22,9 @@ pub mod coarse;
 pub mod conformance;
 pub mod fabric;
 mod far;
-pub mod fork;
 pub mod life;
-pub mod mail;
 pub mod mesh;
 mod mirror;
-pub mod net;
 mod object_table;
 pub mod ofi;
 pub mod pipe;

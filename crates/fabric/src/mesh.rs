@@ -26,9 +26,10 @@ use crate::reader::{Held, OwnRows, Reader, ReaderFrames};
 use crate::readings::{Reading, Readings};
 use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts, ShownRow};
-use crate::tcp::{Connection, Down, Links, ROW_BYTES_MAX, Traffic};
-use spindle_core::layout::membership;
+use crate::tcp::{Down, Links, ROW_BYTES_MAX, Traffic};
+use spindle_core::wire::layout::membership;
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, Trace, ViewId};
+use spindle_transport::Connection;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -1221,8 +1222,8 @@ mod tests {
     use crate::arena::Arena;
     use crate::conformance::{PATIENCE, view};
     use crate::shm::MemberBell;
-    use crate::tcp::{SocketOptions, SocketStream};
-    use spindle_core::layout::entry;
+    use spindle_core::wire::layout::entry;
+    use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
     fn own(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {

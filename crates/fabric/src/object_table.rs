@@ -1,7 +1,7 @@
 //! The object table: objects that have come to this process and are named by messages of a view,
 //! until the messages are delivered.
 //!
-//! A frame of [`Kind::Object`](spindle_core::ring::Kind) holds an [`ObjectName`]. A thread that
+//! A frame of [`Kind::Object`](spindle_core::wire::ring::Kind) holds an [`ObjectName`]. A thread that
 //! reads the frame finds the object in the table of the view's [`Reader`](crate::Reader). Apart
 //! from that, it reads the object like a message in its frame. Objects are lent as frames are
 //! (INV-FRAME): one is forgotten only when this member has delivered its message.

@@ -10,7 +10,7 @@
 //! member has delivered them (INV-FRAME, kept by [`Claims`]).
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::region::{Lease, OwnRegion};
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{Claim, ClaimError, Claims, Exclusive};
 use std::future::Future;
 use std::mem::{self, ManuallyDrop};

@@ -4,9 +4,9 @@
 //! gets no lease for it. Instead each member publishes, in its doorbell's region, the views whose
 //! rows it reads. If a view is not newer than the newest of these and is not among them, the member
 //! no longer reads its rows, and the owner may reuse the place of its row.
-use crate::fork::Owner;
 use crate::region::SharedRegion;
 use spindle_core::ViewId;
+use spindle_transport::fork::Owner;
 use std::collections::BTreeMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

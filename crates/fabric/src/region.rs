@@ -8,7 +8,7 @@
 //!
 //! Every opener checks the seals, which guarantee two things. The size never changes, so no access
 //! inside the memory can fault. Only the creator ever gets a writable mapping of its row. A child
-//! that is forked from the creator has none ([`fork`](crate::fork)).
+//! that is forked from the creator has none ([`fork`](spindle_transport::fork)).
 //!
 //! Plain references into this memory are sound for these reasons:
 //! - *control words* are accessed as atomics only, in every process;
@@ -24,13 +24,13 @@
 //! - a peer process that breaks the protocol can make the group deliver garbage, and is inside the
 //!   group's trust boundary: same user, same program. It can't write my row, and no length or
 //!   offset that it announces leads outside a mapping.
-use crate::fork::Unshared;
 use crate::readings::Reading;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
+use spindle_core::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
 use spindle_core::{Found, Ring};
+use spindle_transport::fork::{Unshared, create_file};
 use std::alloc::Layout;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -44,6 +44,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 mod copies;
+#[cfg(test)]
+mod forked;
 pub use copies::{CopyChunk, CopyRegion};
 
 /// Bytes reserved by one call: a signal interrupts and undoes only that much.
@@ -1170,16 +1172,6 @@ pub fn advise_huge_pages<T>(memory: &mut [T]) {
     // SAFETY: whole pages of memory that is borrowed exclusively, and this advice does not change
     // their contents.
     let _ = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxHugepage) };
-}
-
-/// Creates memory without a name in any directory, which can be sealed and not executed.
-pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Before Linux 6.3.
-        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
-        result => result,
-    }
 }
 
 /// Allocates every page of the file. A memfd without its pages takes them at first touch, and the

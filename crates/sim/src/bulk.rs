@@ -1,5 +1,5 @@
 //! The block multicast in a model of a network: the core's own
-//! [`Session`](spindle_core::bulk::Session)s run in virtual time, on hosts with one NIC and one
+//! [`Session`](spindle_core::rdmc::Session)s run in virtual time, on hosts with one NIC and one
 //! processor each.
 //!
 //! A [`Scene`] lists the hosts, the groups and the faults. [`play`] plays a scene and checks every

@@ -4,7 +4,7 @@
 //! The checkers compare the actions of engines with this ledger. It shares no bookkeeping with the
 //! core: positions come from the claims, rounds from the frames' own words in memory, deliveries
 //! from the upcalls.
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{Order, Rank, Ring, SubgroupId, View};
 
 /// The state of a claim.

@@ -3,7 +3,7 @@
 use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
-use spindle_core::ring::frame_bytes;
+use spindle_core::wire::ring::frame_bytes;
 use spindle_core::{Ablation, Change, Liveness, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 use std::fmt;
 

@@ -28,6 +28,7 @@ mod recovery;
 mod rest;
 mod rows;
 mod shards;
+pub mod story;
 mod streams;
 mod subgroups;
 #[cfg(test)]

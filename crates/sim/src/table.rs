@@ -6,7 +6,7 @@
 //! ([`Action`]), and the simulator carries them to the peers after the poll. Data that arrives in
 //! the middle of a peer's poll becomes visible through the loads of that peer.
 use crate::random::mix;
-use spindle_core::layout::LINE_BYTES;
+use spindle_core::wire::layout::LINE_BYTES;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

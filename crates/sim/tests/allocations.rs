@@ -1,6 +1,6 @@
 //! INV-14, bounded: in steady state, polls, claims, commits, deliveries and hand-offs do not
 //! allocate.
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::*;
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::cell::Cell;
@@ -73,7 +73,7 @@ impl Table for Seat<'_> {
 /// number of deliveries.
 fn rounds(
     engines: &mut [Engine],
-    consumers: &mut [(Cursor, std::sync::Arc<cursor::Handoff>)],
+    consumers: &mut [(Cursor, std::sync::Arc<Handoff>)],
     rows: &mut [Vec<u8>],
     count: u64,
 ) -> u64 {

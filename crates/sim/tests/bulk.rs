@@ -1,7 +1,7 @@
 //! The block multicast in the model of a network: random scenes with faults, and the figures of
 //! large groups.
 use spindle_core::Rank;
-use spindle_core::bulk::{Algorithm, Racks};
+use spindle_core::rdmc::{Algorithm, Racks};
 use spindle_sim::bulk::{Bench, Death, GroupPlan, Network, Scene, Uplinks, campaign, explain, play, replay_line};
 use std::collections::BTreeSet;
 

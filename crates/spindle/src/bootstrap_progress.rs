@@ -2,6 +2,7 @@
 use spindle_core::MemberId;
 use spindle_core::control::{SeedsKnown, Unreached, Waits};
 use std::fmt;
+use std::path::PathBuf;
 
 /// A process that waits for the group to be complete, or is a member of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,8 @@ pub struct BootstrapProgress {
     /// Whether the group runs and can't continue, so that it admits no process: too few of its
     /// members are left to agree on who is in it. [`present`](Self::present) lists them.
     pub blocked: bool,
+    /// The directory in which the members meet, if all of them are on this host.
+    pub dir: Option<PathBuf>,
     /// The knowledge about the seeds, if names stand for several
     /// ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
@@ -71,6 +74,7 @@ impl BootstrapProgress {
     pub(crate) fn remedy(&self) -> &'static str {
         match self.present.is_empty() {
             true => "see that the seeds run and can be reached, or wait longer",
+            false if self.dir.is_some() => "start who is missing, with the same directory, or wait longer",
             false => "start who is missing, or wait longer",
         }
     }
@@ -79,7 +83,11 @@ impl BootstrapProgress {
         let (here, members) = (self.present.len(), self.members);
         match self.blocked {
             true => write!(f, "the group runs, and only {here} of its {members} members are left (")?,
-            false => write!(f, "{here} of {members} members are here (")?,
+            false => {
+                write!(f, "{here} of {members} members are here ")?;
+                self.dir.iter().try_for_each(|dir| write!(f, "in {} ", dir.display()))?;
+                write!(f, "(")?;
+            }
         }
         for (i, Present { id, pid }) in self.present.iter().take(PRESENT_TOLD).enumerate() {
             let comma = if i == 0 { "" } else { ", " };
@@ -154,6 +162,8 @@ mod tests {
         let mut progress = BootstrapProgress::of(3, present);
         let here = "1 of 3 members are here (member 4: process 77), 2 missing";
         assert_eq!(progress.to_string(), here);
+        let on_host = BootstrapProgress { dir: Some("/tmp/spindle-7".into()), ..progress.clone() };
+        assert_eq!(on_host.to_string(), here.replace("here (", "here in /tmp/spindle-7 ("));
         let addresses = |count: u8| (1..=count).map(|last| format!("10.0.0.{last}:7411").parse().unwrap()).collect();
         let mut told = |known, failed: Option<&str>, unlike| {
             let (given, failed) = (vec!["spindle:7411".parse().unwrap()], failed.map(str::to_string));

@@ -6,7 +6,7 @@
 //!
 //! So the reader can distinguish the end from a broken connection.
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use spindle_fabric::tcp::{Connection, Space};
+use spindle_transport::{Connection, Space};
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ impl Read for CarryReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spindle_fabric::tcp::{SocketOptions, SocketStream};
+    use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,6 +2,7 @@
 //! and its subgroups.
 use crate::network::{Network, Transport};
 use spindle_core::control::ANY_CONFIG;
+use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub struct Config {
     /// for the whole.
     pub gather_timeout: Duration,
     /// The rendezvous directory, the same for all members. Only its user can enter it. By default
-    /// `spindle-<uid>` in the directory for temporary files.
+    /// `/tmp/spindle-UID`, in the library as in the command.
     pub runtime_dir: Option<PathBuf>,
     /// How long the polling thread looks for work before it sleeps.
     ///
@@ -114,7 +115,7 @@ pub enum Who {
 
 impl Config {
     /// Returns the configuration of a group with one subgroup, "all", in which all members send up
-    /// to 10,000 bytes.
+    /// to [`Subgroup::MESSAGE_BYTES_MAX`] bytes.
     pub fn new(group: impl Into<String>, members: u32) -> Config {
         Config {
             group: group.into(),
@@ -154,7 +155,7 @@ impl Config {
             Some(Transport::Tcp) => "true".to_string(),
             Some(Transport::Ofi(options)) => format!("{:?} of libfabric", options.provider),
         };
-        let version = env!("CARGO_PKG_VERSION");
+        let version = crate::RENDEZVOUS_VERSION;
         let Config { suspect_after, object_bytes_max, subgroups, .. } = self;
         let text = format!("{version} {suspect_after:?} {object_bytes_max} {subgroups:?} {transport}");
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -167,16 +168,31 @@ impl Config {
 }
 
 impl Subgroup {
-    /// Returns a totally ordered subgroup in which all members send up to 10,000 bytes, with a
-    /// window of 100 messages.
+    /// The default [window](Subgroup::window).
+    pub const WINDOW: u64 = 100;
+    /// The default [longest message](Subgroup::message_bytes_max) of a ring, in bytes.
+    pub const MESSAGE_BYTES_MAX: u64 = 10_000;
+
+    /// Returns the window with which a ring for longest messages of so many bytes takes as much
+    /// memory as a default ring does, 1 MB; at least 4.
+    pub const fn window_for(message_bytes_max: u64) -> u64 {
+        const RING_BYTES: u64 = Subgroup::WINDOW * (Subgroup::MESSAGE_BYTES_MAX + HEADER_BYTES);
+        const WINDOW_MIN: u64 = 4;
+        let window = RING_BYTES / message_bytes_max.saturating_add(HEADER_BYTES);
+        if window < WINDOW_MIN { WINDOW_MIN } else { window }
+    }
+
+    /// Returns a totally ordered subgroup in which all members send up to
+    /// [`MESSAGE_BYTES_MAX`](Self::MESSAGE_BYTES_MAX) bytes, with a window of
+    /// [`WINDOW`](Self::WINDOW) messages.
     pub fn new(name: impl Into<String>) -> Subgroup {
         Subgroup {
             name: name.into(),
             members: Who::All,
             senders: Who::All,
             order: Order::Total,
-            window: 100,
-            message_bytes_max: 10_000,
+            window: Subgroup::WINDOW,
+            message_bytes_max: Subgroup::MESSAGE_BYTES_MAX,
         }
     }
 

@@ -13,10 +13,10 @@ use crate::state::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, GroupLinks, Letter, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
-use spindle_fabric::fork::Owner;
-use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir, Watch, own_birth};
-use spindle_fabric::tcp::Connection;
-use spindle_fabric::{Doorbell, MemberBell, Peer};
+use spindle_fabric::{Doorbell, LivenessThread, MemberBell, Peer};
+use spindle_transport::Connection;
+use spindle_transport::fork::Owner;
+use spindle_transport::mail::{GroupName, Mailbox, RuntimeDir, Watch, own_birth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,7 +95,9 @@ impl ControlPlane {
     ) -> Result<ControlPlane, JoinError> {
         let notices = Arc::new(Notices::default());
         let told = Arc::clone(&notices);
-        let watch = Watch::spawn(&mailbox, bell, move |notice| told.tell(notice))?;
+        let member = bell.cloned();
+        let hold = move || member.as_ref().and_then(LivenessThread::hold);
+        let watch = Watch::spawn(&mailbox, hold, move |notice| told.tell(notice))?;
         let pidfd = pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
         let pidfd = pidfd.map_err(|errno| JoinError::Descriptors(errno.into()))?;
         let me = mailbox.id();

@@ -12,8 +12,8 @@ use crate::error::JoinError;
 use crate::large::ReorderBuffer;
 use spindle_core::control::{self, Fetched, Follow, FollowError, Learn, Letter, Request, Roster, RowsState, ViewStart};
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, Time, View};
-use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::{Mirror, Peer, Watched};
+use spindle_transport::mail::{GroupName, Mailbox, RuntimeDir};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
 use spindle_core::Change;
-use spindle_fabric::fork::Owner;
+use spindle_transport::fork::Owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -333,6 +333,9 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
     control.answer(&node);
 }
 
+/// The most members that a message lists; the others are counted.
+const OPEN_TOLD: usize = 8;
+
 fn unfinished(status: &Status) -> String {
     let members = status.subgroups.iter().flat_map(|subgroup| &subgroup.members);
     let mut open: Vec<_> = members.filter(|member| !member.finished).map(|member| member.id).collect();
@@ -341,8 +344,12 @@ fn unfinished(status: &Status) -> String {
     if open.is_empty() {
         return "all members have finished sending, but not everything has been received everywhere".to_string();
     }
-    let ids: Vec<String> = open.iter().map(ToString::to_string).collect();
-    format!("members that still hold a publisher: {}", ids.join(", "))
+    let ids: Vec<String> = open.iter().take(OPEN_TOLD).map(ToString::to_string).collect();
+    let more = match open.len().saturating_sub(OPEN_TOLD) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("members that still hold a publisher: {}{more}", ids.join(", "))
 }
 
 #[cfg(test)]

@@ -73,6 +73,6 @@ mod tests {
         let expected = [(Some(1), 2), (Some(2), 1), (Some(2_000_000), 1), (Some(10_000_000), 1), (None, 2)];
         assert_eq!(filled, expected);
         assert_eq!(histogram.count(), durations.len() as u64);
-        assert_eq!(histogram.sum(), durations.iter().map(|ns| Duration::from_nanos(*ns)).sum());
+        assert_eq!(histogram.sum(), durations.iter().map(|ns| Duration::from_nanos(*ns)).sum::<Duration>());
     }
 }

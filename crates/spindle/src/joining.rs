@@ -15,8 +15,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{Attempts, Found, LearnError, Seek, Wants};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Engine, MemberId, Process, Rank, SubgroupId, Time, View, limits};
-use spindle_fabric::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
 use spindle_fabric::{Arena, MemberBell, MeshError, RegionError};
+use spindle_transport::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -129,11 +129,8 @@ impl Config {
     }
 
     pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
-        let dir = match &self.runtime_dir {
-            Some(path) => RuntimeDir::new(path),
-            None => RuntimeDir::default_for_user(None),
-        };
-        Ok((dir?, GroupName::new(&self.group)?))
+        let dir = self.runtime_dir.clone().unwrap_or_else(RuntimeDir::default_path);
+        Ok((RuntimeDir::new(dir)?, GroupName::new(&self.group)?))
     }
 
     /// Returns all members of the group, in this process: for tests and experiments.

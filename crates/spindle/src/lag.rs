@@ -1,5 +1,5 @@
 //! Members that lag: they have not delivered what was stable a while ago.
-use spindle_core::stats::Frontier;
+use spindle_core::multicast::stats::Frontier;
 use spindle_core::{MemberId, SubgroupId, Time, ViewId};
 use std::time::Duration;
 use tracing::{info, warn};

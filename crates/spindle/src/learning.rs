@@ -16,7 +16,7 @@ use crate::following::Follower;
 use crate::node::{First, Spare, Terms};
 use crate::state::State;
 use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};
-use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, ViewId};
+use spindle_core::{Engine, MemberId, Rank, Seen, SubgroupId, Time, View, ViewId};
 use spindle_fabric::{Arena, Peer};
 use std::collections::VecDeque;
 use std::io;
@@ -53,6 +53,7 @@ pub(crate) enum Item {
     Message {
         subgroup: SubgroupId,
         sender: Rank,
+        sender_id: MemberId,
         round: u64,
         payload: Vec<u8>,
     },
@@ -317,8 +318,11 @@ impl Learner {
         while got.len() < BATCH_MAX
             && let Some(seen) = self.follower.next()?
         {
+            let Seen { subgroup, sender, round } = seen;
+            let view = self.follower.view().expect("a message belongs to the view that is followed");
+            let sender_id = view.members[sender.index()];
             let payload = self.follower.take_payload();
-            got.push(Item::Message { subgroup: seen.subgroup, sender: seen.sender, round: seen.round, payload });
+            got.push(Item::Message { subgroup, sender, sender_id, round, payload });
         }
         let count = got.len();
         if count == 0 {

@@ -42,6 +42,7 @@ mod publisher;
 mod publisher_slot;
 mod receiver;
 mod sampling;
+#[cfg(feature = "settings")]
 pub mod settings;
 mod shared;
 mod state;
@@ -68,14 +69,16 @@ pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
+pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
     Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::mail::{DirError, MailError, NameError};
-pub use spindle_fabric::net::{Identity, Names, NetError, Rule as IdentityRule, Security, TlsError, TlsWarning};
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
+pub use spindle_transport::mail::{DirError, MailError, NameError};
+#[cfg(feature = "tls")]
+pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
+pub use spindle_transport::net::{Names, NetError, Security};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
 pub use tracking::{NotDelivered, Outcome, Receipt};
@@ -171,12 +174,12 @@ impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
 /// The examples of the README and of the guide, compiled and run as documentation tests.
 #[cfg(doctest)]
 mod pages {
-    #[doc = include_str!("../../../README.md")]
+    #[doc = include_str!("../README.md")]
     struct Readme;
-    #[doc = include_str!("../../../docs/guide/library.md")]
+    #[doc = include_str!("../guide/library.md")]
     struct Guide;
-    #[doc = include_str!("../../../docs/guide/bulk.md")]
+    #[doc = include_str!("../guide/bulk.md")]
     struct Bulk;
-    #[doc = include_str!("../../../docs/guide/hosts.md")]
+    #[doc = include_str!("../guide/hosts.md")]
     struct Hosts;
 }

@@ -8,7 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
-use spindle_core::stats::SubgroupStats;
+use spindle_core::multicast::stats::SubgroupStats;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

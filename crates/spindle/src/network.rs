@@ -8,10 +8,10 @@
 use crate::error::JoinError;
 use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, Seeds};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::mail::{GroupName, RuntimeDir};
-use spindle_fabric::net::{Declined, Endpoint, Event, Names, NetError, Options, Security};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
-use spindle_fabric::tcp::SocketOptions;
+use spindle_transport::SocketOptions;
+use spindle_transport::mail::{GroupName, RuntimeDir};
+use spindle_transport::net::{Declined, Endpoint, Event, Names, NetError, Options, Security};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -102,6 +102,7 @@ impl Network {
     /// The port can't be opened with this configuration or on this machine.
     fn open_port(&self) -> Result<Option<OfiPort>, JoinError> {
         let Transport::Ofi(options) = &self.transport else { return Ok(None) };
+        #[cfg(feature = "tls")]
         if let Security::Tls(_) = self.security {
             return Err(JoinError::Unencrypted);
         }

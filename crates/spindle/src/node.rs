@@ -11,11 +11,11 @@ use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member};
-use spindle_core::stats::Frontier;
+use spindle_core::multicast::stats::Frontier;
 use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
-use spindle_fabric::fork::Owner;
-use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
+use spindle_transport::Connection;
+use spindle_transport::fork::Owner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ impl Node {
         let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
-        shared.sampler.ask();
+        shared.ask_for_sample();
         let notices = control_plane.notices();
         let mut handles = vec![];
         let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
@@ -218,7 +218,7 @@ impl Node {
             if std::mem::take(&mut self.clock.looked) {
                 self.control_plane.look_at_bootstrap();
                 self.suspect_the_dying();
-                self.shared.sampler.ask();
+                self.shared.ask_for_sample();
                 self.look_at_lags(handler, self.clock.now);
             }
         }
@@ -262,7 +262,7 @@ impl Node {
         if is_changing && !self.is_change_noted() {
             self.note_change();
         }
-        if self.shared.sampler.is_taken() {
+        if self.shared.is_sample_taken() {
             self.look_at_sample();
         }
         if self.fabric.has_objects() {
@@ -337,7 +337,7 @@ impl Node {
         self.fabric.begin_sleep();
         self.member.engine_mut().before_sleep();
         self.control_plane.look_at_bootstrap();
-        self.shared.sampler.ask();
+        self.shared.ask_for_sample();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
         } else {

@@ -14,7 +14,7 @@ use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
-use spindle_fabric::mail::Mailbox;
+use spindle_transport::mail::Mailbox;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -236,7 +236,8 @@ impl Observing {
             match self.look()? {
                 Look::Seen(Seen { subgroup, sender, round }) => {
                     self.quiet_since = None;
-                    let message = Message { sender, round, payload: self.follower.payload() };
+                    let sender_id = self.view.members[sender.index()];
+                    let message = Message { sender, sender_id, round, payload: self.follower.payload() };
                     return Ok(Observed::Message { view: &self.view, subgroup, message });
                 }
                 Look::Untold(untold) => return Ok(self.tell(untold)),

@@ -44,9 +44,8 @@ impl Publisher {
     #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
-        if slot.shared.sampler.is_wanted() {
-            slot.shared.sampler.take(self.inner.next_position());
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
         }
         now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)
     }
@@ -59,9 +58,8 @@ impl Publisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
-        if slot.shared.sampler.is_wanted() {
-            slot.shared.sampler.take(self.inner.next_position());
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
         }
         let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
         claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
@@ -73,9 +71,8 @@ impl Publisher {
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
-        if slot.shared.sampler.is_wanted() {
-            slot.shared.sampler.take(self.inner.next_position());
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
         }
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, slot).await).await;
         claimed.map_err(|error| failed(error, slot, false))
@@ -190,9 +187,8 @@ impl SharedPublisher {
     #[inline]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
-        if slot.shared.sampler.is_wanted() {
-            slot.shared.sampler.take(self.inner.next_position());
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
         }
         now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)
     }
@@ -204,9 +200,8 @@ impl SharedPublisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
-        if slot.shared.sampler.is_wanted() {
-            slot.shared.sampler.take(self.inner.next_position());
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
         }
         let claimed =
             self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
@@ -219,9 +214,8 @@ impl SharedPublisher {
     /// As there.
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
-        if slot.shared.sampler.is_wanted() {
-            slot.shared.sampler.take(self.inner.next_position());
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
         }
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, slot).await).await;
         claimed.map_err(|error| failed(error, slot, false))

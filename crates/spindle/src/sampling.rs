@@ -36,15 +36,12 @@ pub(crate) struct Sample {
 
 impl Sampler {
     /// Returns whether the next claim is to be [taken](Self::take).
-    #[inline(always)]
-    pub(crate) fn is_wanted(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         // Relaxed: the mutex orders the sample.
         self.state.load(Ordering::Relaxed) == WANTED
     }
 
     /// Takes the next claim in a ring as the sample, if one is wanted.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn take(&self, (claims, position): (&Arc<Claims>, u64)) {
         let mut sample = self.lock();
         if self.is_wanted() {
@@ -53,12 +50,14 @@ impl Sampler {
         }
     }
 
-    /// Asks for a sample, unless one is on its way.
-    pub(crate) fn ask(&self) {
+    /// Asks for a sample, unless one is on its way. Returns whether it has asked.
+    pub(crate) fn ask(&self) -> bool {
         // Only the polling thread leaves this state.
-        if self.state.load(Ordering::Relaxed) == IDLE {
+        let is_idle = self.state.load(Ordering::Relaxed) == IDLE;
+        if is_idle {
             self.state.store(WANTED, Ordering::Relaxed);
         }
+        is_idle
     }
 
     /// Returns whether there is a sample.

@@ -8,7 +8,7 @@
 use crate::carry::{CarryReader, CarryWriter};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_fabric::region::advise_huge_pages;
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, channel};
@@ -215,7 +215,7 @@ impl BufRead for State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spindle_fabric::tcp::{SocketOptions, SocketStream};
+    use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
     use std::sync::mpsc::TryRecvError;
 

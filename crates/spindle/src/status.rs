@@ -2,10 +2,12 @@
 use crate::handler_watch::HandlerStatus;
 use crate::histogram::Histogram;
 use crate::subgroup_handles::SubgroupHandles;
+#[cfg(feature = "json")]
 use serde_json::{Value, json};
+use spindle_core::Unrecoverable;
 use spindle_core::control::{Member, RackName};
-use spindle_core::layout::membership;
-use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
+use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
+use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows};
 use std::time::Duration;
 
@@ -197,7 +199,26 @@ impl Status {
         }
     }
 
+    /// Returns the answer to a process that asked for the status, or for a change that was `refused`.
+    #[cfg(feature = "json")]
+    pub(crate) fn answer(&self, refused: Option<Unrecoverable>) -> String {
+        let mut answer = self.to_json();
+        if let Some(why) = refused {
+            answer["refused"] = why.to_string().into();
+            answer["passing"] = why.is_passing().into();
+        }
+        answer.to_string()
+    }
+
+    /// Returns the answer of a program that can't write JSON.
+    #[cfg(not(feature = "json"))]
+    pub(crate) fn answer(&self, _refused: Option<Unrecoverable>) -> String {
+        let why = "this member was built without the feature json of the library, so it reports nothing";
+        format!("{{\"id\":{},\"view\":{},\"refused\":\"{why}\",\"passing\":false}}", self.id, self.view)
+    }
+
     /// Returns the status as JSON, with the names of the fields.
+    #[cfg(feature = "json")]
     pub fn to_json(&self) -> Value {
         let members = self.members.iter().map(|member| {
             json!({

@@ -8,7 +8,7 @@ use crate::publisher_slot::{PublisherSlot, RingRelay};
 use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::Shared;
 use crate::tracking::Tracker;
-use spindle_core::stats::SubgroupStats;
+use spindle_core::multicast::stats::SubgroupStats;
 use spindle_core::{Engine, Handoff, State, SubgroupId, View, ViewId};
 use spindle_fabric::{Fabric, Mesh, Room};
 use std::collections::VecDeque;

@@ -27,7 +27,8 @@ impl Handler for Log {
         batch.for_each(|message| {
             let name = view.subgroups[subgroup.index()].name.clone();
             let text = String::from_utf8_lossy(&message.payload[..message.payload.len().min(40)]).into_owned();
-            self.delivered.push((name, view.members[message.sender.index()], text, view.id));
+            assert_eq!(message.sender_id, view.members[message.sender.index()]);
+            self.delivered.push((name, message.sender_id, text, view.id));
         });
     }
 

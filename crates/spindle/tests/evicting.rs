@@ -6,7 +6,7 @@ use spindle::{
     Batch, Config, Ended, Handler, MemberId, Node, Outcome, Poll, Publisher, Receipt, SendError, SubgroupId,
 };
 use spindle_core::control::{Letter, Request};
-use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir};
+use spindle_transport::mail::{Delivery, GroupName, Mailbox, RuntimeDir};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;

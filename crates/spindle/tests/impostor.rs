@@ -9,8 +9,8 @@ use spindle::{
 };
 use spindle_core::control::{Letter, Refusal};
 use spindle_core::{Layout, MemberId, Rank, ViewId};
-use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
 use spindle_fabric::{Arena, LivenessThread, MemberBell, OwnRow};
+use spindle_transport::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

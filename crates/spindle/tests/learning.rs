@@ -73,7 +73,8 @@ impl Handler for Machine {
         Ok(())
     }
 
-    fn learn(&mut self, _: &View, _: SubgroupId, message: &Message<'_>) {
+    fn learn(&mut self, view: &View, _: SubgroupId, message: &Message<'_>) {
+        assert_eq!(message.sender_id, view.members[message.sender.index()]);
         self.apply(message.payload);
     }
 }

@@ -47,6 +47,7 @@ impl Handler for Log {
         let mut told = self.told.lock().unwrap();
         batch.for_each(|message| {
             let (view, members) = &self.view;
+            assert_eq!(message.sender_id.0, members[message.sender.index()]);
             told.push(Told::Message(*view, members[message.sender.index()], message.round, message.payload.to_vec()));
         });
     }
@@ -116,6 +117,7 @@ impl Seen {
         match observing.next(SOON) {
             Ok(Observed::Message { view, message, .. }) => {
                 let sender = view.members[message.sender.index()].0;
+                assert_eq!(message.sender_id.0, sender);
                 self.told.push(Told::Message(view.id.0, sender, message.round, message.payload.to_vec()));
             }
             Ok(Observed::ViewChanged(change)) => self.told.push(view(&change)),

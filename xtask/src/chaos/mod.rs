@@ -273,7 +273,14 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
     let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
     let mut target = metadata.target_directory;
     let mut command = session.command("cargo");
-    command.args(["build", "--quiet", "--locked", "--release", "--package=spindle", "--example=chaos_member"]);
+    command.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--release",
+        "--package=spindle-multicast",
+        "--example=chaos_member",
+    ]);
     // This is the operator's command. A run on one host does not use it, but without it the library
     // would be built again, with other features.
     command.args(["--package=spindle-cli", "--bin=spindle"]);

@@ -41,7 +41,7 @@ use super::{Report, tell};
 use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
 use serde::Serialize;
-use spindle_core::ring::frame_bytes;
+use spindle_core::wire::ring::frame_bytes;
 use spindle_fabric::probe;
 use std::collections::BTreeMap;
 use std::io::{self, Write};

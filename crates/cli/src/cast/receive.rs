@@ -120,8 +120,10 @@ fn receive(args: Args) -> Outcome {
         if stop.flag.load(Ordering::Acquire) {
             work.see(&[]);
             let left = seat.leave();
-            let how = if left.is_ok() { "and left the group in order" } else { "and left the group" };
-            return Err(Failure::interrupted(stop.signal(), how));
+            return Err(match left.is_ok() {
+                true => Failure::stopped(stop.signal(), "and left the group in order"),
+                false => Failure::interrupted(stop.signal(), "and left the group"),
+            });
         }
     }
 }

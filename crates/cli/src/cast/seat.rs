@@ -97,7 +97,7 @@ impl Seat {
         drop(waiting);
         let mut node = joined.map_err(|error| match error {
             JoinError::Cancelled { progress } => {
-                Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {progress}"))
+                Failure::stopped(stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })?;
@@ -122,7 +122,7 @@ impl Seat {
                 // gets the message again.
                 let message = if view.id == self.view { deliveries.iter().next() } else { None };
                 if let Some(message) = message {
-                    return Ok(Heard::Message(hear(view.members[message.sender.index()], message.payload)));
+                    return Ok(Heard::Message(hear(message.sender_id, message.payload)));
                 }
                 Heard::Nothing
             }

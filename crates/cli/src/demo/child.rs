@@ -413,7 +413,12 @@ mod tests {
 
     #[test]
     fn a_digest_tells_order_sender_round_and_bytes_apart() {
-        let message = |sender, round, payload| Message { sender: Rank(sender), round, payload };
+        let message = |sender, round, payload| Message {
+            sender: Rank(sender),
+            sender_id: MemberId(u64::from(sender) + 1),
+            round,
+            payload,
+        };
         let (a, b) = (message(0, 1, b"x".as_slice()), message(1, 1, b"x".as_slice()));
         let others = [b, message(0, 2, b"x"), message(0, 1, b"y"), message(0, 1, b"xx")];
         assert!(others.iter().all(|other| mix(7, other) != mix(7, &a)));

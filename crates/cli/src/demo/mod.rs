@@ -18,6 +18,7 @@ use crate::quantity;
 use crate::screen::Screen;
 use crate::settings::Place;
 use crate::signals::Stop;
+use crate::views::shortened;
 use accident::{Accident, Stage};
 use cluster::DemoCluster;
 use report::{Delivered, Final, Line, Report, ViewBegun};
@@ -235,7 +236,7 @@ impl Demo {
                 return Err(self.failed(slot));
             }
             if self.interrupted {
-                return Err(Failure::interrupted(self.stop.signal(), "before all members were there"));
+                return Err(Failure::stopped(self.stop.signal(), "before all members were there"));
             }
             if Instant::now() >= deadline {
                 return Err(Failure::new(
@@ -355,8 +356,8 @@ impl Demo {
             self.next(deadline)?;
             if Instant::now() >= deadline {
                 let late = self.cast.iter().zip(1..).filter(|(performer, _)| is_open(performer));
-                let late: Vec<String> = late.map(|(_, id)| id.to_string()).collect();
-                let late = late.join(", ");
+                let late: Vec<u64> = late.map(|(_, id)| id).collect();
+                let late = shortened(&late);
                 return Err(Failure::new(
                     FAILED,
                     format_args!("members that did not deliver everything in time: {late}"),
@@ -410,7 +411,7 @@ impl Demo {
 
     fn tell_view(&mut self, begun: &ViewBegun) -> Outcome {
         let ViewBegun { view, members, joined, left, .. } = begun;
-        let list = |ids: &[u64]| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let list = |ids: &[u64]| shortened(ids);
         let plural = if members.len() == 1 { "" } else { "s" };
         let gone = (!left.is_empty()).then(|| format!("without {}", list(left)));
         let come = (!joined.is_empty()).then(|| format!("with {}", list(joined)));
@@ -478,8 +479,7 @@ impl Demo {
         };
         printed.and_then(|()| io::stdout().flush()).map_err(|error| anyhow::anyhow!("can't write: {error}"))?;
         if !odd.is_empty() {
-            let ids: Vec<String> = odd.iter().map(u64::to_string).collect();
-            let (first, ids) = (finals[0].0, ids.join(", "));
+            let (first, ids) = (finals[0].0, shortened(&odd));
             return Err(Failure::new(
                 FAILED,
                 format_args!("members that delivered other messages than member {first}: {ids}"),
@@ -490,7 +490,7 @@ impl Demo {
             return Err(Failure::new(ENDED, format_args!("{}; the others agree", lost.join("; "))));
         }
         if self.interrupted {
-            return Err(Failure::interrupted(self.stop.signal(), "before the time was over; the members agree"));
+            return Err(Failure::stopped(self.stop.signal(), "before the time was over; the members agree"));
         }
         if self.accident.as_ref().is_some_and(|accident| accident.stage != Stage::Over) {
             return Err(Failure::new(FAILED, "the view did not change in time; is the machine that busy?"));
@@ -528,7 +528,7 @@ fn verdict(finals: &[(u64, Final)]) -> String {
         }
         return format!("All {count} members delivered the same {total} messages in the same order.");
     };
-    let (count, all, late) = (all.len(), all.join(", "), late.join(", "));
+    let (count, all, late) = (all.len(), shortened(&all), shortened(&late));
     if count == 1 {
         return format!(
             "Member {all} delivered {total} messages, and member {late} the last {part} of them in the same order."

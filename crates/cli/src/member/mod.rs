@@ -28,7 +28,7 @@ use spindle::{
     Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MailError, Node,
     Publisher, Security, SubgroupId, View, ViewChange, ViewId,
 };
-use spindle_fabric::mail::{GroupName, Mailbox};
+use spindle_transport::mail::{GroupName, Mailbox};
 use std::fmt;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     with_origin: bool,
 
     /// The longest message that uses reserved memory, the same at all members (100, 64k, 1M)
-    /// [default: 64k].
+    /// [default: 10000].
     ///
     /// Longer messages, up to the setting group.object_bytes_max, are sent as large messages. Each
     /// takes memory of its own, and this member's next messages wait until all others have it.
@@ -100,7 +100,7 @@ pub(crate) struct Args {
     max_message: Option<String>,
 
     /// How many messages of that size each member may have on the way, the same at all members
-    /// [default: as many as fit 1M]
+    /// [default: 100, or as many as fit 1 MB if --max-message is given]
     #[arg(long, value_name = "MESSAGES")]
     window: Option<String>,
 
@@ -154,7 +154,8 @@ pub(crate) struct Args {
     /// "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered
     /// here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's
     /// recovery gave this member up), every second "progress" and at the end "finished" (seconds,
-    /// sent, sent_bytes, delivered, delivered_bytes), or "error" (message, status).
+    /// sent, sent_bytes, delivered, delivered_bytes), "stopped" (message, status: a signal stopped it
+    /// in order), or "error" (message, status).
     #[arg(long)]
     json: bool,
 
@@ -349,7 +350,7 @@ impl Member {
     fn joined(&self, joined: Result<Node, JoinError>) -> Outcome<Node> {
         joined.map_err(|error| match error {
             JoinError::Cancelled { progress } => {
-                Failure::interrupted(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
+                Failure::stopped(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })
@@ -516,6 +517,7 @@ impl Member {
         }
         let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let (sent, delivered, open) = (of(&self.counts.sent), of(&self.counts.delivered), self.counts.open());
+        let is_in_order = left.is_ok();
         let mut message = match left {
             Ok(_) => "and left the group in order".to_string(),
             Err(FinishError::TimedOut { waited, .. }) => {
@@ -528,7 +530,10 @@ impl Member {
         if open > 0 {
             message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
         }
-        Failure::interrupted(signal, message)
+        match is_in_order {
+            true => Failure::stopped(signal, message),
+            false => Failure::interrupted(signal, message),
+        }
     }
 
     /// Handles one event while the member leaves. Returns true if the output has ended.

@@ -70,11 +70,10 @@ impl Output {
             buffer.clear();
             let (mut messages, mut bytes, mut own) = (0, 0, 0);
             let view = deliveries.view();
-            let my_rank = view.rank_of(me);
             for message in &mut deliveries {
                 messages += 1;
                 bytes += message.payload.len() as u64;
-                own += u64::from(Some(message.sender) == my_rank);
+                own += u64::from(message.sender_id == me);
                 self.append(&message, view, &mut buffer);
                 if buffer.len() >= BLOCK_BYTES {
                     break;
@@ -105,8 +104,8 @@ impl Output {
 
     /// Appends a message in the format of this output.
     pub(crate) fn append(&self, message: &Message<'_>, view: &View, buffer: &mut Vec<u8>) {
-        let Message { sender, round, payload } = *message;
-        let (view, sender) = (view.id.0, view.members[sender.index()].0);
+        let Message { sender_id, round, payload, .. } = *message;
+        let (view, sender) = (view.id.0, sender_id.0);
         if self.frames {
             buffer.extend_from_slice(&(payload.len() as u32).to_le_bytes());
             if self.with_origin {

@@ -286,9 +286,21 @@ impl Done {
     /// Returns the message of the last JSON event, which is an error.
     #[track_caller]
     pub(crate) fn error(&self) -> String {
-        let last = self.errors.last().expect("an error is told");
+        self.message("error")
+    }
+
+    /// Returns the message of the last JSON event, which reports that a signal stopped the command
+    /// in order.
+    #[track_caller]
+    pub(crate) fn stop(&self) -> String {
+        self.message("stopped")
+    }
+
+    #[track_caller]
+    fn message(&self, event: &str) -> String {
+        let last = self.errors.last().expect("an event is told");
         let object: Value = serde_json::from_str(last).unwrap();
-        assert_eq!(object["event"], "error", "{last}");
+        assert_eq!(object["event"], event, "{last}");
         object["message"].as_str().unwrap().to_string()
     }
 

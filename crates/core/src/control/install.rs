@@ -1,9 +1,9 @@
 //! A view that is decided and has not begun here, because rows of its members are missing and may
 //! still come.
 use super::{ASK_EVERY, News, Request, Roster, admits};
-use crate::engine::Engine;
 use crate::ids::{MemberId, Rank, Time};
 use crate::membership::Liveness;
+use crate::multicast::engine::Engine;
 use crate::planted::planted;
 use crate::view::View;
 use alloc::collections::BTreeSet;

@@ -20,16 +20,16 @@ use super::{
     ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, ObjectOrder, Readmissions, Redials, Refusal,
     Remedy, Request, Roster, admits,
 };
-use crate::engine::{Engine, Progress, State};
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
-use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::membership::Unrecoverable;
+use crate::multicast::Upcalls;
+use crate::multicast::engine::{Engine, Progress, State};
+use crate::multicast::stats::EngineStats;
 use crate::planted::planted;
-use crate::stats::EngineStats;
 use crate::table::{Rows, Table};
-use crate::upcalls::Upcalls;
 use crate::view::{Change, View};
+use crate::wire::layout::{Layout, membership};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -1101,11 +1101,11 @@ fn ids<'a>(ids: impl IntoIterator<Item = &'a MemberId>) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::Batch;
-    use crate::ablation::Ablation;
     use crate::control::{Birth, Instance, Me, Order};
-    use crate::ring::Ring;
+    use crate::multicast::Ablation;
     use crate::table::{Found, Frames};
     use crate::view::SubgroupSpec;
+    use crate::wire::ring::Ring;
     use alloc::vec;
     use core::ops::Range;
 

@@ -24,13 +24,9 @@
 //!
 //! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived
 //! from random bits that the driver draws.
-mod address;
-mod birth;
 mod book;
 mod bootstrap;
 mod bootstrapping;
-pub mod bytes;
-mod card;
 mod follow;
 mod founder;
 mod id_conflicts;
@@ -38,11 +34,8 @@ mod install;
 mod instance;
 mod joins;
 mod learn;
-mod letter;
 mod member;
 mod objects;
-mod port;
-mod rack;
 mod readmissions;
 mod redials;
 mod roster;
@@ -52,14 +45,15 @@ mod told;
 
 use core::time::Duration;
 
-pub use address::{Address, AddressError, Place};
-pub use birth::Birth;
+pub use crate::wire::{
+    Address, AddressError, Birth, Card, Letter, Place, PortAddress, Purpose, RackName, RackNameError, Refusal, Request,
+    Stranger, VERSION, Wanted, stranger,
+};
 pub use book::{Book, DialError};
 pub use bootstrap::{
     Ballot, Bootstrap, Founding, Incarnation, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
 };
 pub use bootstrapping::{Act, Bootstrapping, Waits};
-pub use card::{Card, Purpose};
 pub use follow::{Follow, FollowError, RowsState, ViewStart};
 pub use founder::Founder;
 pub use id_conflicts::IdConflicts;
@@ -67,14 +61,11 @@ pub use install::{Begun, INSTALL_LOOK, Install};
 pub use instance::Instance;
 pub use joins::Joins;
 pub use learn::{Attempts, CAUGHT_UP, Learn, LearnError, Restored, STATE_WAIT};
-pub use letter::{Letter, Refusal, Request, Stranger, VERSION, Wanted, stranger};
 pub use member::{Heard, Member, Terms, Words};
 pub use objects::{
     Fetched, Fetching, GroupLinks, LINK_LOOK, ObjectCache, ObjectGroup, ObjectGroups, ObjectName, ObjectOrder,
     ObjectServer, ObjectTable, Outgoing, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX,
 };
-pub use port::PortAddress;
-pub use rack::{RackName, RackNameError};
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
 pub use roster::{Arrival, Asks, Me, News, Order, Question, Roster};
@@ -89,8 +80,7 @@ pub const ASK_EVERY: Duration = Duration::from_millis(200);
 /// every group of this version.
 pub const ANY_CONFIG: u64 = {
     // FNV-1a.
-    let (text, mut hash, mut at) =
-        (concat!("any ", env!("CARGO_PKG_VERSION")).as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
+    let (text, mut hash, mut at) = (b"any", 0xcbf2_9ce4_8422_2325_u64, 0);
     while at < text.len() {
         hash = (hash ^ text[at] as u64).wrapping_mul(0x100_0000_01b3);
         at += 1;

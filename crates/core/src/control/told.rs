@@ -1,9 +1,9 @@
 //! The announcement of a view to processes that join or were left behind.
-use super::birth::Birth;
-use super::card::Card;
-use super::rack::RackName;
 use crate::ids::{MemberId, Process};
 use crate::view::View;
+use crate::wire::Birth;
+use crate::wire::Card;
+use crate::wire::RackName;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
 //! The numbers of proposals, and the words of a row that hold them.
 use crate::ids::Rank;
-use crate::layout::membership;
 use crate::planted::planted;
 use crate::table::Rows;
+use crate::wire::layout::membership;
 
 /// The number of a proposal: compared by its round first, then by the rank of its leader.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,14 +3,14 @@ use super::ballot::Ballot;
 use super::ranks::bit;
 use super::{CLOSING_ALL, Deadlines, Membership, Poll};
 use super::{read, read_value, slot_bytes};
-use crate::cursor::ROUNDS_MAX;
 use crate::ids::{MemberId, Rank, SubgroupId, Time};
-use crate::layout::membership;
 use crate::limits;
+use crate::membership::proposal::{self, Join, ProposedChanges, Trims, Value};
+use crate::multicast::cursor::ROUNDS_MAX;
 use crate::planted::planted;
-use crate::proposal::{self, Join, ProposedChanges, Trims, Value};
 use crate::table::Table;
 use crate::view::{SubgroupSpec, View};
+use crate::wire::layout::membership;
 use alloc::vec::Vec;
 
 /// Why a leader chooses nothing yet.

@@ -17,6 +17,7 @@
 mod ballot;
 mod choice;
 mod opinions;
+pub(crate) mod proposal;
 mod ranks;
 mod recovery;
 mod telling;
@@ -24,22 +25,23 @@ mod touch;
 
 pub use ballot::Ballot;
 pub use opinions::Liveness;
+pub use proposal::Trims;
 pub use recovery::Unrecoverable;
 
-use crate::cursor::places;
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
-use crate::layout::{Layout, membership};
 use crate::limits;
+use crate::multicast::cursor::places;
 use crate::planted::planted;
-use crate::proposal::{self, Join, ProposedChanges, Trims, Value};
 use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
+use crate::wire::layout::{Layout, membership};
 use alloc::vec::Vec;
 use ballot::Acceptor;
 use core::hash::{Hash, Hasher};
 use core::ops::Range;
 use opinions::Opinions;
+use proposal::{Join, ProposedChanges, Value};
 pub(crate) use ranks::Ranks;
 use recovery::Told;
 use telling::{Counts, Reason, Teller};

@@ -6,10 +6,10 @@
 use super::ranks::{Ranks, bit};
 use super::telling::{Silence, Teller};
 use crate::ids::{Rank, Time};
-use crate::layout::membership;
 use crate::planted::planted;
 use crate::table::{Rows, Table};
 use crate::view::View;
+use crate::wire::layout::membership;
 use alloc::vec::Vec;
 
 /// How often a member shows that it is alive in a suspicion time.

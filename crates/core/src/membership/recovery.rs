@@ -8,11 +8,11 @@
 use super::Membership;
 use super::ranks::{Ranks, bit};
 use crate::ids::{MemberId, Rank};
-use crate::layout::membership;
+use crate::membership::proposal::Value;
 use crate::planted::planted;
-use crate::proposal::Value;
 use crate::table::{Rows, Table};
 use crate::view::View;
+use crate::wire::layout::membership;
 
 /// Why members are not given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

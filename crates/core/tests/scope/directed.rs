@@ -3,7 +3,7 @@ use crate::member::{Event, Inputs, Landing, Memory, Row, Running, Write};
 use crate::silent;
 use crate::world::{Scope, World};
 use spindle_core::ids::Time;
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::*;
 use std::collections::VecDeque;
 use std::rc::Rc;

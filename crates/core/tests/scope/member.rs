@@ -1,8 +1,8 @@
 //! One member: its engine and its row, and one poll of it on the real core.
 use crate::intern::Id;
 use spindle_core::ids::Time;
-use spindle_core::layout::membership;
-use spindle_core::ring::Kind;
+use spindle_core::wire::layout::membership;
+use spindle_core::wire::ring::Kind;
 use spindle_core::*;
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};

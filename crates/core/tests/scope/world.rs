@@ -12,7 +12,7 @@
 use crate::intern::{Id, Interner, Memo};
 use crate::member::{Event, Inputs, Landing, Memory, Message, Row, Running, Write, word};
 use spindle_core::ids::Time;
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::*;
 use std::fmt;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! The reasons why a bulk group's connections could not be made, and why one of them ended.
 use crate::region::RegionError;
 use spindle_core::Rank;
-use spindle_core::bulk::Slot;
+use spindle_core::rdmc::Slot;
 use std::io;
 
 /// The reason why the connections of a bulk group were not accepted.

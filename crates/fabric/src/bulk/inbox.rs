@@ -5,8 +5,8 @@
 use super::error::BulkDown;
 use super::links::{Store, Word};
 use super::wire::{BlockHead, Greeting, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
-use crate::tcp::{Space, Stream};
 use spindle_core::Rank;
+use spindle_transport::{Space, Stream};
 use std::io;
 
 /// Bytes that are read before their meaning is known.

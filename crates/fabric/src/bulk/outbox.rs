@@ -1,8 +1,8 @@
 //! The queue of what is to be sent to one peer of a bulk group: heads, and blocks by their places.
 use super::links::Store;
 use super::wire::{BlockHead, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
-use crate::tcp::Stream;
-use spindle_core::bulk::{Columns, Slot};
+use spindle_core::rdmc::{Columns, Slot};
+use spindle_transport::Stream;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
@@ -189,8 +189,8 @@ mod tests {
     use super::super::BulkDown;
     use super::super::links::Word;
     use super::*;
-    use crate::tcp::Space;
     use spindle_core::Rank;
+    use spindle_transport::Space;
     use std::os::fd::BorrowedFd;
 
     /// A stream that accepts so many bytes at a time, and then nothing.

@@ -1,11 +1,11 @@
 //! Bulk streams over TLS: bytes that a stream has read before its user took it over are not lost.
 use super::{BlockHead, BulkDown, BulkLinks, Ready, Store, Word};
 use crate::conformance::PATIENCE;
-use crate::net::test_authority::Authority;
-use crate::net::{Identity, TlsStream};
-use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
 use spindle_core::Rank;
-use spindle_core::bulk::{Columns, Slot};
+use spindle_core::rdmc::{Columns, Slot};
+use spindle_transport::net::{Identity, TlsStream};
+use spindle_transport::testing::Authority;
+use spindle_transport::{Connection, SocketOptions, SocketStream, Space, Stream};
 use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};

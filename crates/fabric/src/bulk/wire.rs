@@ -12,7 +12,7 @@
 //! group was closed, its bytes are not the object's.
 use super::error::BulkDown;
 use spindle_core::Rank;
-use spindle_core::bulk::{Columns, Slot};
+use spindle_core::rdmc::{Columns, Slot};
 
 /// Bytes of a head.
 pub(super) const HEAD_BYTES: usize = 8 * WORDS;

@@ -4,8 +4,9 @@ use crate::conformance::view;
 use crate::fabric::Fabric;
 use crate::mesh::{Mesh, Peer};
 use crate::shm::{MemberBell, OwnRow};
-use crate::tcp::{SocketOptions, SocketStream, settle};
+use crate::tcp::settle;
 use spindle_core::{Layout, Rank, Rows, Table};
+use spindle_transport::{SocketOptions, SocketStream};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 pub enum OfiError {
     /// No `libfabric.so.1` is installed.
     #[error(
-        "libfabric could not be loaded ({reason}): install it (Debian: apt-get install libfabric1), or use another fabric"
+        "libfabric could not be loaded ({reason}): install it (Debian: apt-get install libfabric1), or use another fabric; \
+             a static (musl) binary can't load it"
     )]
     NoLibrary {
         /// Error of the loader.

@@ -23,9 +23,9 @@
 //! Frames may become visible before control words that were posted before them. No reader looks
 //! there yet: the frames are not announced, and nothing relies on a value being invisible until it
 //! is posted.
-use super::stream::Stream;
 use super::wire::{HEAD_BYTES, Head};
 use crate::region::OwnRegion;
+use spindle_transport::Stream;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -307,7 +307,7 @@ mod tests {
             Ok(self.taken.len() - before)
         }
 
-        fn receive(&mut self, _: &mut [super::super::stream::Space<'_>]) -> io::Result<usize> {
+        fn receive(&mut self, _: &mut [spindle_transport::Space<'_>]) -> io::Result<usize> {
             Err(io::ErrorKind::WouldBlock.into())
         }
 

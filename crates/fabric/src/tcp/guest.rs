@@ -11,10 +11,10 @@
 //! when the set began, in chunks, and then the control block as it was then. So a word never
 //! overtakes what it announces, however long the frames took.
 use super::backlog::{Backlog, Image};
-use super::stream::{Connection, Space};
 use super::wire::Head;
 use crate::region::OwnRegion;
 use rustix::event::epoll::EventFlags;
+use spindle_transport::{Connection, Space};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;

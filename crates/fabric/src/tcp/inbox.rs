@@ -10,10 +10,10 @@
 //! a new inbox, so half a frame of the old one is dropped with it. Its bytes that went straight to
 //! the copy are not announced, and come again.
 use super::error::Down;
-use super::stream::{Space, Stream};
 use super::wire::{HEAD_BYTES, Head, TURN_BYTES, is_turn};
 use crate::region::CopyRegion;
 use spindle_core::ViewId;
+use spindle_transport::{Space, Stream};
 use std::io;
 use std::ops::Range;
 

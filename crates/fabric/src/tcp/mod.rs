@@ -10,7 +10,7 @@
 //! is preserved, and docs/adr/0014 says what was rejected.
 //!
 //! How connections are made, and the check that the peer is the same process and has the same view,
-//! are not here: a [`Stream`] is given ready for use. A connection that has failed is
+//! are not here: a [`Stream`](spindle_transport::Stream) is given ready for use. A connection that has failed is
 //! [reported](crate::Mesh::next_down), and a new one may [replace](crate::Mesh::attach) it within
 //! the view. Each stream begins with a hello in both directions, which states what its sender has
 //! applied of the receiver's rings (`wire.rs`). The old stream is closed before that, so the
@@ -23,7 +23,6 @@ mod links;
 pub(crate) mod resume;
 #[cfg(test)]
 pub(crate) mod resuming;
-mod stream;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -35,5 +34,4 @@ mod wire;
 pub use error::Down;
 pub(crate) use links::Links;
 pub use links::Traffic;
-pub use stream::{Connection, SocketOptions, SocketStream, Space, Stream, limit_silence};
 pub(crate) use wire::ROW_BYTES_MAX;

@@ -8,8 +8,8 @@
 use super::backlog::Image;
 use super::error::Down;
 use crate::region::OwnRegion;
-use spindle_core::layout::{RowLayout, entry};
-use spindle_core::ring::{GRANULE_BYTES, Ring};
+use spindle_core::wire::layout::{RowLayout, entry};
+use spindle_core::wire::ring::{GRANULE_BYTES, Ring};
 use std::ops::Range;
 
 /// One ring of my row, and how far it was posted.

@@ -1,7 +1,7 @@
 //! Tests of streams that break, and of rows that come late.
+use super::Down;
 use super::tests::{TINY, USUAL, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{Head, hello};
-use super::{Connection, Down, SocketStream, Space, Stream, limit_silence};
 use crate::arena::Arena;
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
@@ -9,8 +9,9 @@ use crate::far::tests::{COUNT, OTHER, Random, progress_until};
 use crate::mesh::{Mesh, MeshError, Peer};
 use crate::region::CopyRegion;
 use crate::shm::{MemberBell, OwnRow};
-use spindle_core::layout::entry;
+use spindle_core::wire::layout::entry;
 use spindle_core::{Layout, Rank, Ring, Rows, Table};
+use spindle_transport::{Connection, SocketStream, Space, Stream, limit_silence};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;

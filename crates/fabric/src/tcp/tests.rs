@@ -1,17 +1,18 @@
 //! The conformance suite over streams, and cases that the suite can't test, because it knows no
 //! network.
+use super::Down;
 use super::wire::{HEAD_BYTES, Head, hello};
-use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
 use crate::arena::Arena;
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
 use crate::mesh::{Mesh, Peer, Retired, Watched};
 use crate::mirror::Mirror;
-use crate::net::test_authority::Authority;
-use crate::net::{Identity, TlsStream};
 use crate::shm::{MemberBell, OwnRow};
 use spindle_core::{Layout, Rank, Rows, Table};
+use spindle_transport::net::{Identity, TlsStream};
+use spindle_transport::testing::Authority;
+use spindle_transport::{Connection, SocketOptions, SocketStream, Space, Stream};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};

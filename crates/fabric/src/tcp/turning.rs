@@ -1,13 +1,14 @@
 //! Tests of streams that continue in the next view.
-use super::stream::again;
+use super::Down;
 use super::tests::{Ends, TINY, USUAL, mesh, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{hello, turn};
-use super::{Connection, Down, SocketStream, Space};
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
 use crate::far::tests::{COUNT, Random, down, layout, progress_until, put, ring};
 use crate::mesh::{Mesh, Retired};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
+use spindle_transport::stream::again;
+use spindle_transport::{Connection, SocketStream, Space};
 use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown};
 use std::os::unix::net::UnixStream;

@@ -3,7 +3,7 @@ use super::network::{Network, SlowLink};
 use super::plan::{GroupPlan, Scene};
 use crate::Violation;
 use spindle_core::Rank;
-use spindle_core::bulk::{Algorithm, BLOCK_BYTES, Schedule, blocks};
+use spindle_core::rdmc::{Algorithm, BLOCK_BYTES, Schedule, blocks};
 use std::collections::BTreeSet;
 
 /// One or more groups among the same hosts. Each sends one object, all at the same moment.

@@ -4,7 +4,7 @@
 //!
 //! The invariants are those of the project's list, for blocks in place of messages.
 use crate::checkers::{Invariant, Violation};
-use spindle_core::bulk::Columns;
+use spindle_core::rdmc::Columns;
 
 const NO_INVENTION: Invariant = Invariant(2, "no invention");
 const SEQUENCE: Invariant = Invariant(3, "no duplicate, no gap, FIFO");

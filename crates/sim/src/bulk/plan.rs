@@ -1,7 +1,7 @@
 //! The content of a scene, and how one is drawn from a seed.
 use super::network::{Network, SlowLink, Uplinks};
 use crate::random::Random;
-use spindle_core::bulk::{Algorithm, Racks, blocks};
+use spindle_core::rdmc::{Algorithm, Racks, blocks};
 use std::fmt;
 
 /// A bulk group, the objects that its root sends, and the behaviour of its applications.

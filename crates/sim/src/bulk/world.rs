@@ -5,7 +5,7 @@ use super::plan::{Death, GroupPlan, Scene};
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::Rank;
-use spindle_core::bulk::{Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
+use spindle_core::rdmc::{Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 //! every member has the message.
 use super::{Invariant, Violation};
 use crate::ledger::Frame;
-use spindle_core::ring::{HEADER_BYTES, Header};
+use spindle_core::wire::ring::{HEADER_BYTES, Header};
 use spindle_core::{Rank, Ring, Rows, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(9, "stability truth");
@@ -42,7 +42,7 @@ pub fn held<R: Rows>(
 mod tests {
     use super::*;
     use crate::ledger::Fate;
-    use spindle_core::ring::Kind;
+    use spindle_core::wire::ring::Kind;
 
     struct Copy(Vec<u8>);
 

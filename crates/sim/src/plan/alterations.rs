@@ -3,7 +3,7 @@
 use super::{Changes, JOINERS_MAX};
 use crate::happenings::{Happening, What};
 use crate::random::Random;
-use spindle_core::ring::frame_bytes;
+use spindle_core::wire::ring::frame_bytes;
 use spindle_core::{Change, Rule, SubgroupSpec, View};
 
 /// The approximate size of a ring in bytes, as in the first view.

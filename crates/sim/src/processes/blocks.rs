@@ -8,8 +8,8 @@ use super::objects::{Content, Stream};
 use super::plan::Large;
 use crate::Violation;
 use crate::checkers::Invariant;
-use spindle_core::bulk::{Columns, Hosts, Input, Object, Output, Schedule, Session, Settings, Slot};
 use spindle_core::control::{ObjectGroup, RackName, SLOTS};
+use spindle_core::rdmc::{Columns, Hosts, Input, Object, Output, Schedule, Session, Settings, Slot};
 use spindle_core::{MemberId, Rank, SubgroupId};
 use std::collections::{BTreeMap, VecDeque};
 

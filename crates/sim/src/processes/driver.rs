@@ -216,6 +216,7 @@ impl World<'_> {
         while let Some(act) = boot.next_act() {
             match act {
                 Act::Persist(record) => {
+                    self.tell_vote(process.number, process.place, &record);
                     self.places[process.place].disk = *record;
                     boot.persisted(now);
                 }

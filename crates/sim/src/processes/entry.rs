@@ -68,6 +68,7 @@ impl World<'_> {
         let mut process = self.new_process((number, place, host), me, card, address);
         process.nonce = nonce;
         self.note(|| format!("process {number} starts in place {place} on host {host}, as member {id}"));
+        self.tell_start(number, place, id);
         if is_observer {
             self.begin_watching(&mut process);
         } else if self.scene.is_afar {
@@ -134,7 +135,7 @@ impl World<'_> {
             made: None,
             over: vec![],
             unsent: BTreeMap::new(),
-            sends_at: self.now,
+            sends_at: if self.telling.is_some() { u64::MAX } else { self.now },
             is_told: false,
             knows_blocked: false,
             waits: None,
@@ -256,6 +257,7 @@ impl World<'_> {
                 self.note(|| {
                     format!("process {} is let in to view {} of group {incarnation:032x}", process.number, view.id)
                 });
+                self.tell(process.number, || format!("is admitted to view {}", view.id.count()));
                 self.outcome.counts.joins += 1;
                 process.roster.set_incarnation(incarnation);
                 return self.begin_first(process, view, &[]);
@@ -289,6 +291,7 @@ impl World<'_> {
 
     pub(super) fn refused(&mut self, process: &mut Process, why: Refusal) -> Next {
         self.note(|| format!("process {} is refused: {why}", process.number));
+        self.tell(process.number, || format!("is refused: {why}"));
         self.outcome.counts.refusals += 1;
         process.is_refused = true;
         if let Refusal::InUse(_) = why {

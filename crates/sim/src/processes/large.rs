@@ -14,7 +14,7 @@ use crate::checkers::Invariant;
 use spindle_core::control::{
     LINK_LOOK, Letter, Member, ObjectGroup, ObjectName, Purpose, SLOTS, Step, TABLE_OBJECTS_MAX,
 };
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
 use std::collections::BTreeMap;
 

@@ -151,6 +151,7 @@ impl World<'_> {
         let now = Time(self.now);
         let failed = self.places[process.place].failed_source.take();
         self.note(|| format!("process {} learns", process.number));
+        self.tell(process.number, || "asks for the state".into());
         process.phase = Phase::Learns(Box::new(Learning {
             learn: Learn::new(failed, now),
             following: Following::new(self.scene.members, now),
@@ -181,6 +182,7 @@ impl World<'_> {
                 let incarnation = learning.following.follow.incarnation();
                 if self.enter(process, incarnation) {
                     self.note(|| format!("process {} is let in to view {} with the state", process.number, view.id));
+                    self.tell(process.number, || format!("is admitted to view {} with the state", view.id.count()));
                     self.outcome.counts.joins += 1;
                     self.outcome.counts.learned += u64::from(learning.learn.has_state());
                     process.boot = learning.boot.take();
@@ -189,6 +191,7 @@ impl World<'_> {
             }
             Some(Step::Failed(why)) => {
                 self.note(|| format!("process {} learns no more: {why:?}", process.number));
+                self.tell(process.number, || format!("stops learning: {why:?}"));
                 // The group may have admitted it.
                 self.excused.insert(process.me.id, self.now);
                 match why {
@@ -360,6 +363,7 @@ impl World<'_> {
                 let (connection, source, view) = (coming.connection, coming.source, coming.view);
                 self.note(|| format!("process {number} has the state of member {source} in view {view}"));
                 learning.coming = None;
+                self.tell_state(number, (learning.following.follow.incarnation(), view), source, &process.app);
                 self.close_side(connection, number);
                 self.apply_learned(process, learning);
             }
@@ -376,6 +380,13 @@ impl World<'_> {
             }
         }
         None
+    }
+
+    /// Records that a learner has a state.
+    fn tell_state(&mut self, process: usize, (of, view): (u128, ViewId), source: MemberId, app: &App) {
+        let source = self.name_of(of, view, source);
+        let count: u64 = app.delivered.values().map(|(count, _)| count).sum();
+        self.tell(process, || format!("has the state of {source}, which contains {count} messages"));
     }
 
     /// Receives the data of a state. Returns true if its connection is open.
@@ -413,6 +424,8 @@ impl World<'_> {
             }
             let snapshot = Rc::new(Snapshot { places, app: process.app.clone() });
             self.note(|| format!("process {} gives its state in view {view} to {to}", process.number));
+            let learner = self.name_of(process.roster.incarnation(), view, to);
+            self.tell(process.number, || format!("gives its state to {learner}"));
             let far = process.roster.book().and_then(|book| book.far(to)).cloned();
             if let Some(address) = far {
                 process.pledged.push(Pledged { to, view, snapshot });

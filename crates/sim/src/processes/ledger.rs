@@ -101,6 +101,11 @@ struct Lived {
 }
 
 impl Ledger {
+    /// Returns the process that has begun a view as this member.
+    pub(super) fn process_of(&self, key: Key, id: MemberId) -> Option<usize> {
+        self.views.get(&key)?.processes.get(&id).map(|process| *process as usize)
+    }
+
     /// Returns true if a group has begun.
     pub(super) fn knows(&self, of: u128) -> bool {
         self.groups.contains_key(&of)

@@ -11,8 +11,8 @@ use super::subgroups::{LONG_BYTES, UNSENT_MAX, Unsent, decode};
 use super::views::Next;
 use super::world::{Broken, Checked, World};
 use spindle_core::control::{Heard, News, Request};
-use spindle_core::layout::membership;
-use spindle_core::ring::Kind;
+use spindle_core::wire::layout::membership;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{Batch, Engine, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ impl World<'_> {
                     process.roster.answer(to, reply, "{}");
                     if let Some(why) = refused {
                         self.note(|| format!("member {} refuses: {why}", process.me.id));
+                        self.tell(process.number, || format!("refuses: {why}"));
                         self.refusal = why.to_string();
                     }
                 }
@@ -168,6 +169,7 @@ impl World<'_> {
             }
         }
         let view = Arc::clone(&table.view);
+        self.look_at(process);
         self.deliver(process, key.0, &view, delivered)?;
         if self.scene.large.is_some() {
             self.settle_objects(process, false);
@@ -236,7 +238,7 @@ impl World<'_> {
 
     /// Returns how long the application of a place's process takes for each message, if it is slow.
     fn takes_ns(&self, place: usize) -> Option<u64> {
-        let slow = self.scene.slow.filter(|slow| slow.place as usize == place && self.now < self.scene.calm_ns);
+        let slow = self.scene.slow.filter(|slow| slow.place as usize == place && self.now < self.calm_ns);
         slow.map(|slow| slow.each_ns)
     }
 
@@ -247,6 +249,7 @@ impl World<'_> {
         for (subgroup, message) in delivered {
             let there = view.subgroup(&newest.subgroups[subgroup as usize].name).expect("its epoch began there").0;
             self.ledger.delivers((of, view.id.0), process.number, there, message, self.now)?;
+            self.tell_message(process.number, "delivers", &newest, subgroup, message);
             if self.scene.learns {
                 process.app.apply(&newest, subgroup, message);
             }

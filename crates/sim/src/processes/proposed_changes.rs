@@ -136,6 +136,7 @@ impl World<'_> {
         if is_accepted {
             self.outcome.counts.proposed += 1;
             self.note(|| format!("process {number} proposes in view {view}: {change:?}"));
+            self.tell(number, || format!("proposes a change of subgroup {}", change.name()));
             self.pending.push(PendingChange { process: number, of, view, change });
             self.wake(number, self.now);
         }

@@ -62,7 +62,8 @@ impl World<'_> {
         true
     }
 
-    fn ask_to_give_up(&mut self, number: usize, reply: u64, lost: Vec<MemberId>) {
+    /// Lets an operator ask a process to give members up.
+    pub(super) fn ask_to_give_up(&mut self, number: usize, reply: u64, lost: Vec<MemberId>) {
         self.note(|| format!("an operator asks process {number} to give up {lost:?}"));
         let letter = Letter::Request { from: OPERATOR, reply, what: Request::Recover(lost) };
         let near = Near { letter: letter.encode().into(), attachment: [].into(), row: None };

@@ -107,7 +107,7 @@ impl World<'_> {
         self.check_bounds()?;
         self.check_told()?;
         let is_recoverable = self.recover();
-        let is_calm = self.now >= self.scene.calm_ns;
+        let is_calm = self.now >= self.calm_ns;
         if is_calm && !self.is_calm {
             self.note(|| "all is calm".into());
             self.is_calm = true;
@@ -122,24 +122,24 @@ impl World<'_> {
                     self.outcome.united = true;
                     self.is_done = true;
                 }
-                Some(why) if self.now >= self.scene.calm_ns + 2 * self.patience_ns() => return BOUNDED.broken(why),
+                Some(why) if self.now >= self.calm_ns + 2 * self.patience_ns() => return BOUNDED.broken(why),
                 Some(_) => {}
             },
-            Rest::Two if self.now >= self.scene.calm_ns + LOST_NS => {
+            Rest::Two if self.now >= self.calm_ns + LOST_NS => {
                 self.outcome.lost = true;
                 self.is_done = true;
             }
-            Rest::Lost if !is_recoverable && self.now >= self.scene.calm_ns + LOST_NS => match self.unaware() {
+            Rest::Lost if !is_recoverable && self.now >= self.calm_ns + LOST_NS => match self.unaware() {
                 None => {
                     self.outcome.lost = true;
                     self.is_done = true;
                 }
-                Some(why) if self.now >= self.scene.calm_ns.max(self.recovered_at) + self.patience_ns() => {
+                Some(why) if self.now >= self.calm_ns.max(self.recovered_at) + self.patience_ns() => {
                     return TOLD.broken(format!("the group has lost its quorum, and {why}"));
                 }
                 Some(_) => {}
             },
-            Rest::Lost if is_recoverable && self.now >= self.scene.calm_ns + 2 * self.patience_ns() => {
+            Rest::Lost if is_recoverable && self.now >= self.calm_ns + 2 * self.patience_ns() => {
                 return LIVENESS.broken(format!(
                     "the group does not go on, though all that are lost were given up: {}",
                     self.refusal
@@ -148,11 +148,9 @@ impl World<'_> {
             // Processes that no member reaches change views ever more rarely. After each change
             // members have to hear each other again, and the messages that show it wait behind all
             // others.
-            Rest::Not(_) if !self.recent_views.is_empty() && self.now < self.scene.calm_ns + 2 * self.patience_ns() => {
-            }
-            Rest::Not(why) if self.now >= self.scene.calm_ns.max(self.recovered_at) + self.patience_ns() => {
-                return LIVENESS
-                    .broken(format!("{why}, {} ms after all was calm", (self.now - self.scene.calm_ns) / MS));
+            Rest::Not(_) if !self.recent_views.is_empty() && self.now < self.calm_ns + 2 * self.patience_ns() => {}
+            Rest::Not(why) if self.now >= self.calm_ns.max(self.recovered_at) + self.patience_ns() => {
+                return LIVENESS.broken(format!("{why}, {} ms after all was calm", (self.now - self.calm_ns) / MS));
             }
             _ => {}
         }

@@ -3,7 +3,7 @@ use super::ledger::Sent;
 use super::objects::{OBJECT_BYTES_MIN, content};
 use super::process::Process;
 use crate::random::Random;
-use spindle_core::ring::Kind;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::collections::VecDeque;
 

@@ -8,8 +8,8 @@ use super::subgroups::Unsent;
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
 use spindle_core::control::{INSTALL_LOOK, Incarnation, Install, Member, News, Terms};
-use spindle_core::layout::membership;
-use spindle_core::ring::Kind;
+use spindle_core::wire::layout::membership;
+use spindle_core::wire::ring::Kind;
 use spindle_core::{Ablation, Engine, Rank, State, SubgroupId, Time, View, ViewId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,6 +80,7 @@ impl World<'_> {
         self.carry_out(process)?;
         if is_over {
             self.note(|| format!("process {}: the group has continued without it", process.number));
+            self.tell(process.number, || "learns that the group has continued without it".into());
             self.check_end(process)?;
             return self.go_away(process);
         }
@@ -223,6 +224,10 @@ impl World<'_> {
                 let bytes = spindle_core::Rows::bytes(&board, engine.me(), resent.at, resent.len).to_vec();
                 unsent.push(Unsent { kind: resent.kind, bytes, again: true, own: None });
             }
+            let frames = unsent.len();
+            if frames > 0 {
+                self.tell(process.number, || format!("sends its {frames} undelivered messages again"));
+            }
             again.push((spec.name.clone(), unsent));
         }
         self.end_large(process, &view);
@@ -278,6 +283,7 @@ impl World<'_> {
     /// Ends the part of a process in its group.
     pub(super) fn leave_group(&mut self, process: &mut Process, why: &str) -> Next {
         self.note(|| format!("process {} {why}", process.number));
+        self.tell(process.number, || why.into());
         self.check_end(process)?;
         let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
             unreachable!("a member")

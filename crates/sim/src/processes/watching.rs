@@ -243,6 +243,7 @@ impl World<'_> {
         following.ahead.begin();
         self.give_up_ways(process.number, following);
         self.note(|| format!("process {} follows view {}: {start:?}", process.number, view.id));
+        self.tell(process.number, || format!("follows view {}", view.id.count()));
         Ok(Some(start))
     }
 
@@ -287,6 +288,7 @@ impl World<'_> {
             }
             Err(why) => {
                 self.note(|| format!("process {} observes no more: {why}", process.number));
+                self.tell(process.number, || format!("observes no more: {why}"));
                 if let Some(view) = watching.following.follow.view().filter(|_| self.random.one_in(2)) {
                     for id in &view.members {
                         let what = Request::Forget;
@@ -306,6 +308,7 @@ impl World<'_> {
         watching.heard += u64::from(self.is_calm);
         let view = watching.following.follow.view().expect("it is followed");
         let key = (watching.following.follow.incarnation(), view.id.0);
+        self.tell_message(number, "is told", view, seen.subgroup.0, message);
         let check = &mut watching.checks[seen.subgroup.index()];
         if view.subgroups[seen.subgroup.index()].order == Order::Fifo {
             let last = check.last.insert(message.0, message.1);
@@ -360,6 +363,10 @@ impl World<'_> {
                     let after = observer.place(lapped.subgroup);
                     let number = process.number;
                     self.note(|| format!("observer {number} was {lapped:?} from {before} to {after}: {gaps:?}"));
+                    self.tell(number, || {
+                        let missed: u64 = gaps.iter().map(|gap| gap.rounds.end - gap.rounds.start).sum();
+                        format!("is lapped, and is told that it missed {missed} rounds")
+                    });
                     if !gaps.is_empty() && self.broken != Broken::GapUntold {
                         self.outcome.counts.gaps += 1;
                         watching.heard += u64::from(self.is_calm);

@@ -9,6 +9,7 @@ use super::plan::{Fault, MS, S, Scene};
 use super::process::{Death, Heard, Near, Process};
 use super::proposed_changes::PendingChange;
 use super::rows::Store;
+use super::story::Telling;
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::control::{Address, Card, Incarnation, Letter, Purpose, Record, Request};
@@ -351,6 +352,10 @@ pub(super) struct World<'s> {
     /// The times of the views of the last seconds.
     pub(super) recent_views: Vec<u64>,
     pub(super) outcome: Outcome,
+    /// The time at which all faults are over.
+    pub(super) calm_ns: u64,
+    /// The trace of a story. In a story applications send at random only after all faults are over.
+    pub(super) telling: Option<Box<Telling>>,
 }
 
 impl<'s> World<'s> {
@@ -396,6 +401,8 @@ impl<'s> World<'s> {
             is_done: false,
             recent_views: vec![],
             outcome: Outcome::default(),
+            calm_ns: scene.calm_ns,
+            telling: None,
         };
         for (place, plan) in scene.places.iter().enumerate() {
             world.push(plan.start_ns, Event::Start { place, id: None });
@@ -432,6 +439,39 @@ impl<'s> World<'s> {
         self.outcome.counts.unavailable = self.ledger.unavailable;
         self.outcome.counts.available_again = self.ledger.available_again;
         self.outcome
+    }
+
+    /// Runs until this time.
+    pub(super) fn run_until(&mut self, until: u64) -> Checked {
+        while let Some(Reverse(entry)) = self.events.peek()
+            && entry.at <= until
+        {
+            let Some(Reverse(Entry { at, event, .. })) = self.events.pop() else { break };
+            self.now = at;
+            self.outcome.counts.events += 1;
+            self.happen(event).map_err(|violation| Violation { at, ..violation })?;
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// Ends all faults of a story now. From now on applications send at random.
+    pub(super) fn begin_calm(&mut self, now: u64) {
+        (self.calm_ns, self.telling) = (now, None);
+        for number in 0..self.processes.len() {
+            if let Some(process) = self.living(number) {
+                process.sends_at = now;
+                let at = process.paused_until;
+                self.wake(number, now.max(at));
+            }
+        }
+    }
+
+    /// Ends the record of faults of these hosts' links.
+    pub(super) fn forgive(&mut self, hosts: u64) {
+        let now = self.now;
+        let listed = self.troubled.iter_mut().enumerate().filter(|(host, _)| hosts >> host & 1 == 1);
+        listed.for_each(|(_, until)| *until = now);
     }
 
     pub(super) fn push(&mut self, at: u64, event: Event) {
@@ -472,7 +512,9 @@ impl<'s> World<'s> {
             Event::Step { process } => {
                 if self.wakes[process] == self.now {
                     self.wakes[process] = u64::MAX;
-                    return self.step(process);
+                    let done = self.step(process);
+                    self.look(process);
+                    return done;
                 }
             }
             Event::Mail { process, near } => {
@@ -523,7 +565,7 @@ impl<'s> World<'s> {
                 }
             }
             Event::LookedUp { process, name } => self.answer_look_up(process, name),
-            Event::Fault(number) => self.go_wrong(number),
+            Event::Fault(number) => self.inflict(number, self.scene.faults[number].1.clone()),
             Event::Mend(number) => self.mend_links(number),
             Event::Tick => {
                 self.tick()?;
@@ -545,18 +587,12 @@ impl<'s> World<'s> {
         self.troubled[host] = self.troubled[host].max(until);
     }
 
-    fn go_wrong(&mut self, number: usize) {
-        let fault = self.scene.faults[number].1.clone();
+    /// Lets a fault begin, which has this number in the scene.
+    pub(super) fn inflict(&mut self, number: usize, fault: Fault) {
         self.note(|| format!("fault: {fault:?}"));
         match fault {
             Fault::Cut { from, to, ns } => {
-                let changed = self.links.set(from, to, true, self.now);
-                self.outcome.counts.partitions += u64::from(!changed.is_empty());
-                for (a, b) in changed {
-                    self.trouble_host(a, self.now + ns);
-                    self.trouble_host(b, self.now + ns);
-                    self.cut(a, b);
-                }
+                self.cut_links(from, to, ns);
                 self.push(self.now + ns, Event::Mend(number));
             }
             Fault::Break { a, b, half } => {
@@ -644,11 +680,28 @@ impl<'s> World<'s> {
         }
     }
 
+    /// Cuts the links from the hosts in `from` to those in `to`, for a time.
+    pub(super) fn cut_links(&mut self, from: u64, to: u64, ns: u64) {
+        let changed = self.links.set(from, to, true, self.now);
+        self.outcome.counts.partitions += u64::from(!changed.is_empty());
+        for (a, b) in changed {
+            self.trouble_host(a, self.now + ns);
+            self.trouble_host(b, self.now + ns);
+            self.cut(a, b);
+        }
+    }
+
     fn mend_links(&mut self, number: usize) {
         let Fault::Cut { from, to, .. } = self.scene.faults[number].1 else { return };
+        self.note(|| format!("fault {number} is over"));
+        self.mend(from, to);
+    }
+
+    /// Restores the links from the hosts in `from` to those in `to`.
+    pub(super) fn mend(&mut self, from: u64, to: u64) {
         let changed = self.links.set(from, to, false, self.now);
         self.outcome.counts.heals += u64::from(!changed.is_empty());
-        self.note(|| format!("fault {number} is over: {changed:?} pass"));
+        self.note(|| format!("{changed:?} pass"));
         for (a, b) in changed {
             self.trouble_host(a, self.now);
             self.trouble_host(b, self.now);
@@ -771,6 +824,7 @@ impl<'s> World<'s> {
         process.is_alive = false;
         let (id, host, place, address) = (process.me.id, process.host, process.place, process.address.clone());
         self.note(|| format!("process {number}, member {id}, ends"));
+        self.tell(number, || if killed { "is killed".into() } else { "exits".into() });
         self.excused.insert(id, self.now);
         self.ended = self.now;
         self.hosts[host].end(number);

@@ -2,7 +2,7 @@
 use super::costs::Costs;
 use super::world::World;
 use crate::Violation;
-use spindle_core::ring::HEADER_BYTES;
+use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
 
 /// A group of one subgroup with a total order. Each member has a host of its own.

@@ -4,7 +4,7 @@ use super::memory::Memory;
 use crate::Violation;
 use crate::checkers::Invariant;
 use crate::checkers::total_order::TotalOrder;
-use spindle_core::ring::{HEADER_BYTES, Kind};
+use spindle_core::wire::ring::{HEADER_BYTES, Kind};
 use spindle_core::{Claims, Engine, Exclusive, Layout, Rank, SubgroupId, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -4,7 +4,7 @@ use super::stage::Seat;
 use super::{Checked, Event, World};
 use crate::apps::{Consumer, Lent, digest};
 use crate::checkers::{frame_safety, no_storms};
-use spindle_core::ring::HEADER_BYTES;
+use spindle_core::wire::ring::HEADER_BYTES;
 
 impl World<'_> {
     pub(super) fn expect_consumer(&mut self, stage: usize, consumer: usize) {

@@ -5,7 +5,7 @@ use super::{Checked, Delivered, World};
 use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
 use crate::table::Action;
 
-use spindle_core::ring::HEADER_BYTES;
+use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Order, Rank};
 
 impl World<'_> {

@@ -3,7 +3,7 @@
 use super::stage::{Seat, Stage};
 use super::{Checked, Event, Life, Process, World};
 use crate::checkers::{liveness, no_storms, null_rule, validity};
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::{Rank, State, SubgroupId};
 
 impl World<'_> {

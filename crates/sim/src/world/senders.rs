@@ -7,7 +7,7 @@ use crate::ledger::Fate;
 use crate::options::Visibility;
 use crate::random::mix;
 use crate::table::Interruption;
-use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
+use spindle_core::wire::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::{Claim, Order, SubgroupId};
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::happenings::Step;
 use crate::ledger::Ledger;
 use crate::plan::Plan;
 use crate::table::{Extent, SimTable};
-use spindle_core::layout::{entry, membership};
+use spindle_core::wire::layout::{entry, membership};
 use spindle_core::{Engine, Layout, Order, Rank, RowLayout, SubgroupId, View};
 use std::cell::Cell;
 use std::rc::Rc;

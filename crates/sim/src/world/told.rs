@@ -44,7 +44,7 @@ impl Told {
         let after = self.count.get();
         let delivered = &mut self.delivered;
         let take = |message: spindle_core::Message<'_>| {
-            let spindle_core::Message { sender, round, payload } = message;
+            let spindle_core::Message { sender, round, payload, .. } = message;
             let (len, digest) = (payload.len() as u64, digest(payload));
             delivered.push(Delivered { subgroup, sender, round, len, digest, after });
         };

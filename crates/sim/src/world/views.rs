@@ -6,8 +6,8 @@ use crate::apps::{App, OpenRing};
 use crate::checkers::{Violation, atomicity, no_invention};
 use crate::happenings::{Step, What, When};
 use crate::options::Visibility;
-use spindle_core::layout::membership;
-use spindle_core::ring::HEADER_BYTES;
+use spindle_core::wire::layout::membership;
+use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{ClaimError, Engine, Order, Rank, Resend, Resent, SubgroupId, View};
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! The errors of a bulk group, one type for each kind of call.
 use super::node::ObjectId;
 use spindle_core::Rank;
-use spindle_core::bulk::SessionError;
+use spindle_core::rdmc::SessionError;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{BulkDown, BulkLinksError};
 use std::io;
@@ -55,7 +55,7 @@ pub enum BulkError {
 pub enum BulkSendError {
     /// The root can't send now, or this member is not the root.
     #[error(transparent)]
-    Session(#[from] spindle_core::bulk::SendError),
+    Session(#[from] spindle_core::rdmc::SendError),
     /// The group was destroyed, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,

@@ -10,7 +10,7 @@ use super::stream_bulk::StreamBulk;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_core::Rank;
-use spindle_core::bulk::SendError;
+use spindle_core::rdmc::SendError;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, Object, Segment};
 use std::collections::VecDeque;

@@ -15,7 +15,7 @@
 //! subgroup.
 //!
 //! Over streams, members pass on the blocks that they receive, by a
-//! [`Schedule`](spindle_core::bulk::Schedule); the protocol is described in docs/protocol/bulk.md.
+//! [`Schedule`](spindle_core::rdmc::Schedule); the protocol is described in docs/protocol/bulk.md.
 //! On one machine the object stays in the memory of its root, where all members read it. Across
 //! hosts, one member of each host does the former, and lends the object to the others of its host.
 mod error;
@@ -31,7 +31,7 @@ mod thread;
 pub use error::{BulkError, BulkSendError, Cause, DestroyError, Failure, PostError};
 pub use node::{BulkNode, Event, ObjectId};
 pub use settings::{BulkSettings, Waiting};
-pub use spindle_core::bulk::{Algorithm, Hosts, Racks, RacksError};
+pub use spindle_core::rdmc::{Algorithm, Hosts, Racks, RacksError};
 pub use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, LocalPart, Object, Segment};
-pub use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream, Stream};
+pub use spindle_transport::{Connection, SocketOptions, SocketStream, Stream};
 pub use thread::{BulkGroup, BulkThread, Upcalls};

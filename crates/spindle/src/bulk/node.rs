@@ -5,11 +5,11 @@ use super::settings::BulkSettings;
 use super::shared_memory_bulk::SharedMemoryBulk;
 use super::stream_bulk::StreamBulk;
 use spindle_core::Rank;
-use spindle_core::bulk::Algorithm;
-use spindle_core::bulk::Hosts;
+use spindle_core::rdmc::Algorithm;
+use spindle_core::rdmc::Hosts;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, LocalPart, Object, Segment};
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The settings of a bulk group.
 use spindle_core::Rank;
-use spindle_core::bulk::Hosts;
-use spindle_core::bulk::{Algorithm, Schedule, Settings};
+use spindle_core::rdmc::Hosts;
+use spindle_core::rdmc::{Algorithm, Schedule, Settings};
 use std::time::Duration;
 
 /// The settings that the members of a bulk group have to agree on. This is checked when their

@@ -3,10 +3,10 @@ use super::error::{BulkError, BulkSendError, Cause, Failure, PostError};
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
-use spindle_core::bulk::Hosts;
-use spindle_core::bulk::{Announced, Columns, Input, Output, SendError, Session, Slot};
+use spindle_core::rdmc::Hosts;
+use spindle_core::rdmc::{Announced, Columns, Input, Output, SendError, Session, Slot};
 use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -366,7 +366,7 @@ impl Side {
         let cargo = &mut self.cargo[slot];
         match cargo.memory {
             Memory::None => cargo.is_room_wanted = true,
-            _ => self.tell(Input::Room { object: spindle_core::bulk::Object(object.0) }),
+            _ => self.tell(Input::Room { object: spindle_core::rdmc::Object(object.0) }),
         }
     }
 
@@ -388,7 +388,7 @@ impl Side {
         }
         cargo.memory = Memory::Receiving(buffer);
         if std::mem::take(&mut cargo.is_room_wanted) {
-            self.tell(Input::Room { object: spindle_core::bulk::Object(object.0) });
+            self.tell(Input::Room { object: spindle_core::rdmc::Object(object.0) });
         }
         Ok(())
     }

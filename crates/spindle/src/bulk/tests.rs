@@ -1,7 +1,7 @@
 //! Groups over real streams: all schedules, deaths, nonsense, many at once.
 use super::*;
 use spindle_core::Rank;
-use spindle_fabric::tcp::Space;
+use spindle_transport::Space;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -155,7 +155,7 @@ fn check_objects(crowd: &mut Crowd, root: u32, sizes: &[u64]) {
         loop {
             match crowd.root(root).send(content(i, *bytes)) {
                 Ok(object) => break assert_eq!(object, ObjectId(i)),
-                Err(BulkSendError::Session(spindle_core::bulk::SendError::Full { .. })) => _ = crowd.turn(),
+                Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { .. })) => _ = crowd.turn(),
                 Err(error) => panic!("{error}"),
             }
             assert!(start.elapsed() < PATIENCE, "no slot is free");
@@ -906,7 +906,7 @@ fn on_one_machine_a_death_fails_the_group_once_at_everybody() {
         crowd.root(1).send(content(1, 100_000)).unwrap();
         crowd.root(1).send(content(2, 3)).unwrap();
         let full = crowd.root(1).send(vec![1]);
-        assert!(matches!(full, Err(BulkSendError::Session(spindle_core::bulk::SendError::Full { slots: 2 }))));
+        assert!(matches!(full, Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { slots: 2 }))));
         crowd.kill(dead);
         crowd.run_until("the end", |told| !failures(told).is_empty());
         crowd.run_to_rest();
@@ -1173,7 +1173,9 @@ fn groups_drawn_from_seeds() {
     };
     for seed in seeds {
         if let Err(panic) = std::panic::catch_unwind(|| play(seed)) {
-            eprintln!("seed {seed} failed: BULK_SEED={seed} cargo test -p spindle --lib groups_drawn_from_seeds");
+            eprintln!(
+                "seed {seed} failed: BULK_SEED={seed} cargo test -p spindle-multicast --lib groups_drawn_from_seeds"
+            );
             std::panic::resume_unwind(panic);
         }
     }

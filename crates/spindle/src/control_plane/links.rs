@@ -3,7 +3,7 @@ use super::ways::{Mail, Ways};
 use super::{ControlPlane, lock};
 use spindle_core::control::{Letter, Purpose};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

@@ -3,7 +3,7 @@ use super::lock;
 use spindle_core::MemberId;
 use spindle_core::control::Letter;
 use spindle_fabric::Doorbell;
-use spindle_fabric::mail::Notice;
+use spindle_transport::mail::Notice;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,7 +6,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, Letter, Me, Order};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::mail::{Fate, fate};
+use spindle_transport::mail::{Fate, fate};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;

@@ -3,8 +3,8 @@ use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
 use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Question, Request, Told};
-use spindle_fabric::mail::enclose;
-use spindle_fabric::net::Event;
+use spindle_transport::mail::enclose;
+use spindle_transport::net::Event;
 use std::path::PathBuf;
 
 /// How long to wait for an expected event.

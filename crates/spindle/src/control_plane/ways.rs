@@ -5,7 +5,7 @@ use crate::control_plane::Notices;
 use crate::network::Net;
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::PeerParts;
-use spindle_fabric::mail::{MailError, Mailbox, Outbox, Watch, enclose};
+use spindle_transport::mail::{MailError, Mailbox, Outbox, Watch, enclose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -141,7 +141,7 @@ impl Handover {
 mod tests {
     use super::*;
     use crate::control_plane::tests::Hosts;
-    use spindle_fabric::mail::disclose;
+    use spindle_transport::mail::disclose;
 
     #[test]
     fn what_many_are_told_is_enclosed_once() {

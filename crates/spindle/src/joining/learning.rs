@@ -74,9 +74,10 @@ impl Candidate<'_> {
                     queue.restored.store(true, Ordering::Release);
                     restored = Some(Restored::new(view, taken.places));
                 }
-                Some(Item::Message { subgroup, sender, round, payload }) => {
+                Some(Item::Message { subgroup, sender, sender_id, round, payload }) => {
                     if let Some(restored) = restored.as_ref().filter(|state| state.lacks(subgroup, sender, round)) {
-                        handler.learn(restored.view(), subgroup, &Message { sender, round, payload: &payload });
+                        let message = Message { sender, sender_id, round, payload: &payload };
+                        handler.learn(restored.view(), subgroup, &message);
                     }
                 }
                 Some(Item::Changed(change)) => {

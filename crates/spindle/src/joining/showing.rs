@@ -40,6 +40,9 @@ impl Candidate<'_> {
     }
 
     pub(super) fn show(&mut self, progress: BootstrapProgress) {
+        // Between hosts, members meet at the seeds.
+        let dir = self.config.network.is_none().then(|| self.dir.path().to_path_buf());
+        let progress = BootstrapProgress { dir, ..progress };
         if progress != self.seen {
             (self.progress)(&progress);
             self.seen = progress;

@@ -25,12 +25,12 @@ use crate::bulk::{
 };
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
 use crate::node::Terms;
-use spindle_core::bulk::SendError;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
+use spindle_core::rdmc::SendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
-use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, Mesh, Reader};
+use spindle_transport::Connection;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -11,7 +11,7 @@ use crate::state::{PATIENCE, STREAM_WAIT, Way};
 use spindle_core::control::{self, Letter, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
-use spindle_fabric::tcp::Connection;
+use spindle_transport::Connection;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -205,7 +205,7 @@ fn read_object(bytes: &mut impl Read, len: u64, cancelled: &AtomicBool) -> io::R
 pub(super) mod tests {
     use super::*;
     use spindle_core::{Rank, SubgroupId};
-    use spindle_fabric::tcp::{SocketOptions, SocketStream};
+    use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
     use std::sync::mpsc::RecvTimeoutError;
     use std::time::Duration;

@@ -8,8 +8,9 @@ use super::{Node, Older, Preparing};
 use crate::meeting::{AGAIN, connect_late};
 use spindle_core::control::Arrival;
 use spindle_core::{Rank, View};
-use spindle_fabric::tcp::{Down, limit_silence};
+use spindle_fabric::tcp::Down;
 use spindle_fabric::{Fabric, Mesh, MeshError, Peer, Retired};
+use spindle_transport::limit_silence;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -36,7 +36,7 @@ impl Node {
         if self.measurements.awaited.is_none() {
             self.measurements.awaited = self.find_sample();
         }
-        let Some(awaited) = &mut self.measurements.awaited else { return self.shared.sampler.clear() };
+        let Some(awaited) = &mut self.measurements.awaited else { return self.shared.clear_sample() };
         let (view, id) = awaited.home;
         let Some(engine) = self.member.engine_of(view) else { return self.drop_sample() };
         if awaited.rounds.is_none() && engine.is_announced(id, awaited.sample.position) {
@@ -51,7 +51,7 @@ impl Node {
 
     /// Finds the ring of the sample, if it belongs to an epoch that continues.
     fn find_sample(&self) -> Option<Awaited> {
-        let sample = self.shared.sampler.sample()?;
+        let sample = self.shared.sample()?;
         self.handles.iter().enumerate().find_map(|(handles, of_subgroup)| {
             let home = of_subgroup.home()?;
             let engine = self.member.engine_of(home.0)?;
@@ -65,7 +65,7 @@ impl Node {
     /// Gives the sample up, if there is one.
     pub(super) fn drop_sample(&mut self) {
         self.measurements.awaited = None;
-        self.shared.sampler.clear();
+        self.shared.clear_sample();
     }
 
     /// Notes that the change of the view has begun here.
@@ -83,7 +83,7 @@ impl Node {
         }
         // The message may be sent again in another ring.
         self.drop_sample();
-        self.shared.sampler.ask();
+        self.shared.ask_for_sample();
     }
 
     /// Returns whether the change of the view was [noted](Self::note_change).

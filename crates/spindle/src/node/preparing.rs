@@ -5,7 +5,7 @@ use crate::control_plane::{ControlPlane, Handover, News};
 use crate::error::JoinError;
 use crate::meeting::{self, Meeting};
 use spindle_core::control::{Begun, INSTALL_LOOK, Install};
-use spindle_core::layout::{RowLayout, membership};
+use spindle_core::wire::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
 use spindle_fabric::ofi::OfiMeeting;
 use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, PeerParts};

@@ -3,9 +3,9 @@ use super::*;
 use crate::Config;
 use crate::control_plane::tests::{Hosts, PATIENCE, view};
 use spindle_core::Rows;
-use spindle_core::layout::entry;
+use spindle_core::wire::layout::entry;
 use spindle_fabric::MemberBell;
-use spindle_fabric::tcp::{SocketOptions, SocketStream};
+use spindle_transport::{SocketOptions, SocketStream};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 

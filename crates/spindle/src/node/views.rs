@@ -8,10 +8,10 @@ use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};
 use spindle_core::control::{Heard, Incarnation, Install, Letter, Me, Purpose};
-use spindle_core::layout::membership;
+use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
-use spindle_fabric::mail::{Fate, fate};
 use spindle_fabric::{Fabric, Peer};
+use spindle_transport::mail::{Fate, fate};
 use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -312,12 +312,7 @@ impl Node {
         match heard {
             Some(Heard::Answer { to, reply, refused }) => {
                 self.has_chores |= self.member.is_leaving();
-                let mut answer = self.status().to_json();
-                if let Some(why) = refused {
-                    answer["refused"] = why.to_string().into();
-                    answer["passing"] = why.is_passing().into();
-                }
-                let text = answer.to_string();
+                let text = self.status().answer(refused);
                 self.control_plane.act(|roster, _| roster.answer(to, reply, &text));
             }
             Some(Heard::Evicted { next }) => {

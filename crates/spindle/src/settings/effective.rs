@@ -1,5 +1,4 @@
 //! The effective values, and their meaning for the library.
-use super::keys::{RING_BYTES, WINDOW_MIN};
 use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
@@ -8,7 +7,7 @@ use crate::{
     Address, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
     Transport, Who,
 };
-use spindle_core::ring::HEADER_BYTES;
+use spindle_transport::mail::RuntimeDir;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -112,6 +111,7 @@ impl Effective {
         for name in settings.subgroups() {
             effective.choose_window(name);
         }
+        effective.set_missing("runtime_dir", Value::Path(RuntimeDir::default_path()));
         effective
     }
 
@@ -120,9 +120,12 @@ impl Effective {
             Some(Value::Bytes(bytes)) => *bytes,
             _ => 0,
         };
-        let path = format!("subgroup.{subgroup}.window");
+        self.set_missing(&format!("subgroup.{subgroup}.window"), Value::Number(Subgroup::window_for(bytes)));
+    }
+
+    fn set_missing(&mut self, path: &str, value: Value) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path && entry.value.is_none()) {
-            entry.value = Some(Value::Number((RING_BYTES / (bytes + HEADER_BYTES)).max(WINDOW_MIN)));
+            entry.value = Some(value);
         }
     }
 
@@ -156,7 +159,7 @@ impl Effective {
         };
         let mut config = Config::new(name, self.number("group.members").unwrap_or(1) as u32);
         config.id = self.number("member.id");
-        config.runtime_dir = self.path("runtime_dir");
+        config.runtime_dir = Some(self.runtime_dir());
         config.suspect_after = self.time("group.suspect_after");
         config.object_bytes_max = self.number("group.object_bytes_max").unwrap_or(config.object_bytes_max);
         config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
@@ -262,9 +265,9 @@ impl Effective {
         self.text("group.name")
     }
 
-    /// Returns the rendezvous directory of this host, if it was given.
-    pub fn runtime_dir(&self) -> Option<PathBuf> {
-        self.path("runtime_dir")
+    /// Returns the rendezvous directory of this host.
+    pub fn runtime_dir(&self) -> PathBuf {
+        self.path("runtime_dir").unwrap_or_else(RuntimeDir::default_path)
     }
 
     /// Returns the subgroups, in their order.
@@ -284,8 +287,8 @@ impl Effective {
             members: who("members"),
             senders: who("senders"),
             order: if self.text(&of("order")) == Some("fifo") { Order::Fifo } else { Order::Total },
-            window: self.number(&of("window")).unwrap_or(WINDOW_MIN),
-            message_bytes_max: self.number(&of("message_bytes_max")).unwrap_or(0),
+            window: self.number(&of("window")).unwrap_or(Subgroup::WINDOW),
+            message_bytes_max: self.number(&of("message_bytes_max")).unwrap_or(Subgroup::MESSAGE_BYTES_MAX),
             name,
         }
     }

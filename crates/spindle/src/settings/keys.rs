@@ -56,10 +56,6 @@ pub(super) const SUBGROUP: &str = "subgroup.NAME.";
 pub(super) const SUBGROUP_NAME: &str = "subgroup.NAME.name";
 /// The subgroup that exists if a file lists none.
 pub(super) const SUBGROUP_STANDARD: &str = "all";
-/// The approximate size of each sender's ring in bytes, unless a window is given.
-pub(super) const RING_BYTES: u64 = 1 << 20;
-/// The smallest window that is derived from it.
-pub(super) const WINDOW_MIN: u64 = 4;
 /// The beginning of variable names.
 pub(super) const VARIABLES: &str = "SPINDLE_";
 
@@ -71,9 +67,9 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "runtime_dir",
         about: "Where the members of this host meet: a directory that only its user can enter (mode 700)",
-        standard: "$XDG_RUNTIME_DIR/spindle, or /tmp/spindle-UID",
+        standard: "/tmp/spindle-UID",
         kind: Kind::Path,
-        example: "\"/run/user/1000/spindle\"",
+        example: "\"/tmp/spindle-1000\"",
     },
     Key { path: "group.name", about: "The group's name", standard: "", kind: Kind::GroupName, example: "\"example\"" },
     Key {
@@ -157,16 +153,16 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "subgroup.NAME.window",
         about: "Messages of the largest size that each sender may have on the way",
-        standard: "what fits a ring of 1MiB, at least 4",
+        standard: "what fits a ring of 1 MB, at least 4",
         kind: Kind::Number { least: 1, most: WINDOW_MAX },
-        example: "15",
+        example: "100",
     },
     Key {
         path: "subgroup.NAME.message_bytes_max",
         about: "The longest message",
-        standard: "64KiB",
+        standard: "10000",
         kind: Kind::Bytes { most: MESSAGE_BYTES_MAX },
-        example: "\"64KiB\"",
+        example: "10000",
     },
     Key {
         path: "network.listen",
@@ -348,7 +344,7 @@ mod tests {
 
     #[test]
     fn standards_that_are_values_are_allowed_ones() {
-        let values = ["1", "1s", "60s", "1ms", "all", "total", "64KiB", "false", "10s", "tcp"];
+        let values = ["1", "1s", "60s", "1ms", "all", "total", "10000", "false", "10s", "tcp"];
         for key in KEYS.iter().filter(|key| values.contains(&key.standard)) {
             let value = key.kind.parse(OsStr::new(key.standard)).unwrap_or_else(|| panic!("{}", key.path));
             assert_eq!(value.to_string(), key.standard);

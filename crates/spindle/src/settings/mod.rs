@@ -2,7 +2,7 @@
 //! origin.
 //!
 //! ```text
-//! defaults < fallbacks < file < environment < flags ---effective()--> Effective: a value and an origin for each key
+//! defaults < file < environment < flags ---effective()--> Effective: a value and an origin for each key
 //!                                                                        |-- config()   what to join with
 //!                                                                        \-- network()  how to meet over a network
 //! ```
@@ -90,10 +90,9 @@ struct Listed {
 }
 
 // The value with the highest rank counts.
-const RANK_FALLBACK: u8 = 1;
-const RANK_FILE: u8 = 2;
-const RANK_VARIABLE: u8 = 3;
-const RANK_FLAG: u8 = 4;
+const RANK_FILE: u8 = 1;
+const RANK_VARIABLE: u8 = 2;
+const RANK_FLAG: u8 = 3;
 
 impl Settings {
     /// Returns empty settings.
@@ -146,11 +145,6 @@ impl Settings {
     pub fn flag(&mut self, path: &str, text: impl AsRef<OsStr>, flag: &str) {
         let origin = Origin::Flag(flag.to_string());
         self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FLAG });
-    }
-
-    /// Adds a value that counts if no other source gives one, not even a file.
-    pub fn fallback(&mut self, path: &str, text: impl AsRef<OsStr>, origin: Origin) {
-        self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FALLBACK });
     }
 
     /// Returns the names of the subgroups, in their order. If no file lists any, there is one,
@@ -212,7 +206,7 @@ impl Settings {
             }
             Some((key, name)) => Ok((key, name.map(str::to_string))),
             None => {
-                let names = self.paths().map(|(key, name)| path_of(key, name));
+                let names = self.settable().map(|(key, name)| path_of(key, name));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 Err(wrong(format!("there is no key {:?}{near}", shorten(&text.name))))
             }
@@ -221,7 +215,7 @@ impl Settings {
 
     fn find_variable(&self, text: &Text) -> Result<(&'static Key, Option<String>), Problem> {
         let named = |(key, name): &(&'static Key, Option<&str>)| variable(&path_of(key, *name)) == text.name;
-        let mut found = self.paths().filter(|(key, _)| key.path != SUBGROUP_NAME).filter(named);
+        let mut found = self.settable().filter(named);
         let wrong = |message, is_error| Problem { origin: text.origin.clone(), key: None, message, is_error };
         match (found.next(), found.next()) {
             (Some((key, name)), None) => Ok((key, name.map(str::to_string))),
@@ -230,13 +224,18 @@ impl Settings {
                 Err(wrong(format!("it could mean subgroup {one:?} or {other:?}; say it in a file"), true))
             }
             (None, _) => {
-                let names = self.paths().map(|(key, name)| variable(&path_of(key, name)));
+                let names = self.settable().map(|(key, name)| variable(&path_of(key, name)));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 // Other software may have set it: Kubernetes makes variables for a service called
                 // "spindle".
                 Err(wrong(format!("no key has this variable{near}"), false))
             }
         }
+    }
+
+    /// Returns the keys that can be set outside a file.
+    fn settable(&self) -> impl Iterator<Item = (&'static Key, Option<&str>)> {
+        self.paths().filter(|(key, _)| key.path != SUBGROUP_NAME)
     }
 
     fn has(&self, subgroup: &str) -> bool {

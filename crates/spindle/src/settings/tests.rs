@@ -134,7 +134,7 @@ fn a_file_says_all_there_is_to_say() {
     assert_eq!((ticks.name.as_str(), &ticks.senders, ticks.order), ("ticks", &Who::First(2), Order::Fifo));
     assert_eq!((ticks.window, ticks.message_bytes_max), (1000, 256));
     assert_eq!((&orders.members, orders.order), (&Who::Ranks(vec![0, 2]), Order::Total));
-    assert_eq!((orders.window, orders.message_bytes_max), ((1 << 20) / 1040, 1024));
+    assert_eq!((orders.window, orders.message_bytes_max), (1_001_600 / 1040, 1024));
 }
 
 #[test]
@@ -160,11 +160,14 @@ fn nothing_said_gives_a_group_of_one_host() {
     settings.flag("group.name", "g", "GROUP");
     let effective = settings.effective().unwrap();
     let (config, plain) = (effective.config().unwrap(), Config::new("g", 1));
-    assert_eq!((config.members, config.id, config.runtime_dir), (1, None, None));
+    assert_eq!((config.members, config.id), (1, None));
+    let dir = spindle_transport::mail::RuntimeDir::default_path();
+    assert_eq!((config.runtime_dir, effective.runtime_dir()), (Some(dir.clone()), dir));
     assert_eq!(config.suspect_after, plain.suspect_after);
     assert_eq!((config.gather_timeout, config.spin_for), (plain.gather_timeout, plain.spin_for));
     assert_eq!((config.subgroups.len(), config.subgroups[0].name.as_str()), (1, "all"));
-    assert_eq!((config.subgroups[0].window, config.subgroups[0].message_bytes_max), (15, 65_536));
+    assert_eq!(format!("{:?}", config.subgroups), format!("{:?}", plain.subgroups));
+    assert_eq!(config.object_bytes_max, plain.object_bytes_max);
     assert!(effective.network().is_none() && effective.warnings().is_empty());
     let error = Settings::new().effective().unwrap().config().unwrap_err().to_string();
     assert!(error.contains("SPINDLE_GROUP_NAME"), "{error}");
@@ -177,7 +180,6 @@ fn who_comes_later_counts_and_the_others_are_remembered() {
     // The order of the calls does not matter.
     settings.flag("group.members", "5", "--members");
     settings.flag("group.members", "6", "--set");
-    settings.fallback("runtime_dir", "/run/user/1/spindle", Origin::Variable("XDG_RUNTIME_DIR".into()));
     settings.variables(vars(&[
         ("SPINDLE_GROUP_MEMBERS", "4"),
         ("SPINDLE_SUBGROUP_S_1_WINDOW", "9"),
@@ -201,7 +203,8 @@ fn who_comes_later_counts_and_the_others_are_remembered() {
     let hidden = "5 (flag --members), 4 (variable SPINDLE_GROUP_MEMBERS), 2 (x.toml:3)";
     assert_eq!(told("group.members"), is("6", "flag --set", hidden));
     assert_eq!(told("group.name"), is("a", "x.toml:2", ""));
-    assert_eq!(told("runtime_dir"), is("/run/user/1/spindle", "variable XDG_RUNTIME_DIR", ""));
+    let dir = spindle_transport::mail::RuntimeDir::default_path();
+    assert_eq!(told("runtime_dir"), is(&dir.display().to_string(), "default", ""));
     assert_eq!(told("subgroup.s-1.name"), is("s-1", "x.toml:5", ""));
     assert_eq!(told("subgroup.s-1.window"), is("9", "variable SPINDLE_SUBGROUP_S_1_WINDOW", ""));
     assert_eq!(told("subgroup.s-1.message_bytes_max"), is("1KiB", "flag --max-message", ""));
@@ -330,6 +333,14 @@ fn what_variables_and_flags_say_wrong_is_told_with_their_names() {
         "flag --set subgroup.a-b.name: only a file names subgroups, in [[subgroup]]",
     ];
     assert_eq!(told, expected);
+
+    let mut settings = Settings::new();
+    settings.variables(vars(&[("SPINDLE_SUBGROUP_ALL_NAM", "a"), ("SPINDLE_SUBGROUP_ALL_NAME", "a")]));
+    settings.flag("subgroup.all.nam", "a", "--set");
+    let Err(SettingsError::Wrong(problems)) = settings.effective() else { panic!("it went through") };
+    let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    let can_be_set = |told: &String| !told.contains("ALL_NAME?") && !told.contains("all.name?");
+    assert!(told.len() == 4 && told.iter().all(can_be_set), "{told:#?}");
 }
 
 #[test]

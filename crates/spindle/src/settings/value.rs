@@ -3,7 +3,7 @@ use super::quantity::{parse_bytes, parse_time, show_bytes, show_time};
 use crate::{Address, RackName, Who};
 use serde_json::{Value as Json, json};
 use spindle_core::limits::{MEMBERS_MAX, NAME_BYTES_MAX};
-use spindle_fabric::mail::GroupName;
+use spindle_transport::mail::GroupName;
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::SocketAddr;

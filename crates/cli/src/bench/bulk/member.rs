@@ -12,7 +12,7 @@ use spindle::Rank;
 use spindle::bulk::{
     self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, Racks, SocketOptions, SocketStream, Stream,
 };
-use spindle_fabric::tcp::Space;
+use spindle_transport::Space;
 use std::hint::black_box;
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

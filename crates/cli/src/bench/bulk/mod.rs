@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::quantity::bytes;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use spindle_core::bulk::BLOCK_BYTES;
+use spindle_core::rdmc::BLOCK_BYTES;
 use spindle_fabric::region::available_bytes;
 
 /// Options of `spindle bench bulk`.

@@ -20,7 +20,7 @@ use super::super::tell;
 use super::Fabric;
 use crate::exit::{FAILED, Failure};
 use serde::Serialize;
-use spindle_core::bulk::{Algorithm, Racks, blocks};
+use spindle_core::rdmc::{Algorithm, Racks, blocks};
 use spindle_sim::Violation;
 use spindle_sim::bulk::{Bench, Network, Uplinks};
 use std::io::{self, Write};

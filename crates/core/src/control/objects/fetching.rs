@@ -19,7 +19,7 @@ use super::TARGET;
 use crate::control::{Letter, Roster, Wanted};
 use crate::ids::{MemberId, Time};
 use crate::limits::WANTED_MAX;
-use crate::observer::{Lapped, Seen};
+use crate::multicast::{Lapped, Seen};
 use crate::view::View;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -13,9 +13,9 @@
 //! stay in the view that long. Then the view is renewed, because the groups of the next view have
 //! their own connections. The member is suspected only if these are not made.
 use super::TARGET;
-use crate::bulk::{Algorithm, Hosts, Racks};
 use crate::control::RackName;
 use crate::ids::{MemberId, Rank, SubgroupId, Time, ViewId};
+use crate::rdmc::{Algorithm, Hosts, Racks};
 use crate::view::View;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

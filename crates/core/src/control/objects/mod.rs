@@ -18,7 +18,7 @@
 //! - [`Fetching`] is the observer's side: the messages that it has read and can't yield yet, and
 //!   the member that it asks for the objects.
 //!
-//! Absent on purpose: the blocks of an object, which [`bulk`](crate::bulk) handles, and the bytes,
+//! Absent on purpose: the blocks of an object, which [`bulk`](crate::rdmc) handles, and the bytes,
 //! which the driver holds.
 mod fetching;
 mod groups;

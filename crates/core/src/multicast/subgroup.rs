@@ -1,0 +1,1017 @@
+//! One subgroup at one member: the send, receive and delivery predicates of the Spindle paper
+//! (sections II-D and III), evaluated over the entries of its members.
+//!
+//! Everything is batched as it is found: one evaluation handles all data that has arrived since the
+//! last one. Stores happen in the order in which peers may see them: a frame, then the counters
+//! that announce it, then the acknowledgements.
+use crate::fault::Fault;
+use crate::ids::{MemberId, Rank, SubgroupId};
+use crate::membership::Ranks;
+use crate::multicast::ablation::Ablation;
+use crate::multicast::claims::Claims;
+use crate::multicast::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
+use crate::multicast::moves::Moves;
+use crate::multicast::pace::Pace;
+use crate::multicast::resend::Resend;
+use crate::multicast::sending::{Announced, Sending};
+use crate::multicast::stats::{Frontier, SubgroupStats};
+use crate::multicast::upcalls::Upcalls;
+use crate::planted::planted;
+use crate::table::{Rows, Table};
+use crate::view::{Order, View};
+use crate::wire::layout::{LINE_BYTES, Layout, Place, entry};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use core::ops::Range;
+
+/// Maxima of the counters in the life of a view. A peer with a higher counter has sent garbage.
+/// Rounds, and the counters of rounds, stay far enough below [`ROUNDS_MAX`]: if this member follows
+/// a faulty peer with nulls, its own frames are still valid.
+const COUNTS_MAX: [u64; 5] = {
+    let rounds = ROUNDS_MAX / 2;
+    let places = rounds * crate::limits::MEMBERS_MAX as u64;
+    // Fits with a round to spare, for each factor by which it is multiplied.
+    assert!(places < u64::MAX / 4);
+    [rounds, rounds, places, places, rounds]
+};
+/// Maximum number of batches that are announced between the decision to wedge and the wedge. Later
+/// messages are sent again.
+const WEDGE_BATCHES_MAX: u32 = 64;
+/// Rounds that applications may skip in the life of a view. Rounds beyond this number are announced
+/// as nulls.
+const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
+
+/// The counters of one peer, as this member knows them.
+#[derive(Clone, Hash, Debug)]
+struct Peer {
+    rank: Rank,
+    /// Offset of its entry in its row.
+    entry: u64,
+    /// Its sender rank.
+    sender: Option<usize>,
+    rounds: u64,
+    spoken: u64,
+    received: u64,
+    delivered: u64,
+    /// In a Fifo subgroup in which this member sends: the number of its rounds that the peer has
+    /// delivered.
+    delivered_of_mine: u64,
+}
+
+/// This member's own counters, as stored in its row.
+#[derive(Clone, Hash, Debug, Default)]
+struct Own {
+    published: u64,
+    rounds: u64,
+    spoken: u64,
+    freed: u64,
+    received: u64,
+    /// One count in a subgroup with a total order, one count for each sender in a Fifo subgroup.
+    delivered: Box<[u64]>,
+}
+
+#[derive(Debug)]
+enum Delivery {
+    Inline(Cursor),
+    Handoff(Arc<Handoff>),
+    /// The consumer has ended: stable messages count as delivered.
+    Nobody,
+}
+
+/// The phase of a subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// It announces, receives and delivers.
+    Live,
+    /// It announces and receives nothing until it is known whether the change of the view has
+    /// touched it.
+    Wedged,
+    /// Its epoch has ended: messages below the trims are delivered.
+    Closed,
+}
+
+impl Hash for Delivery {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Delivery::Inline(cursor) => cursor.hash(state),
+            Delivery::Handoff(_) => panic!("what a consumer on another thread has taken changes at any time"),
+            Delivery::Nobody => {}
+        }
+    }
+}
+
+/// One subgroup of the engine.
+#[derive(Hash, Debug)]
+pub(crate) struct Subgroup {
+    id: SubgroupId,
+    /// Its number in the newest view, by which the application knows it.
+    named: SubgroupId,
+    order: Order,
+    members: Vec<Rank>,
+    place: Place,
+    me: usize,
+    senders: usize,
+    /// The other members.
+    peers: Vec<Peer>,
+    own: Own,
+    sending: Option<Sending>,
+    delivery: Delivery,
+    phase: Phase,
+    /// Whether all peers know that this member sends nothing more.
+    told_closed: bool,
+    /// Whether work is left to do although no counter changed.
+    pending: bool,
+    /// Whether counters of peers may have changed unnoticed.
+    stale: bool,
+    /// Whether anything has happened, or counters of peers may have changed, since the last
+    /// `take_news`.
+    news: bool,
+    awaits: Awaits,
+    stable: u64,
+    /// The number of this member's rounds that belong to the view, once the end of the view is
+    /// decided.
+    trim: u64,
+    stats: SubgroupStats,
+}
+
+/// Whether this member waits for peers in the subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Awaits {
+    /// It has to be computed.
+    Unknown,
+    /// It waits for no peer, as long as its ring has no gate.
+    Nobody,
+}
+
+/// This follows from the other fields, so states that differ only in it are the same.
+impl Hash for Awaits {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// The part of a wedged subgroup that a member has.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Cuts {
+    /// The rounds that are here, with the sender rank.
+    pub(crate) rounds: Vec<(usize, u64)>,
+    /// The sequence numbers that are delivered, as far as the engine knows.
+    pub(crate) delivered: u64,
+}
+
+/// The changes that one evaluation made in this member's row and has not posted.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Ring bytes to post.
+    pub(crate) data: Range<u64>,
+    /// Whether the entry has to be posted.
+    pub(crate) entry: bool,
+    /// Whether counts have changed that only free rings. No member waits for them to deliver a
+    /// message.
+    pub(crate) freeing: bool,
+    /// Whether the evaluation did any work.
+    pub(crate) worked: bool,
+    pub(crate) data_posts: u64,
+    pub(crate) control_posts: u64,
+}
+
+impl Subgroup {
+    pub(crate) fn new(view: &View, layout: &Layout, me: Rank, id: SubgroupId) -> Subgroup {
+        let spec = &view.subgroups[id.index()];
+        let place = |rank| layout.row(rank).place(id).expect("a member of the subgroup has a place for it");
+        let peers = spec.members.iter().filter(|rank| **rank != me).map(|&rank| Peer {
+            rank,
+            entry: place(rank).entry,
+            sender: spec.sender_rank(rank),
+            rounds: 0,
+            spoken: 0,
+            received: 0,
+            delivered: 0,
+            delivered_of_mine: 0,
+        });
+        let sending = spec.sender_rank(me).map(|rank| {
+            let ring = place(me).ring.expect("a sender has a ring");
+            Sending::new(rank, ring)
+        });
+        let counts = match spec.order {
+            Order::Total => 1,
+            Order::Fifo => spec.senders.len(),
+        };
+        Subgroup {
+            id,
+            named: id,
+            order: spec.order,
+            members: spec.members.clone(),
+            place: place(me),
+            me: spec.members.binary_search(&me).expect("I am a member"),
+            senders: spec.senders.len(),
+            peers: peers.collect(),
+            own: Own { delivered: alloc::vec![0; counts].into(), ..Own::default() },
+            sending,
+            delivery: Delivery::Inline(cursor(view, layout, id)),
+            phase: Phase::Live,
+            told_closed: false,
+            pending: false,
+            stale: true,
+            news: true,
+            awaits: Awaits::Unknown,
+            stable: 0,
+            trim: 0,
+            stats: SubgroupStats::default(),
+        }
+    }
+
+    /// Whether it announces, receives and delivers.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.phase == Phase::Live
+    }
+
+    /// Whether its epoch has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Whether its epoch has ended and all of it is delivered to the application here.
+    pub(crate) fn is_through(&self) -> bool {
+        let is_at_end = !matches!(&self.delivery, Delivery::Inline(cursor) if !cursor.is_at_end());
+        self.is_closed() && is_at_end
+    }
+
+    /// As [`Engine::fork`](crate::Engine::fork).
+    pub(crate) fn fork(&self) -> Subgroup {
+        let Delivery::Inline(cursor) = &self.delivery else { panic!("a consumer on another thread can't be copied") };
+        Subgroup {
+            members: self.members.clone(),
+            peers: self.peers.clone(),
+            own: self.own.clone(),
+            sending: self.sending.as_ref().map(Sending::fork),
+            delivery: Delivery::Inline(cursor.fork()),
+            stats: SubgroupStats::default(),
+            ..*self
+        }
+    }
+
+    /// Notes that the view `next` has begun and has not touched this subgroup. In `next` it has
+    /// another number, and its members have other ranks.
+    pub(crate) fn rename(&mut self, was: &View, next: &View) {
+        self.named = next.subgroup(&was.subgroups[self.id.index()].name).unwrap_or(self.id);
+        if let Delivery::Inline(cursor) = &mut self.delivery {
+            cursor.rename(|rank| next.rank_of(was.members[rank.index()]));
+        }
+    }
+
+    pub(crate) fn id(&self) -> SubgroupId {
+        self.id
+    }
+
+    pub(crate) fn members(&self) -> &[Rank] {
+        &self.members
+    }
+
+    /// The range of this member's row that contains this subgroup's counters.
+    pub(crate) fn entry(&self) -> Range<u64> {
+        self.place.entry..self.place.end
+    }
+
+    pub(crate) fn claims(&self) -> Option<&Arc<Claims>> {
+        self.sending.as_ref().map(|sending| &sending.claims)
+    }
+
+    pub(crate) fn stable(&self) -> u64 {
+        self.stable
+    }
+
+    pub(crate) fn set_observed(&mut self, observed: bool) {
+        self.pending = true;
+        if let Some(sending) = &mut self.sending {
+            sending.checkpoints.hold(observed);
+        }
+    }
+
+    /// The number of sequence numbers that this member has delivered on the engine's thread.
+    pub(crate) fn delivered_inline(&self) -> Option<u64> {
+        match (&self.delivery, self.order) {
+            (Delivery::Inline(cursor), Order::Total) => Some(cursor.count()),
+            _ => None,
+        }
+    }
+
+    /// The state shared with a consumer on another thread, if there is one.
+    pub(crate) fn handoff(&self) -> Option<&Arc<Handoff>> {
+        match &self.delivery {
+            Delivery::Handoff(handoff) => Some(handoff),
+            Delivery::Inline(_) | Delivery::Nobody => None,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> SubgroupStats {
+        let (messages, bytes, batches) = match &self.delivery {
+            Delivery::Inline(_) | Delivery::Nobody => return self.stats,
+            Delivery::Handoff(handoff) => handoff.counts(),
+        };
+        SubgroupStats { delivered: messages, delivered_bytes: bytes, delivery_batches: batches, ..self.stats }
+    }
+
+    /// The progress of each member, in the order of the subgroup's members.
+    pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Rank, Frontier)> {
+        let own = Frontier {
+            rounds: self.own.rounds,
+            received: self.own.received,
+            delivered: self.own.delivered.iter().sum(),
+        };
+        self.members.iter().map(move |&rank| {
+            let peer = self.peers.iter().find(|peer| peer.rank == rank);
+            let seen =
+                |peer: &Peer| Frontier { rounds: peer.rounds, received: peer.received, delivered: peer.delivered };
+            (rank, peer.map_or(own, seen))
+        })
+    }
+
+    /// Gives the deliveries to a consumer on another thread. Allowed only before the first
+    /// delivery.
+    pub(crate) fn hand_off(&mut self, view: &View, layout: &Layout) -> (Cursor, Arc<Handoff>) {
+        let handoff = Arc::new(Handoff::new(self.order, self.senders));
+        match core::mem::replace(&mut self.delivery, Delivery::Handoff(Arc::clone(&handoff))) {
+            // This cursor knows which messages must be passed over.
+            Delivery::Inline(cursor) => (cursor, handoff),
+            Delivery::Handoff(_) | Delivery::Nobody => (cursor(view, layout, self.id), handoff),
+        }
+    }
+
+    /// Evaluates all predicates once. Counters of peers are loaded if `is_hot`, or if they are
+    /// [stale](Self::note_stale).
+    #[inline]
+    #[expect(clippy::too_many_arguments)]
+    pub(crate) fn evaluate<T: Table>(
+        &mut self,
+        is_hot: bool,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        ablation: &Ablation,
+        pace: &mut Pace,
+        moves: &mut Moves,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
+        let pending = core::mem::take(&mut self.pending);
+        let moved = match is_hot || self.stale {
+            true => match self.observe(table) {
+                Ok(moved) => moved,
+                Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, pace, changes),
+            },
+            false => false,
+        };
+        self.send(table, ablation, changes);
+        if !(moved || changes.entry || pending || self.handed_back()) {
+            return Ok(());
+        }
+        (self.awaits, self.news) = (Awaits::Unknown, true);
+        changes.worked = moved;
+        self.post_now(table, ablation, moves, changes);
+        match self.order {
+            Order::Total => {
+                self.send_nulls(table, ablation, changes);
+                self.post_now(table, ablation, moves, changes);
+                self.receive(table, ablation, changes);
+                self.post_now(table, ablation, moves, changes);
+                self.find_stable();
+            }
+            Order::Fifo => self.stable = self.announced().map(|(_, spoken)| spoken).sum(),
+        }
+        self.deliver(table, upcalls, ablation, pace, changes)?;
+        self.free(table, upcalls, changes);
+        changes.entry |= changes.freeing && !(ablation.deferred_posts && table.posts_cost() && self.may_put_off());
+        self.post_now(table, ablation, moves, changes);
+        changes.worked |= changes.entry || changes.freeing;
+        Ok(())
+    }
+
+    /// Handles a peer that breaks the protocol. If all messages are stable here, the view need not
+    /// end for it, and stable messages must still be delivered.
+    #[cold]
+    fn deliver_despite<T: Table>(
+        &mut self,
+        fault: Fault,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        ablation: &Ablation,
+        pace: &mut Pace,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
+        if self.has_received_all() {
+            self.deliver(table, upcalls, ablation, pace, changes)?;
+            changes.entry |= changes.freeing;
+            changes.worked |= changes.entry;
+        }
+        Err(fault)
+    }
+
+    /// Posts the changes at once, if posting at the end of the loop is switched off.
+    #[inline]
+    fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, moves: &mut Moves, changes: &mut Changes) {
+        if !ablation.deferred_posts && changes.entry {
+            self.post(table, moves, changes);
+        }
+    }
+
+    /// Whether counters that free rings may wait for the next post. They may not while more
+    /// messages can be delivered: a sender may be waiting for the room.
+    fn may_put_off(&self) -> bool {
+        !self.pending
+    }
+
+    #[cold]
+    fn post<T: Table>(&self, table: &mut T, moves: &mut Moves, changes: &mut Changes) {
+        changes.worked = true;
+        moves.show(self.id, table);
+        (changes.entry, changes.freeing) = (false, false);
+        let data = core::mem::take(&mut changes.data);
+        if !data.is_empty() {
+            table.post(&self.members, data);
+            changes.data_posts += 1;
+        }
+        table.post(&self.members, self.entry());
+        changes.control_posts += 1;
+    }
+
+    /// Whether another evaluation at once may do work although no counter of a peer changes.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending
+    }
+
+    /// Whether the next poll has to look at the subgroup.
+    pub(crate) fn has_more(&self) -> bool {
+        let is_handed_off = matches!(self.delivery, Delivery::Handoff(_));
+        self.pending || self.stale || is_handed_off && self.own.delivered.iter().sum::<u64>() < self.stable
+    }
+
+    /// Whether this member's application will send nothing more and everything that it sent is
+    /// announced.
+    pub(crate) fn has_finished_sending(&self) -> bool {
+        self.sending.as_ref().is_none_or(|sending| {
+            let closed = sending.claims.is_closed();
+            closed && (planted!(FinishedTooEarly) || !sending.has_more(self.own.published))
+        })
+    }
+
+    /// Whether this member has sent a message in this epoch.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.own.spoken > 0
+    }
+
+    /// Whether every message that the senders announced has been delivered here.
+    pub(crate) fn has_delivered_all(&self) -> bool {
+        match self.order {
+            Order::Total => self.own.delivered[0] >= self.end(),
+            Order::Fifo => self.announced().all(|(sender, spoken)| self.own.delivered[sender] >= spoken),
+        }
+    }
+
+    /// (sender rank, rounds up to and including its newest message) of every sender, including this
+    /// member.
+    fn announced(&self) -> impl Iterator<Item = (usize, u64)> {
+        let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.spoken));
+        own.into_iter().chain(self.peers.iter().filter_map(|peer| Some((peer.sender?, peer.spoken))))
+    }
+
+    /// Rounds up to and including the newest message of the sender with this sender rank.
+    fn spoken_by(&self, sender: usize) -> u64 {
+        self.announced().find(|(rank, _)| *rank == sender).map_or(0, |(_, spoken)| spoken)
+    }
+
+    /// Whether every message that the senders announced is stable here, so that no peer is needed
+    /// to deliver it.
+    pub(crate) fn has_received_all(&self) -> bool {
+        match self.order {
+            Order::Total => self.stable >= self.end(),
+            Order::Fifo => true,
+        }
+    }
+
+    /// The number of sequence numbers of the total order up to and including the last message.
+    fn end(&self) -> u64 {
+        self.announced().map(|(sender, spoken)| places(spoken, sender, self.senders)).max().unwrap_or(0)
+    }
+
+    /// Loads the counters of all peers. Returns true if any changed.
+    fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
+        let mut moved = false;
+        self.news = true;
+        // This counter is in another line of the peer's row. It may arrive after the line of the
+        // entry, and must be noticed then.
+        let of_mine = match (self.order, &self.sending) {
+            (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
+            _ => None,
+        };
+        for peer in &mut self.peers {
+            let word = |at| table.load(peer.rank, peer.entry + at);
+            // `rounds` first: everything that it announces, `published` and `spoken` included, was
+            // stored before it.
+            let (rounds, spoken) = match peer.sender {
+                Some(_) => (word(entry::ROUNDS), word(entry::SPOKEN)),
+                None => (0, 0),
+            };
+            let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
+            let now = [rounds, spoken, received, delivered, of_mine.map_or(0, word)];
+            let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
+            // Compared as a whole, without a branch for each counter.
+            let changed = now.iter().zip(&before).fold(0, |changed, (now, before)| changed | (now ^ before));
+            if changed == 0 || (planted!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
+                continue;
+            }
+            moved = true;
+            // INV-MONOTONE: a peer that sends garbage breaks it.
+            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNTS_MAX[i]) {
+                // The remaining peers have not been read yet.
+                self.stale = true;
+                let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
+                return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
+            }
+            [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine] = now;
+        }
+        self.stale = false;
+        Ok(moved)
+    }
+
+    /// The send predicate: announces the messages that applications have committed, and the rounds
+    /// that they skip.
+    fn send<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        let Some(sending) = &mut self.sending else { return };
+        let own = &mut self.own;
+        if self.order == Order::Total {
+            let skipped = sending.claims.take_skipped().min(SKIPPED_MAX.saturating_sub(own.rounds));
+            if skipped > 0 {
+                own.rounds += skipped;
+                sending.claims.set_nulls(own.rounds - sending.frames);
+                changes.entry = true;
+            }
+        }
+        let me = self.members[self.me];
+        if planted!(AnnouncedBeforeStamped) && sending.has_more(own.published) {
+            table.store(self.place.entry + entry::ROUNDS, own.rounds + 1);
+        }
+        let batch = sending.collect(table, me, Announced { published: own.published, rounds: own.rounds }, ablation);
+        self.pending |= batch.more;
+        if batch.frames > 0 {
+            let overhang = sending.ring.at + sending.ring.capacity;
+            let end = if planted!(OverhangUnposted) { batch.end.min(overhang) } else { batch.end };
+            changes.data = sending.ring.offset(own.published)..end;
+            own.published = batch.position;
+            own.rounds += batch.frames - u64::from(planted!(VoidTakesNoRound) && batch.voids > 0);
+            own.spoken = own.rounds;
+            sending.frames += batch.frames;
+            sending.checkpoints.push(own.spoken, own.published);
+            if planted!(SpokenBeforePublished) {
+                table.store(self.place.entry + entry::SPOKEN, own.spoken);
+            }
+            table.store(self.place.entry + entry::PUBLISHED, own.published);
+            table.store(self.place.entry + entry::SPOKEN, own.spoken);
+            changes.entry = true;
+            self.stats.sent += batch.frames - batch.voids;
+            self.stats.send_batches += u64::from(batch.frames > batch.voids);
+        }
+        if changes.entry {
+            table.store(self.place.entry + entry::ROUNDS, own.rounds);
+        }
+    }
+
+    /// The null rule (paper, section III-B) in closed form, INV-NULL: a sender that is behind the
+    /// newest *message* of another sender raises its rounds until that message no longer waits for
+    /// it.
+    fn send_nulls<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        let Some(sending) = &self.sending else { return };
+        if !ablation.null_sends {
+            return;
+        }
+        let needed = |peer: &Peer| {
+            let newest = if planted!(NullsAnswerNulls) { peer.rounds + 1 } else { peer.spoken };
+            let before = peer.sender.is_some_and(|sender| sending.rank < sender) && !planted!(NullsFallShort);
+            peer.sender.map_or(0, |_| (newest + u64::from(before)).saturating_sub(1))
+        };
+        let target = self.peers.iter().map(needed).max().unwrap_or(0);
+        if target > self.own.rounds {
+            self.stats.nulls += target - self.own.rounds;
+            self.stats.null_batches += 1;
+            self.own.rounds = target;
+            sending.claims.set_nulls(target - sending.frames);
+            table.store(self.place.entry + entry::ROUNDS, target);
+            changes.entry = true;
+        }
+    }
+
+    /// The receive predicate: every message before round m = min c_i has arrived, and in round m
+    /// the messages of the ranks below the first with c_i = m.
+    fn receive<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        let own = self.sending.as_ref().map(|sending| (self.own.rounds, sending.rank));
+        let others = self.peers.iter().filter_map(|peer| Some((peer.rounds, peer.sender?)));
+        // The smallest (rounds, sender rank) is exactly (m, r).
+        let Some((round, rank)) = own.into_iter().chain(others).min() else { return };
+        let mut received = round * self.senders as u64 + rank as u64;
+        if planted!(ReceivedOneTooMany) {
+            received += 1;
+        }
+        if !ablation.receive_batch && received > self.own.received + 1 {
+            received = self.own.received + 1;
+            self.pending = true;
+        }
+        if received > self.own.received || (planted!(ReceivedGoesBack) && self.stats.receive_batches % 100 == 99) {
+            received -= u64::from(planted!(ReceivedGoesBack) && received > 0 && received <= self.own.received);
+            self.own.received = received;
+            self.stats.receive_batches += 1;
+            table.store(self.place.entry + entry::RECEIVED, received);
+            changes.entry = true;
+        }
+    }
+
+    /// INV-STABLE: computes the frontier that every member has received.
+    fn find_stable(&mut self) {
+        let count = self.peers.len() - usize::from(planted!(StableForgetsOne) && !self.peers.is_empty());
+        let others = self.peers.iter().take(count).map(|peer| peer.received);
+        let stable = others.chain([self.own.received]).min().unwrap_or(0);
+        self.stable = if planted!(DeliveredOnReceipt) { self.own.received } else { stable };
+    }
+
+    /// The delivery predicate.
+    // Inlined into the engine's loop: otherwise one message at a time costs some percent more.
+    #[expect(clippy::inline_always)]
+    #[inline(always)]
+    fn deliver<T: Table>(
+        &mut self,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        ablation: &Ablation,
+        pace: &mut Pace,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
+        let delivered: u64 = match self.order {
+            Order::Total => self.own.delivered[0],
+            Order::Fifo => self.own.delivered.iter().sum(),
+        };
+        let mut frontier = self.stable;
+        if !ablation.delivery_batch && frontier > delivered + 1 {
+            frontier = delivered + 1;
+            self.pending = true;
+        }
+        let subgroup = self.id;
+        let garbage = |defect| Fault::Frame { subgroup, defect };
+        if matches!(&self.delivery, Delivery::Handoff(handoff) if handoff.is_given_up()) {
+            self.stats = self.stats();
+            self.delivery = Delivery::Nobody;
+        }
+        match &self.delivery {
+            Delivery::Inline(_) if frontier > delivered => {
+                let cursor = self.offer(frontier, pace, table, upcalls);
+                cursor.and_then(Cursor::defect).map_or(Ok(()), |defect| Err(garbage(defect)))?;
+            }
+            Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
+                handoff.raise(frontier);
+                changes.worked = true;
+                upcalls.handed_off(self.named);
+            }
+            _ => {}
+        }
+        for index in 0..self.own.delivered.len() {
+            let now = match (&self.delivery, self.order) {
+                (Delivery::Inline(_), Order::Total) if planted!(DeliveredWithoutTaking) => frontier,
+                (Delivery::Inline(cursor), Order::Total) => cursor.count(),
+                (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
+                (Delivery::Handoff(handoff), _) => handoff.delivered(index).map_err(garbage)?,
+                (Delivery::Nobody, Order::Total) => frontier,
+                (Delivery::Nobody, Order::Fifo) => self.spoken_by(index),
+            };
+            if now != self.own.delivered[index] {
+                self.own.delivered[index] = now;
+                let at = match self.order {
+                    Order::Total => self.place.entry + entry::DELIVERED,
+                    Order::Fifo => self.place.by_sender + 8 * index as u64,
+                };
+                table.store(at, now);
+                changes.freeing = true;
+            }
+        }
+        if self.order == Order::Fifo && changes.freeing {
+            table.store(self.place.entry + entry::DELIVERED, self.own.delivered.iter().sum());
+        }
+        let inline = matches!(self.delivery, Delivery::Inline(_));
+        self.pending |= inline && self.own.delivered.iter().sum::<u64>() < self.stable;
+        Ok(())
+    }
+
+    /// Offers the messages between the cursor and `frontier` to the application, if messages are
+    /// delivered on this thread.
+    // Always inlined: a call costs small batches of several senders over one per cent.
+    #[expect(clippy::inline_always)]
+    #[inline(always)]
+    fn offer<T: Table>(
+        &mut self,
+        frontier: u64,
+        pace: &mut Pace,
+        table: &T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> Option<&Cursor> {
+        let Delivery::Inline(cursor) = &mut self.delivery else { return None };
+        let quota = pace.quota(self.senders);
+        if quota == 0 {
+            return Some(cursor);
+        }
+        let mut batch = cursor.advance(table, frontier).at_most(quota);
+        if batch.has_next() {
+            upcalls.deliver(self.named, &mut batch);
+            // Passes over the nulls after the last message.
+            batch.has_next();
+        }
+        pace.note(self.id, quota, batch.quota());
+        let (messages, bytes) = (batch.messages(), batch.bytes());
+        self.stats.delivered += messages;
+        self.stats.delivered_bytes += bytes;
+        self.stats.delivery_batches += u64::from(messages > 0);
+        Some(cursor)
+    }
+
+    /// The position up to which this member's ring is claimed or committed now.
+    pub(crate) fn committed(&self) -> u64 {
+        self.sending.as_ref().map_or(0, |sending| sending.committed(self.own.published))
+    }
+
+    /// Whether every member has delivered all frames of this member's ring before `position`.
+    pub(crate) fn is_delivered(&self, position: u64) -> bool {
+        self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
+    }
+
+    /// Adds the peers for which this member waits: those that have not received everything
+    /// announced, as far as this member knows, and those that have not delivered everything that it
+    /// sent. While its ring has a gate it waits for all peers: frames committed there wait until
+    /// each member has a large message.
+    pub(crate) fn await_peers(&mut self, awaited: &mut Ranks) {
+        let is_held_back =
+            self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !planted!(GateUnawaited);
+        if self.awaits == Awaits::Nobody && !is_held_back {
+            return;
+        }
+        self.awaits = Awaits::Nobody;
+        let own_delivered = match (&self.sending, self.order) {
+            (Some(sending), Order::Total) => places(self.own.spoken, sending.rank, self.senders),
+            (Some(_), Order::Fifo) => self.own.spoken,
+            (None, _) => 0,
+        };
+        let end = match self.order {
+            Order::Total => self.end(),
+            Order::Fifo => 0,
+        };
+        for peer in &self.peers {
+            let delivered = if self.order == Order::Total { peer.delivered } else { peer.delivered_of_mine };
+            let lacks = peer.received < end && !planted!(ReceiptUnawaited);
+            let owes = delivered < own_delivered && !planted!(DeliveryUnawaited);
+            if lacks || owes || is_held_back {
+                awaited.add(peer.rank);
+                self.awaits = Awaits::Unknown;
+            }
+        }
+    }
+
+    /// INV-FRAME: frees the space of this member's ring that every member has delivered.
+    fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
+        let Some(sending) = &mut self.sending else { return };
+        let (senders, rank) = (self.senders as u64, sending.rank as u64);
+        let count = sending.checkpoints.count();
+        let delivered = match self.order {
+            Order::Total => {
+                let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
+                let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
+                // The last of these rounds of this member has a sequence number below the delivered
+                // ones.
+                sending.checkpoints.pop(|rounds| rounds * senders + rank < places + senders)
+            }
+            Order::Fifo => {
+                let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
+                let delivered = delivered.fold(self.own.delivered[sending.rank], u64::min);
+                sending.checkpoints.pop(|rounds| rounds <= delivered)
+            }
+        };
+        let freed = if sending.checkpoints.is_holding() {
+            sending.release(count - sending.checkpoints.count(), self.own.freed, self.own.published)
+        } else {
+            delivered
+        };
+        // Space that observers hold back is freed before all is delivered, or never.
+        let is_untold = freed < delivered && delivered == self.own.published && freed > sending.told;
+        if freed > self.own.freed || is_untold {
+            let freed = freed.min(sending.claims.watch());
+            changes.freeing |= freed > self.own.freed;
+            self.own.freed = freed;
+            table.store(self.place.entry + entry::FREED, freed);
+            sending.claims.raise_limit(freed + sending.ring.capacity);
+            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring
+            // was freed, or everything that can be freed.
+            let worth = freed - sending.told >= sending.ring.capacity / 4 || delivered == self.own.published;
+            if worth {
+                sending.told = freed;
+            }
+            if worth && !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
+                upcalls.room(self.named);
+            }
+        }
+    }
+
+    /// The number of rounds that this member has announced.
+    pub(crate) fn announced_rounds(&self) -> u64 {
+        self.own.rounds
+    }
+
+    /// The number of rounds of the sender with this sender rank that are delivered here.
+    pub(crate) fn delivered_rounds(&self, sender: usize) -> u64 {
+        match self.order {
+            // The rounds whose sequence numbers are delivered.
+            Order::Total => (self.own.delivered[0] + self.senders as u64 - 1 - sender as u64) / self.senders as u64,
+            Order::Fifo => self.own.delivered[sender],
+        }
+    }
+
+    /// The round of this member's frame that starts at `position`, which is not free; `None` if the
+    /// frame is not announced.
+    fn round_at<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
+        let sending = self.sending.as_ref().filter(|_| position < self.own.published)?;
+        Some(rows.load(self.members[self.me], sending.ring.offset(position) + 8))
+    }
+
+    /// The sequence number of a round of this member.
+    fn sequence(&self, round: u64) -> u64 {
+        match (self.order, &self.sending) {
+            (Order::Total, Some(sending)) => round * self.senders as u64 + sending.rank as u64,
+            _ => round,
+        }
+    }
+
+    /// As [`Engine::outcome`](crate::Engine::outcome).
+    pub(crate) fn outcome<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
+        let sending = self.sending.as_ref()?;
+        let sequence = self.sequence(self.round_at(position, rows)?);
+        let behind = match self.order {
+            Order::Total => self.own.delivered[0],
+            Order::Fifo => {
+                let others = self.peers.iter().map(|peer| peer.delivered_of_mine);
+                others.fold(self.own.delivered[sending.rank], u64::min)
+            }
+        };
+        (sequence < behind).then_some(sequence)
+    }
+
+    /// As [`Engine::final_outcome`](crate::Engine::final_outcome).
+    pub(crate) fn final_outcome<R: Rows>(&self, position: u64, rows: &R, trim: u64) -> Option<u64> {
+        let round = self.round_at(position, rows)?;
+        (round < trim).then(|| self.sequence(round))
+    }
+
+    /// The number of this member's rounds that belong to the view, once the end of the view is
+    /// decided.
+    pub(crate) fn trim(&self) -> u64 {
+        self.trim
+    }
+
+    /// Whether this member's frame at `position` is announced.
+    pub(crate) fn is_announced(&self, position: u64) -> bool {
+        position < self.own.published
+    }
+
+    /// Makes the next evaluation read everything.
+    pub(crate) fn look_again(&mut self) {
+        (self.pending, self.stale) = (true, true);
+    }
+
+    /// The position up to which every member has delivered this member's ring.
+    pub(crate) fn delivered_everywhere(&self) -> Option<u64> {
+        self.sending.as_ref().map(|sending| sending.checkpoints.popped())
+    }
+
+    /// Wedges the subgroup before the end of its epoch. First it announces the messages that
+    /// applications have committed by now, so that peers may receive them. From here on this member
+    /// announces and receives nothing, and its cuts don't change.
+    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation, moves: &mut Moves) {
+        self.awaits = Awaits::Unknown;
+        for _ in 0..WEDGE_BATCHES_MAX {
+            let mut changes = Changes::default();
+            self.pending = false;
+            self.send(table, ablation, &mut changes);
+            if changes.entry {
+                self.post(table, moves, &mut changes);
+            }
+            if !self.pending {
+                break;
+            }
+        }
+        self.phase = Phase::Wedged;
+    }
+
+    /// The number of rounds of each sender that are here.
+    pub(crate) fn cuts(&self) -> Cuts {
+        let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
+        let others = self.peers.iter().filter_map(|peer| {
+            let sender = peer.sender?;
+            // In a Fifo subgroup the cursor may have been ahead of the rounds that this member has
+            // seen announced. A round that all members have delivered is freed, and can't arrive
+            // again.
+            let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
+            Some((sender, peer.rounds.max(delivered)))
+        });
+        Cuts { rounds: own.into_iter().chain(others).collect(), delivered: self.own.delivered.iter().sum() }
+    }
+
+    /// Continues the subgroup: the change of the view has not touched it.
+    pub(crate) fn unwedge(&mut self) {
+        if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
+            (self.phase, self.pending, self.stale) = (Phase::Live, true, true);
+        }
+    }
+
+    /// Informs the peers once that this member's applications send nothing more, when everything
+    /// that they sent is announced.
+    pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T, moves: &mut Moves) {
+        if !self.told_closed && self.has_finished_sending() {
+            self.told_closed = true;
+            table.store(self.place.entry + entry::CLOSED, 1);
+            moves.show(self.id, table);
+            table.post(&self.members, self.entry());
+        }
+    }
+
+    /// Notes that counters of peers may have changed. This holds until all of them have been
+    /// loaded.
+    pub(crate) fn note_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// Whether anything has happened, or counters of peers may have changed, since the last call.
+    pub(crate) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.news)
+    }
+
+    /// Whether all senders have declared that they send nothing more.
+    pub(crate) fn senders_have_closed<R: Rows>(&self, rows: &R) -> bool {
+        let has_closed = |peer: &Peer| peer.sender.is_none() || rows.load(peer.rank, peer.entry + entry::CLOSED) != 0;
+        self.has_finished_sending() && self.peers.iter().all(has_closed)
+    }
+
+    /// Closes the epoch, whose end is decided: messages below the trims are delivered, and no
+    /// others.
+    pub(crate) fn close<T: Table>(&mut self, trims: &[u64], table: &T, upcalls: &mut impl Upcalls<T>) {
+        self.phase = Phase::Closed;
+        self.trim = self.sending.as_ref().map_or(0, |sending| trims[sending.rank]);
+        match &mut self.delivery {
+            Delivery::Inline(cursor) => cursor.close(table, trims),
+            Delivery::Handoff(handoff) => {
+                handoff.end(trims);
+                upcalls.handed_off(self.named);
+            }
+            Delivery::Nobody => {}
+        }
+    }
+
+    /// Delivers the rest of the epoch. A consumer on another thread finds the rest by itself, and
+    /// continues with the next epoch.
+    pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) {
+        self.offer(0, pace, table, upcalls);
+    }
+
+    /// Returns this member's messages that have to be sent again after the end of the epoch.
+    pub(crate) fn resend(&self, me: Rank) -> Option<Resend> {
+        let sending = self.sending.as_ref()?;
+        let claims = Arc::clone(&sending.claims);
+        let positions = self.own.freed..self.own.published;
+        Some(Resend::new(claims, me, self.order, positions, self.trim, sending.tail()))
+    }
+
+    /// Continues in `view` at the end of `old`, a subgroup of the view `was`.
+    pub(crate) fn follow(&mut self, old: &Subgroup, was: &View, view: &View) {
+        if let (Delivery::Inline(cursor), Delivery::Inline(before)) = (&mut self.delivery, &old.delivery) {
+            cursor.follow(before, (was, old.id), (view, self.id));
+        }
+    }
+
+    /// As [`Engine::pass_over`](crate::Engine::pass_over).
+    pub(crate) fn pass_over(&mut self, sender: MemberId, rounds: u64, view: &View) {
+        if let Delivery::Inline(cursor) = &mut self.delivery {
+            cursor.pass_over(sender, rounds, (view, self.id));
+        }
+    }
+
+    /// Whether the consumer on another thread has come further than this member has reported to its
+    /// peers.
+    fn handed_back(&self) -> bool {
+        match &self.delivery {
+            Delivery::Inline(_) | Delivery::Nobody => false,
+            Delivery::Handoff(handoff) if handoff.is_given_up() => true,
+            Delivery::Handoff(handoff) => {
+                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != Ok(*count))
+            }
+        }
+    }
+}
+
+fn cursor(view: &View, layout: &Layout, id: SubgroupId) -> Cursor {
+    let spec = &view.subgroups[id.index()];
+    let senders = spec.senders.iter().map(|&rank| {
+        let place = layout.row(rank).place(id).expect("a sender is a member of its subgroup");
+        (rank, view.members[rank.index()], place.ring.expect("a sender has a ring"), place.entry + entry::PUBLISHED)
+    });
+    Cursor::new(spec.order, senders)
+}

@@ -1,0 +1,23 @@
+//! Calls from the engine to the application.
+use crate::ids::SubgroupId;
+use crate::multicast::cursor::Batch;
+
+/// The events that the engine reports to the application while it is polled. A closure over
+/// (subgroup, batch) implements this trait.
+pub trait Upcalls<R> {
+    /// Delivers messages of `subgroup`, in order. Messages that are left in the batch are offered
+    /// again at the next poll.
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, R>);
+
+    /// Reports that this member's ring in `subgroup` has more room than before.
+    fn room(&mut self, _subgroup: SubgroupId) {}
+
+    /// Reports that the consumer of `subgroup` on another thread has more to deliver.
+    fn handed_off(&mut self, _subgroup: SubgroupId) {}
+}
+
+impl<R, F: FnMut(SubgroupId, &mut Batch<'_, R>)> Upcalls<R> for F {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, R>) {
+        self(subgroup, batch);
+    }
+}

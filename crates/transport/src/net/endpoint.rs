@@ -1,0 +1,370 @@
+//! The endpoint of a process, at which processes of other hosts reach it.
+use super::error::NetError;
+use super::exchange::{Command, Exchange};
+use super::letters::Parcel;
+use super::listen::listen;
+use super::poller::Poller;
+use super::resolve::Names;
+use super::switch::Switch;
+#[cfg(feature = "tls")]
+use super::tls::{Identity, TlsStream};
+use crate::mail::GroupName;
+use crate::mail::kernel::random;
+use crate::stream::{Connection, SocketOptions, SocketStream, Stream};
+use spindle_core::control::{Address, Card, Letter, Purpose, RackName};
+use spindle_core::{MemberId, ViewId};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The options of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The group. Processes of other groups are refused.
+    pub group: GroupName,
+    /// This process's id, which may be an observer's.
+    pub me: MemberId,
+    /// Processes with the same value share memory and the runtime directory with this one.
+    pub host: u128,
+    /// The addresses to listen at, at least one. Port 0 lets the system choose; names are resolved
+    /// once. `[::]` covers all of IPv6, and not IPv4.
+    pub listen: Vec<Address>,
+    /// The address that others are asked to connect to. Port 0 here means the port of the first
+    /// listening address that has one. `None`: the first listening address, which must not be a
+    /// wildcard then.
+    pub advertise: Option<Address>,
+    /// The rack of this process, which is sent to others.
+    pub rack: Option<RackName>,
+    /// Which processes may connect, and which ones this process connects to.
+    pub security: Security,
+    /// The socket options of every connection.
+    pub socket: SocketOptions,
+    /// The resolver of names.
+    pub names: Names,
+}
+
+/// The protection of connections.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Security {
+    /// No protection. All connections therefore stay on this host: over its loopback addresses or
+    /// Unix sockets.
+    #[default]
+    Local,
+    /// No protection. Any process that can connect, or reach the network between, can read and
+    /// forge everything.
+    Insecure,
+    /// TLS, with every process that has a certificate of the same authority.
+    #[cfg(feature = "tls")]
+    Tls(Identity),
+}
+
+/// An event of an endpoint.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A control message arrived.
+    Letter {
+        /// The card that the sender says is its own.
+        from: Card,
+        /// The sender's process: a random number, which another process that claims the same id
+        /// does not have.
+        process: u128,
+        /// The control message.
+        letter: Letter,
+        /// Its attachment.
+        attachment: Vec<u8>,
+    },
+    /// A connection that a peer opened, or that was asked for with [`Endpoint::dial`].
+    Stream {
+        /// The process at its other end.
+        with: Card,
+        /// That process: a random number of its endpoint.
+        process: u128,
+        /// Its purpose.
+        purpose: Purpose,
+        /// The stream. All bytes on it belong to its purpose.
+        stream: Connection,
+        /// Whether this process asked for it.
+        dialled: bool,
+    },
+    /// A connection for control messages to that address exists, again or for the first time.
+    Reached {
+        /// The address.
+        address: Address,
+        /// The process at that address.
+        with: Card,
+    },
+    /// Control messages to that address wait longer: a connection attempt failed. Further attempts
+    /// follow until the control messages are given up.
+    Delayed {
+        /// The address.
+        address: Address,
+        /// [Why](NetError::reason).
+        why: String,
+    },
+    /// A dial to that address, or sending control messages ([`Purpose::Mail`]) to it, failed.
+    Failed {
+        /// The address.
+        address: Address,
+        /// The purpose of the connection.
+        purpose: Purpose,
+        /// The reason.
+        why: NetError,
+    },
+    /// The result of a name that was to be [looked up](Endpoint::look_up).
+    LookedUp {
+        /// The name, with its port.
+        address: Address,
+        /// The name's addresses, with the same port, in an order without meaning; never none.
+        found: Result<Vec<Address>, NetError>,
+    },
+    /// The connection for control messages to that process has ended or is broken, without a
+    /// request: a reason to suspect the process, never a proof. Control messages that had left may
+    /// be lost.
+    Lost {
+        /// The process at its other end.
+        with: Card,
+    },
+    /// This process and another one now watch each other, because either of them
+    /// [asked](Endpoint::watch) for it.
+    Watched {
+        /// The other process.
+        with: Card,
+    },
+    /// A process that is to be [watched](Endpoint::watch) has said who it is: it lives.
+    Answers {
+        /// That process.
+        with: Card,
+        /// Which of the processes that had this card, one after the other.
+        process: u128,
+    },
+    /// A process that was [watched](Endpoint::watch) has ended, or the way to it is broken: a
+    /// reason to [ask](Endpoint::check) for a sign of life, never a proof. Data that it sent
+    /// before, on other connections, may still arrive.
+    Ended {
+        /// That process.
+        with: Card,
+        /// The incarnation of the group that it was a member of.
+        incarnation: u128,
+        /// The view from which on it was watched. Another process may have its id since.
+        view: ViewId,
+        /// The time within which it answers if it lives, estimated from how long connections took
+        /// so far.
+        answer_within: Duration,
+    },
+}
+
+/// Counts of what an endpoint discarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Connections that sent no hello, sent it too late, or sent an invalid one.
+    pub incoming: u64,
+    /// Connections that were refused with an answer that gives the reason.
+    pub declined: u64,
+    /// Control messages that were invalid.
+    pub garbage: u64,
+    /// Control messages that name another sender than the process that sent them.
+    pub forged: u64,
+}
+
+/// The data that every connection of an endpoint states about it.
+#[derive(Debug)]
+pub(super) struct Me {
+    pub(super) group: GroupName,
+    pub(super) card: Card,
+    pub(super) process: u128,
+    pub(super) security: Security,
+    pub(super) socket: SocketOptions,
+}
+
+impl Me {
+    /// Returns whether the peer may have this id.
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows ids"))]
+    pub(super) fn admits(&self, id: MemberId, stream: &dyn Stream) -> bool {
+        match &self.security {
+            Security::Local | Security::Insecure => true,
+            #[cfg(feature = "tls")]
+            Security::Tls(identity) => identity.admits(id, stream.peer()),
+        }
+    }
+
+    /// Wraps a connected socket in the stream that this process speaks over.
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows who dialled"))]
+    pub(super) fn wrap(&self, socket: OwnedFd, dialled: bool) -> io::Result<Connection> {
+        let stream = SocketStream::new(socket, &self.socket)?;
+        Ok(match &self.security {
+            Security::Local | Security::Insecure => Box::new(stream),
+            #[cfg(feature = "tls")]
+            Security::Tls(identity) => Box::new(TlsStream::new(stream, identity, dialled)?),
+        })
+    }
+}
+
+/// The endpoint of a process: others reach it here from other hosts, and it reaches them from here.
+///
+/// It has a thread. No method waits for the network; the results are [received](Self::receive).
+#[derive(Debug)]
+pub struct Endpoint {
+    card: Card,
+    exchange: Arc<Exchange>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Listens. `tell` is called on the endpoint's thread when there are events to
+    /// [receive](Self::receive). `tell` must not panic, must not drop the endpoint, and must not
+    /// wait for a thread that drops it.
+    ///
+    /// Waits for the resolver if a name is among the listening addresses.
+    ///
+    /// # Errors
+    /// [`NetError::OwnIdentity`], [`NetError::Nowhere`], [`NetError::Advertise`],
+    /// [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or [`NetError::Os`] for
+    /// anything else that the system refuses.
+    pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
+        let Options { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
+        let os = |doing| move |source| NetError::Os { doing, source };
+        #[cfg(feature = "tls")]
+        if matches!(&security, Security::Tls(identity) if !identity.is_of(me)) {
+            return Err(NetError::OwnIdentity { id: me });
+        }
+        let only_here = matches!(security, Security::Local);
+        let (listeners, bound) = listen(&addresses, &names, only_here)?;
+        let address = advertised(advertise, &bound)?;
+        let card = Card { id: me, host, address, rack };
+        let process = random().map_err(os("get random bits"))?;
+        let (poller, waker) = Poller::new().map_err(os("set up the network's thread"))?;
+        let exchange = Arc::new(Exchange::new(waker.clone()));
+        let me = Me { group, card: card.clone(), process, security, socket };
+        let switch = Switch::new(me, Arc::clone(&exchange), listeners, names, poller, waker, Box::new(tell));
+        let thread = std::thread::Builder::new()
+            .name("spindle-net".into())
+            .spawn(move || switch.run())
+            .map_err(os("start the network's thread"))?;
+        Ok(Endpoint { card, exchange, thread: Some(thread) })
+    }
+
+    /// Returns the card that others receive, with the port that the system chose.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Sends a control message to the process at `to`, if that is `whom`; `None`: whichever process
+    /// is there.
+    ///
+    /// Connects if there is no connection, and tries again if that fails ([`Event::Delayed`]).
+    /// Control messages to one address arrive in the order in which they were sent, each once or
+    /// not at all. They are given up, with [`Event::Failed`], when there was no connection for 5 s,
+    /// or when none can ever be made. If 1024 control messages or 128 MiB wait, the newest is
+    /// dropped, and the first such drop is reported.
+    ///
+    /// # Panics
+    /// If the control message carries descriptors (parts, state), if the attachment has more than
+    /// 64 MiB, or if its length is not what the control message says.
+    pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, attachment: &[u8]) {
+        let parcel = Parcel::new(whom, letter, attachment);
+        self.exchange.ask(Command::Send { to: to.clone(), parcel });
+    }
+
+    /// Opens a connection to the process at `to`, if that is `whom`; `None`: whichever process is
+    /// there. Makes one connection attempt of at most 6 s, which produces one event:
+    /// [`Event::Stream`] or [`Event::Failed`].
+    ///
+    /// # Panics
+    /// For [`Purpose::Mail`] and [`Purpose::Life`]: control messages are [sent](Self::send), and
+    /// processes are [watched](Self::watch).
+    pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
+        assert!(
+            !matches!(purpose, Purpose::Mail | Purpose::Life { .. }),
+            "letters are sent and lives watched, not dialled"
+        );
+        self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
+    }
+
+    /// Watches the process of `whom`, which is expected at `to` and is a member in `view`, and
+    /// which watches this process in turn. When either process ends, the other receives
+    /// [`Event::Ended`] at once. The kernel may need long to take back the memory of a dead
+    /// process, and closes its other connections only after that.
+    ///
+    /// Does nothing if there is such a watch, or one is being started. [`Event::Watched`] reports
+    /// that the watch has begun. There is one connection attempt, and both systems must support it
+    /// (Linux 5.9). A network that falls silent is not reported as an end.
+    pub fn watch(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
+        self.exchange.ask(Command::Watch { to: to.clone(), whom, incarnation, view });
+    }
+
+    /// Asks the process of `whom` for a sign of life after its watch has [ended](Event::Ended), by
+    /// a connection that is another watch. The result is [`Event::Answers`] or [`Event::Failed`].
+    /// Does nothing if a watch is being started, which gives the same result.
+    pub fn check(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
+        self.exchange.ask(Command::Check { to: to.clone(), whom, incarnation, view });
+    }
+
+    /// Ends all watches of `whom`, and reports to it that this is no death.
+    pub fn unwatch(&self, whom: MemberId) {
+        self.exchange.ask(Command::Unwatch { whom });
+    }
+
+    /// Looks up the addresses of `address`; the result is [`Event::LookedUp`]. A look-up that is in
+    /// progress is not started again, so a resolver that does not answer is asked once. An address
+    /// without a name is its own result.
+    pub fn look_up(&self, address: &Address) {
+        self.exchange.ask(Command::LookUp { address: address.clone() });
+    }
+
+    /// Returns the next event; `None`: there is none. If 4096 events wait, or 256 MiB, nothing more
+    /// is read or accepted until they are received.
+    pub fn receive(&self) -> Option<Event> {
+        self.exchange.receive()
+    }
+
+    /// Drops the control messages that wait for this address and the connection on which they
+    /// leave, and stops dialling it. No event reports that.
+    pub fn forget(&self, to: &Address) {
+        self.exchange.ask(Command::Forget { to: to.clone() });
+    }
+
+    /// Returns what was discarded since the endpoint was opened.
+    pub fn dropped(&self) -> Dropped {
+        self.exchange.dropped()
+    }
+
+    /// Returns the number of events that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.exchange.waiting()
+    }
+}
+
+impl Drop for Endpoint {
+    /// Ends all connections that were not given away. Waiting control messages have 200 ms to
+    /// leave.
+    fn drop(&mut self) {
+        self.exchange.stop();
+        let Some(thread) = self.thread.take() else { return };
+        // `tell` dropped the endpoint although it must not: the thread stops after that.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns the address that others are asked to connect to.
+fn advertised(advertise: Option<Address>, bound: &[Address]) -> Result<Address, NetError> {
+    let first = bound.first().ok_or(NetError::Nowhere)?;
+    let address = match advertise {
+        None => first.clone(),
+        Some(address) if address.port() == Some(0) => match bound.iter().find_map(Address::port) {
+            Some(port) => address.with_port(port),
+            None => return Err(NetError::Advertise { address }),
+        },
+        Some(address) => address,
+    };
+    match address.is_wildcard() {
+        true => Err(NetError::Advertise { address }),
+        false => Ok(address),
+    }
+}

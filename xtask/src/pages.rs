@@ -1,0 +1,94 @@
+//! Checks the pages: each page of `docs` is in the contents of the site, and each link between pages
+//! leads to a file that exists.
+use crate::process::Session;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The contents of the site that `mdbook build docs` makes.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Reads all pages, and reports all mistakes at once.
+pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+    let root = session.root();
+    let mut pages = Vec::new();
+    collect(&root.join("docs"), &mut pages)?;
+    let summary = root.join(SUMMARY);
+    let listed: BTreeSet<PathBuf> = targets(&read(&summary)?).iter().map(|link| root.join("docs").join(link)).collect();
+    let mut mistakes = Vec::new();
+    for page in pages.iter().filter(|page| **page != summary && !listed.contains(*page)) {
+        mistakes.push(format!("{} is not in {SUMMARY}; add a line for it", shown(root, page)));
+    }
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        pages.extend(path.extension().is_some_and(|extension| extension == "md").then_some(path));
+    }
+    let mut links = 0;
+    for page in &pages {
+        let dir = page.parent().context("a page is in a directory")?;
+        for link in targets(&read(page)?) {
+            links += 1;
+            if !dir.join(&link).exists() {
+                mistakes.push(format!("{}: the link to {link} leads nowhere", shown(root, page)));
+            }
+        }
+    }
+    ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    Ok(format!("{} pages, {links} links between files", pages.len()))
+}
+
+fn collect(dir: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, pages)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages.sort();
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))
+}
+
+fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+/// Returns the files to which the links of a page lead, without the parts after `#`. Links to sites,
+/// and within the page, are left out, and so is code.
+fn targets(text: &str) -> Vec<String> {
+    let (mut found, mut is_code) = (Vec::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        if is_code {
+            continue;
+        }
+        // Every second part is between backticks; a link's text may be there, its target may not.
+        let line: String = line.split('`').step_by(2).collect();
+        for rest in line.split("](").skip(1) {
+            let link = rest.split([')', '#']).next().unwrap_or_default();
+            if !link.is_empty() && !link.contains("://") {
+                found.push(link.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_files_are_found_and_no_others() {
+        let text = "[a](b.md#c), [`d`](../e.rs), [f](https://g.org), [h](#i), `[j](k)`\n```\n[l](m)\n```\n![n](o.svg)";
+        assert_eq!(targets(text), ["b.md", "../e.rs", "o.svg"]);
+    }
+}
