@@ -18,7 +18,7 @@ const SAMPLE: u8 = 2;
 pub(crate) struct Shared {
     view: Mutex<Arc<View>>,
     end: OnceLock<End>,
-    /// What a claim has to look at before it continues, [`ENDED`] or [`SAMPLE`]: one load for both.
+    /// [`ENDED`] and [`SAMPLE`]: a claim looks at both with one load.
     attention: AtomicU8,
     sampler: Sampler,
     pub(crate) handler: HandlerWatch,

@@ -1,4 +1,4 @@
-//! What a member measures of itself for monitoring: the time from claim to delivery, and the
+//! Measurements of a member for monitoring: the time from claim to delivery, and the
 //! durations of view changes.
 use super::Node;
 use crate::histogram::Histogram;
