@@ -20,8 +20,16 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
 /// The targets of the library's events.
-const TARGETS: [&str; 6] =
-    ["spindle::view", "spindle::founding", "spindle::net", "spindle::mail", "spindle::state", "spindle::object"];
+const TARGETS: [&str; 8] = [
+    "spindle::view",
+    "spindle::founding",
+    "spindle::net",
+    "spindle::mail",
+    "spindle::state",
+    "spindle::object",
+    "spindle::handler",
+    "spindle::lag",
+];
 const FILTERS: &str = "a filter is a level (error, warn, info, debug, trace, off), or TARGET=LEVEL with commas between, \
                        such as info,spindle::net=trace";
 
@@ -34,7 +42,7 @@ pub(crate) struct Verbosity {
     /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object,
     /// whose "event" is "log". $SPINDLE_LOG takes precedence: it is a filter such as
     /// warn,spindle::view=debug. Targets are spindle::view, spindle::founding, spindle::net,
-    /// spindle::mail, spindle::state and spindle::object.
+    /// spindle::mail, spindle::state, spindle::object, spindle::handler and spindle::lag.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
 }

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
     /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
     /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
-    /// {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting": ids of
+    /// {name, stable, members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
     /// processes that are not in the view.
     #[arg(long)]
     json: bool,
@@ -174,7 +174,11 @@ fn table(group: &Value) -> Vec<String> {
         for member in subgroup["members"].as_array().into_iter().flatten() {
             let [id, rounds, received, delivered, lag] =
                 ["id", "rounds", "received", "delivered", "lag"].map(|what| member[what].as_u64().unwrap_or(0));
-            lines.push(format!("{id:>width$} {rounds:>16} {received:>16} {delivered:>16} {lag:>10}"));
+            let lagging = match member["lagging_ms"].as_u64() {
+                Some(ms) => format!("  lags for {:.1} s", ms as f64 / 1e3),
+                None => String::new(),
+            };
+            lines.push(format!("{id:>width$} {rounds:>16} {received:>16} {delivered:>16} {lag:>10}{lagging}"));
         }
     }
     let waiting: Vec<String> = group["waiting"].as_array().into_iter().flatten().map(Value::to_string).collect();

@@ -1,7 +1,7 @@
 //! Reports of views on the standard error, as lines for people or as JSON.
 use crate::lines;
 use serde_json::json;
-use spindle::{Incarnation, MemberId, ViewChange, ViewId};
+use spindle::{Incarnation, Lag, MemberId, ViewChange, ViewId};
 
 /// Reports a change in one line.
 pub(crate) fn tell(change: &ViewChange, json: bool) {
@@ -60,6 +60,24 @@ pub(crate) fn shortened<T: ToString>(list: &[T]) -> String {
 
 pub(crate) fn numbers(ids: &[MemberId]) -> Vec<u64> {
     ids.iter().map(|id| id.0).collect()
+}
+
+/// Reports that a member begins to lag, or no longer does. In lines for people, this member reports
+/// its own output instead.
+pub(crate) fn tell_lag(lag: &Lag, json: bool) {
+    let Lag { subgroup, member, is_me, behind, lasted, is_over, .. } = lag;
+    let seconds = lasted.as_secs_f64();
+    match (json, is_over) {
+        (true, _) => lines::tell(json!({
+            "event": "lag", "subgroup": subgroup, "member": member.0, "me": is_me, "behind": behind,
+            "seconds": seconds, "over": is_over,
+        })),
+        (false, _) if *is_me => {}
+        (false, false) => eprintln!(
+            "member {member} lags in subgroup {subgroup}: {behind} places of the order behind, for {seconds:.1} s; when the rings are full, all senders wait for it"
+        ),
+        (false, true) => eprintln!("member {member} lags no longer in subgroup {subgroup}, after {seconds:.1} s"),
+    }
 }
 
 #[cfg(test)]

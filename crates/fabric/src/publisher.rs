@@ -167,6 +167,11 @@ impl Publisher {
         self.outlet.claim(Claimer::Only(&mut self.exclusive), len)
     }
 
+    /// Returns the claims on its ring, and the position of the next claim.
+    pub fn next_position(&self) -> (&Arc<Claims>, u64) {
+        (&self.outlet.claims, self.exclusive.position())
+    }
+
     /// As [`claim`](Self::claim), for a message of an ended view that is sent again: it may be
     /// longer than new ones.
     ///
@@ -290,6 +295,11 @@ impl Publisher {
 }
 
 impl SharedPublisher {
+    /// Returns the claims on its ring, and the position of the next claim, by whichever thread.
+    pub fn next_position(&self) -> (&Arc<Claims>, u64) {
+        (&self.outlet.claims, self.outlet.claims.claimed())
+    }
+
     /// As [`Publisher::claim`].
     ///
     /// # Errors

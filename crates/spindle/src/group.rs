@@ -36,6 +36,21 @@ pub struct Group {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Reads the status of a [`Group`], from any thread. It stays valid after the end of the group.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    control: Arc<Control>,
+    notices: Arc<Notices>,
+    shared: Arc<Shared>,
+}
+
+impl Monitor {
+    /// As [`Group::status`].
+    pub fn status(&self) -> Status {
+        self.control.status(&self.notices, &self.shared)
+    }
+}
+
 /// The flags and orders that the polling thread and its handle exchange.
 #[derive(Debug, Default)]
 struct Control {
@@ -82,11 +97,19 @@ impl Group {
         let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));
         let for_thread = Arc::clone(&control);
         let name = format!("spindle-{}", node.id());
+        let (watched, suspect_after) = (Arc::clone(&shared), node.terms.suspect_after);
+        let watch = move || watched.handler.run(id.0, suspect_after);
+        // It ends by itself, soon after the polling thread.
+        let watcher = thread::Builder::new().name(format!("spindle-{id}-watch"));
+        watcher.spawn(watch).map_err(JoinError::Thread)?;
         let thread = thread::Builder::new().name(name).spawn(move || {
-            let _ends = Ends(Arc::clone(&for_thread));
+            let _ends = Ends(Arc::clone(&for_thread), Arc::clone(node.shared()));
             run(node, handler, &for_thread);
         });
-        let thread = Some(thread.map_err(JoinError::Thread)?);
+        let thread = Some(thread.map_err(|error| {
+            shared.handler.stop();
+            JoinError::Thread(error)
+        })?);
         Ok(Group { owner: Owner::new(), id, control, shared, notices, thread })
     }
 
@@ -111,16 +134,16 @@ impl Group {
     }
 
     /// Returns the state of the group as this member knows it. After the end of the group, it is
-    /// the final state.
+    /// the final state. If the polling thread does not answer within a second, because a handler
+    /// runs that long, it is the state of the last answer.
     pub fn status(&self) -> Status {
-        let mut answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = answers.count;
-        self.control.status_wanted.store(true, Ordering::Release);
-        self.notices.ring();
-        let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
-        let waited = self.control.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
-        answers = waited.unwrap_or_else(PoisonError::into_inner).0;
-        answers.status.clone()
+        self.control.status(&self.notices, &self.shared)
+    }
+
+    /// Returns a handle that reads the status, for a thread that monitors this member.
+    pub fn monitor(&self) -> Monitor {
+        let (control, notices) = (Arc::clone(&self.control), Arc::clone(&self.notices));
+        Monitor { control, notices, shared: Arc::clone(&self.shared) }
     }
 
     /// Waits until every member has finished sending and everything is delivered, and leaves. Every
@@ -228,13 +251,14 @@ impl Drop for Group {
 }
 
 /// Reports the end of the thread to the handle, also when a handler panics.
-struct Ends(Arc<Control>);
+struct Ends(Arc<Control>, Arc<Shared>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
         self.0.answers.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
         self.0.answered.notify_all();
         self.0.drop_orders();
+        self.1.handler.stop();
     }
 }
 
@@ -243,6 +267,19 @@ impl Control {
     /// end.
     fn drop_orders(&self) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Asks the polling thread for its status, and waits for it a while.
+    fn status(&self, notices: &Notices, shared: &Shared) -> Status {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = answers.count;
+        self.status_wanted.store(true, Ordering::Release);
+        notices.ring();
+        let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
+        let waited = self.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
+        answers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        // A handler that runs long lets the polling thread answer no more, but it is watched.
+        Status { handler: shared.handler.status(), ..answers.status.clone() }
     }
 
     fn answer(&self, node: &Node) {
@@ -339,6 +376,29 @@ mod tests {
         let answers = control.answers.lock().unwrap();
         let ended = control.answered.wait_timeout_while(answers, Duration::from_secs(10), |answers| !answers.ended);
         assert!(ended.unwrap().0.ended);
+    }
+
+    #[test]
+    fn a_handler_that_runs_long_shows_in_the_status_meanwhile() {
+        let mut node = Config::new("g", 1).local().unwrap().remove(0);
+        let mut publisher = node.publisher("all").unwrap();
+        let (end, ended) = channel();
+        let handler = move |_: SubgroupId, batch: &mut Batch<'_>| {
+            batch.for_each(drop);
+            ended.recv().unwrap();
+        };
+        let group = node.start(handler).unwrap();
+        let monitor = group.monitor();
+        publisher.send(b"go", Duration::from_secs(10)).unwrap();
+        let patience = Instant::now() + Duration::from_secs(20);
+        while monitor.status().handler.running_for.is_none() {
+            assert!(Instant::now() < patience);
+        }
+        assert_eq!(group.status().handler.slow_calls, 1);
+        end.send(()).unwrap();
+        drop(publisher);
+        let last = group.finish(Duration::from_secs(10)).unwrap();
+        assert_eq!((last.handler.slow_calls, last.handler.running_for), (1, None));
     }
 
     #[test]

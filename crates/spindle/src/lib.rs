@@ -25,10 +25,15 @@ mod data_dir;
 mod error;
 mod following;
 mod group;
+mod handler_watch;
+mod histogram;
 mod joining;
+mod lag;
 mod large;
 mod learning;
 mod meeting;
+#[cfg(feature = "prometheus")]
+mod metrics;
 mod network;
 mod node;
 mod observing;
@@ -36,6 +41,7 @@ mod pace;
 mod publisher;
 mod publisher_slot;
 mod receiver;
+mod sampling;
 #[cfg(feature = "settings")]
 pub mod settings;
 mod shared;
@@ -49,7 +55,12 @@ pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
-pub use group::Group;
+pub use group::{Group, Monitor};
+pub use handler_watch::HandlerStatus;
+pub use histogram::Histogram;
+pub use lag::Lag;
+#[cfg(feature = "prometheus")]
+pub use metrics::Metrics;
 pub use network::{Network, Transport};
 pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
@@ -69,7 +80,7 @@ pub use spindle_transport::mail::{DirError, MailError, NameError};
 pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
 pub use state::{Snapshot, State};
-pub use status::{MemberStatus, Status, SubgroupStatus};
+pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
 pub use tracking::{NotDelivered, Outcome, Receipt};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].
@@ -79,7 +90,9 @@ pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
 ///
 /// The batch contains all messages that are ready. A message that the handler does not take is
 /// offered again at the next poll, so a handler that stops early slows down its own group only. A
-/// handler must not block: while it runs, this member acknowledges nothing.
+/// handler must not block: while it runs, this member acknowledges nothing. A call that takes longer
+/// than an eighth of `suspect_after` (at least 10 ms) is reported as an event of `tracing`, while it
+/// still runs, and in [`Status::handler`].
 pub trait Handler {
     /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of
     /// the newest view.
@@ -112,6 +125,13 @@ pub trait Handler {
     /// Either an operator created the other group while this one lived, or all seeds were restarted
     /// without [votes](Config::data_dir). Both groups accept messages. One of them has to be ended.
     fn conflict(&mut self, _mine: Incarnation, _theirs: Incarnation) {}
+
+    /// Reports that a member begins to lag, or no longer does: this one, whose application does not
+    /// take its messages, or another.
+    ///
+    /// A member lags if it has not delivered what every member had received a second ago. When the
+    /// rings are full, all senders of the subgroup wait for it. The [`Status`] shows the same.
+    fn lag(&mut self, _lag: &Lag) {}
 
     /// Returns the current state, between two deliveries, for a joiner; `None` if the application
     /// has none.

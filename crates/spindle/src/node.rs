@@ -2,9 +2,11 @@
 use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
 use crate::group::Group;
+use crate::handler_watch::HandlerWatch;
+use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
 use crate::meeting::AGAIN;
-use crate::shared::{Shared, Upcall};
+use crate::shared::Shared;
 use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
@@ -21,7 +23,9 @@ use std::time::{Duration, Instant};
 mod clock;
 mod ending;
 mod handles;
+mod lagging;
 mod links;
+mod measuring;
 mod objects;
 mod older;
 mod preparing;
@@ -29,6 +33,7 @@ mod views;
 
 use clock::Clock;
 use links::Over;
+use measuring::Measurements;
 use older::Older;
 use preparing::Preparing;
 pub(crate) use preparing::{First, Spare};
@@ -87,6 +92,8 @@ pub struct Node {
     shared: Arc<Shared>,
     pub(crate) terms: Terms,
     clock: Clock,
+    measurements: Measurements,
+    lags: Lags,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
     /// Whether the handler was told that this member is blocked.
@@ -128,6 +135,7 @@ impl Node {
         let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
+        shared.ask_for_sample();
         let notices = control_plane.notices();
         let mut handles = vec![];
         let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
@@ -164,6 +172,8 @@ impl Node {
             shared,
             terms,
             clock,
+            measurements: Measurements::default(),
+            lags: Lags::default(),
             wake_at,
             told_blocked: false,
             finished: None,
@@ -208,6 +218,8 @@ impl Node {
             if std::mem::take(&mut self.clock.looked) {
                 self.control_plane.look_at_bootstrap();
                 self.suspect_the_dying();
+                self.shared.ask_for_sample();
+                self.look_at_lags(handler, self.clock.now);
             }
         }
         // Alone, and before anything that asks whether all is sent on: a silent application's ring
@@ -239,13 +251,20 @@ impl Node {
         if !self.older.is_empty() {
             worked |= self.poll_older(handler);
         }
-        let mut upcalls = Upcaller { handler, handles: &self.handles, by_id: &self.by_id };
+        let mut upcalls = Upcaller { handler, watch: &self.shared.handler, handles: &self.handles, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
             engine.upcalls_took(self.clock.since_tick());
         }
         let is_blocked = engine.is_blocked();
+        let is_changing = engine.is_changing();
+        if is_changing && !self.is_change_noted() {
+            self.note_change();
+        }
+        if self.shared.is_sample_taken() {
+            self.look_at_sample();
+        }
         if self.fabric.has_objects() {
             self.look_after_objects(progress.worked);
         }
@@ -257,6 +276,7 @@ impl Node {
         }
         self.wake_at = progress.wake_at;
         self.clock.worked = progress.worked;
+        self.lags.has_worked |= progress.worked;
         match self.member.engine().state() {
             State::Running if worked || progress.worked || !progress.partial && progress.has_more(self.clock.now) => {
                 // If it slept before.
@@ -280,7 +300,7 @@ impl Node {
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
         self.told_blocked = !self.told_blocked;
-        let _running = Upcall::enter();
+        let _running = self.shared.handler.enter();
         handler.blocked(self.told_blocked);
     }
 
@@ -317,8 +337,11 @@ impl Node {
         self.fabric.begin_sleep();
         self.member.engine_mut().before_sleep();
         self.control_plane.look_at_bootstrap();
+        self.shared.ask_for_sample();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
+        } else {
+            self.look_at_lags(handler, self.control_plane.now());
         }
         // This poll sees the events before the announcement. Later events ring the doorbell.
         let poll = self.poll(handler);
@@ -330,7 +353,8 @@ impl Node {
             let due = self.member.patience(self.control_plane.roster(), self.control_plane.now());
             // No notice comes for work that is due by time.
             self.has_chores |= due == Some(Duration::ZERO);
-            let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking];
+            let lags = self.lags.patience(self.control_plane.now());
+            let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking, lags];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
             self.fabric.sleep(sleep);
             self.older_due = true;
@@ -354,11 +378,18 @@ impl Node {
 
     /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
-        let lost = self.handles.iter().map(|of_subgroup| of_subgroup.lost).sum();
-        let observers = self.control_plane.roster().observers().len() as u64;
+        let now = self.control_plane.now();
+        let lags = |number, id| self.lags.of(number, id, now);
         let is_far = |id| self.control_plane.is_far(id);
         let rack = |id| self.control_plane.book()?.rack(id).cloned();
-        Status::of(&self.member, &self.fabric, |id| self.control_plane.pid(id), is_far, rack, lost, observers)
+        let pid = |id| self.control_plane.pid(id);
+        let status = Status::of(&self.member, &self.fabric, pid, is_far, rack, &self.handles, lags);
+        Status {
+            observers: self.control_plane.roster().observers().len() as u64,
+            view_changes: self.measurements.view_changes.clone(),
+            handler: self.shared.handler.status(),
+            ..status
+        }
     }
 
     /// Returns the frontiers of the members of `subgroup`, as this member knows them; none if it is
@@ -382,13 +413,14 @@ impl Node {
 /// The engine's upcalls, passed on to the handler and to the threads that wait.
 struct Upcaller<'a, H> {
     handler: &'a mut H,
+    watch: &'a HandlerWatch,
     handles: &'a [SubgroupHandles],
     by_id: &'a [usize],
 }
 
 impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
-        let _running = Upcall::enter();
+        let _running = self.watch.enter();
         self.handler.deliver(subgroup, batch);
     }
 

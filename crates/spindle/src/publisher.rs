@@ -44,7 +44,9 @@ impl Publisher {
     #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
+        }
         now(self.inner.claim_or(len, |inner| go_on(inner, slot, Duration::ZERO)), slot)
     }
 
@@ -56,7 +58,9 @@ impl Publisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
+        }
         let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, slot, left));
         claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
     }
@@ -67,7 +71,9 @@ impl Publisher {
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
+        }
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, slot).await).await;
         claimed.map_err(|error| failed(error, slot, false))
     }
@@ -181,7 +187,9 @@ impl SharedPublisher {
     #[inline]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
+        }
         now(self.inner.claim_or(len, |inner| go_on_shared(inner, slot, Duration::ZERO)), slot)
     }
 
@@ -192,7 +200,9 @@ impl SharedPublisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
+        }
         let claimed =
             self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, slot, left));
         claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
@@ -204,7 +214,9 @@ impl SharedPublisher {
     /// As there.
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let slot = &self.held.0;
-        slot.check()?;
+        if slot.shared.needs_attention() {
+            slot.attend(self.inner.next_position())?;
+        }
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, slot).await).await;
         claimed.map_err(|error| failed(error, slot, false))
     }

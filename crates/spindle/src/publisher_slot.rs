@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
 use spindle_core::wire::ring::Kind;
-use spindle_core::{Rank, Resend, Resent, Rows};
+use spindle_core::{Claims, Rank, Resend, Resent, Rows};
 use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -176,6 +176,17 @@ impl PublisherSlot {
             None => Ok(()),
             Some(_) => Err(self.ended()),
         }
+    }
+
+    /// Takes the claim at this position as a sample if one is wanted, and reports the end.
+    ///
+    /// # Errors
+    /// [`SendError::Ended`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn attend(&self, claim: (&Arc<Claims>, u64)) -> Result<(), SendError> {
+        self.shared.take_sample(claim);
+        self.check()
     }
 
     #[cold]

@@ -1,4 +1,7 @@
 //! A member's view of its group at one moment, for people and for monitoring.
+use crate::handler_watch::HandlerStatus;
+use crate::histogram::Histogram;
+use crate::subgroup_handles::SubgroupHandles;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};
 use spindle_core::Unrecoverable;
@@ -6,6 +9,7 @@ use spindle_core::control::{Member, RackName};
 use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows};
+use std::time::Duration;
 
 /// The state of a group at one moment, as one member knows it.
 #[derive(Clone, Debug, Default)]
@@ -26,10 +30,30 @@ pub struct Status {
     pub observers: u64,
     /// Messages of this member that were lost because no later view had a ring for them.
     pub lost: u64,
-    /// Counters of this member's engine.
+    /// Counters of this member's engines in all views so far.
     pub engine: EngineStats,
+    /// How the handler has kept the polling thread waiting. It is observed only in a
+    /// [`Group`](crate::Group), not in a [`Node`](crate::Node) that the caller polls.
+    pub handler: HandlerStatus,
+    /// How long the changes of the view took here, from the moment at which this member learnt of
+    /// the end of a view until the next one began.
+    pub view_changes: Histogram,
     /// The subgroups that this member is in.
     pub subgroups: Vec<SubgroupStatus>,
+    /// The subgroups that this member was in and is no longer.
+    pub former: Vec<SubgroupTotals>,
+}
+
+/// The counters of a subgroup that this member is no longer in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SubgroupTotals {
+    /// The name.
+    pub name: String,
+    /// This member's counters in the subgroup, over all views.
+    pub stats: SubgroupStats,
+    /// The time from claim to delivery; see [`SubgroupStatus::latency`].
+    pub latency: Histogram,
 }
 
 /// One member of the view.
@@ -62,9 +86,14 @@ pub struct Standing {
 pub struct SubgroupStatus {
     /// The name.
     pub name: String,
-    /// This member's counters in the subgroup.
+    /// This member's counters in the subgroup, over all views since the member joined.
     pub stats: SubgroupStats,
-    /// How many sequence numbers of the order every member has received.
+    /// The time from the claim of a message of this member until its delivery here, of a sample of
+    /// them: at most one in a few milliseconds. The time in which a claim waits for room
+    /// counts.
+    pub latency: Histogram,
+    /// How many sequence numbers of the order every member has received. They count from the view
+    /// that changed the subgroup last, as the frontiers of the members do.
     pub stable: u64,
     /// The members, by rank.
     pub members: Vec<MemberStatus>,
@@ -89,18 +118,27 @@ pub struct MemberStatus {
     /// How many sequence numbers are stable and not yet delivered by this member. A slow consumer
     /// shows here.
     pub lag: u64,
+    /// For how long the member has lagged, if it has not delivered what every member had received a
+    /// second ago.
+    pub lagging_for: Option<Duration>,
 }
 
 impl Status {
+    /// Returns the status without what only the node knows.
     pub(crate) fn of(
         of: &Member,
         rows: &impl Rows,
         pid: impl Fn(MemberId) -> u32,
         is_far: impl Fn(MemberId) -> bool,
         rack: impl Fn(MemberId) -> Option<RackName>,
-        lost: u64,
-        observers: u64,
+        handles: &[SubgroupHandles],
+        lags: impl Fn(usize, MemberId) -> Option<Duration>,
     ) -> Status {
+        let totals = |name: &str, epoch| {
+            let of_subgroup = handles.iter().find(|of_subgroup| of_subgroup.name == name);
+            let totals = of_subgroup.map(|of_subgroup| (of_subgroup.totals(epoch), of_subgroup.latency.clone()));
+            totals.unwrap_or((epoch, Histogram::default()))
+        };
         let engine = of.engine();
         let (view, me) = (engine.view(), engine.me());
         let flag = |rank, word| rows.load(rank, word) != 0;
@@ -119,6 +157,7 @@ impl Status {
         let subgroups = view.subgroups_of(me).filter_map(|(id, spec)| {
             let (home, there) = of.home(id)?;
             let stable = home.stable(there).unwrap_or(0);
+            let number = handles.iter().position(|of_subgroup| of_subgroup.name == spec.name);
             let members = home.frontiers(there).filter_map(|(was, frontier)| {
                 let id = home.view().members[was.index()];
                 let rank = view.rank_of(id)?;
@@ -130,10 +169,19 @@ impl Status {
                     finished: flag(rank, membership::FINISHED),
                     frontier,
                     lag: stable.saturating_sub(frontier.delivered),
+                    lagging_for: number.and_then(|number| lags(number, id)),
                 })
             });
-            let stats = home.subgroup_stats(there).unwrap_or_default();
-            Some(SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() })
+            let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
+            Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, members: members.collect() })
+        });
+        let subgroups: Vec<SubgroupStatus> = subgroups.collect();
+        let is_former = |name: &str| subgroups.iter().all(|subgroup| subgroup.name != name);
+        let former = handles.iter().filter(|of_subgroup| is_former(&of_subgroup.name));
+        let former = former.map(|of_subgroup| SubgroupTotals {
+            name: of_subgroup.name.clone(),
+            stats: of_subgroup.totals(SubgroupStats::default()),
+            latency: of_subgroup.latency.clone(),
         });
         Status {
             id: member(me).0,
@@ -141,10 +189,13 @@ impl Status {
             members: members.collect(),
             is_changing: engine.is_changing(),
             is_blocked: engine.is_blocked(),
-            observers,
-            lost,
-            engine: engine.stats(),
-            subgroups: subgroups.collect(),
+            observers: 0,
+            lost: handles.iter().map(|of_subgroup| of_subgroup.lost).sum(),
+            engine: of.engine_stats(),
+            handler: HandlerStatus::default(),
+            view_changes: Histogram::default(),
+            former: former.collect(),
+            subgroups,
         }
     }
 
@@ -190,6 +241,7 @@ impl Status {
                     "received": member.frontier.received,
                     "delivered": member.frontier.delivered,
                     "lag": member.lag,
+                    "lagging_ms": member.lagging_for.map(|lagging| lagging.as_millis() as u64),
                 })
             });
             json!({
@@ -197,6 +249,8 @@ impl Status {
                 "stable": subgroup.stable,
                 "sent": subgroup.stats.sent,
                 "delivered": subgroup.stats.delivered,
+                "delivered_bytes": subgroup.stats.delivered_bytes,
+                "nulls": subgroup.stats.nulls,
                 "members": members.collect::<Vec<_>>(),
             })
         });
@@ -207,6 +261,7 @@ impl Status {
             "blocked": self.is_blocked,
             "observers": self.observers,
             "lost": self.lost,
+            "slow_handler_calls": self.handler.slow_calls,
             "members": members.collect::<Vec<_>>(),
             "subgroups": subgroups.collect::<Vec<_>>(),
         })

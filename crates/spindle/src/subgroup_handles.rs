@@ -1,13 +1,15 @@
 //! One subgroup of this member, from view to view: its handles, and the rings and messages that
 //! they get.
 use crate::control_plane::Notices;
+use crate::histogram::Histogram;
 use crate::large::{ObjectCache, Outbound};
 use crate::publisher::Publisher;
 use crate::publisher_slot::{PublisherSlot, RingRelay};
 use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::Shared;
 use crate::tracking::Tracker;
-use spindle_core::{Engine, State, SubgroupId, View, ViewId};
+use spindle_core::multicast::stats::SubgroupStats;
+use spindle_core::{Engine, Handoff, State, SubgroupId, View, ViewId};
 use spindle_fabric::{Fabric, Mesh, Room};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,6 +37,12 @@ pub(crate) struct SubgroupHandles {
     inlet: Option<Arc<Inlet>>,
     /// The number of messages that could not be sent on, because no ring existed for them any more.
     pub(crate) lost: u64,
+    /// The time from claim to delivery, of a sample of this member's messages.
+    pub(crate) latency: Histogram,
+    /// The sum of the counters of ended epochs, without the deliveries in `untaken`.
+    ended: SubgroupStats,
+    /// The deliveries of ended epochs from which the receiver may still take messages.
+    untaken: Vec<Arc<Handoff>>,
 }
 
 /// The state of the application's publisher. In a subgroup that is created while the group runs,
@@ -70,6 +78,9 @@ impl SubgroupHandles {
             settled: 0,
             inlet,
             lost: 0,
+            latency: Histogram::default(),
+            ended: SubgroupStats::default(),
+            untaken: vec![],
         }
     }
 
@@ -138,6 +149,7 @@ impl SubgroupHandles {
     /// Handles the end of the epoch. `engine` and `fabric` are those of its [home](Self::home).
     pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, object_cache: &ObjectCache) {
         let Some((_, id)) = self.home else { return };
+        self.count_epoch(id, engine);
         self.slot.tracker.end_view(id, engine, fabric);
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
@@ -157,6 +169,31 @@ impl SubgroupHandles {
             self.relays.push_front(RingRelay::new(resend, fabric, objects));
         }
         self.home = None;
+    }
+
+    /// Adds the counters of an epoch that has ended to the totals.
+    fn count_epoch(&mut self, id: SubgroupId, engine: &Engine) {
+        let mut stats = engine.subgroup_stats(id).unwrap_or_default();
+        if let Some(handoff) = engine.handoff(id) {
+            (stats.delivered, stats.delivered_bytes, stats.delivery_batches) = (0, 0, 0);
+            self.untaken.push(Arc::clone(handoff));
+        }
+        self.ended += stats;
+        for mut handoff in std::mem::take(&mut self.untaken) {
+            // No other owner is left: the receiver has taken the last message.
+            match Arc::get_mut(&mut handoff) {
+                Some(handoff) => self.ended += taken(handoff),
+                None => self.untaken.push(handoff),
+            }
+        }
+    }
+
+    /// Returns the counters of all epochs so far. `epoch` has those of the current one.
+    pub(crate) fn totals(&self, epoch: SubgroupStats) -> SubgroupStats {
+        let mut sum = self.ended;
+        sum += epoch;
+        self.untaken.iter().for_each(|handoff| sum += taken(handoff));
+        sum
     }
 
     /// Sends on the rest of earlier views, and then lets the application into this view's ring.
@@ -304,6 +341,11 @@ impl SubgroupHandles {
         self.slot.outbound.end();
         self.wake_receiver();
     }
+}
+
+fn taken(handoff: &Handoff) -> SubgroupStats {
+    let (delivered, delivered_bytes, delivery_batches) = handoff.counts();
+    SubgroupStats { delivered, delivered_bytes, delivery_batches, ..SubgroupStats::default() }
 }
 
 fn stretch(id: SubgroupId, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) -> Stretch {

@@ -325,3 +325,48 @@ fn a_receiver_stays_in_its_epoch() {
         });
     }
 }
+
+/// Counters are totals over the views of a member, also for a receiver that takes the messages of an epoch after its end,
+/// and for subgroups that have been dropped.
+#[test]
+fn counters_survive_changes_that_touch_their_subgroup() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut members = group(order);
+        let mut receiver = members[0].0.receiver("all").unwrap();
+        let mut all = members[1].0.publisher("all").unwrap();
+        let mut first = members[1].0.publisher("first").unwrap();
+        let delivered = |member: &Member| {
+            let status = member.0.status();
+            status.subgroups.iter().find(|subgroup| subgroup.name == "all").unwrap().stats
+        };
+        (0..5).for_each(|i| all.send(i.to_string().as_bytes(), LONG).unwrap());
+        first.send(b"first", LONG).unwrap();
+        poll_until(&mut members, |members| {
+            delivered(&members[1]).delivered == 5 && members[1].1.of("first").len() == 1
+        });
+        let polls = members[1].0.status().engine.polls;
+        drop(members.pop());
+        poll_until(&mut members, |members| is_in(members, 2));
+        assert!(members[1].0.status().engine.polls > polls, "polls begin anew");
+        assert_eq!((delivered(&members[0]).delivered, delivered(&members[1]).delivered), (0, 5), "{order:?}");
+        (5..8).for_each(|i| all.send(i.to_string().as_bytes(), LONG).unwrap());
+        poll_until(&mut members, |members| delivered(&members[1]).delivered == 8);
+        let mut taken = 0;
+        poll_until(&mut members, |_| {
+            if let Some(mut batch) = receiver.try_receive().unwrap() {
+                taken += batch.iter().count();
+            }
+            taken == 8
+        });
+        for (member, sent) in [(&members[0], 0), (&members[1], 8), (&members[2], 0)] {
+            let stats = delivered(member);
+            assert_eq!((stats.delivered, stats.delivered_bytes, stats.sent), (8, 8, sent), "{order:?}");
+        }
+        assert!(members[0].0.propose_change(Change::Drop("first".into())).unwrap());
+        poll_until(&mut members, |members| is_in(members, 3));
+        let former = members[1].0.status().former;
+        let former: Vec<_> = former.iter().map(|of| (&*of.name, of.stats.sent, of.stats.delivered)).collect();
+        assert_eq!(former, [("first", 1, 1)]);
+        assert_eq!(delivered(&members[1]).delivered, 8);
+    }
+}

@@ -6,6 +6,7 @@
 //! member at once.
 mod counts;
 mod input;
+mod metrics;
 pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
@@ -19,15 +20,17 @@ use crate::views::{self, list, numbers};
 use crate::waiting::Waiting;
 use counts::Counts;
 use input::{Input, Sent};
+use metrics::Exposed;
 use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, MailError, Node, Publisher,
-    Security, SubgroupId, View, ViewChange, ViewId,
+    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MailError, Node,
+    Publisher, Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_transport::mail::{GroupName, Mailbox};
 use std::fmt;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,6 +132,14 @@ pub(crate) struct Args {
     #[arg(long)]
     found: bool,
 
+    /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics.
+    ///
+    /// ADDR is a port on the loopback interface, or an IP address and a port; port 0 is any that is
+    /// free. There is no encryption and no access control: name an address that only the monitoring
+    /// reaches. The guide (docs/guide/monitoring.md) lists the metrics.
+    #[arg(long, value_name = "ADDR", value_parser = metrics::parse_address)]
+    metrics: Option<SocketAddr>,
+
     /// Report events on the standard error, as one JSON object a line.
     ///
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid;
@@ -136,9 +147,10 @@ pub(crate) struct Args {
     /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
     /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
     /// that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view"
+    /// ids), "metrics" (url), "silent" (subgroup: this member does not send there, so its input is not read), "view"
     /// (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't
-    /// continue), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
+    /// continue), "lag" (subgroup, member, me: whether it is this one, behind, seconds, over: a member
+    /// has not delivered what all had received a second before, or no longer lags), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
     /// "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered
     /// here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's
     /// recovery gave this member up), every second "progress" and at the end "finished" (seconds,
@@ -158,6 +170,7 @@ enum Event {
     View(ViewChange),
     /// True if too few members are present to agree on the next view.
     Blocked(bool),
+    Lag(Lag),
     /// Another group of this name exists.
     Conflict(Incarnation, Incarnation),
     Sent(Sent),
@@ -214,6 +227,10 @@ impl Handler for Teller {
         let _ = self.0.send(Event::Blocked(is_blocked));
     }
 
+    fn lag(&mut self, lag: &Lag) {
+        let _ = self.0.send(Event::Lag(lag.clone()));
+    }
+
     fn conflict(&mut self, mine: Incarnation, theirs: Incarnation) {
         let _ = self.0.send(Event::Conflict(mine, theirs));
     }
@@ -237,6 +254,13 @@ fn take_part(args: Args) -> Outcome {
     let longest = longest.max(config.object_bytes_max);
     let input = Input::open(&args.input, args.frames, longest)?;
     let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
+    let metrics = args.metrics.map(|address| Exposed::start(address, &config.group)).transpose()?;
+    if let Some(exposed) = &metrics {
+        match args.json {
+            true => lines::tell(json!({"event": "metrics", "url": exposed.url()})),
+            false => eprintln!("metrics: {}", exposed.url()),
+        }
+    }
     let (events, happened) = channel();
     let signals: Sender<Event> = events.clone();
     let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
@@ -257,6 +281,7 @@ fn take_part(args: Args) -> Outcome {
         sent,
         silent,
         stalled,
+        metrics,
         id,
         ids_max,
         incarnation,
@@ -311,6 +336,8 @@ struct Member {
     silent: bool,
     /// True if it was reported that the output takes nothing.
     stalled: bool,
+    /// Where the metrics of this member are served, if they are.
+    metrics: Option<Exposed>,
     /// The id of this process in the newest group.
     id: u64,
     /// The largest id that this process has seen in a view.
@@ -345,6 +372,9 @@ impl Member {
         let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
         self.incarnation = node.incarnation();
         let group = node.start(Teller(self.events.clone()))?;
+        if let Some(metrics) = &self.metrics {
+            metrics.show(group.monitor());
+        }
         self.see(&view);
         self.id = id.0;
         if self.args.json {
@@ -383,6 +413,7 @@ impl Member {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
                 Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
+                Ok(Event::Lag(lag)) => views::tell_lag(&lag, self.args.json),
                 Ok(Event::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
                 Ok(Event::Sent(Sent::All)) => self.sent = true,
                 // The output reports the same after the last delivery.

@@ -25,6 +25,7 @@ use crate::limits;
 use crate::membership::Unrecoverable;
 use crate::multicast::Upcalls;
 use crate::multicast::engine::{Engine, Progress, State};
+use crate::multicast::stats::EngineStats;
 use crate::planted::planted;
 use crate::table::{Rows, Table};
 use crate::view::{Change, View};
@@ -108,6 +109,8 @@ pub struct Member {
     engine: Engine,
     /// The engines of ended views in which subgroups continue, the oldest first.
     older: Vec<Engine>,
+    /// The sum of the counters of engines that are gone.
+    gone: EngineStats,
     view: Arc<View>,
     terms: Terms,
     /// The next view, once this one has ended.
@@ -163,6 +166,7 @@ impl Member {
         let mut member = Member {
             engine,
             older: Vec::new(),
+            gone: EngineStats::default(),
             view,
             terms,
             next: None,
@@ -221,6 +225,13 @@ impl Member {
     /// The same, to be changed.
     pub fn engine_of_mut(&mut self, view: ViewId) -> Option<&mut Engine> {
         self.engines_mut().find(|engine| engine.view().id == view)
+    }
+
+    /// Returns the counters of the engines of all views so far, added up.
+    pub fn engine_stats(&self) -> EngineStats {
+        let mut sum = self.gone;
+        self.engines().for_each(|engine| sum += engine.stats());
+        sum
     }
 
     /// The views that have ended and in which subgroups of this member go on, the oldest first. The driver keeps their tables.
@@ -1029,7 +1040,9 @@ impl Member {
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
         self.absent = absent;
         self.older.push(core::mem::replace(&mut self.engine, engine));
-        self.older.retain(|older| self.engine.needs(older.view().id));
+        for over in self.older.extract_if(.., |older| !self.engine.needs(older.view().id)) {
+            self.gone += over.stats();
+        }
         self.sharing = self.view.sharers(roster.me()).collect();
         self.older.iter_mut().for_each(|older| older.rename(&self.view));
         self.has_object_groups = false;

@@ -101,6 +101,11 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
+    /// Returns the position of the next claim.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Prefetches the cache lines of the next claims, as far as no other thread uses them. Calls
     /// `prefetch` with the positions of blocks.
     #[inline(always)]
@@ -409,7 +414,7 @@ impl Claims {
     }
 
     /// The position up to which many claimers have claimed; 0 while one claimer has exclusive use.
-    pub(crate) fn claimed(&self) -> u64 {
+    pub fn claimed(&self) -> u64 {
         // Relaxed: a caller that asks whether the space was committed has to wait anyway.
         let claimed = self.front.claimed.load(Ordering::Relaxed) & !SEALED;
         if claimed >= EXCLUSIVE { 0 } else { claimed }

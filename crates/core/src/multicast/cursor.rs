@@ -862,8 +862,8 @@ impl Handoff {
         Defect { sender: Rank(sender as u32), position, header }
     }
 
-    /// Messages, bytes and batches so far.
-    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+    /// Returns the numbers of messages, bytes and batches that the consumer has taken so far.
+    pub fn counts(&self) -> (u64, u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (load(&self.messages), load(&self.bytes), load(&self.batches))
     }

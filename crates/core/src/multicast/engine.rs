@@ -939,6 +939,12 @@ impl Engine {
         Some(self.subgroup(subgroup)?.stats())
     }
 
+    /// The state shared with the consumer of `subgroup` on another thread; `None` if there is none,
+    /// or it has given up.
+    pub fn handoff(&self, subgroup: SubgroupId) -> Option<&Arc<Handoff>> {
+        self.subgroup(subgroup)?.handoff()
+    }
+
     /// How many places of the order of `subgroup` every member has received, as I know it.
     pub fn stable(&self, subgroup: SubgroupId) -> Option<u64> {
         Some(self.subgroup(subgroup)?.stable())
@@ -956,6 +962,11 @@ impl Engine {
     /// If the subgroup has no such sender.
     pub fn delivered_rounds(&self, subgroup: SubgroupId, sender: usize) -> u64 {
         self.subgroup(subgroup).map_or(0, |subgroup| subgroup.delivered_rounds(sender))
+    }
+
+    /// The number of rounds that I have announced in `subgroup`; `None` if I am not in it.
+    pub fn announced_rounds(&self, subgroup: SubgroupId) -> Option<u64> {
+        Some(self.subgroup(subgroup)?.announced_rounds())
     }
 
     /// The position in my ring in `subgroup` below which every member has delivered everything; `None` if I don't send there.

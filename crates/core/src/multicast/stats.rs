@@ -1,9 +1,11 @@
 //! Counters of a running engine: plain integers, read between polls.
+use core::ops::AddAssign;
 
-/// Counters of one subgroup at this member since the view began.
+/// Counters of one subgroup at this member. An engine counts since its view began; a driver adds up
+/// the counters of several engines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SubgroupStats {
-    /// Messages that this member announced.
+    /// Messages that this member announced. A message that a later view sends again counts again.
     pub sent: u64,
     /// Times that this member announced at least one message.
     pub send_batches: u64,
@@ -21,7 +23,7 @@ pub struct SubgroupStats {
     pub delivery_batches: u64,
 }
 
-/// Counters of an engine since the view began.
+/// Counters of an engine since its view began, or the sum of several engines' counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineStats {
     /// Polls.
@@ -32,6 +34,28 @@ pub struct EngineStats {
     pub data_posts: u64,
     /// Posts of control words, each counted once for any number of peers.
     pub control_posts: u64,
+}
+
+impl AddAssign for SubgroupStats {
+    fn add_assign(&mut self, other: SubgroupStats) {
+        self.sent += other.sent;
+        self.send_batches += other.send_batches;
+        self.nulls += other.nulls;
+        self.null_batches += other.null_batches;
+        self.receive_batches += other.receive_batches;
+        self.delivered += other.delivered;
+        self.delivered_bytes += other.delivered_bytes;
+        self.delivery_batches += other.delivery_batches;
+    }
+}
+
+impl AddAssign for EngineStats {
+    fn add_assign(&mut self, other: EngineStats) {
+        self.polls += other.polls;
+        self.productive_polls += other.productive_polls;
+        self.data_posts += other.data_posts;
+        self.control_posts += other.control_posts;
+    }
 }
 
 /// The progress of a member in one subgroup, as this member knows it.

@@ -297,6 +297,14 @@ impl Subgroup {
         }
     }
 
+    /// The state shared with a consumer on another thread, if there is one.
+    pub(crate) fn handoff(&self) -> Option<&Arc<Handoff>> {
+        match &self.delivery {
+            Delivery::Handoff(handoff) => Some(handoff),
+            Delivery::Inline(_) | Delivery::Nobody => None,
+        }
+    }
+
     pub(crate) fn stats(&self) -> SubgroupStats {
         let (messages, bytes, batches) = match &self.delivery {
             Delivery::Inline(_) | Delivery::Nobody => return self.stats,
@@ -803,6 +811,11 @@ impl Subgroup {
                 upcalls.room(self.named);
             }
         }
+    }
+
+    /// The number of rounds that this member has announced.
+    pub(crate) fn announced_rounds(&self) -> u64 {
+        self.own.rounds
     }
 
     /// The number of rounds of the sender with this sender rank that are delivered here.

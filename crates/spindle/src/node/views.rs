@@ -4,7 +4,6 @@ use super::preparing::{Preparing, Spare};
 use super::{Node, Poll, begin_handles};
 use crate::control_plane::News;
 use crate::error::Ended;
-use crate::shared::Upcall;
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};
@@ -40,7 +39,7 @@ impl Node {
     pub(super) fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
         let mut worked = self.attend()?;
         if let Some((mine, theirs)) = self.control_plane.bootstrap().and_then(|bootstrap| bootstrap.take_conflict()) {
-            let _running = Upcall::enter();
+            let _running = self.shared.handler.enter();
             handler.conflict(Incarnation(mine), Incarnation(theirs));
         }
         self.object_server.serve(&mut self.control_plane, &self.object_cache);
@@ -87,6 +86,9 @@ impl Node {
     pub(super) fn end_view(&mut self) -> Result<Poll, Ended> {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
+        }
+        if !self.is_change_noted() {
+            self.note_change();
         }
         let is_behind = self.is_far_behind();
         if let Some(at) = self.control_plane.act(|roster, now| self.member.waits_for_rest(roster, is_behind, now)) {
@@ -251,6 +253,7 @@ impl Node {
         let words = Box::new(move |rank: Rank, at| before.load(rank, at));
         let old = self.control_plane.act(|roster, now| self.member.begin(&here, words, roster, now));
         let view = Arc::clone(self.member.view());
+        self.note_changed();
         self.control_plane.has_begun(view.id);
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(
@@ -271,7 +274,7 @@ impl Node {
         self.clock.pause = Duration::ZERO;
         self.let_guests_in();
         self.shared.set_view(Arc::clone(&view));
-        let _running = Upcall::enter();
+        let _running = self.shared.handler.enter();
         handler.view_changed(&ViewChange::new(old, view));
         Ok(())
     }
@@ -360,7 +363,7 @@ impl Node {
         };
         let places: Vec<Option<u64>> = ids.map(place).collect();
         let state = {
-            let _running = Upcall::enter();
+            let _running = self.shared.handler.enter();
             // All members run the same code: if this were the end of one of them, a joiner would
             // end them one after the other.
             panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
