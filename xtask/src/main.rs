@@ -27,14 +27,14 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
        cargo xtask STEP [--verbose]
        cargo xtask package | site | upgrade | dist
        cargo xtask instructions --bless
-       cargo xtask planted --bless
+       cargo xtask mutations --bless
        cargo xtask stories --bless
        cargo xtask scope --long
        cargo xtask loom --long
        cargo xtask miri --long
 
   --list       name the steps and what they check
-  --bless      write what is found: benches/instructions.json, crates/sim/tests/planted.seeds,
+  --bless      write what is found: benches/instructions.json, crates/sim/tests/mutations.seeds,
                crates/sim/tests/stories
   --long       search what is too large for CI: up to hours
   --from STEP  start at this step
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_with_what_there_is() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         assert!(parsed("ci --only nothing").unwrap_err().to_string().contains("clippy"));
         assert!(parsed("ci --from").is_err());
         assert!(parsed("ci --from fmt --only docs").is_err());

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_can_be_read() {
+    fn the_output_of_a_command_can_be_parsed() {
         let signals = Signals(Arc::new(AtomicBool::new(false)));
         let session = Session::new(Path::new("."), None, Instant::now() + Duration::from_secs(60), &signals);
         let script = |text: &str| {

@@ -86,21 +86,21 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "bootstrap",
-        about: "5,000 seeds in which processes of several hosts found a group or find it, without a violation, and enough happens in them",
+        about: "5,000 seeds in which processes of several hosts create a group or find it, without a violation, and enough happens in them",
         minutes: 10,
         run: bootstrap,
     },
     Step {
         name: "processes",
-        about: "10,000 seeds of whole processes, from founding to their ends, without a violation, and enough happens in them",
+        about: "10,000 seeds of whole processes, from bootstrap to their ends, without a violation, and enough happens in them",
         minutes: 15,
         run: processes,
     },
     Step {
-        name: "planted",
-        about: "every planted bug is found, by the simulator or in a small scope",
+        name: "mutations",
+        about: "every mutation is found, by the simulator or in a small scope",
         minutes: 20,
-        run: planted,
+        run: mutations,
     },
     Step {
         name: "chaos",
@@ -159,12 +159,12 @@ pub(crate) const LONG: &[Step] = &[
 /// Steps that write their results as the new baseline.
 pub(crate) const BLESS: &[Step] = &[
     Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless },
-    Step { name: "planted", about: "writes crates/sim/tests/planted.seeds", minutes: 60, run: bless_planted },
+    Step { name: "mutations", about: "writes crates/sim/tests/mutations.seeds", minutes: 60, run: bless_mutations },
     Step { name: "stories", about: "writes the traces in crates/sim/tests/stories", minutes: 10, run: bless_stories },
 ];
 
-/// Checks the workspace, and the library without any of its features, which has neither TLS nor TOML
-/// nor JSON.
+/// Checks the workspace, and the library without any of its features, which has neither TLS nor
+/// TOML nor JSON.
 fn clippy(session: &Session<'_>) -> Result<String> {
     session.cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     session.cargo(&[
@@ -219,7 +219,7 @@ fn site(session: &Session<'_>) -> Result<String> {
 }
 
 fn scope(session: &Session<'_>) -> Result<String> {
-    session.cargo(&[&SCOPE[..], &["--include-ignored", "--skip=long_", "--skip=planted"]].concat())
+    session.cargo(&[&SCOPE[..], &["--include-ignored", "--skip=long_", "--skip=mutations"]].concat())
 }
 
 fn long_scope(session: &Session<'_>) -> Result<String> {
@@ -254,7 +254,7 @@ const VIEWS: [(&str, u64); 3] = [("seeds", 5_000), ("views", 10_000), ("faults",
 /// The number of bootstrap seeds between hosts, and the events that must occur in them at least.
 const BOOTSTRAP: [(&str, u64); 6] = [
     ("seeds", 5_000),
-    ("foundings", 4_000),
+    ("bootstraps", 4_000),
     ("joins", 8_000),
     ("evictions", 5_000),
     ("restarts", 15_000),
@@ -265,10 +265,10 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
     let told = search(session, "--bootstrap", &BOOTSTRAP)?;
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     Ok(format!(
-        "{} seeds in {:.0} s: {} groups founded, {} joins, {} restarts, {} faults",
+        "{} seeds in {:.0} s: {} groups created, {} joins, {} restarts, {} faults",
         count("seeds"),
         told["elapsed_s"].as_f64().unwrap_or(0.0),
-        count("foundings"),
+        count("bootstraps"),
         count("joins"),
         count("restarts"),
         count("faults")
@@ -278,7 +278,7 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
 /// The number of seeds of whole processes, and the events that must occur in them at least.
 const PROCESSES: [(&str, u64); 29] = [
     ("seeds", 10_000),
-    ("foundings", 8_000),
+    ("bootstraps", 8_000),
     ("joins", 18_000),
     ("restarts", 10_000),
     ("partitions", 24_000),
@@ -312,10 +312,10 @@ fn processes(session: &Session<'_>) -> Result<String> {
     let told = search(session, "--processes", &PROCESSES)?;
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     Ok(format!(
-        "{} seeds in {:.0} s: {} foundings, {} joins, {} restarts, {} view changes, {} deliveries",
+        "{} seeds in {:.0} s: {} bootstraps, {} joins, {} restarts, {} view changes, {} deliveries",
         count("seeds"),
         told["elapsed_s"].as_f64().unwrap_or(0.0),
-        count("foundings"),
+        count("bootstraps"),
         count("joins"),
         count("restarts"),
         count("views"),
@@ -352,28 +352,28 @@ fn views(session: &Session<'_>) -> Result<String> {
 }
 
 /// Runs, for each mutation, all seeds up to the first one that shows it.
-fn bless_planted(session: &Session<'_>) -> Result<String> {
-    let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture", "--ignored", "bless"];
-    session.run(&mut with_cfg(session, "planted", &args)?)?;
+fn bless_mutations(session: &Session<'_>) -> Result<String> {
+    let args = ["--package=spindle-sim", "--test=mutations", "--", "--nocapture", "--ignored", "bless"];
+    session.run(&mut with_cfg(session, "mutations", &args)?)?;
     Ok(String::new())
 }
 
-fn planted(session: &Session<'_>) -> Result<String> {
-    let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture"];
-    session.run(&mut with_cfg(session, "planted", &args)?)?;
-    // No seed shows these mutations: some of the agreement, of first views, of recoveries, of liveness,
-    // and of polls in many subgroups.
+fn mutations(session: &Session<'_>) -> Result<String> {
+    let args = ["--package=spindle-sim", "--test=mutations", "--", "--nocapture"];
+    session.run(&mut with_cfg(session, "mutations", &args)?)?;
+    // No seed shows these mutations: some of the agreement, of first views, of recoveries, of
+    // liveness, and of polls in many subgroups.
     let core = ["--package=spindle-core", "--lib", "--test=scope", "--test=engine", "--test=moves"];
     for packages in [&core[..], &["--package=spindle-sim", "--lib"]] {
-        let args = [packages, &["--", "--nocapture", "--ignored", "planted_bugs"]].concat();
-        session.run(&mut with_cfg(session, "planted", &args)?)?;
+        let args = [packages, &["--", "--nocapture", "--ignored", "mutations_bugs"]].concat();
+        session.run(&mut with_cfg(session, "mutations", &args)?)?;
     }
     Ok(String::new())
 }
 
 fn loom(session: &Session<'_>) -> Result<String> {
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-core", "--test=loom", "--", "--nocapture"])?)?;
-    session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=bell_model"])?)?;
+    session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=event_count_model"])?)?;
     Ok(String::new())
 }
 

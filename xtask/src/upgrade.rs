@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The file that contains the version of the protocol, and how its line begins.
-const PROTOCOL: (&str, &str) = ("crates/core/src/wire/letter.rs", "pub const VERSION: u32 = ");
+const PROTOCOL: (&str, &str) = ("crates/core/src/wire/message.rs", "pub const VERSION: u32 = ");
 /// The file that contains the version of the packages.
 const MANIFEST: &str = "Cargo.toml";
 

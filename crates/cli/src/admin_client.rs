@@ -3,9 +3,9 @@ use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::settings::Found;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use spindle::{MailError, MemberId};
-use spindle_core::control::{Letter, Request};
-use spindle_transport::mail::{GroupName, Mailbox, Outbox, RuntimeDir, disclose};
+use spindle::{MemberId, RendezvousError};
+use spindle_core::control::{ControlMessage, Request};
+use spindle_transport::rendezvous::{ControlSocket, GroupName, Outbox, RuntimeDir, disclose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct AdminClient {
     dir: RuntimeDir,
     group: GroupName,
-    mailbox: Mailbox,
+    control_socket: ControlSocket,
     outbox: Outbox,
     /// The number of the next request.
     next: u64,
@@ -35,57 +35,59 @@ impl AdminClient {
         let group = GroupName::new(&found.group).map_err(|error| Failure::new(USAGE, error))?;
         // This check comes before the address is created, so that a request to an unknown group
         // leaves nothing behind.
-        if Mailbox::present(&dir, &group).map_err(failed)?.is_empty() {
+        if ControlSocket::present(&dir, &group).map_err(failed)?.is_empty() {
             let place = dir.path().display();
             let message = format!("nobody is in group {group} at {place}; start a member, or name its --runtime-dir");
             return Err(Failure::new(FAILED, message));
         }
-        let mailbox = Mailbox::client(&dir, &group).map_err(failed)?;
+        let control_socket = ControlSocket::client(&dir, &group).map_err(failed)?;
         // Answers to an earlier client at this address may still come.
         let next = u64::from(std::process::id()) << 32;
-        Ok(AdminClient { dir, group, mailbox, outbox: Outbox::new(), next })
+        Ok(AdminClient { dir, group, control_socket, outbox: Outbox::new(), next })
     }
 
     /// Returns the live members, that is processes that created the group or were admitted, by
     /// ascending id.
     pub(crate) fn members(&self) -> Outcome<Vec<MemberId>> {
-        Mailbox::members(&self.dir, &self.group).map_err(failed)
+        ControlSocket::members(&self.dir, &self.group).map_err(failed)
     }
 
     /// Returns the live processes with an address in the group, including those that wait for
     /// admission.
     pub(crate) fn present(&self) -> Outcome<Vec<MemberId>> {
-        Mailbox::present(&self.dir, &self.group).map_err(failed)
+        ControlSocket::present(&self.dir, &self.group).map_err(failed)
     }
 
     /// Sends a request to all of `members` and waits for their answers, [`ANSWER_WAIT`] at most.
     /// The result lacks members that do not answer.
     pub(crate) fn ask(&mut self, members: &[MemberId], what: Request) -> Outcome<Answers> {
-        let from = self.mailbox.id();
+        let from = self.control_socket.id();
         let mut open = BTreeMap::new();
         for member in members {
             let reply = self.next;
             self.next += 1;
             open.insert(reply, *member);
-            self.outbox.push(*member, Letter::Request { from, reply, what: what.clone() }, &[]).map_err(failed)?;
+            self.outbox
+                .push(*member, ControlMessage::Request { from, reply, what: what.clone() }, &[])
+                .map_err(failed)?;
         }
         let deadline = Instant::now() + ANSWER_WAIT;
         let mut answers = Answers::new();
         loop {
-            let gone = self.outbox.flush(&self.mailbox).map_err(failed)?;
+            let gone = self.outbox.flush(&self.control_socket).map_err(failed)?;
             // A member whose socket was removed creates it again.
-            let lives = |member| Mailbox::lives(&self.dir, &self.group, member).unwrap_or(false);
+            let lives = |member| ControlSocket::lives(&self.dir, &self.group, member).unwrap_or(false);
             open.retain(|_, member| !gone.contains(member) || lives(*member));
-            while let Some((letter, fds)) = self.mailbox.receive() {
-                match letter {
-                    Letter::Answer { reply, bytes } => {
+            while let Some((message, fds)) = self.control_socket.receive() {
+                match message {
+                    ControlMessage::Answer { reply, bytes } => {
                         let Some(member) = open.remove(&reply) else { continue };
                         let text = disclose(&fds[0], bytes, ANSWER_BYTES_MAX).map_err(failed)?;
                         if let Ok(answer) = serde_json::from_slice(&text) {
                             answers.insert(member, answer);
                         }
                     }
-                    Letter::Refused { why } => return Err(Failure::new(FAILED, why)),
+                    ControlMessage::Refused { why } => return Err(Failure::new(FAILED, why)),
                     _ => {}
                 }
             }
@@ -104,11 +106,11 @@ impl AdminClient {
     fn wait(&self, at_most: Duration) {
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         // A signal only makes the caller check earlier.
-        let _ = poll(&mut [PollFd::new(&self.mailbox, PollFlags::IN)], Some(&at_most));
+        let _ = poll(&mut [PollFd::new(&self.control_socket, PollFlags::IN)], Some(&at_most));
     }
 }
 
-fn failed(error: MailError) -> Failure {
+fn failed(error: RendezvousError) -> Failure {
     Failure::new(FAILED, error)
 }
 

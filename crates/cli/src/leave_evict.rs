@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
 use spindle_core::control::Request;
-use spindle_transport::mail::has_ended;
+use spindle_transport::rendezvous::has_ended;
 use std::io::{Write, stdout};
 use std::thread;
 use std::time::{Duration, Instant};

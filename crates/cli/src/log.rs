@@ -22,7 +22,7 @@ use tracing_subscriber::{Layer, Registry};
 /// The targets of the library's events.
 const TARGETS: [&str; 8] = [
     "spindle::view",
-    "spindle::founding",
+    "spindle::bootstrap",
     "spindle::net",
     "spindle::mail",
     "spindle::state",
@@ -41,7 +41,7 @@ pub(crate) struct Verbosity {
     ///
     /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object,
     /// whose "event" is "log". $SPINDLE_LOG takes precedence: it is a filter such as
-    /// warn,spindle::view=debug. Targets are spindle::view, spindle::founding, spindle::net,
+    /// warn,spindle::view=debug. Targets are spindle::view, spindle::bootstrap, spindle::net,
     /// spindle::mail, spindle::state, spindle::object, spindle::handler and spindle::lag.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,

@@ -232,8 +232,10 @@ fn tell_missed(missed: &Missed, json: bool) {
     });
     let gaps: Vec<_> = gaps.collect();
     let subgroup = &missed.view.subgroups[missed.subgroup.index()].name;
-    let (view, places) = (missed.view.id.0, missed.places());
-    lines::tell(json!({"event": "missed", "view": view, "subgroup": subgroup, "places": places, "gaps": gaps}));
+    let (view, count) = (missed.view.id.0, missed.sequence_numbers());
+    lines::tell(
+        json!({"event": "missed", "view": view, "subgroup": subgroup, "sequence_numbers": count, "gaps": gaps}),
+    );
 }
 
 fn tell_views_missed(first: u64, last: u64, json: bool) {

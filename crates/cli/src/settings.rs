@@ -4,7 +4,7 @@
 use crate::exit::{Failure, Outcome, USAGE};
 use clap::Args;
 use spindle::settings::{Effective, FILE_VARIABLE, Settings};
-use spindle_transport::mail::{DirError, RuntimeDir};
+use spindle_transport::rendezvous::{DirError, RuntimeDir};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub(crate) fn log_filter() -> Option<Outcome<String>> {
 
 /// The directory in which the group meets.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct RuntimeDirArgs {
     /// The directory in which groups meet, accessible to you alone (mode 700). All members need the
     /// same.
     ///
@@ -69,7 +69,7 @@ pub(crate) struct Sources {
     set: Vec<String>,
 
     #[command(flatten)]
-    place: Place,
+    place: RuntimeDirArgs,
 }
 
 /// The group that a command is for.
@@ -89,7 +89,7 @@ pub(crate) struct Found {
     pub(crate) dir: PathBuf,
 }
 
-impl Place {
+impl RuntimeDirArgs {
     /// Returns the directory, without regard to any file; `None`: the value is wrong.
     pub(crate) fn dir(&self) -> Option<PathBuf> {
         let mut settings = Settings::new();

@@ -76,12 +76,12 @@ pub(crate) struct Args {
     /// virtual_ns, elapsed_s and failures; of one seed: seed, the same counts, trace_hash and
     /// failures.
     ///
-    /// With --bootstrap: seeds, foundings, joins, evictions, restarts, faults, united, lost, words,
-    /// forgotten, messages, events, virtual_ns, elapsed_s and failures; of one seed: seed,
-    /// foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
-    /// virtual_ns, trace_hash and failures.
+    /// With --bootstrap: seeds, bootstraps, joins, evictions, restarts, faults, united, lost,
+    /// words, forgotten, messages, events, virtual_ns, elapsed_s and failures; of one seed: seed,
+    /// bootstraps, joins, evictions, restarts, conflicts, united, lost, forgotten, messages,
+    /// events, virtual_ns, trace_hash and failures.
     ///
-    /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves,
+    /// With --processes: seeds, bootstraps, joins, evictions, recoveries, mistakes, leaves,
     /// refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks, views,
     /// deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched,
     /// objects_missed, unavailable, available_again, proposed changes, changes, learned, transfers,
@@ -284,7 +284,7 @@ fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = bootstrap::explain(&bootstrap::Scene::from_seed(seed));
     if args.json {
         let object = json!({
-            "seed": seed, "foundings": outcome.foundings, "joins": outcome.joins, "evictions": outcome.evictions,
+            "seed": seed, "bootstraps": outcome.bootstraps, "joins": outcome.joins, "evictions": outcome.evictions,
             "restarts": outcome.restarts, "conflicts": outcome.conflicts, "united": outcome.united, "lost": outcome.lost,
             "forgotten": outcome.forgotten, "messages": outcome.messages, "events": outcome.events, "virtual_ns": outcome.virtual_ns,
             "trace_hash": format!("{:016x}", outcome.trace_hash),
@@ -296,12 +296,12 @@ fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
     }
     verdict(seed, &outcome.violations, args, || {
         format!(
-            "\nseed {seed}: {} foundings, {} joins, {} evictions, {} restarts, no violation{} (trace {:016x})",
-            outcome.foundings,
+            "\nseed {seed}: {} bootstraps, {} joins, {} evictions, {} restarts, no violation{} (trace {:016x})",
+            outcome.bootstraps,
             outcome.joins,
             outcome.evictions,
             outcome.restarts,
-            if outcome.lost { "; a group was lost, and founded anew by an operator's word" } else { "" },
+            if outcome.lost { "; a group was lost, and created anew by an operator's word" } else { "" },
             outcome.trace_hash
         )
     })
@@ -315,11 +315,11 @@ fn search_bootstrap(args: &Args) -> Outcome {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let bootstrap::Summary { seeds, foundings, joins, evictions, restarts, faults, united, lost, .. } = summary;
+    let bootstrap::Summary { seeds, bootstraps, joins, evictions, restarts, faults, united, lost, .. } = summary;
     let bootstrap::Summary { words, forgotten, messages, events, virtual_ns, failures, .. } = &summary;
     if args.json {
         let object = json!({
-            "seeds": seeds, "foundings": foundings, "joins": joins, "evictions": evictions, "restarts": restarts,
+            "seeds": seeds, "bootstraps": bootstraps, "joins": joins, "evictions": evictions, "restarts": restarts,
             "faults": faults, "united": united, "lost": lost, "words": words, "forgotten": forgotten, "messages": messages, "events": events,
             "virtual_ns": virtual_ns, "elapsed_s": elapsed,
             "failures": self::failures(failures.iter().map(|(seed, violation)| (*seed, violation))),
@@ -330,7 +330,7 @@ fn search_bootstrap(args: &Args) -> Outcome {
             print(&format!("seed {seed}: {violation}\n  replay: {}", bootstrap::replay_line(*seed)))?;
         }
         print(&format!(
-            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {foundings} foundings, {joins} joins, {evictions} evictions, {restarts} restarts, \
+            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {bootstraps} bootstraps, {joins} joins, {evictions} evictions, {restarts} restarts, \
              {faults} faults, {messages} messages; {united} ended in one group, {lost} of them after a group was lost and an operator's \
              word; {} seeds failed",
             seeds as f64 / elapsed.max(1e-9),
@@ -358,8 +358,8 @@ fn replay_processes(seed: u64, args: &Args) -> Outcome {
     }
     verdict(seed, &outcome.violations, args, || {
         format!(
-            "\nseed {seed}: {} foundings, {} joins, {} views, {} deliveries checked, no violation{} (trace {:016x})",
-            outcome.counts.foundings,
+            "\nseed {seed}: {} bootstraps, {} joins, {} views, {} deliveries checked, no violation{} (trace {:016x})",
+            outcome.counts.bootstraps,
             outcome.counts.joins,
             outcome.counts.views,
             outcome.counts.deliveries,
@@ -395,11 +395,11 @@ fn search_processes(args: &Args) -> Outcome {
             print(&format!("seed {seed}: {violation}\n  replay: {}", processes::replay_line(*seed)))?;
         }
         let processes::Counts {
-            foundings, joins, evictions, leaves, kills, restarts, partitions, breaks, views, ..
+            bootstraps, joins, evictions, leaves, kills, restarts, partitions, breaks, views, ..
         } = counts;
         let processes::Counts { deliveries, large, fetched, changes, learned, observed, .. } = counts;
         print(&format!(
-            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {foundings} foundings, {joins} joins, {evictions} evictions, {leaves} leaves, {kills} kills, \
+            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {bootstraps} bootstraps, {joins} joins, {evictions} evictions, {leaves} leaves, {kills} kills, \
              {restarts} restarts, {partitions} partitions, {breaks} broken connections, {views} view changes, {changes} changes of \
              subgroups, {learned} states taken over, {observed} messages observed, {deliveries} deliveries checked, {large} of large messages, {fetched} fetched by followers; {united} ended in one view, {lost} after a quorum was lost; {} seeds failed",
             *seeds as f64 / elapsed.max(1e-9),

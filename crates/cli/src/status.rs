@@ -166,7 +166,7 @@ fn table(group: &Value) -> Vec<String> {
     }
     for subgroup in group["subgroups"].as_array().into_iter().flatten() {
         let name = subgroup["name"].as_str().unwrap_or_default();
-        lines.push(format!("subgroup {name}: {} places of the order are stable in this view", subgroup["stable"]));
+        lines.push(format!("subgroup {name}: {} sequence numbers are stable in this view", subgroup["stable"]));
         lines.push(format!(
             "{:>width$} {:>16} {:>16} {:>16} {:>10}",
             "member", "rounds", "received", "delivered", "lag"

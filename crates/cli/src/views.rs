@@ -74,7 +74,7 @@ pub(crate) fn tell_lag(lag: &Lag, json: bool) {
         })),
         (false, _) if *is_me => {}
         (false, false) => eprintln!(
-            "member {member} lags in subgroup {subgroup}: {behind} places of the order behind, for {seconds:.1} s; when the rings are full, all senders wait for it"
+            "member {member} lags in subgroup {subgroup}: {behind} sequence numbers behind, for {seconds:.1} s; when the rings are full, all senders wait for it"
         ),
         (false, true) => eprintln!("member {member} lags no longer in subgroup {subgroup}, after {seconds:.1} s"),
     }

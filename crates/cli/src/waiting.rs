@@ -24,12 +24,12 @@ pub(crate) struct Waiting {
 struct Board {
     group: String,
     json: bool,
-    news: Mutex<News>,
+    news: Mutex<Shown>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct News {
+struct Shown {
     latest: Option<BootstrapProgress>,
     over: bool,
 }

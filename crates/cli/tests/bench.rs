@@ -291,7 +291,7 @@ fn small_messages_are_timed_by_a_model() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     let temp = Temp::new("refused");
     for (arguments, named) in [
         ("throughput --members 0", "--members"),

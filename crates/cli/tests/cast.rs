@@ -113,7 +113,7 @@ fn a_cast_that_is_killed_is_resumed_by_the_next() {
 }
 
 #[test]
-fn a_receiver_that_is_killed_holds_up_nobody_and_gets_the_rest_later() {
+fn a_killed_receiver_delays_no_other_and_gets_the_rest_later() {
     let scratch = Scratch::new();
     let bytes = Numbers(3).bytes(6 << 20);
     let file = scratch.file("model", &bytes);
@@ -228,7 +228,7 @@ fn a_receiver_that_can_t_write_says_why_and_the_others_go_on() {
 }
 
 #[test]
-fn what_can_t_be_cast_or_received_is_told_at_once() {
+fn an_impossible_cast_or_receive_is_reported_at_once() {
     let scratch = Scratch::new();
     let file = scratch.file(".hidden", b"secret");
     let fails = |command: &mut Command, status, words: &str| {
@@ -274,7 +274,7 @@ fn a_file_that_becomes_shorter_is_told_so() {
 }
 
 #[test]
-fn garbage_of_a_member_is_told_once_and_costs_nobody_anything() {
+fn garbage_of_a_member_is_reported_once_and_has_no_effect() {
     let scratch = Scratch::new();
     let bytes = Numbers(7).bytes(200_000);
     let file = scratch.file("data", &bytes);

@@ -23,7 +23,7 @@ fn the_default_directory_is_that_of_the_library() {
     let mut explain = scratch.spindle(["config", "explain", "runtime_dir"]);
     let told =
         text(&done(explain.env_remove("SPINDLE_RUNTIME_DIR").env("XDG_RUNTIME_DIR", scratch.path("xdg"))).expect(0));
-    let dir = spindle_transport::mail::RuntimeDir::default_path();
+    let dir = spindle_transport::rendezvous::RuntimeDir::default_path();
     assert!(told.starts_with(&format!("runtime_dir = {}\nfrom      default\n", dir.display())), "{told}");
 }
 
@@ -181,7 +181,7 @@ fn a_member_with_wrong_settings_says_what_is_wrong_with_them() {
 }
 
 #[test]
-fn who_listens_beyond_this_host_has_to_say_that_it_means_it() {
+fn listening_beyond_this_host_requires_an_explicit_setting() {
     let scratch = Scratch::new();
     let refused = done(&mut scratch.spindle(["member", "x", "--listen", "0.0.0.0:0"])).expect(2);
     assert!(refused.errors[0].contains("network.insecure = true"), "{:?}", refused.errors);

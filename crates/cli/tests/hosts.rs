@@ -19,7 +19,7 @@ struct Wide {
 }
 
 impl Wide {
-    fn founded(words: &[&str]) -> Wide {
+    fn started(words: &[&str]) -> Wide {
         let (scratch, seeds) = (Scratch::new(), seeds(3));
         let mut wide = Wide { scratch, seeds: seeds.join(","), members: vec![] };
         for (id, listen) in (1..).zip(&seeds) {
@@ -46,8 +46,8 @@ impl Wide {
 }
 
 #[test]
-fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
-    let mut wide = Wide::founded(&["--suspect-after", "0.5", "--rejoin"]);
+fn an_evicted_member_alone_on_its_host_finds_its_group_again() {
+    let mut wide = Wide::started(&["--suspect-after", "0.5", "--rejoin"]);
     let members = &mut wide.members;
     // This member started the group, and could start another one.
     members[0].stop();
@@ -64,7 +64,7 @@ fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
 
 #[test]
 fn an_observer_follows_members_of_other_hosts_beside_one_and_alone() {
-    let mut wide = Wide::founded(&[]);
+    let mut wide = Wide::started(&[]);
     let observe = |host: &str| {
         let mut observer = Running::start(&mut wide.on(host, &["observe", "--listen", "127.0.0.1:0"]));
         assert_eq!(observer.event("observing")["members"], json!([1, 2, 3]));
@@ -80,14 +80,14 @@ fn an_observer_follows_members_of_other_hosts_beside_one_and_alone() {
 
 #[test]
 fn an_observer_without_a_network_is_told_what_it_lacks() {
-    let wide = Wide::founded(&[]);
+    let wide = Wide::started(&[]);
     let error = wide.order("2", &["observe", "--timeout", "1"]).expect(1).error();
     assert!(error.contains("within 1.0s") && error.contains("--listen"), "{error}");
 }
 
 #[test]
-fn a_status_tells_who_is_on_another_host_and_waits_for_nobody_there() {
-    let wide = Wide::founded(&["--suspect-after", "never"]);
+fn status_lists_members_of_other_hosts_and_waits_for_none_of_them() {
+    let wide = Wide::started(&["--suspect-after", "never"]);
     wide.members[2].stop();
     let status = wide.order("1", &["status"]).expect(0).objects().remove(0);
     let each = |key: &str| status["members"].as_array().unwrap().iter().map(|m| m[key].clone()).collect::<Vec<_>>();
@@ -97,7 +97,7 @@ fn a_status_tells_who_is_on_another_host_and_waits_for_nobody_there() {
 
 #[test]
 fn a_member_of_another_host_is_evicted_from_here_and_asked_to_leave_there() {
-    let mut wide = Wide::founded(&[]);
+    let mut wide = Wide::started(&[]);
     let error = wide.order("1", &["leave", "--id", "3"]).expect(1).error();
     assert!(error.contains("member 3 of group wide is on another host"), "{error}");
     let error = wide.order("1", &["leave", "--id", "9"]).expect(1).error();
@@ -135,12 +135,13 @@ impl Wide {
 
 #[test]
 fn the_rest_goes_on_by_the_word_that_the_others_are_lost() {
-    let mut wide = Wide::founded(&["--suspect-after", "0.5"]);
+    let mut wide = Wide::started(&["--suspect-after", "0.5"]);
     let error = wide.order("1", &["recover", "--lost", "2", "--yes"]).expect(1).error();
     assert!(error.contains("group wide is not blocked"), "{error}");
     // Both members die before the remaining one can continue without one of them.
     let lost: Vec<_> = wide.members.drain(1..).collect();
-    // Stopped first: a kill takes effect at once, and the other two could agree before the second one.
+    // Stopped first: a kill takes effect at once, and the other two could agree before the second
+    // one.
     lost.iter().for_each(|member| member.signal(Signal::STOP));
     lost.iter().for_each(|member| member.signal(Signal::KILL));
     lost.into_iter().for_each(|member| drop(member.done()));
@@ -171,7 +172,7 @@ fn the_rest_goes_on_by_the_word_that_the_others_are_lost() {
 
 #[test]
 fn members_that_were_given_up_by_mistake_come_back_to_the_one_group() {
-    let mut wide = Wide::founded(&["--suspect-after", "0.5", "--rejoin"]);
+    let mut wide = Wide::started(&["--suspect-after", "0.5", "--rejoin"]);
     wide.members[1].stop();
     wide.members[2].stop();
     wide.wait_until_blocked();
@@ -191,7 +192,7 @@ fn members_that_were_given_up_by_mistake_come_back_to_the_one_group() {
 
 #[test]
 fn members_that_were_given_up_by_mistake_say_so_when_they_end() {
-    let mut wide = Wide::founded(&["--suspect-after", "0.5"]);
+    let mut wide = Wide::started(&["--suspect-after", "0.5"]);
     wide.members[1].stop();
     wide.members[2].stop();
     wide.wait_until_blocked();
@@ -236,7 +237,7 @@ fn members_of_three_hosts_print_the_same_lines_and_two_of_them_share_one() {
 }
 
 #[test]
-fn who_waits_tells_why_its_seed_is_of_no_use() {
+fn a_waiting_process_tells_why_its_seed_is_unusable() {
     let scratch = Scratch::new();
     // No other process gets this port for a while.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -19,7 +19,7 @@ fn is_opinion(line: &str) -> bool {
 
 /// Returns the members 1 to 3 of a group. The first prints the events that `words` and the variable
 /// select.
-fn founded(scratch: &Scratch, words: &[&str], filter: Option<&str>) -> Vec<Running> {
+fn started(scratch: &Scratch, words: &[&str], filter: Option<&str>) -> Vec<Running> {
     let members = (1..=3).map(|id| {
         let mut command = scratch.spindle(["member", "told", "--members", "3", "--id", &id.to_string()]);
         if id == 1 {
@@ -44,7 +44,7 @@ fn without_the_third(mut members: Vec<Running>, told: &str) -> Vec<String> {
 #[test]
 fn a_death_is_told_with_its_evidence_on_a_line_with_the_time() {
     let scratch = Scratch::new();
-    let lines = without_the_third(founded(&scratch, &["-v"], None), DECIDED);
+    let lines = without_the_third(started(&scratch, &["-v"], None), DECIDED);
     let line = lines.iter().find(|line| is_opinion(line)).unwrap();
     let (time, rest) = line.split_once(' ').unwrap();
     assert!(time.len() == "2026-11-22T20:47:06.123Z".len() && time.ends_with('Z'), "{line}");
@@ -58,7 +58,7 @@ fn a_death_is_told_with_its_evidence_on_a_line_with_the_time() {
 #[test]
 fn with_json_events_are_objects_among_the_others() {
     let scratch = Scratch::new();
-    let lines = without_the_third(founded(&scratch, &["-vv", "--json"], None), DECIDED);
+    let lines = without_the_third(started(&scratch, &["-vv", "--json"], None), DECIDED);
     let objects: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let logged = |is_it: &dyn Fn(&str) -> bool| {
         let is_it = |object: &&Value| object["event"] == "log" && object["message"].as_str().is_some_and(is_it);
@@ -76,7 +76,7 @@ fn nothing_is_told_unless_it_is_asked_for() {
     let scratch = Scratch::new();
     let silent: [(&[&str], Option<&str>); 3] = [(&[], None), (&[], Some("")), (&["-vvv"], Some("off"))];
     for (words, filter) in silent {
-        let lines = without_the_third(founded(&scratch, words, filter), "member 3 is gone");
+        let lines = without_the_third(started(&scratch, words, filter), "member 3 is gone");
         assert!(!lines.iter().any(|line| line.contains("spindle::")), "{words:?}, {filter:?}: {lines:#?}");
     }
 }
@@ -84,7 +84,7 @@ fn nothing_is_told_unless_it_is_asked_for() {
 #[test]
 fn the_variable_counts_more_than_the_flag_and_is_no_setting() {
     let scratch = Scratch::new();
-    let lines = without_the_third(founded(&scratch, &["-v"], Some("spindle::view=warn")), "member 3 is gone");
+    let lines = without_the_third(started(&scratch, &["-v"], Some("spindle::view=warn")), "member 3 is gone");
     assert!(lines.iter().any(|line| is_opinion(line)), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains(DECIDED)), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("no key has this variable")), "{lines:#?}");
@@ -143,9 +143,9 @@ fn founding_and_a_refused_stranger_and_the_phases_of_a_view_change_are_told() {
         Running::start(command.stdin(Stdio::piped()))
     };
     let mut first = start("1", &seed);
-    first.says("spindle::founding: ");
+    first.says("spindle::bootstrap: ");
     let second = start("2", "127.0.0.1:0");
-    first.says("group is founded");
+    first.says("group is created");
     first.says("first view begins");
     TcpStream::connect(&seed).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let refused = first.says("spindle::net: refused");

@@ -238,7 +238,7 @@ fn members_that_want_another_group_are_turned_away_and_the_group_forms_without_t
     first.event("waiting");
     let wrong = |extra: &[&str], members| Running::start(scratch.member("terms", members).args(extra)).done();
     let error = wrong(&[], 4).expect(1).error();
-    assert!(error.contains("founded by 3 members"), "{error}");
+    assert!(error.contains("created by 3 members"), "{error}");
     let error = wrong(&["--id", "1"], 3).expect(1).error();
     assert!(error.contains("id 1 is in use in group terms"), "{error}");
     let error = wrong(&["--max-message", "100"], 3).expect(1).error();
@@ -276,7 +276,7 @@ fn outputs(members: Vec<Running>) -> Vec<Vec<u8>> {
 }
 
 /// Returns the members of a complete group of `count`, with pipes as inputs, by id.
-fn founded(scratch: &Scratch, group: &str, count: u32, words: &[&str]) -> Vec<Running> {
+fn started(scratch: &Scratch, group: &str, count: u32, words: &[&str]) -> Vec<Running> {
     let member = |id: u32| {
         let mut command = scratch.member(group, count);
         Running::start(command.args(["--id", &id.to_string()]).args(words).stdin(Stdio::piped()))
@@ -291,7 +291,7 @@ fn a_member_that_is_killed_is_missed_and_the_others_finish_alike() {
     let scratch = Scratch::new();
     let more = text(3, 1 << 20);
     for victim in 0..3 {
-        let mut members = founded(&scratch, "killed", 3, &[]);
+        let mut members = started(&scratch, "killed", 3, &[]);
         members.iter_mut().for_each(|member| member.send(b"before\n"));
         members.iter_mut().for_each(|member| drop(member.lines(3)));
         let killed = members.remove(victim);
@@ -311,9 +311,9 @@ fn a_member_that_is_killed_is_missed_and_the_others_finish_alike() {
 }
 
 #[test]
-fn whoever_joins_a_running_group_gets_everything_from_its_view_on() {
+fn a_joiner_gets_all_messages_from_its_view_on() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, "later", 2, &["--with-origin"]);
+    let mut members = started(&scratch, "later", 2, &["--with-origin"]);
     members[0].send(b"before\n");
     members.iter_mut().for_each(|member| drop(member.lines(1)));
     let mut late = Running::start(
@@ -337,7 +337,7 @@ fn whoever_joins_a_running_group_gets_everything_from_its_view_on() {
 #[test]
 fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, "hang", 3, &["--suspect-after", "0.3"]);
+    let mut members = started(&scratch, "hang", 3, &["--suspect-after", "0.3"]);
     let hung = members.pop().unwrap();
     hung.stop();
     members[0].send(b"waits for it\n");
@@ -356,9 +356,9 @@ fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
 }
 
 #[test]
-fn of_two_members_the_one_that_is_left_says_that_it_can_t_go_on_and_when_it_can() {
+fn the_survivor_of_two_reports_that_it_is_blocked_and_when_it_is_not() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, "two", 2, &["--suspect-after", "0.3"]);
+    let mut members = started(&scratch, "two", 2, &["--suspect-after", "0.3"]);
     let hung = members.pop().unwrap();
     hung.stop();
     members[0].send(b"waits for it\n");
@@ -380,7 +380,7 @@ fn of_two_members_the_one_that_is_left_says_that_it_can_t_go_on_and_when_it_can(
 fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     let scratch = Scratch::new();
     let words = ["--suspect-after", "0.3", "--rejoin", "--with-origin"];
-    let mut members = founded(&scratch, "again", 3, &words);
+    let mut members = started(&scratch, "again", 3, &words);
     members.iter_mut().for_each(|member| member.send(b"early\n"));
     members.iter_mut().for_each(|member| drop(member.lines(3)));
     members[1].stop();
@@ -416,7 +416,7 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
 }
 
 #[test]
-fn a_founder_that_is_killed_while_it_waits_blocks_nobody() {
+fn a_founder_that_is_killed_while_it_waits_blocks_no_other() {
     let scratch = Scratch::new();
     let mut founder = Running::start(&mut scratch.member("founder", 2));
     founder.event("waiting");
@@ -429,10 +429,10 @@ fn a_founder_that_is_killed_while_it_waits_blocks_nobody() {
 }
 
 #[test]
-fn garbage_in_the_mail_costs_nobody_anything() {
+fn garbage_at_the_control_socket_has_no_effect() {
     let scratch = Scratch::new();
     let throw = |id: u64| {
-        let address = SocketAddrUnix::new(scratch.runtime_dir().join(format!("garbage.{id}.mail"))).unwrap();
+        let address = SocketAddrUnix::new(scratch.runtime_dir().join(format!("garbage.{id}.sock"))).unwrap();
         let stranger = socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
         for (seed, len) in [(1, 0), (2, 1), (3, 16), (4, 500), (5, 20_000)] {
             let bytes = Numbers(seed).bytes(len);
@@ -463,7 +463,7 @@ fn ctrl_c_stops_a_member_that_waits_and_one_that_runs_leaves() {
     let error = waiting.done().expect(130).stop();
     assert!(error.contains("1 of 2 members are here"), "{error}");
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let [mut one, mut two] = <[Running; 2]>::try_from(founded(&scratch, "stop", 2, &[])).unwrap();
+        let [mut one, mut two] = <[Running; 2]>::try_from(started(&scratch, "stop", 2, &[])).unwrap();
         one.send(b"my last words\n");
         one.lines(1);
         one.signal(signal);
@@ -496,7 +496,7 @@ fn a_member_that_stops_while_it_sends_loses_nothing_that_it_says_it_sent() {
 }
 
 #[test]
-fn nobody_to_come_ends_the_wait_in_time() {
+fn the_wait_ends_in_time_if_no_process_comes() {
     let scratch = Scratch::new();
     let done = Running::start(scratch.member("alone", 2).args(["--gather-timeout", "1"])).done().expect(1);
     assert!(done.error().contains("1 of 2 members are here"), "{}", done.error());
@@ -608,7 +608,7 @@ fn the_files_of_killed_groups_are_removed_by_the_next_group() {
         assert!(files().len() <= 6, "{:?}", files());
     }
     start("last").done().expect(0);
-    assert_eq!(files(), ["alive.1.live", "alive.1.mail", "alive.lock"]);
+    assert_eq!(files(), ["alive.1.live", "alive.1.sock", "alive.lock"]);
     alive.send(b"still here\n");
     alive.done().expect(0);
     assert_eq!(files().len(), 0);

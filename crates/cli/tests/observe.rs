@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 /// Returns the members 1 to `count` of a complete group, with pipes as inputs.
-fn founded(scratch: &Scratch, count: u32) -> Vec<Running> {
+fn started(scratch: &Scratch, count: u32) -> Vec<Running> {
     let member = |id: u32| {
         let mut command = scratch.member("seen", count);
         command.args(["--id", &id.to_string(), "--with-origin"]);
@@ -30,7 +30,7 @@ fn observer(scratch: &Scratch, words: &[&str]) -> Running {
 #[test]
 fn an_observer_prints_what_the_members_print_while_they_come_and_go() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, 3);
+    let mut members = started(&scratch, 3);
     members[0].send(b"before\n");
     members.iter_mut().for_each(|member| drop(member.lines(1)));
     let mut observer = observer(&scratch, &["--subgroup", "all"]);
@@ -73,9 +73,9 @@ fn places(output: &[u8]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn an_observer_that_is_stopped_delays_nobody_and_says_what_it_missed() {
+fn a_stopped_observer_delays_no_member_and_reports_what_it_missed() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, 2);
+    let mut members = started(&scratch, 2);
     let observer = observer(&scratch, &[]);
     observer.stop();
     // Each member sends enough to fill its ring several times.
@@ -109,7 +109,7 @@ fn ctrl_c_ends_an_observer_in_order_and_mistakes_are_told() {
     let error = observe(&[]).done().expect(1).error();
     assert!(error.contains("nobody is in group seen") && error.contains("--runtime-dir"), "{error}");
 
-    let mut members = founded(&scratch, 1);
+    let mut members = started(&scratch, 1);
     let error = observe(&["--subgroup", "other"]).done().expect(2).error();
     assert!(error.contains("no subgroup \"other\"") && error.contains("all"), "{error}");
     let output = scratch.path("seen");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-fn founded(scratch: &Scratch, count: u32, words: &[&str]) -> Vec<Running> {
+fn started(scratch: &Scratch, count: u32, words: &[&str]) -> Vec<Running> {
     let member = |id: u32| {
         let mut command = scratch.member("g", count);
         Running::start(command.args(["--id", &id.to_string()]).args(words).stdin(Stdio::piped()))
@@ -33,7 +33,7 @@ fn each(status: &Value, key: &str) -> Vec<Value> {
 #[test]
 fn a_status_shows_the_view_its_members_and_their_frontiers() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, 3, &["--suspect-after", "never"]);
+    let mut members = started(&scratch, 3, &["--suspect-after", "never"]);
     members[0].send(b"one\ntwo\n");
     members.iter_mut().for_each(|member| drop(member.lines(2)));
     let all = status(&scratch);
@@ -68,9 +68,9 @@ fn a_status_shows_the_view_its_members_and_their_frontiers() {
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 #[test]
-fn nobody_waits_on_when_all_have_answered() {
+fn the_wait_ends_when_all_have_answered() {
     let scratch = Scratch::new();
-    let _members = founded(&scratch, 2, &[]);
+    let _members = started(&scratch, 2, &[]);
     let patience = Instant::now() + PATIENCE;
     // A busy machine may delay some answers.
     let is_quick = || {
@@ -84,7 +84,7 @@ fn nobody_waits_on_when_all_have_answered() {
 }
 
 #[test]
-fn a_group_nobody_is_in_is_told_and_leaves_nothing_behind() {
+fn a_group_without_members_is_reported_and_leaves_no_files() {
     let scratch = Scratch::new();
     for words in
         [&["status", "g"][..], &["status", "g", "--watch"], &["leave", "g", "--id", "1"], &["evict", "g", "--id", "1"]]
@@ -98,7 +98,7 @@ fn a_group_nobody_is_in_is_told_and_leaves_nothing_behind() {
 #[test]
 fn a_member_leaves_when_it_is_told_to() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, 3, &[]);
+    let mut members = started(&scratch, 3, &[]);
     members[1].send(b"my last words\n");
     members.iter_mut().for_each(|member| drop(member.lines(1)));
     let error = order(&scratch, &["leave", "g", "--id", "9"]).expect(1).error();
@@ -121,7 +121,7 @@ fn a_member_leaves_when_it_is_told_to() {
 #[test]
 fn a_member_is_evicted_whoever_leads_and_also_while_it_hangs() {
     let scratch = Scratch::new();
-    let mut members = founded(&scratch, 4, &["--suspect-after", "never"]);
+    let mut members = started(&scratch, 4, &["--suspect-after", "never"]);
     // Member 1 is the leader.
     order(&scratch, &["evict", "g", "--id", "1"]).expect(0);
     let mut evicted = members.remove(0);
@@ -139,7 +139,7 @@ fn a_member_is_evicted_whoever_leads_and_also_while_it_hangs() {
         member.view(&[2, 3]);
     }
     Running::all_done(members).into_iter().for_each(|done| drop(done.expect(0)));
-    let alone = founded(&scratch, 1, &[]);
+    let alone = started(&scratch, 1, &[]);
     let error = order(&scratch, &["evict", "g", "--id", "1"]).expect(1).error();
     assert!(error.contains("is the only one"), "{error}");
     drop(alone);

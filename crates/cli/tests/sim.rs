@@ -42,7 +42,7 @@ fn seeds_of_founding_between_hosts_run_and_replay() {
     };
     let all = object(&["--seeds", "20", "--from", "40"]);
     assert_eq!((&all["seeds"], &all["failures"]), (&20.into(), &serde_json::json!([])));
-    assert!(all["foundings"].as_u64().unwrap() > 0 && all["joins"].as_u64().unwrap() > 0, "{all}");
+    assert!(all["bootstraps"].as_u64().unwrap() > 0 && all["joins"].as_u64().unwrap() > 0, "{all}");
     assert_eq!(object(&["--seed", "50"]), object(&["--seed", "50"]));
 }
 

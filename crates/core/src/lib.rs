@@ -23,7 +23,7 @@ pub mod ids;
 pub mod limits;
 mod membership;
 pub mod multicast;
-pub mod planted;
+pub mod mutation;
 pub mod rdmc;
 mod sync;
 pub mod table;

@@ -26,12 +26,12 @@ pub const BULK_SLOTS_MAX: u32 = 64;
 /// Blocks that a receiver may be ready for beyond those that it has. They are the bits of one word.
 pub const BULK_AHEAD_MAX: u32 = 64;
 /// Bytes in one control message between processes.
-pub const LETTER_BYTES_MAX: usize = 16 << 10;
+pub const CONTROL_MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// Objects that one control message asks for.
 pub const WANTED_MAX: usize = 16;
 /// Words of a control message for the bootstrap of a group: an id and half a word for each member,
 /// and some more.
-pub const FOUNDING_WORDS_MAX: usize = 3 * MEMBERS_MAX / 2 + 16;
+pub const BOOTSTRAP_WORDS_MAX: usize = 3 * MEMBERS_MAX / 2 + 16;
 /// Bytes in an address as text: a DNS name of at most 253 bytes with a port, or `unix:` with a
 /// path.
 pub const ADDRESS_BYTES_MAX: usize = 260;
@@ -46,8 +46,8 @@ pub const PORT_ADDRESS_BYTES_MAX: usize = 68;
 
 // The longest control messages are the list of processes, with 12 bytes each, and the one for
 // bootstrap.
-const _: () = assert!(MEMBERS_MAX * 12 + 128 <= LETTER_BYTES_MAX);
-const _: () = assert!(8 * FOUNDING_WORDS_MAX + 64 <= LETTER_BYTES_MAX);
+const _: () = assert!(MEMBERS_MAX * 12 + 128 <= CONTROL_MESSAGE_BYTES_MAX);
+const _: () = assert!(8 * BOOTSTRAP_WORDS_MAX + 64 <= CONTROL_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
 // The span of a frame is stored in 31 bits, in granules of 16 bytes.
 const _: () =

@@ -1,8 +1,8 @@
-//! A view: who takes part, in which subgroups, and how much each may send. Everything else that the members must agree
-//! on (ranks, memory layout, order) follows from it.
+//! A view: who takes part, in which subgroups, and how much each may send. Everything else that the
+//! members must agree on (ranks, memory layout, order) follows from it.
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -17,11 +17,12 @@ const OLDER_MAX: usize = 6;
 /// The order in which a subgroup delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Order {
-    /// Every member delivers every message in the same order, once every member has received it (atomic multicast).
+    /// Every member delivers every message in the same order, once every member has received it
+    /// (atomic multicast).
     #[default]
     Total,
-    /// A message is delivered on receipt, first-in first-out per sender, with no common order ("unordered" in the
-    /// papers).
+    /// A message is delivered on receipt, first-in first-out per sender, with no common order
+    /// ("unordered" in the papers).
     Fifo,
 }
 
@@ -56,8 +57,9 @@ pub enum Rule {
 pub enum Change {
     /// A new subgroup. Its lists of members and senders mean nothing; its rules do.
     Create(SubgroupSpec),
-    /// Other rules, window or message size for the subgroup of this name. The lists mean nothing, as there. Its order stays:
-    /// what is sent again in the next view counts by the order in which it was sent first.
+    /// Other rules, window or message size for the subgroup of this name. The lists mean nothing,
+    /// as there. Its order stays: what is sent again in the next view counts by the order in which
+    /// it was sent first.
     Alter(SubgroupSpec),
     /// No such subgroup any more. One of its name and another order can be created a view later.
     Drop(String),
@@ -96,8 +98,9 @@ pub struct SubgroupSpec {
     pub window: u64,
     /// The largest message, in bytes (m in the papers).
     pub message_bytes_max: u64,
-    /// The largest message, in bytes, that a member may have to send again from a view in which larger messages were allowed; 0 if
-    /// that is none. It follows from the views before, and means nothing in a [`Change`].
+    /// The largest message, in bytes, that a member may have to send again from a view in which
+    /// larger messages were allowed; 0 if that is none. It follows from the views before, and means
+    /// nothing in a [`Change`].
     pub leftover_bytes_max: u64,
     /// The view with which the subgroup's epoch began, if it is an earlier view.
     ///
@@ -133,8 +136,8 @@ impl SubgroupSpec {
     }
 }
 
-/// The subgroups of a view. Clones share one list until one of them is changed: there may be a thousand subgroups, and a member
-/// has its view in several places.
+/// The subgroups of a view. Clones share one list until one of them is changed: there may be a
+/// thousand subgroups, and a member has its view in several places.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Subgroups(Arc<Vec<SubgroupSpec>>);
 
@@ -191,7 +194,8 @@ pub struct View {
     pub id: ViewId,
     /// The members; a member's index is its [`Rank`].
     pub members: Vec<MemberId>,
-    /// Members that are no voters in this view, ascending: they have yet to begin a view. All others count for what ends it.
+    /// Members that are no voters in this view, ascending: they have yet to begin a view. All
+    /// others count for what ends it.
     pub nonvoters: Vec<Rank>,
     /// The subgroups; a subgroup's index is its [`SubgroupId`].
     pub subgroups: Subgroups,
@@ -202,7 +206,8 @@ pub struct View {
 pub(crate) enum Again {
     /// In its ring of this view: it has this sender rank.
     Here(usize),
-    /// Not in this view: the subgroup has too few members, and the member keeps its messages until it has enough.
+    /// Not in this view: the subgroup has too few members, and the member keeps its messages until
+    /// it has enough.
     Later,
 }
 
@@ -222,7 +227,8 @@ pub enum ViewError {
         /// The member.
         id: MemberId,
     },
-    /// A list of members that don't vote that is not ascending, names a member that is not there, or leaves no voter.
+    /// A list of members that don't vote that is not ascending, names a member that is not there,
+    /// or leaves no voter.
     #[error("the {got} nonvoters of a view of {members} must be ascending ranks, and fewer than its members")]
     Voters {
         /// How many nonvoters are listed.
@@ -356,7 +362,8 @@ impl View {
         self.bound_epochs();
     }
 
-    /// Ends the oldest epochs of members that would need the rows of more than [`OLDER_MAX`] older views.
+    /// Ends the oldest epochs of members that would need the rows of more than [`OLDER_MAX`] older
+    /// views.
     fn bound_epochs(&mut self) {
         let epochs: BTreeSet<ViewId> = self.subgroups.iter().filter_map(|spec| spec.epoch).collect();
         if epochs.len() <= OLDER_MAX {
@@ -392,7 +399,8 @@ impl View {
         self.subgroups[subgroup.index()].epoch.unwrap_or(self.id)
     }
 
-    /// The members of the subgroups of `id` whose epochs began with older views, each with the view.
+    /// The members of the subgroups of `id` whose epochs began with older views, each with the
+    /// view.
     pub fn sharers(&self, id: MemberId) -> impl Iterator<Item = (ViewId, MemberId)> {
         let me = self.rank_of(id);
         let older = self.subgroups.iter().filter_map(|spec| Some((spec.epoch?, &spec.members)));
@@ -400,14 +408,16 @@ impl View {
         mine.flat_map(move |(epoch, members)| members.iter().map(move |rank| (epoch, self.members[rank.index()])))
     }
 
-    /// By subgroup of this view, whether its epoch ends with it when `next` follows: it is not there any more, or begins anew.
+    /// By subgroup of this view, whether its epoch ends with it when `next` follows: it is not
+    /// there any more, or begins anew.
     pub fn touched_by(&self, next: &View) -> Vec<bool> {
         let next = next.by_name();
         let goes_on = |spec: &SubgroupSpec| next.get(&*spec.name).is_some_and(|next| next.epoch.is_some());
         self.subgroups.iter().map(|spec| !goes_on(spec)).collect()
     }
 
-    /// Whether `next`, which may be anything that a peer has written, keeps the epochs of those subgroups only that it does not touch.
+    /// Whether `next`, which may be anything that a peer has written, keeps the epochs of those
+    /// subgroups only that it does not touch.
     pub(crate) fn has_sound_epochs(&self, next: &View) -> bool {
         let mut expected = next.clone();
         expected.keep_epochs(self);
@@ -435,7 +445,8 @@ impl View {
         next.subgroups.iter().all(|spec| before.get(&*spec.name).is_none_or(|before| before.order == spec.order))
     }
 
-    /// Whether `next`, which follows this view, has settled what `change` is about, by it or by another change.
+    /// Whether `next`, which follows this view, has settled what `change` is about, by it or by
+    /// another change.
     pub(crate) fn has_settled(&self, change: &Change, next: &View) -> bool {
         let of = |view: &View| {
             let spec = view.subgroups.iter().find(|spec| spec.name == change.name()).map(SubgroupSpec::bare);
@@ -504,8 +515,8 @@ impl View {
         }
     }
 
-    /// Messages that were accepted in the view `before`, or in one before that, still fit into the rings: none is lost because its
-    /// subgroup takes shorter ones now.
+    /// Messages that were accepted in the view `before`, or in one before that, still fit into the
+    /// rings: none is lost because its subgroup takes shorter ones now.
     fn keep_leftovers(&mut self, before: &View) {
         let before = before.by_name();
         for spec in &mut self.subgroups {
@@ -647,7 +658,8 @@ impl Change {
         }
     }
 
-    /// Whether the two can't both count: they are about one subgroup, and not about two members of it.
+    /// Whether the two can't both count: they are about one subgroup, and not about two members of
+    /// it.
     pub(crate) fn contradicts(&self, other: &Change) -> bool {
         let member = |change: &Change| match change {
             Change::Enter { id, .. } | Change::Exit { id, .. } => Some(*id),
@@ -704,12 +716,12 @@ impl SubgroupSpec {
         }
     }
 
-    /// Whether it has members, and is the same as `next` of a later view, if the members have these ranks there: with the same members and senders, and
-    /// rings of the same shape.
+    /// Whether it has members, and is the same as `next` of a later view, if the members have these
+    /// ranks there: with the same members and senders, and rings of the same shape.
     fn is_same(&self, next: &SubgroupSpec, now: &[Option<Rank>]) -> bool {
         let are = |ranks: &[Rank], next: &[Rank]| {
             let mut there =
-                ranks.iter().map(|rank| now[rank.index()]).filter(|now| now.is_some() || !planted!(GoneUnnoticed));
+                ranks.iter().map(|rank| now[rank.index()]).filter(|now| now.is_some() || !mutation!(GoneUnnoticed));
             next.iter().all(|next| there.next() == Some(Some(*next))) && there.next().is_none()
         };
         let shape = |spec: &SubgroupSpec| (spec.order, spec.window, spec.message_bytes_max, spec.leftover_bytes_max);
@@ -720,15 +732,16 @@ impl SubgroupSpec {
             && are(&self.senders, &next.senders)
     }
 
-    /// Whether what `member` has to send again here waits until the subgroup has enough members. If not, and it is no sender, it gives
-    /// that up.
+    /// Whether what `member` has to send again here waits until the subgroup has enough members. If
+    /// not, and it is no sender, it gives that up.
     pub fn keeps(&self, member: Rank) -> bool {
         !self.is_available() && self.members.binary_search(&member).is_ok()
     }
 
-    /// The number of a message of `sender` with this round among all of one view: in a total order its place, with nulls and voids
-    /// counted, so that numbers ascend and need not follow each other; in a Fifo subgroup its place among those of its sender. The same
-    /// at all members. `None` if it is no sender.
+    /// The number of a message of `sender` with this round among all of one view: in a total order
+    /// its place, with nulls and voids counted, so that numbers ascend and need not follow each
+    /// other; in a Fifo subgroup its place among those of its sender. The same at all members.
+    /// `None` if it is no sender.
     pub fn sequence(&self, sender: Rank, round: u64) -> Option<u64> {
         let rank = self.sender_rank(sender)? as u64;
         Some(match self.order {
@@ -832,10 +845,10 @@ mod tests {
         let two = everyone(&first, &[11], &changes);
         assert_eq!((ids(&two, 0), ids(&two, 1)), (vec![10], vec![11]));
         assert!(!two.subgroups[0].is_available() && two.subgroups[0].senders.is_empty());
-        let mut founded = two.clone();
-        founded.subgroups.iter_mut().for_each(|spec| spec.members.clear());
-        founded.share_out();
-        assert_eq!(founded, two, "founders are shared out as those are who come");
+        let mut created = two.clone();
+        created.subgroups.iter_mut().for_each(|spec| spec.members.clear());
+        created.share_out();
+        assert_eq!(created, two, "founders are shared out as those are who come");
         let five = everyone(&two, &[12, 13, 14], &[]);
         assert_eq!((ids(&five, 0), ids(&five, 1)), (vec![10, 12, 14], vec![11, 13]));
         assert!(five.subgroups.iter().all(|spec| spec.is_available() && spec.senders == spec.members));

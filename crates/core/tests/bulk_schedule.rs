@@ -217,7 +217,7 @@ fn racks_that_are_named_are_a_partition_in_the_order_of_their_first_members() {
 
 #[test]
 #[should_panic(expected = "a root")]
-fn nobody_has_no_racks() {
+fn a_group_without_members_has_no_racks() {
     let _ = Racks::grouped::<u32>([]);
 }
 

@@ -90,7 +90,7 @@ fn the_length_is_exact() {
 }
 
 #[test]
-fn a_slot_is_used_again_when_everybody_is_done_with_it() {
+fn a_slot_is_reused_when_all_are_done_with_it() {
     let (mut root, _) = session(Algorithm::Sequential, 3, 0);
     hears(&mut root, 1, columns(0, 0, 1, 0));
     hears(&mut root, 2, columns(0, 0, 1, 0));
@@ -235,7 +235,7 @@ fn no_counters_of_a_peer_make_a_member_panic() {
 }
 
 #[test]
-fn what_counters_announce_is_known_before_they_are_taken() {
+fn announcements_are_known_before_counters_are_taken() {
     // Member 1 of a chain of three: 25 bytes in three blocks, all from the root.
     let (mut session, _) = session(Algorithm::Chain, 3, 1);
     let announced = |session: &Session, from, columns: Columns| -> Vec<(u64, u64, u64, bool)> {

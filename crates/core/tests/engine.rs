@@ -78,13 +78,13 @@ struct Group {
 }
 
 /// The upcalls of one engine.
-struct Told<'a> {
+struct Recorder<'a> {
     delivered: &'a mut Vec<(u32, u64, Vec<u8>)>,
     rooms: &'a mut u64,
     take: usize,
 }
 
-impl Upcalls<Memory> for Told<'_> {
+impl Upcalls<Memory> for Recorder<'_> {
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, Memory>) {
         self.delivered.extend(batch.take(self.take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
     }
@@ -147,7 +147,7 @@ impl Group {
 
     fn poll(&mut self, member: usize) -> Progress {
         let (delivered, rooms) = (&mut self.delivered[member], &mut self.rooms[member]);
-        let mut told = Told { delivered, rooms, take: self.take };
+        let mut told = Recorder { delivered, rooms, take: self.take };
         let progress = self.engines[member].poll(Time(self.now), &mut self.memories[member], &mut told);
         self.pass_on(member);
         progress
@@ -272,7 +272,7 @@ fn skipped_rounds_cost_the_others_no_nulls() {
 }
 
 #[test]
-fn skipping_more_rounds_than_there_are_harms_nobody() {
+fn skipping_more_rounds_than_there_are_is_harmless() {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
     for _ in 0..2 {
         group.engines[1].claims(SubgroupId(0)).unwrap().skip_rounds(u64::MAX);
@@ -292,7 +292,7 @@ fn skipping_more_rounds_than_there_are_harms_nobody() {
 fn rounds_beyond_any_view_are_garbage_in_a_large_one_too() {
     let senders: Vec<u32> = (0..65).collect();
     let mut group = Group::new(65, &senders, Order::Total, Ablation::default());
-    let entry = group.engines[0].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let entry = group.engines[0].layout().row(Rank(0)).subgroup(SubgroupId(0)).unwrap().entry;
     for rank in 1..65 {
         for at in [layout::entry::ROUNDS, layout::entry::SPOKEN] {
             let at = (entry + at) as usize;
@@ -331,7 +331,7 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
     group.try_send(0, b"fine", Kind::Message);
     group.settle();
-    let entry = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().entry;
+    let entry = group.engines[0].layout().row(Rank(1)).subgroup(SubgroupId(0)).unwrap().entry;
     let at = (entry + layout::entry::ROUNDS) as usize;
     group.memories[0].rows[1][at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     group.poll(0);
@@ -357,7 +357,7 @@ fn garbage_that_a_consumer_meets_is_a_fault_too() {
         let (mut cursor, handoff) = group.engines[0].hand_off(SubgroupId(0)).unwrap();
         group.try_send(1, b"fine", Kind::Message);
         group.poll(1);
-        let ring = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().ring.unwrap();
+        let ring = group.engines[0].layout().row(Rank(1)).subgroup(SubgroupId(0)).unwrap().ring.unwrap();
         group.memories[0].rows[1][ring.at as usize..ring.at as usize + 8].fill(0xff);
         group.settle();
         let batch = cursor.advance(&group.memories[0], handoff.frontier());
@@ -400,7 +400,7 @@ fn garbage_behind_the_end_keeps_nothing_back() {
         group.poll(0);
         group.poll(1);
     }
-    let entry = group.engines[1].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let entry = group.engines[1].layout().row(Rank(0)).subgroup(SubgroupId(0)).unwrap().entry;
     let at = (entry + layout::entry::RECEIVED) as usize;
     group.memories[1].rows[0][at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     group.take = 1;
@@ -433,7 +433,7 @@ fn an_idle_group_is_silent() {
 /// Counters that only free rings are sent with the next post, or at the end of the next poll, and
 /// none is left unsent.
 #[test]
-fn what_only_frees_rings_is_put_off_once() {
+fn posts_that_only_free_rings_are_deferred_once() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     let posts = |group: &Group| group.engines[0].stats().control_posts;
     let delivered = |group: &Group| group.engines[1].frontiers(SubgroupId(0)).next().unwrap().1.delivered;
@@ -535,7 +535,7 @@ fn a_frame_that_runs_past_what_is_announced_is_no_panic() {
     group.try_send(1, b"", Kind::Void);
     group.try_send(1, b"sixteen and more bytes", Kind::Message);
     group.poll(1);
-    let entry = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().entry;
+    let entry = group.engines[0].layout().row(Rank(1)).subgroup(SubgroupId(0)).unwrap().entry;
     let at = (entry + layout::entry::PUBLISHED) as usize;
     group.memories[0].rows[1][at..at + 8].copy_from_slice(&48u64.to_le_bytes());
     let mut taken = 0;
@@ -591,7 +591,7 @@ fn a_leaked_exclusive_claim_is_given_out_again() {
 fn liar(header: [u64; 2]) -> (Group, Cursor, std::sync::Arc<Handoff>) {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
     let (mut cursor, handoff) = group.engines[0].hand_off(SubgroupId(0)).unwrap();
-    let place = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap();
+    let place = group.engines[0].layout().row(Rank(1)).subgroup(SubgroupId(0)).unwrap();
     let (entry, ring) = (place.entry, place.ring.unwrap());
     let lie = |group: &mut Group, words: &[(u64, u64)]| {
         for (at, word) in words {
@@ -643,7 +643,8 @@ fn garbage_at_anothers_turn_keeps_nothing_back_and_is_found() {
     }
 }
 
-/// Found in review: a frame in a round that was announced as null kept a closed cursor from its end for good.
+/// Found in review: a frame in a round that was announced as null kept a closed cursor from its end
+/// for good.
 #[test]
 fn garbage_in_a_round_that_has_passed_does_not_keep_the_end_of_a_view_away() {
     let (mut group, mut cursor, _) = liar([2 << 32 | 4, 2]);
@@ -757,7 +758,7 @@ fn two_exclusive_claimers_are_refused() {
 }
 
 #[test]
-fn a_consumer_that_is_gone_holds_nobody_up() {
+fn a_consumer_that_is_gone_delays_no_member() {
     for order in [Order::Total, Order::Fifo] {
         let mut group = Group::new(2, &[0, 1], order, Ablation::default());
         let (_cursor, handoff) = group.engines[1].hand_off(SubgroupId(0)).unwrap();
@@ -966,7 +967,8 @@ impl Group {
     }
 }
 
-/// Track record: all links down for longer than the suspicion time, without a majority on any side, wedged a group for good.
+/// Track record: all links down for longer than the suspicion time, without a majority on any side,
+/// wedged a group for good.
 #[test]
 fn a_group_that_fell_apart_goes_on_with_all_members_when_the_links_are_back() {
     for sides in [&[&[0][..], &[1]][..], &[&[0, 1], &[2, 3]], &[&[0], &[1], &[2]], &[&[0, 1], &[2, 3], &[4]]] {
@@ -1445,46 +1447,54 @@ fn a_view_ends_with_a_few_wake_ups_of_each_member() {
 }
 
 /// The simulator's processes do not hang for ever, so no liveness check fails for these mutations.
-#[cfg(planted)]
+#[cfg(mutation)]
 #[test]
-#[ignore = "wants a process of its own: cargo xtask planted"]
-fn planted_bugs_of_liveness_fail_their_tests() {
-    use spindle_core::planted::{Bug, activate};
+#[ignore = "wants a process of its own: cargo xtask mutations"]
+fn mutation_bugs_of_liveness_fail_their_tests() {
+    use spindle_core::mutation::{Mutation, activate};
     let tests = [
         (
-            Bug::ReceiptUnawaited,
+            Mutation::ReceiptUnawaited,
             a_sender_that_hangs_is_suspected_while_others_wait_for_its_receipt as fn(),
             "its receipt is awaited",
         ),
         (
-            Bug::DeliveryUnawaited,
+            Mutation::DeliveryUnawaited,
             a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender,
             "its delivery is awaited",
         ),
         (
-            Bug::GateUnawaited,
+            Mutation::GateUnawaited,
             a_member_that_hangs_while_a_large_message_waits_for_it_is_suspected,
             "what is held back is awaited",
         ),
         (
-            Bug::OlderUnawaited,
-            who_holds_up_a_subgroup_of_an_older_epoch_is_awaited,
+            Mutation::OlderUnawaited,
+            a_member_that_delays_a_subgroup_of_an_older_epoch_is_awaited,
             "its receipt is awaited in the older view",
         ),
-        (Bug::LeavesUnheard, who_has_left_is_needed_in_no_older_view, "its last words there are on their way"),
-        (Bug::OlderUnclosed, what_was_announced_before_the_last_closed_is_delivered, "all of it is delivered"),
         (
-            Bug::FollowerUnawaited,
+            Mutation::LeavesUnheard,
+            a_member_that_left_is_needed_in_no_older_view,
+            "its last words there are on their way",
+        ),
+        (Mutation::OlderUnclosed, messages_announced_before_the_last_closed_are_delivered, "all of it is delivered"),
+        (
+            Mutation::FollowerUnawaited,
             a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all,
             "all are awaited",
         ),
         (
-            Bug::PaceKept,
+            Mutation::PaceKept,
             a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue,
             "silent for too long",
         ),
-        (Bug::CutCounted, a_leader_that_was_cut_off_has_patience_with_connections_to_come, "it was heard in time"),
-        (Bug::LeaderUnwoken, a_view_ends_with_a_few_wake_ups_of_each_member, "a member sleeps that others wait for"),
+        (Mutation::CutCounted, a_leader_that_was_cut_off_has_patience_with_connections_to_come, "it was heard in time"),
+        (
+            Mutation::LeaderUnwoken,
+            a_view_ends_with_a_few_wake_ups_of_each_member,
+            "a member sleeps that others wait for",
+        ),
     ];
     for (bug, test, reason) in tests {
         activate(Some(bug));
@@ -1532,7 +1542,7 @@ fn a_suspicion_that_was_told_ends_although_the_clock_went_back() {
 }
 
 #[test]
-fn of_two_that_are_to_evict_each_other_one_stays() {
+fn one_of_two_members_that_are_to_evict_each_other_stays() {
     let mut group = silent(2);
     group.engines[0].evict(Rank(1));
     group.engines[1].evict(Rank(0));
@@ -1555,7 +1565,8 @@ fn the_last_member_that_stays_is_not_evicted() {
     assert_eq!(*group.engines[1].state(), State::Ended);
 }
 
-/// Track record: a joiner that died while the view changed was admitted to the view after the next, whose members had forgotten its death.
+/// Track record: a joiner that died while the view changed was admitted to the view after the next,
+/// whose members had forgotten its death.
 #[test]
 fn an_admission_that_is_taken_back_is_not_carried_to_the_next_view() {
     for withdraws in [false, true] {
@@ -1618,7 +1629,7 @@ fn a_joiner_that_has_begun_becomes_a_voter_by_a_view_that_touches_nothing_else()
 }
 
 #[test]
-fn what_is_kept_for_observers_counts_as_delivered() {
+fn messages_kept_for_observers_count_as_delivered() {
     for order in [Order::Total, Order::Fifo] {
         let mut group = Group::new(2, &[0], order, Ablation::default());
         group.engines[0].set_observed(true);
@@ -1667,7 +1678,7 @@ fn a_ring_of_many_messages_keeps_half_of_them_for_observers() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     group.engines[0].set_observed(true);
     let ring = *group.engines[0].claims(SubgroupId(0)).unwrap().ring();
-    let entry = group.engines[0].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let entry = group.engines[0].layout().row(Rank(0)).subgroup(SubgroupId(0)).unwrap().entry;
     for sent in 1..100 {
         assert!(group.try_send(0, &[7; 100], Kind::Message));
         group.settle();
@@ -1686,7 +1697,7 @@ fn a_fault_is_kept_once() {
     group.try_send(0, b"the last", Kind::Message);
     (0..2).for_each(|member| group.engines[member].claims(SubgroupId(0)).into_iter().for_each(|claims| claims.close()));
     group.settle();
-    let entry = group.engines[1].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let entry = group.engines[1].layout().row(Rank(0)).subgroup(SubgroupId(0)).unwrap().entry;
     let at = (entry + layout::entry::ROUNDS) as usize;
     group.memories[1].rows[0][at..at + 8].fill(0);
     for _ in 0..50 {
@@ -1708,7 +1719,7 @@ fn settled_with(changes: [(usize, Change); 2]) -> Group {
 }
 
 #[test]
-fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_good() {
+fn among_contradictory_changes_that_of_the_lower_rank_counts_for_good() {
     let alter = |window| Change::Alter(SubgroupSpec { window, ..SubgroupSpec::of_everyone("s0") });
     for changes in [[(1, alter(20)), (2, alter(30))], [(2, alter(30)), (1, alter(20))]] {
         let mut next = settled_with(changes);
@@ -1743,7 +1754,7 @@ fn the_lists_of_a_subgroup_mean_nothing_in_a_proposed_change() {
 }
 
 #[test]
-fn a_full_view_admits_nobody() {
+fn a_full_view_admits_no_joiner() {
     let view = |members: u64| {
         let members = (0..members).map(MemberId).collect();
         View { id: ViewId(1), members, nonvoters: vec![], subgroups: Default::default() }
@@ -1829,7 +1840,7 @@ fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
 /// A learner becomes a member. Messages of a Fifo sender that it has observed beyond the end of the
 /// view are sent again, and not delivered to it again.
 #[test]
-fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
+fn a_new_member_skips_what_it_observed_beyond_the_end() {
     for handed_off in [false, true] {
         let mut group = Group::new(2, &[0, 1], Order::Fifo, Ablation::default());
         // A group with observers.
@@ -1918,7 +1929,7 @@ fn run_both(old: &mut Group, next: &mut Group, members: &[usize]) {
             old.now = next.now;
             worked |= old.poll(member).worked | next.poll(member).worked;
             let (delivered, rooms) = (&mut old.delivered[member], &mut old.rooms[member]);
-            let mut told = Told { delivered, rooms, take: usize::MAX };
+            let mut told = Recorder { delivered, rooms, take: usize::MAX };
             worked |= next.engines[member].tend(&mut old.engines[member], &mut old.memories[member], &mut told);
             old.pass_on(member);
             next.pass_on(member);
@@ -1983,7 +1994,7 @@ fn the_end_of_a_later_view_ends_an_older_epoch() {
 }
 
 #[test]
-fn who_holds_up_a_subgroup_of_an_older_epoch_is_awaited() {
+fn a_member_that_delays_a_subgroup_of_an_older_epoch_is_awaited() {
     const SUSPECT_AFTER: u64 = 1_000_000;
     for sends in [false, true] {
         let (mut old, mut next) = one_leaves(Order::Total, Some(SUSPECT_AFTER));
@@ -2013,9 +2024,10 @@ fn an_observer_does_not_wait_for_subgroups_that_go_on() {
     }
 }
 
-/// The rows of two views reach a peer independently, and in a Fifo subgroup the sender waits for no receipt.
+/// The rows of two views reach a peer independently, and in a Fifo subgroup the sender waits for no
+/// receipt.
 #[test]
-fn what_was_announced_before_the_last_closed_is_delivered() {
+fn messages_announced_before_the_last_closed_are_delivered() {
     let (mut old, mut next) = one_leaves(Order::Fifo, None);
     let (s0, s1) = (SubgroupId(0), SubgroupId(1));
     run_both(&mut old, &mut next, &[0, 1]);
@@ -2038,7 +2050,7 @@ fn what_was_announced_before_the_last_closed_is_delivered() {
 /// The rows of two views reach a peer independently. If a member dies right after it has set `LEFT`
 /// in the newest row, posts of the older row that are still in transit are lost.
 #[test]
-fn who_has_left_is_needed_in_no_older_view() {
+fn a_member_that_left_is_needed_in_no_older_view() {
     let finish = |old: &mut Group, next: &mut Group| {
         next.engines.iter().for_each(|engine| engine.claims(SubgroupId(1)).unwrap().close());
         old.engines[..2].iter().for_each(|engine| engine.claims(SubgroupId(0)).unwrap().close());

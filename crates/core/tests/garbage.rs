@@ -162,7 +162,7 @@ impl Liar {
             }
             3..6 => {
                 // Acknowledges all possible sequence numbers.
-                let Some(place) = row.place(self.subgroup) else { return };
+                let Some(place) = row.subgroup(self.subgroup) else { return };
                 let count = if random.chance(8) { random.nasty() } else { random.below(200) };
                 for at in (place.entry + entry::RECEIVED..place.entry + LINE_BYTES)
                     .chain(place.by_sender..place.end)
@@ -177,7 +177,7 @@ impl Liar {
 
     /// Announces frames, most of which are valid.
     fn speak(&mut self, random: &mut Random, layout: &Layout, memory: &mut Memory) {
-        let Some(place) = layout.row(self.rank).place(self.subgroup) else { return };
+        let Some(place) = layout.row(self.rank).subgroup(self.subgroup) else { return };
         let Some(ring) = place.ring else { return };
         for _ in 0..1 + random.below(4) {
             let len = random.below(ring.message_bytes_max + 1);
@@ -430,7 +430,7 @@ fn views_of_any_kind_are_refused_or_laid_out_without_overlap() {
             let mut spans = vec![(0, LINE_BYTES)];
             for id in (0..view.subgroups.len() as u32).map(SubgroupId) {
                 let spec = &view.subgroups[id.index()];
-                let Some(place) = row.place(id) else {
+                let Some(place) = row.subgroup(id) else {
                     assert!(!spec.members.contains(&rank));
                     continue;
                 };

@@ -97,7 +97,7 @@ fn an_idle_poll_looks_at_one_word_of_each_peer() {
 }
 
 #[test]
-fn what_moves_is_found_in_the_subgroup_in_which_it_has_moved() {
+fn moves_are_found_in_their_subgroup() {
     for (subgroups, subgroup) in [(SUBGROUPS, 0), (SUBGROUPS, 7), (SUBGROUPS, SUBGROUPS - 1), (130, 0), (130, 129)] {
         let subgroup = SubgroupId(subgroup);
         let mut group = group(subgroups);
@@ -157,12 +157,12 @@ fn a_poll_that_passes_over_subgroups_says_so_and_the_one_before_a_sleep_passes_o
 }
 
 /// The simulator polls each member as before a sleep, and few of its groups have so many subgroups.
-#[cfg(planted)]
+#[cfg(mutation)]
 #[test]
-#[ignore = "wants a process of its own: cargo xtask planted"]
-fn planted_bugs_of_polls_in_many_subgroups_fail_their_tests() {
-    use spindle_core::planted::{Bug, activate};
-    activate(Some(Bug::SleepScanForgotten));
+#[ignore = "wants a process of its own: cargo xtask mutations"]
+fn mutation_bugs_of_polls_in_many_subgroups_fail_their_tests() {
+    use spindle_core::mutation::{Mutation, activate};
+    activate(Some(Mutation::SleepScanForgotten));
     let held =
         std::panic::catch_unwind(a_poll_that_passes_over_subgroups_says_so_and_the_one_before_a_sleep_passes_over_none);
     activate(None);

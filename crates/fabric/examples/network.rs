@@ -19,7 +19,7 @@ use spindle_core::{
     Upcalls, View, ViewId,
 };
 use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
-use spindle_fabric::{Arena, Fabric, MemberBell, Mesh, OwnRow, Peer, Publisher};
+use spindle_fabric::{Arena, Fabric, MemberEventCount, Mesh, OwnRow, Peer, Publisher};
 use spindle_transport::{Connection, SocketOptions, SocketStream};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -173,7 +173,8 @@ impl Network {
         orders: &mut TcpStream,
         connect: &mut impl FnMut() -> Outcome<TcpStream>,
     ) -> Outcome<(Mesh, String)> {
-        let (own, other) = (OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event()?))?.0, Rank(1 - me.0));
+        let (own, other) =
+            (OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event()?))?.0, Rank(1 - me.0));
         if let Network::Streams = self {
             let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
             return Ok((Mesh::new(layout, own, [(other, Some(Peer::There(stream)))])?, "streams".to_string()));
@@ -287,7 +288,7 @@ impl Side {
         let engine = Engine::new(view, me, Ablation::default())?;
         let member = network.fabric(engine.layout(), me, &mut orders, &mut connect)?.0;
         let member = Member::new(engine, member);
-        let ring = layout.row(SENDER).place(SubgroupId(0)).and_then(|place| place.ring).ok_or("no ring")?;
+        let ring = layout.row(SENDER).subgroup(SubgroupId(0)).and_then(|place| place.ring).ok_or("no ring")?;
         Ok(Side { me, network: name, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0, member })
     }
 
@@ -365,7 +366,7 @@ impl Side {
 
     /// Returns the offset of the counter of `rank`.
     fn counter(&self, rank: Rank) -> u64 {
-        self.layout.row(rank).place(SubgroupId(0)).expect("both are in it").entry
+        self.layout.row(rank).subgroup(SubgroupId(0)).expect("both are in it").entry
     }
 
     /// Returns the offset of block `index`.

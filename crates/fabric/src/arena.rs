@@ -16,7 +16,7 @@ use crate::mirror::Mirror;
 use crate::places::{Places, is_gone};
 use crate::readings::{Readings, has_looked, is_through};
 use crate::region::{Chunk, OwnRegion, SharedRegion, page_bytes};
-use crate::shm::{MemberBell, OwnRow};
+use crate::shm::{MemberEventCount, OwnRow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -29,7 +29,7 @@ use std::sync::{Arc, Weak};
 /// wakes it in all views.
 #[derive(Debug)]
 pub struct Arena {
-    bell: MemberBell,
+    event_count: MemberEventCount,
     rows: Places<Chunk, User>,
     mirror: Mirror,
     readings: Arc<Readings>,
@@ -55,15 +55,15 @@ pub(crate) struct Lent {
 }
 
 impl Arena {
-    /// Creates the memory of the member that is woken by `bell`, without rows.
-    pub fn new(bell: MemberBell) -> Arena {
-        let readings = Readings::new(Arc::clone(bell.region()));
-        Arena { bell, rows: Places::default(), mirror: Mirror::default(), readings }
+    /// Creates the memory of the member that is woken by `event_count`, without rows.
+    pub fn new(event_count: MemberEventCount) -> Arena {
+        let readings = Readings::new(Arc::clone(event_count.region()));
+        Arena { event_count, rows: Places::default(), mirror: Mirror::default(), readings }
     }
 
     /// Returns the doorbell that wakes the member.
-    pub fn bell(&self) -> &MemberBell {
-        &self.bell
+    pub fn event_count(&self) -> &MemberEventCount {
+        &self.event_count
     }
 
     /// Returns the memory of its copies.
@@ -84,14 +84,14 @@ impl Arena {
         let is_it = |user: &&mut User| std::ptr::eq(user.row.as_ptr(), Arc::as_ptr(&next.row));
         let Some(user) = self.rows.users_mut().find(is_it) else { return vec![] };
         let mut shown = vec![];
-        for (rank, bell) in mesh.mapped_by() {
+        for (rank, event_count) in mesh.mapped_by() {
             if let Some(reader) = wanted(rank) {
-                user.readers.push((reader, Arc::clone(bell), view));
+                user.readers.push((reader, Arc::clone(event_count), view));
                 shown.push(rank);
             }
         }
         mesh.show(&shown, view, at);
-        shown.retain(|rank| mesh.bell_of(*rank).is_some_and(|bell| !has_looked(bell, view)));
+        shown.retain(|rank| mesh.event_count_of(*rank).is_some_and(|event_count| !has_looked(event_count, view)));
         shown
     }
 
@@ -99,7 +99,7 @@ impl Arena {
     /// ended according to the kernel.
     pub fn forget(&mut self, has_ended: impl Fn(&Me) -> bool) {
         for user in self.rows.users_mut() {
-            user.readers.retain(|(reader, bell, view)| !is_through(bell, *view) && !has_ended(reader));
+            user.readers.retain(|(reader, event_count, view)| !is_through(event_count, *view) && !has_ended(reader));
         }
     }
 
@@ -160,7 +160,7 @@ mod tests {
     use crate::mesh::{Mesh, Peer};
     use crate::places::SMALL_BYTES_MAX;
     use crate::region::{PeerRegion, RegionError};
-    use crate::shm::{OwnRow, PeerParts};
+    use crate::shm::{OwnRow, RowDescriptors};
     use rustix::cmsg_space;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use spindle_core::control::Birth;
@@ -177,15 +177,15 @@ mod tests {
     }
 
     fn arena() -> Arena {
-        Arena::new(MemberBell::create().unwrap())
+        Arena::new(MemberEventCount::create().unwrap())
     }
 
-    fn row(layout: &Layout, arena: &mut Arena) -> (OwnRow, PeerParts) {
+    fn row(layout: &Layout, arena: &mut Arena) -> (OwnRow, RowDescriptors) {
         OwnRow::create(layout, ME, arena).unwrap()
     }
 
     /// Opens all of a row, as a peer sees it.
-    fn peer(layout: &Layout, parts: &PeerParts) -> PeerRegion {
+    fn peer(layout: &Layout, parts: &RowDescriptors) -> PeerRegion {
         parts.try_clone().unwrap().open_row(layout, ME).unwrap()
     }
 
@@ -232,7 +232,7 @@ mod tests {
 
     /// If the addressee ever reads the control message, it reads the row of that view.
     #[test]
-    fn a_row_in_a_letter_that_was_not_read_keeps_its_place() {
+    fn a_row_in_a_message_that_was_not_read_keeps_its_place() {
         let (layout, mut arena) = (layout(8), arena());
         let (first, parts) = row(&layout, &mut arena);
         let (from, to) = UnixStream::pair().unwrap();
@@ -290,7 +290,7 @@ mod tests {
         arenas: [Arena; 2],
         meshes: [Mesh; 2],
         /// The number of times a row had to be sent in a control message.
-        letters: u32,
+        messages: u32,
     }
 
     impl Two {
@@ -305,7 +305,7 @@ mod tests {
                 Mesh::new(&layout, zero.0, [(Rank(1), Some(Peer::Here(one.1)))]).unwrap(),
                 Mesh::new(&layout, one.0, [(Rank(0), Some(Peer::Here(zero.1)))]).unwrap(),
             ];
-            Two { view: 1, arenas, meshes, letters: 0 }
+            Two { view: 1, arenas, meshes, messages: 0 }
         }
 
         /// Reads a word of its ring, which the member of this rank has written.
@@ -328,7 +328,7 @@ mod tests {
                 let finds = |mesh: &Mesh| mesh.shown(me, next, size).unwrap();
                 assert!(finds(&self.meshes[1 - i]).is_none());
                 let shown = self.arenas[i].show(&self.meshes[i], &row, next, id);
-                self.letters += u32::from(shown.is_empty());
+                self.messages += u32::from(shown.is_empty());
                 let found = finds(&self.meshes[1 - i]);
                 assert_eq!(shown.len(), found.iter().len());
                 peers.push((me, Some(found.map_or(Peer::Here(parts), Peer::Shown))));
@@ -350,7 +350,7 @@ mod tests {
         for _ in 0..50 {
             two.go_on();
         }
-        assert_eq!((two.arenas[0].size(), two.letters), (size, 0));
+        assert_eq!((two.arenas[0].size(), two.messages), (size, 0));
     }
 
     /// A receiver that is views behind reads the same contents as before, and delays no view. When
@@ -372,11 +372,11 @@ mod tests {
                 assert_eq!(two.word(reader, 0), *view);
             }
         }
-        let letters = two.letters;
+        let messages = two.messages;
         for _ in 0..20 {
             two.go_on();
         }
-        assert!(two.letters <= letters + 1, "its next row may be in another chunk yet");
+        assert!(two.messages <= messages + 1, "its next row may be in another chunk yet");
         assert!(two.arenas[0].size() <= 2 * size, "{} bytes of chunks of {size}", two.arenas[0].size());
     }
 
@@ -404,7 +404,7 @@ mod tests {
     /// The row comes in either case: the member has looked for the last time, or it finds the row
     /// when it does.
     #[test]
-    fn a_row_that_is_shown_too_late_needs_a_letter() {
+    fn a_row_that_is_shown_too_late_needs_a_message() {
         let mut two = Two::new();
         let (layout, next) = (Two::layout(2), ViewId(2));
         let size = layout.row(ME).size;
@@ -496,7 +496,7 @@ mod tests {
         let (layout, mut arena) = (layout(8), arena());
         let (_own, parts) = row(&layout, &mut arena);
         for at in [8, 4096 * 1024, u64::MAX, u64::MAX - 4095] {
-            let wrong = PeerParts { at, ..parts.try_clone().unwrap() };
+            let wrong = RowDescriptors { at, ..parts.try_clone().unwrap() };
             let error = wrong.check(&layout, ME).unwrap_err();
             assert!(matches!(error, MeshError::Region { source: RegionError::Place { .. }, .. }), "{error}");
             wrong.open_row(&layout, ME).unwrap_err();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_misses_both_with_fences() {
+    fn with_fences_one_side_sees_the_other() {
         assert_eq!(missed_by_both(Some(Barrier::Fence), 20_000), 0);
     }
 

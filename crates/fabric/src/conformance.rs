@@ -76,7 +76,7 @@ macro_rules! conformance_suite {
             posts_to_one_keep_their_order
             a_quiet_post_is_seen_after_those_before_it
             my_own_rank_in_a_post_means_nothing
-            a_post_to_nobody_means_nothing
+            a_post_to_no_peer_has_no_effect
             rows_do_not_mix
             rows_of_different_sizes_are_read_to_their_ends
             readers_see_what_the_fabric_sees
@@ -87,11 +87,11 @@ macro_rules! conformance_suite {
             stores_outside_my_row_panic
             members_outside_the_view_panic
             a_dead_members_row_stays_readable
-            nobody_is_rung_who_is_awake
+            a_peer_that_is_awake_is_not_rung
             a_sleep_is_bounded
             a_ring_between_announcement_and_sleep_counts
             a_post_between_announcement_and_sleep_counts
-            a_post_to_others_rings_nobody_else
+            a_post_rings_only_its_receivers
             a_withdrawn_sleep_is_over
             a_sleep_without_announcement_is_none
             sleeps_can_follow_each_other
@@ -201,12 +201,12 @@ impl<H: Harness> Group<H> {
 
 /// Returns the ring of the first subgroup in the row of `rank`.
 fn ring(layout: &Layout, rank: Rank) -> Ring {
-    layout.row(rank).place(SubgroupId(0)).and_then(|place| place.ring).expect("everybody sends")
+    layout.row(rank).subgroup(SubgroupId(0)).and_then(|place| place.ring).expect("everybody sends")
 }
 
 /// Returns the offset of a control word of the row of `rank` that only the case uses.
 fn counter(layout: &Layout, rank: Rank) -> u64 {
-    layout.row(rank).place(SubgroupId(0)).expect("everybody is in it").entry + entry::ROUNDS
+    layout.row(rank).subgroup(SubgroupId(0)).expect("everybody is in it").entry + entry::ROUNDS
 }
 
 fn assert_panics(what: &str, action: impl FnOnce()) {
@@ -391,7 +391,7 @@ pub fn my_own_rank_in_a_post_means_nothing<H: Harness>() {
 }
 
 /// A post to no peers or of no bytes has no effect.
-pub fn a_post_to_nobody_means_nothing<H: Harness>() {
+pub fn a_post_to_no_peer_has_no_effect<H: Harness>() {
     let mut group = Group::<H>::new(2);
     let at = counter(&group.layout, Rank(0));
     group.fabric(0).post(&[], at..at + 8);
@@ -526,7 +526,7 @@ pub fn a_dead_members_row_stays_readable<H: Harness>() {
 }
 
 /// A doorbell costs its ringer a system call only if a thread sleeps.
-pub fn nobody_is_rung_who_is_awake<H: Harness>() {
+pub fn a_peer_that_is_awake_is_not_rung<H: Harness>() {
     let group = Group::<H>::new(2);
     assert!(!group.fabrics[0].doorbell().ring());
 }
@@ -575,7 +575,7 @@ pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
 }
 
 /// A peer that gets nothing may continue to sleep.
-pub fn a_post_to_others_rings_nobody_else<H: Harness>() {
+pub fn a_post_rings_only_its_receivers<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
     group.fabric(0).begin_sleep();
@@ -824,7 +824,8 @@ pub mod threaded {
         scope(|scope| {
             scope.spawn(move || {
                 for round in 1..=SLEEPS {
-                    // Relaxed: the bell must order this store before its look at the sleeper.
+                    // Relaxed: the event count must order this store before its look at the
+                    // sleeper.
                     work.store(round, Ordering::Relaxed);
                     doorbell.ring();
                     poll_until("the engine", || done.load(Ordering::Acquire) >= round);
@@ -863,7 +864,7 @@ mod tests {
     use super::*;
     use crate::arena::Arena;
     use crate::mesh::{Mesh, Peer};
-    use crate::shm::{MemberBell, OwnRow, PeerParts};
+    use crate::shm::{MemberEventCount, OwnRow, RowDescriptors};
     use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
@@ -874,7 +875,7 @@ mod tests {
         type Fabric = Mesh;
 
         fn connect(layout: &Layout) -> Vec<Mesh> {
-            connect(layout, |_| 0, MemberBell::create)
+            connect(layout, |_| 0, MemberEventCount::create)
         }
 
         fn settle(_: &mut [Mesh]) {}
@@ -883,7 +884,7 @@ mod tests {
     crate::conformance_suite!(Here);
 
     #[test]
-    fn a_quiet_post_wakes_nobody() {
+    fn a_quiet_post_wakes_no_peer() {
         let mut group = Group::<Here>::new(2);
         let [loud, quiet] = [counter(&group.layout, Rank(0)), membership::HEARTBEAT];
         group.fabric(1).begin_sleep();
@@ -904,7 +905,7 @@ mod tests {
             type Fabric = Mesh;
 
             fn connect(layout: &Layout) -> Vec<Mesh> {
-                connect(layout, |rank| rank.0 / 2, MemberBell::with_event)
+                connect(layout, |rank| rank.0 / 2, MemberEventCount::with_event)
             }
 
             fn settle(fabrics: &mut [Mesh]) {
@@ -919,11 +920,11 @@ mod tests {
     fn connect(
         layout: &Layout,
         machine: impl Fn(Rank) -> u32,
-        bell: impl Fn() -> Result<MemberBell, crate::RegionError>,
+        event_count: impl Fn() -> Result<MemberEventCount, crate::RegionError>,
     ) -> Vec<Mesh> {
         let ranks = || (0..layout.rows().len() as u32).map(Rank);
-        let (rows, parts): (Vec<OwnRow>, Vec<PeerParts>) =
-            ranks().map(|rank| OwnRow::create(layout, rank, &mut Arena::new(bell().unwrap())).unwrap()).unzip();
+        let (rows, parts): (Vec<OwnRow>, Vec<RowDescriptors>) =
+            ranks().map(|rank| OwnRow::create(layout, rank, &mut Arena::new(event_count().unwrap())).unwrap()).unzip();
         let mut peers: Vec<Vec<(Rank, Option<Peer>)>> = ranks().map(|_| vec![]).collect();
         for near in ranks() {
             for far in ranks().filter(|far| near.0 < far.0) {

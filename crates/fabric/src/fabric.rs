@@ -1,6 +1,6 @@
 //! The part of a transport that the engine and the library need beyond the [`Table`] that the core
 //! reads and writes.
-use crate::bell::Doorbell;
+use crate::event_count::Doorbell;
 use crate::publisher::Publisher;
 use spindle_core::{Claims, Rank, Rows, Table};
 use std::sync::Arc;

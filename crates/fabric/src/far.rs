@@ -39,24 +39,30 @@ impl Far {
         self.streams.is_none() && self.ofi.is_none()
     }
 
-    /// As [`Mesh::add_guest`](crate::Mesh::add_guest), for `me` with `row`, whose bell is `bell`.
-    pub(crate) fn add_guest(
+    /// As [`Mesh::add_observer`](crate::Mesh::add_observer), for `me` with `row`, whose event count
+    /// is `event_count`.
+    pub(crate) fn add_observer(
         &mut self,
         layout: &Layout,
         (me, row): (Rank, &OwnRegion),
-        bell: BorrowedFd<'_>,
+        event_count: BorrowedFd<'_>,
         stream: Connection,
     ) -> io::Result<()> {
-        self.streams(layout, (me, row), bell)?.add_guest(stream, row)
+        self.streams(layout, (me, row), event_count)?.add_observer(stream, row)
     }
 
     /// Returns the streams, which it creates empty at the first call.
-    fn streams(&mut self, layout: &Layout, own: (Rank, &OwnRegion), bell: BorrowedFd<'_>) -> io::Result<&mut Links> {
+    fn streams(
+        &mut self,
+        layout: &Layout,
+        own: (Rank, &OwnRegion),
+        event_count: BorrowedFd<'_>,
+    ) -> io::Result<&mut Links> {
         Ok(match &mut self.streams {
             Some(streams) => streams,
             none => {
                 let peers = layout.rows().iter().map(|_| None).collect();
-                let streams = Links::new(layout, Some(own), Some(bell), peers).map_err(|(_, source)| source)?;
+                let streams = Links::new(layout, Some(own), Some(event_count), peers).map_err(|(_, source)| source)?;
                 if let Some(ofi) = &self.ofi {
                     ofi.links().wake_by(streams.fd())?;
                 }
@@ -81,11 +87,11 @@ impl Far {
         &mut self,
         layout: &Layout,
         own: (Rank, &OwnRegion),
-        bell: BorrowedFd<'_>,
+        event_count: BorrowedFd<'_>,
         older: &Far,
     ) -> io::Result<()> {
         let Some(older) = &older.streams else { return Ok(()) };
-        self.streams(layout, own, bell)?.wake_by(older)
+        self.streams(layout, own, event_count)?.wake_by(older)
     }
 
     /// Gives `rank` its first stream, which fills `copy`.
@@ -93,11 +99,11 @@ impl Far {
         &mut self,
         layout: &Layout,
         own: (Rank, &OwnRegion),
-        bell: BorrowedFd<'_>,
+        event_count: BorrowedFd<'_>,
         (rank, copy): (Rank, Arc<CopyRegion>),
         stream: Connection,
     ) -> io::Result<()> {
-        let streams = self.streams(layout, own, bell)?;
+        let streams = self.streams(layout, own, event_count)?;
         streams.introduce((rank, layout.row(rank)), stream, copy, own.1)
     }
 
@@ -170,8 +176,8 @@ impl Far {
         self.ofi.as_ref().is_some_and(|ofi| ofi.cut() > 0)
     }
 
-    pub(crate) fn guests(&self) -> usize {
-        self.streams.as_ref().map_or(0, Links::guests)
+    pub(crate) fn observers(&self) -> usize {
+        self.streams.as_ref().map_or(0, Links::observers)
     }
 
     /// Returns the number of links that are still open.
@@ -269,8 +275,8 @@ impl Far {
         (sent, arrived)
     }
 
-    /// Waits until something can be done or the bell rings, for at most `at_most`. Returns true if
-    /// data has arrived.
+    /// Waits until something can be done or the event count rings, for at most `at_most`. Returns
+    /// true if data has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         match (&mut self.ofi, &self.streams) {
             (Some(ofi), _) => ofi.rest(at_most),

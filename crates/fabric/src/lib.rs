@@ -6,9 +6,9 @@
 //! machines over [streams](tcp) or through [libfabric](ofi). With a [`Publisher`], applications put
 //! messages into that memory. Every fabric must pass [`conformance`].
 //!
-//! The `unsafe` code of shared memory is here, and [`region`] says why it is sound. The crate contains no
-//! protocol: `spindle-core` defines the meaning of a row's words, except for the word that says
-//! that a member sleeps ([`bell`]).
+//! The `unsafe` code of shared memory is here, and [`region`] says why it is sound. The crate
+//! contains no protocol: `spindle-core` defines the meaning of a row's words, except for the word
+//! that says that a member sleeps ([`event_count`]).
 #[cfg(not(target_os = "linux"))]
 compile_error!("Spindle runs on Linux only: it shares memory by memfd, and uses futex, pidfd and membarrier");
 #[cfg(target_endian = "big")]
@@ -16,10 +16,10 @@ compile_error!("Spindle's rows are little-endian: processors with the other orde
 
 mod arena;
 pub mod barrier;
-pub mod bell;
 pub mod bulk;
 pub mod coarse;
 pub mod conformance;
+pub mod event_count;
 pub mod fabric;
 mod far;
 pub mod life;
@@ -40,8 +40,8 @@ pub mod shm;
 pub mod tcp;
 
 pub use arena::Arena;
-pub use bell::{Bell, Doorbell};
 pub use coarse::CoarseClock;
+pub use event_count::{Doorbell, EventCount};
 pub use fabric::Fabric;
 pub use life::LivenessThread;
 pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};
@@ -51,4 +51,4 @@ pub use ofi::OfiError;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{OwnRows, Reader, ReaderFrames};
 pub use region::{CopyChunk, CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
-pub use shm::{ControlBlock, MemberBell, OwnRow, PeerParts, ShownRow};
+pub use shm::{ControlBlock, MemberEventCount, OwnRow, RowDescriptors, ShownRow};

@@ -8,7 +8,7 @@
 //! process may run for a moment yet.
 //!
 //! Peers look at the word when they look at the clock. No thread sleeps on it.
-use crate::shm::MemberBell;
+use crate::shm::MemberEventCount;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ const OWNER_DIED: u32 = libc::FUTEX_OWNER_DIED;
 /// this is dropped, no end is visible.
 #[derive(Debug)]
 pub struct LivenessThread {
-    bell: MemberBell,
+    event_count: MemberEventCount,
     /// The list whose address the kernel has.
     list: Box<RobustList>,
     /// The list that the C library had registered for this thread.
@@ -48,14 +48,14 @@ struct RobustList {
 const HEAD_BYTES: usize = std::mem::offset_of!(RobustList, entry);
 
 impl LivenessThread {
-    /// Marks the calling thread as the one that `bell`'s peers watch. While this lives, robust
-    /// mutexes of the C library that this thread holds are not released by its end. Returns `None`
-    /// on a kernel that has no robust futexes.
-    pub fn hold(bell: &MemberBell) -> Option<LivenessThread> {
+    /// Marks the calling thread as the one that `event_count`'s peers watch. While this lives,
+    /// robust mutexes of the C library that this thread holds are not released by its end. Returns
+    /// `None` on a kernel that has no robust futexes.
+    pub fn hold(event_count: &MemberEventCount) -> Option<LivenessThread> {
         let mut list =
             Box::new(RobustList { first: ptr::null(), futex_offset: 0, pending: ptr::null(), entry: ptr::null() });
         let (head, entry) = (ptr::from_ref(&*list), ptr::from_ref(&list.entry));
-        let futex = bell.life();
+        let futex = event_count.life();
         (list.first, list.entry) = (entry, head);
         list.futex_offset = futex.as_ptr().addr().wrapping_sub(entry.addr()) as isize;
         let mut before = (ptr::null_mut(), 0);
@@ -66,8 +66,8 @@ impl LivenessThread {
         }
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         futex.store(thread, Ordering::Release);
-        let bell = bell.clone();
-        let line = LivenessThread { bell, list, before, _thread: PhantomData };
+        let event_count = event_count.clone();
+        let line = LivenessThread { event_count, list, before, _thread: PhantomData };
         // SAFETY: the list is well-formed, and neither the list nor the futex moves until the drop
         // of `line` unregisters it. A thread that ends without that leaks both, or ends with its
         // process.
@@ -81,7 +81,7 @@ impl Drop for LivenessThread {
         // SAFETY: restores the list that the C library had registered for this very thread, as this
         // can't be sent to another.
         unsafe { libc::syscall(libc::SYS_set_robust_list, self.before.0, self.before.1) };
-        self.bell.life().store(0, Ordering::Release);
+        self.event_count.life().store(0, Ordering::Release);
     }
 }
 
@@ -96,19 +96,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lets_go_is_not_missed_and_who_ends_is() {
-        let bell = MemberBell::create().unwrap();
-        assert!(!has_ended(bell.life()));
+    fn a_release_is_no_end_and_an_end_is_noticed() {
+        let event_count = MemberEventCount::create().unwrap();
+        assert!(!has_ended(event_count.life()));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let line = LivenessThread::hold(&bell).expect("robust futexes");
-                assert!(!has_ended(bell.life()));
-                assert_ne!(bell.life().load(Ordering::Relaxed), 0);
+                let line = LivenessThread::hold(&event_count).expect("robust futexes");
+                assert!(!has_ended(event_count.life()));
+                assert_ne!(event_count.life().load(Ordering::Relaxed), 0);
                 drop(line);
             });
         });
-        assert_eq!(bell.life().load(Ordering::Relaxed), 0);
-        let (holds, ends) = (MemberBell::create().unwrap(), MemberBell::create().unwrap());
+        assert_eq!(event_count.life().load(Ordering::Relaxed), 0);
+        let (holds, ends) = (MemberEventCount::create().unwrap(), MemberEventCount::create().unwrap());
         let (ready, wait) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn robust_mutexes_of_the_c_library_work_again_afterwards() {
-        let bell = MemberBell::create().unwrap();
+        let event_count = MemberEventCount::create().unwrap();
         std::thread::spawn(move || {
             let list = || {
                 let (mut head, mut len) = (ptr::null_mut::<RobustList>(), 0_usize);
@@ -141,7 +141,7 @@ mod tests {
                 head
             };
             let before = list();
-            let line = LivenessThread::hold(&bell).expect("robust futexes");
+            let line = LivenessThread::hold(&event_count).expect("robust futexes");
             assert_ne!(list(), before);
             drop(line);
             assert_eq!(list(), before);

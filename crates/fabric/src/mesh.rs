@@ -14,8 +14,8 @@
 //! peers that are here makes no system calls except to sleep and to wake. A mesh with others sleeps
 //! in the system's wait for descriptors, and peers that are here wake it by its eventfd.
 use crate::barrier::Barrier;
-use crate::bell::{Announced, Bell, Doorbell};
 use crate::bulk::Object;
+use crate::event_count::{Announced, Doorbell, EventCount};
 use crate::fabric::Fabric;
 use crate::far::Far;
 use crate::life::{LIFE, has_ended};
@@ -25,7 +25,7 @@ use crate::publisher::Publisher;
 use crate::reader::{Held, OwnRows, Reader, ReaderFrames};
 use crate::readings::{Reading, Readings};
 use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
-use crate::shm::{OwnRow, PeerParts, ShownRow};
+use crate::shm::{OwnRow, RowDescriptors, ShownRow};
 use crate::tcp::{Down, Links, ROW_BYTES_MAX, Traffic};
 use spindle_core::wire::layout::membership;
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, Trace, ViewId};
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub enum Peer {
     /// The peer is on this machine, and these are its row and doorbell.
-    Here(PeerParts),
+    Here(RowDescriptors),
     /// The peer is on this machine, and this is its row, at the place where it was
     /// [shown](Mesh::shown).
     Shown(ShownRow),
@@ -53,7 +53,7 @@ impl Peer {
     /// seen.
     ///
     /// # Errors
-    /// As [`PeerParts::check`].
+    /// As [`RowDescriptors::check`].
     ///
     /// # Panics
     /// If `rank` is not in `layout`.
@@ -75,7 +75,7 @@ pub struct Mesh {
     me: Rank,
     rows: Reader,
     row: Arc<OwnRegion>,
-    bell: Bell,
+    event_count: EventCount,
     announced: Option<Sleeper>,
     lingering: Vec<Lingering>,
     /// By rank; `None` at my own rank and for peers that are not here.
@@ -129,7 +129,7 @@ const LIVES_PER_LOOK: usize = 16;
 /// ring the member, too.
 #[derive(Debug)]
 pub struct Lingering {
-    bell: Bell,
+    event_count: EventCount,
     announced: Option<Announced>,
     /// The applications that use the ring; this entry is of no use once it is gone.
     user: Weak<()>,
@@ -221,7 +221,7 @@ impl Mesh {
     ///
     /// # Panics
     /// If `own` was made for another layout, or, with peers that are [there](Peer::There), with a
-    /// bell [without an eventfd](crate::MemberBell::with_event).
+    /// event count [without an eventfd](crate::MemberEventCount::with_event).
     pub fn new(
         layout: &Layout,
         own: OwnRow,
@@ -237,7 +237,7 @@ impl Mesh {
     /// As [`new`](Self::new).
     ///
     /// # Panics
-    /// As [`new`](Self::new), and if the meeting is that of another row, or the bell has no
+    /// As [`new`](Self::new), and if the meeting is that of another row, or the event count has no
     /// eventfd.
     pub fn over(
         layout: &Layout,
@@ -245,13 +245,14 @@ impl Mesh {
         peers: impl IntoIterator<Item = (Rank, Option<Peer>)>,
         meeting: Option<OfiMeeting>,
     ) -> Result<Mesh, MeshError> {
-        let OwnRow { me, row, bell, mirror, readings } = own;
+        let OwnRow { me, row, event_count, mirror, readings } = own;
         assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
         let mut rows = Vec::with_capacity(layout.rows().len());
         let mut doorbells = Vec::with_capacity(layout.rows().len());
         let mut streams = Vec::with_capacity(layout.rows().len());
         let mut lives = Vec::new();
-        let event = || bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
+        let event =
+            || event_count.event().expect("a member with peers on other machines needs an event count with an eventfd");
         let mut ofi = meeting;
         if let Some(ofi) = &mut ofi {
             ofi.begin(event())?;
@@ -272,9 +273,9 @@ impl Mesh {
             };
             rows.push(match near {
                 _ if rank == me => Held::Own(row.clone()),
-                Ok((theirs, bell, doorbell)) => {
+                Ok((theirs, event_count, doorbell)) => {
                     ring = Some(doorbell);
-                    lives.push((rank, bell));
+                    lives.push((rank, event_count));
                     set_bit(&row, membership::mapped(layout.rows().len()), rank);
                     Held::Peer(theirs)
                 }
@@ -307,7 +308,7 @@ impl Mesh {
             me,
             rows,
             row,
-            bell,
+            event_count,
             announced: None,
             lingering: vec![],
             doorbells,
@@ -345,8 +346,8 @@ impl Mesh {
     ///
     /// # Panics
     /// If `rank` is my own or not in `layout`, if `layout` is that of another view, or, for a peer
-    /// that is [there](Peer::There), if the member's bell is [without an
-    /// eventfd](crate::MemberBell::with_event).
+    /// that is [there](Peer::There), if the member's event count is [without an
+    /// eventfd](crate::MemberEventCount::with_event).
     pub fn attach(&mut self, layout: &Layout, rank: Rank, peer: Peer) -> Result<(), MeshError> {
         assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
         assert_ne!(rank, self.me, "a way to oneself");
@@ -370,20 +371,22 @@ impl Mesh {
             // No row is found this way once the view has begun.
             Peer::Shown(_) => return Err(taken),
             Peer::Here(parts) => {
-                let (bell, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
+                let (event_count, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
                 self.withdraw();
                 self.barrier = self.barrier.joined(doorbell.barrier());
                 // The peer may sleep, and no earlier post was announced to it.
                 doorbell.mark_moved();
                 doorbell.ring();
-                self.lives.push((rank, bell));
+                self.lives.push((rank, event_count));
                 self.doorbells[rank.index()] = Some(doorbell);
             }
             Peer::There(stream) => {
                 check_length([(self.me, self.row.size()), (rank, layout.row(rank).size)])?;
                 let copy = vacant.copy(&format!("the copy of the row of member {rank}")).map_err(of)?.ok_or(taken)?;
-                let event =
-                    self.bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
+                let event = self
+                    .event_count
+                    .event()
+                    .expect("a member with peers on other machines needs an event count with an eventfd");
                 let own = (self.me, &*self.row);
                 self.far.introduce(layout, own, event, (rank, Arc::new(copy)), stream).map_err(os)?;
             }
@@ -405,7 +408,10 @@ impl Mesh {
     /// doorbells' segments.
     pub(crate) fn mapped_by(&self) -> impl Iterator<Item = (Rank, &Arc<SharedRegion>)> {
         let at = membership::mapped(self.doorbells.len());
-        self.lives.iter().filter(move |(rank, _)| self.has_bit(*rank, at, self.me)).map(|(rank, bell)| (*rank, bell))
+        self.lives
+            .iter()
+            .filter(move |(rank, _)| self.has_bit(*rank, at, self.me))
+            .map(|(rank, event_count)| (*rank, event_count))
     }
 
     /// Returns the bit of `member` among those that begin at `at` in the row of `of`.
@@ -432,8 +438,8 @@ impl Mesh {
     }
 
     /// Returns the doorbell's segment of a peer that is here.
-    pub(crate) fn bell_of(&self, peer: Rank) -> Option<&Arc<SharedRegion>> {
-        self.lives.iter().find(|(rank, _)| *rank == peer).map(|(_, bell)| bell)
+    pub(crate) fn event_count_of(&self, peer: Rank) -> Option<&Arc<SharedRegion>> {
+        self.lives.iter().find(|(rank, _)| *rank == peer).map(|(_, event_count)| event_count)
     }
 
     /// Announces that this member looks for [shown](Self::shown) rows of `view` once more, after
@@ -459,11 +465,11 @@ impl Mesh {
         if !is_shown || !row.is_of_chunk() {
             return Ok(None);
         }
-        let found = self.bell_of(peer).zip(self.doorbells[peer.index()].as_ref());
-        let Some((bell, doorbell)) = found else { return Ok(None) };
+        let found = self.event_count_of(peer).zip(self.doorbells[peer.index()].as_ref());
+        let Some((event_count, doorbell)) = found else { return Ok(None) };
         let next = row.beside(row.load(membership::NEXT_AT), bytes, self.readings.begin(view));
         let next = next.map_err(|source| MeshError::Region { rank: peer, part: "row", source })?;
-        Ok(Some(ShownRow { row: next, bell: Arc::clone(bell), event: doorbell.event().cloned() }))
+        Ok(Some(ShownRow { row: next, event_count: Arc::clone(event_count), event: doorbell.event().cloned() }))
     }
 
     /// Returns true if the link to `rank` is, or was, a stream, so that another may
@@ -489,14 +495,17 @@ impl Mesh {
         self.rows.forget_objects(member, ring, rounds)
     }
 
-    /// Returns peers whose [liveness word](crate::LivenessThread) shows an end: they are dead, or dying,
-    /// and nothing else shows it yet. A call reads the words of 16 peers, and the next call those of
-    /// the next.
+    /// Returns peers whose [liveness word](crate::LivenessThread) shows an end: they are dead, or
+    /// dying, and nothing else shows it yet. A call reads the words of 16 peers, and the next call
+    /// those of the next.
     pub fn dying(&mut self) -> impl Iterator<Item = Rank> + '_ {
         let start = self.next_life;
         let end = self.lives.len().min(start + LIVES_PER_LOOK);
         self.next_life = if end < self.lives.len() { end } else { 0 };
-        self.lives[start..end].iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
+        self.lives[start..end]
+            .iter()
+            .filter(|(_, event_count)| has_ended(event_count.half_word(LIFE)))
+            .map(|(rank, _)| *rank)
     }
 
     /// Returns a peer on another machine whose connection has ended, and the reason. Each end is
@@ -539,12 +548,15 @@ impl Mesh {
     /// Error of the system.
     ///
     /// # Panics
-    /// If `layout` is not that of the view, or the member's bell is [without an
-    /// eventfd](crate::MemberBell::with_event).
-    pub fn add_guest(&mut self, layout: &Layout, stream: Connection) -> io::Result<()> {
+    /// If `layout` is not that of the view, or the member's event count is [without an
+    /// eventfd](crate::MemberEventCount::with_event).
+    pub fn add_observer(&mut self, layout: &Layout, stream: Connection) -> io::Result<()> {
         assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
-        let event = self.bell.event().expect("a member with guests on other machines needs a bell with an eventfd");
-        self.far.add_guest(layout, (self.me, &self.row), event, stream)
+        let event = self
+            .event_count
+            .event()
+            .expect("a member with observers on other machines needs an event count with an eventfd");
+        self.far.add_observer(layout, (self.me, &self.row), event, stream)
     }
 
     /// Marks this as the mesh of a view that has ended. It no longer sleeps: the mesh of another
@@ -563,12 +575,15 @@ impl Mesh {
     /// Error of the system.
     ///
     /// # Panics
-    /// As [`add_guest`](Self::add_guest), if `older` has streams.
+    /// As [`add_observer`](Self::add_observer), if `older` has streams.
     pub fn wake_by(&mut self, layout: &Layout, older: &Mesh) -> io::Result<()> {
         if older.far.is_empty() {
             return Ok(());
         }
-        let event = self.bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
+        let event = self
+            .event_count
+            .event()
+            .expect("a member with peers on other machines needs an event count with an eventfd");
         self.far.wake_by(layout, (self.me, &self.row), event, &older.far)
     }
 
@@ -587,8 +602,8 @@ impl Mesh {
     }
 
     /// Returns the number of observers.
-    pub fn guests(&self) -> usize {
-        self.far.guests()
+    pub fn observers(&self) -> usize {
+        self.far.observers()
     }
 
     /// Lets the link to `peer` continue in `next`, the view after this one, in which both are
@@ -692,7 +707,7 @@ impl Mesh {
         let start = Instant::now();
         let Some(mut retired) = self.retire() else { return true };
         let all = retired.far.open() > 0;
-        self.bell.clear();
+        self.event_count.clear();
         while !retired.step() {
             let limit = if retired.is_heard() { at_most } else { at_most.max(unheard) };
             let left = limit.saturating_sub(start.elapsed());
@@ -709,11 +724,11 @@ impl Mesh {
     /// Returns the part of this view that lasts as long as applications of this process still use
     /// its rings: until `user` is dropped.
     pub fn linger(&self, user: &Arc<()>) -> Lingering {
-        Lingering { bell: self.bell.clone(), announced: None, user: Arc::downgrade(user) }
+        Lingering { event_count: self.event_count.clone(), announced: None, user: Arc::downgrade(user) }
     }
 
-    /// Listens to applications that still use rings of ended views, in which the same bell woke
-    /// this member.
+    /// Listens to applications that still use rings of ended views, in which the same event count
+    /// woke this member.
     pub fn listen_to(&mut self, lingering: Vec<Lingering>) {
         self.withdraw();
         self.lingering = lingering;
@@ -993,7 +1008,7 @@ impl Mesh {
     fn stay_awake(&mut self) {
         let Some(sleeper) = &mut self.announced else { return };
         if !std::mem::replace(&mut sleeper.is_awake, true) {
-            self.bell.disarm();
+            self.event_count.disarm();
         }
         sleeper.worked += 1;
         if sleeper.worked >= WORKED_MAX {
@@ -1003,7 +1018,7 @@ impl Mesh {
 
     fn withdraw(&mut self) {
         if let Some(Sleeper { announced, .. }) = self.announced.take() {
-            self.bell.withdraw(announced);
+            self.event_count.withdraw(announced);
             self.lingering.iter_mut().for_each(Lingering::withdraw);
         }
     }
@@ -1025,7 +1040,7 @@ impl Fabric for Mesh {
     }
 
     fn doorbell(&self) -> Doorbell {
-        self.bell.doorbell()
+        self.event_count.doorbell()
     }
 
     #[inline]
@@ -1054,14 +1069,15 @@ impl Fabric for Mesh {
                 sleeper.settled = sleeper.settled || sleeper.since.elapsed() >= NAP;
                 if std::mem::take(&mut sleeper.is_awake) {
                     sleeper.worked = 0;
-                    self.bell.rearm(&mut sleeper.announced, by_event);
+                    self.event_count.rearm(&mut sleeper.announced, by_event);
                     self.forget_unused();
                 }
             }
             None => {
                 self.forget_unused();
                 self.lingering.iter_mut().for_each(Lingering::announce);
-                let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
+                let announced =
+                    if by_event { self.event_count.announce_for_event() } else { self.event_count.announce() };
                 let (since, settled, is_awake, worked) = (Instant::now(), false, false, 0);
                 self.announced = Some(Sleeper { announced, by_event, since, settled, is_awake, worked });
             }
@@ -1076,22 +1092,22 @@ impl Fabric for Mesh {
         // announcement.
         let woken = if *by_event {
             self.far.flush(&self.row);
-            let mut rung = self.bell.is_rung(announced);
+            let mut rung = self.event_count.is_rung(announced);
             let mut arrived = self.arrived;
             if !rung && !arrived {
                 arrived = self.far.wait(at_most);
                 self.moved |= arrived;
                 self.arrivals += u64::from(arrived);
-                rung = self.bell.is_rung(announced);
+                rung = self.event_count.is_rung(announced);
             }
             // Also if it was neither: a ring that was late for an earlier sleep may have woken the
             // member.
             if rung || !arrived {
-                self.bell.clear();
+                self.event_count.clear();
             }
             rung || arrived
         } else {
-            self.bell.wait_on(announced, at_most)
+            self.event_count.wait_on(announced, at_most)
         };
         if woken {
             self.end_sleep();
@@ -1107,19 +1123,19 @@ impl Fabric for Mesh {
     }
 
     fn publisher(&self, claims: Arc<Claims>) -> Publisher {
-        Publisher::new(&self.row, claims, self.bell.doorbell())
+        Publisher::new(&self.row, claims, self.event_count.doorbell())
     }
 }
 
 impl Lingering {
-    /// Listens there as well. The bell itself is announced after this.
+    /// Listens there as well. The event count itself is announced after this.
     fn announce(&mut self) {
-        self.announced = Some(self.bell.announce_too());
+        self.announced = Some(self.event_count.announce_too());
     }
 
     fn withdraw(&mut self) {
         if let Some(announced) = self.announced.take() {
-            self.bell.withdraw(announced);
+            self.event_count.withdraw(announced);
         }
     }
 }
@@ -1204,7 +1220,7 @@ impl Table for Mesh {
     #[inline]
     fn membership_moved(&mut self) -> bool {
         // Both marks are cleared.
-        self.bell.take_moved() | std::mem::take(&mut self.moved)
+        self.event_count.take_moved() | std::mem::take(&mut self.moved)
     }
 
     #[inline]
@@ -1221,13 +1237,13 @@ mod tests {
     use super::*;
     use crate::arena::Arena;
     use crate::conformance::{PATIENCE, view};
-    use crate::shm::MemberBell;
+    use crate::shm::MemberEventCount;
     use spindle_core::wire::layout::entry;
     use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 
-    fn own(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
-        OwnRow::create(layout, Rank(rank), &mut Arena::new(MemberBell::create().unwrap())).unwrap()
+    fn own(layout: &Layout, rank: u32) -> (OwnRow, RowDescriptors) {
+        OwnRow::create(layout, Rank(rank), &mut Arena::new(MemberEventCount::create().unwrap())).unwrap()
     }
 
     #[test]
@@ -1247,7 +1263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_came_has_a_row_of_zeros() {
+    fn an_absent_member_has_a_row_of_zeros() {
         let layout = Layout::new(&view(2, 8)).unwrap();
         let mut mesh = Mesh::new(&layout, own(&layout, 0).0, [(Rank(1), None)]).unwrap();
         assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| mesh.load(Rank(1), at) == 0));
@@ -1260,15 +1276,15 @@ mod tests {
     /// overwritten meanwhile. By the counts of freed bytes it can determine whether the bytes that
     /// it has read are valid.
     #[test]
-    fn a_guest_sees_what_was_sent_or_that_it_was_lapped() {
+    fn a_observer_sees_what_was_sent_or_that_it_was_lapped() {
         let layout = Layout::new(&view(1, 8)).unwrap();
-        let place = *layout.row(Rank(0)).places().next().unwrap();
+        let place = *layout.row(Rank(0)).subgroups().next().unwrap();
         let ring = place.ring.unwrap();
         let words = ring.capacity / 8;
         let (published, freed) = (place.entry + entry::PUBLISHED, place.entry + entry::FREED);
         for (seed, buffer) in [(1u64, Some(1)), (2, None), (3, Some(1)), (4, None)] {
             let (own, _) =
-                OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
+                OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap();
             let mut mesh = Mesh::new(&layout, own, []).unwrap();
             let options = SocketOptions { send_buffer_bytes: buffer, receive_buffer_bytes: buffer, silence_ms: None };
             let [near, far] = <[_; 2]>::from(UnixStream::pair().unwrap())
@@ -1293,8 +1309,8 @@ mod tests {
             };
             // The observer begins at a time when all laps look alike.
             write(&mut mesh, 0, 3 * words / 2);
-            mesh.add_guest(&layout, near).unwrap();
-            assert_eq!(mesh.guests(), 1);
+            mesh.add_observer(&layout, near).unwrap();
+            assert_eq!(mesh.observers(), 1);
             let mut watched = Watched::new(&layout, vec![Some(Peer::There(far))], &Mirror::new()).unwrap();
             let (mut written, mut seen, mut good, mut lapped, mut free) = (3 * words / 2, 0, 0, 0, 0);
             let start = Instant::now();
@@ -1327,7 +1343,7 @@ mod tests {
             assert!(good > words && lapped > 0, "seed {seed}: {good} words seen, {lapped} lapped");
             // Each side notices the end of the other.
             drop(watched);
-            while mesh.guests() > 0 {
+            while mesh.observers() > 0 {
                 mesh.progress();
                 assert!(start.elapsed() < PATIENCE);
             }
@@ -1336,16 +1352,17 @@ mod tests {
 
     /// A ringer goes by what was announced, whatever has come since.
     #[test]
-    fn a_guest_that_comes_before_a_sleep_does_not_make_it_deaf() {
+    fn a_observer_that_comes_before_a_sleep_does_not_make_it_deaf() {
         let layout = Layout::new(&view(1, 8)).unwrap();
-        let (own, _) = OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
+        let (own, _) =
+            OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap();
         let mut mesh = Mesh::new(&layout, own, []).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
         mesh.begin_sleep();
         assert!(!mesh.sleep(PATIENCE));
         // From now on it sleeps as long as it is asked to.
         mesh.begin_sleep();
-        mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
+        mesh.add_observer(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
         let (doorbell, start) = (mesh.doorbell(), Instant::now());
         let sleeper = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
         std::thread::scope(|scope| {
@@ -1365,7 +1382,7 @@ mod tests {
         let layout = Layout::new(&view(1, 8)).unwrap();
         let mut mesh = Mesh::new(
             &layout,
-            OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberBell::create().unwrap())).unwrap().0,
+            OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberEventCount::create().unwrap())).unwrap().0,
             [],
         )
         .unwrap();
@@ -1401,7 +1418,8 @@ mod tests {
     #[test]
     fn a_member_that_attaches_a_way_does_not_sleep_before_it_has_looked_again() {
         let layout = Layout::new(&view(2, 8)).unwrap();
-        let row = |rank| OwnRow::create(&layout, Rank(rank), &mut Arena::new(MemberBell::create().unwrap())).unwrap();
+        let row =
+            |rank| OwnRow::create(&layout, Rank(rank), &mut Arena::new(MemberEventCount::create().unwrap())).unwrap();
         let mut mesh = Mesh::new(&layout, row(0).0, [(Rank(1), None)]).unwrap();
         let (_row, parts) = row(1);
         mesh.begin_sleep();
@@ -1416,9 +1434,10 @@ mod tests {
     #[test]
     fn a_ring_of_an_ended_view_wakes_its_member_still() {
         let layout = Layout::new(&view(1, 8)).unwrap();
-        let bell = MemberBell::create().unwrap();
+        let event_count = MemberEventCount::create().unwrap();
         let mesh = || {
-            Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &mut Arena::new(bell.clone())).unwrap().0, []).unwrap()
+            Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &mut Arena::new(event_count.clone())).unwrap().0, [])
+                .unwrap()
         };
         let (old, mut new) = (mesh(), mesh());
         let user = Arc::new(());

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken() {
+    fn a_sleeper_is_woken() {
         let ((mut there, mut at_peer), (mut back, mut here)) = (pipe(LONG), pipe(LONG));
         let all = vec![7; 2 * RING_BYTES_MAX as usize];
         let answer = all.clone();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_source_is_told_behind_what_it_gave() {
+    fn source_errors_follow_the_bytes_it_gave() {
         struct Boaster;
         impl Read for Boaster {
             fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is not free")]
-    fn what_is_used_is_not_given_away() {
+    fn memory_in_use_is_not_given_away() {
         let mut places = places();
         let gap = places.find(10).unwrap();
         places.take(gap, 10, 1);

@@ -2,7 +2,7 @@
 //! leases, frames, commits from several threads, deliveries in place, copies that posts fill. These
 //! tests need no mapping, so Miri can run them (`cargo xtask miri`). Miri checks every access for
 //! races, bounds and provenance.
-use crate::bell::Bell;
+use crate::event_count::EventCount;
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
 use crate::region::{CopyRegion, OwnRegion};
@@ -105,7 +105,7 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
         })
         .collect();
     let publisher = |engine: &Engine, desk: &Desk| {
-        Publisher::new(&desk.row, engine.claims(SubgroupId(0)).unwrap(), Bell::new().doorbell())
+        Publisher::new(&desk.row, engine.claims(SubgroupId(0)).unwrap(), EventCount::new().doorbell())
     };
     let publishers: Vec<Publisher> = engines.iter().zip(&desks).map(|(engine, desk)| publisher(engine, desk)).collect();
     engines

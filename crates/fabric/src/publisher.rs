@@ -8,7 +8,7 @@
 //! No frame is ever given out to two claimers at the same time. A publisher holds the only
 //! [`Lease`] of its ring's memory, is the only claimer there, and claims are disjoint until every
 //! member has delivered them (INV-FRAME, kept by [`Claims`]).
-use crate::bell::{Announced, Bell, Doorbell};
+use crate::event_count::{Announced, Doorbell, EventCount};
 use crate::region::{Lease, OwnRegion};
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claim, ClaimError, Claims, Exclusive};
@@ -128,12 +128,12 @@ struct Outlet {
 
 #[derive(Debug)]
 struct Waiting {
-    bell: Bell,
+    event_count: EventCount,
     ended: AtomicBool,
     tasks: Mutex<Tasks>,
 }
 
-/// Tasks that wait. Each has announced itself at the bell, as a thread would.
+/// Tasks that wait. Each has announced itself at the event count, as a thread would.
 #[derive(Debug, Default)]
 struct Tasks {
     tickets: u64,
@@ -462,19 +462,19 @@ impl Outlet {
                 std::thread::yield_now();
             }
         }
-        let bell = &self.room.waiting.bell;
+        let event_count = &self.room.waiting.event_count;
         loop {
-            let announced = bell.announce();
+            let announced = event_count.announce();
             if let Some(outcome) = self.take_or_wait(claimer, len) {
-                bell.withdraw(announced);
+                event_count.withdraw(announced);
                 return outcome;
             }
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
-                bell.withdraw(announced);
+                event_count.withdraw(announced);
                 return Err(PublishError::Full { waited: start.elapsed() });
             }
-            bell.wait(announced, left.min(SLEEP_MAX));
+            event_count.wait(announced, left.min(SLEEP_MAX));
         }
     }
 
@@ -598,7 +598,11 @@ unsafe impl Sync for Frame<'_> {}
 impl Room {
     fn new() -> Room {
         Room {
-            waiting: Arc::new(Waiting { bell: Bell::new(), ended: AtomicBool::new(false), tasks: Mutex::default() }),
+            waiting: Arc::new(Waiting {
+                event_count: EventCount::new(),
+                ended: AtomicBool::new(false),
+                tasks: Mutex::default(),
+            }),
         }
     }
 
@@ -606,7 +610,7 @@ impl Room {
     /// the ring's claims. It costs a load if no claimer waits.
     #[inline]
     pub fn ring_if_waiting(&self) {
-        if self.waiting.bell.ring() {
+        if self.waiting.event_count.ring() {
             self.wake_tasks();
         }
     }
@@ -627,7 +631,7 @@ impl Room {
     fn wake_tasks(&self) {
         let list = mem::take(&mut self.tasks().list);
         for (_, waker, announced) in list {
-            self.waiting.bell.withdraw(announced);
+            self.waiting.event_count.withdraw(announced);
             waker.wake();
         }
     }
@@ -642,7 +646,7 @@ impl Room {
         tasks.tickets += 1;
         let ticket = tasks.tickets;
         // Under the lock: a ringer that sees the announcement finds the waker.
-        let announced = self.waiting.bell.announce();
+        let announced = self.waiting.event_count.announce();
         tasks.list.push((ticket, waker.clone(), announced));
         ticket
     }
@@ -652,7 +656,7 @@ impl Room {
         let mut tasks = self.tasks();
         if let Some(index) = tasks.list.iter().position(|entry| entry.0 == ticket) {
             let (_, _, announced) = tasks.list.swap_remove(index);
-            self.waiting.bell.withdraw(announced);
+            self.waiting.event_count.withdraw(announced);
         }
     }
 }

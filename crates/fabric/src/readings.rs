@@ -29,7 +29,7 @@ const OTHERS: u64 = READS + 8 * READS_MAX;
 /// The views whose rows one member reads.
 #[derive(Debug)]
 pub(crate) struct Readings {
-    bell: Arc<SharedRegion>,
+    event_count: Arc<SharedRegion>,
     owner: Owner,
     views: Mutex<BTreeMap<ViewId, Read>>,
 }
@@ -51,9 +51,9 @@ pub(crate) struct Reading {
 }
 
 impl Readings {
-    /// Creates the readings of the member that is woken by `bell`, which reads no view yet.
-    pub(crate) fn new(bell: Arc<SharedRegion>) -> Arc<Readings> {
-        Arc::new(Readings { bell, owner: Owner::new(), views: Mutex::default() })
+    /// Creates the readings of the member that is woken by `event_count`, which reads no view yet.
+    pub(crate) fn new(event_count: Arc<SharedRegion>) -> Arc<Readings> {
+        Arc::new(Readings { event_count, owner: Owner::new(), views: Mutex::default() })
     }
 
     /// Begins to read rows of `view`, which is not older than others that were begun. A member
@@ -75,7 +75,7 @@ impl Readings {
 
     /// Announces that this member looks for rows of `view` once more, after this, and never again.
     pub(crate) fn look_last(&self, view: ViewId) {
-        self.bell.word(BEGUN).store(view.0, Ordering::Release);
+        self.event_count.word(BEGUN).store(view.0, Ordering::Release);
         // Between this store and the loads of the last look, as in `has_looked`: one of the two
         // sides sees the other's store.
         fence(Ordering::SeqCst);
@@ -94,12 +94,12 @@ impl Readings {
             let named = views.iter().find(|(_, read)| read.at == Some(at)).map_or(0, |(view, _)| view.0);
             // Release: all loads from rows of a view come before its word is reused; the lock
             // orders those of other threads.
-            self.bell.word(at).store(named, Ordering::Release);
+            self.event_count.word(at).store(named, Ordering::Release);
         }
         let other = views.iter().find(|(_, read)| read.at.is_none()).map_or(0, |(view, _)| view.0);
-        self.bell.word(OTHERS).store(other, Ordering::Release);
+        self.event_count.word(OTHERS).store(other, Ordering::Release);
         // Release: a peer that finds the view here finds its word.
-        self.bell.word(NEWEST).store(newest.map_or(u64::MAX, |view| view.0), Ordering::Release);
+        self.event_count.word(NEWEST).store(newest.map_or(u64::MAX, |view| view.0), Ordering::Release);
     }
 }
 
@@ -121,41 +121,41 @@ impl Drop for Reading {
 
 /// Returns true if the member of this doorbell reads no row of `view`, and will not: it has begun
 /// to read that view, or a newer one, and no longer names it.
-pub(crate) fn is_through(bell: &SharedRegion, view: ViewId) -> bool {
+pub(crate) fn is_through(event_count: &SharedRegion, view: ViewId) -> bool {
     // Acquire, here and below: pairs with the releases in `tell`. The newest view is loaded first;
     // with it the words of all views that were begun by then are visible. Later writes to the row's
     // place come after all loads from it.
-    if bell.word(NEWEST).load(Ordering::Acquire) < view.0 {
+    if event_count.word(NEWEST).load(Ordering::Acquire) < view.0 {
         return false;
     }
-    let is_named = (0..READS_MAX).any(|word| bell.word(READS + 8 * word).load(Ordering::Acquire) == view.0);
-    let other = bell.word(OTHERS).load(Ordering::Acquire);
+    let is_named = (0..READS_MAX).any(|word| event_count.word(READS + 8 * word).load(Ordering::Acquire) == view.0);
+    let other = event_count.word(OTHERS).load(Ordering::Acquire);
     !is_named && (other == 0 || other > view.0)
 }
 
 /// Returns true if the member of this doorbell may not find a row of `view` that was shown just
 /// now, because it no longer looks for it.
-pub(crate) fn has_looked(bell: &SharedRegion, view: ViewId) -> bool {
+pub(crate) fn has_looked(event_count: &SharedRegion, view: ViewId) -> bool {
     // Between the store that shows the row and this load.
     fence(Ordering::SeqCst);
-    bell.word(BEGUN).load(Ordering::Acquire) >= view.0
+    event_count.word(BEGUN).load(Ordering::Acquire) >= view.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bell::BELL_BYTES;
+    use crate::event_count::EVENT_COUNT_BYTES;
 
     fn readings() -> (Arc<SharedRegion>, Arc<Readings>) {
-        let bell = Arc::new(SharedRegion::create("test", BELL_BYTES).unwrap().0);
-        let readings = Readings::new(Arc::clone(&bell));
-        (bell, readings)
+        let event_count = Arc::new(SharedRegion::create("test", EVENT_COUNT_BYTES).unwrap().0);
+        let readings = Readings::new(Arc::clone(&event_count));
+        (event_count, readings)
     }
 
     #[test]
     fn a_member_is_through_with_a_view_when_it_reads_others_only() {
-        let (bell, readings) = readings();
-        let through = || [1, 2, 3, 4].map(|view| is_through(&bell, ViewId(view)));
+        let (event_count, readings) = readings();
+        let through = || [1, 2, 3, 4].map(|view| is_through(&event_count, ViewId(view)));
         assert_eq!(through(), [false; 4], "it has read nothing yet, and may");
         let first = readings.begin(ViewId(1));
         assert_eq!(through(), [false; 4]);
@@ -174,19 +174,19 @@ mod tests {
     /// A row that was found is dropped, and the table of its view is made later.
     #[test]
     fn the_newest_view_may_be_begun_again() {
-        let (bell, readings) = readings();
+        let (event_count, readings) = readings();
         let _first = readings.begin(ViewId(1));
         drop(readings.begin(ViewId(2)));
-        assert!(!is_through(&bell, ViewId(2)));
+        assert!(!is_through(&event_count, ViewId(2)));
         let _third = readings.begin(ViewId(3));
-        assert!(is_through(&bell, ViewId(2)));
+        assert!(is_through(&event_count, ViewId(2)));
     }
 
     #[test]
     fn more_views_than_there_are_words_for_count_as_read_with_all_that_follow() {
-        let (bell, readings) = readings();
+        let (event_count, readings) = readings();
         let mut all: Vec<Reading> = (1..=READS_MAX + 3).map(|view| readings.begin(ViewId(view))).collect();
-        let through = |view| is_through(&bell, ViewId(view));
+        let through = |view| is_through(&event_count, ViewId(view));
         assert!((1..=READS_MAX + 3).all(|view| !through(view)));
         // A view without a word.
         drop(all.remove(READS_MAX as usize));

@@ -342,7 +342,7 @@ impl OwnRegion {
     /// # Panics
     /// If the range is not inside.
     #[inline]
-    pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
+    pub(crate) fn pointer(&self, range: &Range<u64>) -> NonNull<u8> {
         self.span.pointer(range.start, range.end.saturating_sub(range.start))
     }
 
@@ -1271,7 +1271,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it maps files")]
-    fn what_the_owner_stores_the_peer_loads() {
+    fn a_peer_loads_the_words_that_the_owner_stores() {
         let (own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         let peer = PeerRegion::open("test", &fd, LEN).unwrap();
         assert_eq!(peer.load(LEN - 8), 0);

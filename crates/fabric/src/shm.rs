@@ -2,9 +2,10 @@
 //! read-only by all others, and next to it is the doorbell that wakes the owner.
 //!
 //! This module does not move segments and doorbells between processes, and does not detect the
-//! death of a member: see [`mail`](spindle_transport::mail). [`Mesh`](crate::Mesh) makes a fabric of them.
+//! death of a member: see [`mail`](spindle_transport::mail). [`Mesh`](crate::Mesh) makes a fabric
+//! of them.
 use crate::arena::{Arena, Lent};
-use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
+use crate::event_count::{Doorbell, EVENT_COUNT_BYTES, EventCount, describe, is_event, new_event};
 use crate::life::LIFE;
 use crate::mesh::MeshError;
 use crate::mirror::Mirror;
@@ -19,7 +20,7 @@ use std::sync::atomic::AtomicU32;
 
 /// The event count that wakes one member, in every view that it is in.
 #[derive(Clone, Debug)]
-pub struct MemberBell {
+pub struct MemberEventCount {
     region: Arc<SharedRegion>,
     fd: Arc<OwnedFd>,
     event: Option<Arc<OwnedFd>>,
@@ -30,7 +31,7 @@ pub struct MemberBell {
 pub struct OwnRow {
     pub(crate) me: Rank,
     pub(crate) row: Arc<OwnRegion>,
-    pub(crate) bell: Bell,
+    pub(crate) event_count: EventCount,
     /// The memory for the copies of the peers' rows.
     pub(crate) mirror: Mirror,
     /// The place where it announces the views that it reads.
@@ -40,7 +41,7 @@ pub struct OwnRow {
 /// The descriptors that one member gives to all others of its machine: of its row, for reading, and
 /// of its doorbell, for ringing.
 #[derive(Debug)]
-pub struct PeerParts {
+pub struct RowDescriptors {
     /// The memory of which its row is a range.
     pub row: OwnedFd,
     /// Offset in that memory at which the row begins, in bytes.
@@ -50,36 +51,37 @@ pub struct PeerParts {
     /// As long as a copy of this is open, the row's memory is used for nothing else.
     pub lease: OwnedFd,
     /// The segment of its doorbell.
-    pub bell: OwnedFd,
+    pub event_count: OwnedFd,
     /// The eventfd of its doorbell, if the member has peers on other machines and so can't sleep on
     /// the segment alone.
     pub event: Option<OwnedFd>,
 }
 
-impl MemberBell {
-    /// Creates the bell of a member whose peers are all on this machine.
+impl MemberEventCount {
+    /// Creates the event count of a member whose peers are all on this machine.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
-    pub fn create() -> Result<MemberBell, RegionError> {
-        let (region, fd) = SharedRegion::create("spindle-bell", BELL_BYTES)?;
+    pub fn create() -> Result<MemberEventCount, RegionError> {
+        let (region, fd) = SharedRegion::create("spindle-event_count", EVENT_COUNT_BYTES)?;
         describe(&region);
-        Ok(MemberBell { region: Arc::new(region), fd: Arc::new(fd), event: None })
+        Ok(MemberEventCount { region: Arc::new(region), fd: Arc::new(fd), event: None })
     }
 
-    /// Creates the bell of a member that may have peers on other machines, for which it waits among
-    /// descriptors. It takes one more descriptor, in this process and in each peer on this machine.
+    /// Creates the event count of a member that may have peers on other machines, for which it
+    /// waits among descriptors. It takes one more descriptor, in this process and in each peer on
+    /// this machine.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
-    pub fn with_event() -> Result<MemberBell, RegionError> {
+    pub fn with_event() -> Result<MemberEventCount, RegionError> {
         let os = |errno: rustix::io::Errno| RegionError::Os {
             call: "eventfd",
             name: "a doorbell".to_string(),
             source: errno.into(),
         };
         let event = Some(Arc::new(new_event().map_err(os)?));
-        Ok(MemberBell { event, ..MemberBell::create()? })
+        Ok(MemberEventCount { event, ..MemberEventCount::create()? })
     }
 
     /// Returns the futex that shows the end of the thread that [holds](crate::LivenessThread) it.
@@ -97,7 +99,7 @@ impl MemberBell {
 #[derive(Debug)]
 pub struct ShownRow {
     pub(crate) row: PeerRegion,
-    pub(crate) bell: Arc<SharedRegion>,
+    pub(crate) event_count: Arc<SharedRegion>,
     pub(crate) event: Option<Arc<OwnedFd>>,
 }
 
@@ -113,17 +115,18 @@ impl OwnRow {
     ///
     /// # Panics
     /// If `me` is not in `layout`.
-    pub fn create(layout: &Layout, me: Rank, arena: &mut Arena) -> Result<(OwnRow, PeerParts), MeshError> {
+    pub fn create(layout: &Layout, me: Rank, arena: &mut Arena) -> Result<(OwnRow, RowDescriptors), MeshError> {
         let (row, Lent { chunk, at, lease }) = arena.row(layout, me)?;
-        let bell = arena.bell();
+        let event_count = arena.event_count();
         let of = |part| move |source| MeshError::Region { rank: me, part, source };
         let os = |source| RegionError::Os { call: "dup", name: "a doorbell".to_string(), source };
         let clone = |fd: &Arc<OwnedFd>| fd.try_clone().map_err(|error| of("doorbell")(os(error)));
-        let event = bell.event.as_ref().map(clone).transpose()?;
-        let parts = PeerParts { row: chunk, at, bytes: row.size(), lease, bell: clone(&bell.fd)?, event };
-        let bell = Bell::of_member(row.clone(), bell.region.clone(), bell.event.clone());
+        let event = event_count.event.as_ref().map(clone).transpose()?;
+        let parts =
+            RowDescriptors { row: chunk, at, bytes: row.size(), lease, event_count: clone(&event_count.fd)?, event };
+        let event_count = EventCount::of_member(row.clone(), event_count.region.clone(), event_count.event.clone());
         let (mirror, readings) = (arena.mirror().clone(), Arc::clone(arena.readings()));
-        Ok((OwnRow { me, row, bell, mirror, readings }, parts))
+        Ok((OwnRow { me, row, event_count, mirror, readings }, parts))
     }
 
     /// Returns its control block, which peers may read already if the fabric can't be made.
@@ -132,14 +135,14 @@ impl OwnRow {
     }
 
     /// Returns the offset at which it begins in the member's memory, in bytes.
-    pub fn place(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.row.begins_at()
     }
 
     /// Returns the doorbell that rings this member, for threads that must be able to before the
     /// fabric is made.
     pub fn doorbell(&self) -> Doorbell {
-        self.bell.doorbell()
+        self.event_count.doorbell()
     }
 }
 
@@ -176,20 +179,27 @@ impl ShownRow {
     ) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>, Doorbell), MeshError> {
         self.check(layout, rank)?;
         let row = Arc::new(self.row);
-        let doorbell = Doorbell::of_peer(row.clone(), self.bell.clone(), self.event);
-        Ok((row, self.bell, doorbell))
+        let doorbell = Doorbell::of_peer(row.clone(), self.event_count.clone(), self.event);
+        Ok((row, self.event_count, doorbell))
     }
 }
 
-impl PeerParts {
+impl RowDescriptors {
     /// Duplicates the descriptors, for another peer.
     ///
     /// # Errors
     /// If the process has too many descriptors.
-    pub fn try_clone(&self) -> io::Result<PeerParts> {
+    pub fn try_clone(&self) -> io::Result<RowDescriptors> {
         let event = self.event.as_ref().map(OwnedFd::try_clone).transpose()?;
-        let [row, lease, bell] = [&self.row, &self.lease, &self.bell].map(OwnedFd::try_clone);
-        Ok(PeerParts { row: row?, at: self.at, bytes: self.bytes, lease: lease?, bell: bell?, event })
+        let [row, lease, event_count] = [&self.row, &self.lease, &self.event_count].map(OwnedFd::try_clone);
+        Ok(RowDescriptors {
+            row: row?,
+            at: self.at,
+            bytes: self.bytes,
+            lease: lease?,
+            event_count: event_count?,
+            event,
+        })
     }
 
     /// Checks that these are the descriptors of the member `rank` of a view of this layout.
@@ -204,7 +214,7 @@ impl PeerParts {
         self.range(layout, rank)
             .and_then(|range| PeerRegion::check_range("a peer's row", &self.row, &range))
             .map_err(of("row"))?;
-        SharedRegion::check("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of("doorbell"))?;
+        SharedRegion::check("a peer's doorbell", &self.event_count, EVENT_COUNT_BYTES).map_err(of("doorbell"))?;
         self.check_event(rank)
     }
 
@@ -239,11 +249,11 @@ impl PeerParts {
     ) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>, Doorbell), MeshError> {
         // All checks that can refuse it come before anything is mapped.
         self.check(layout, rank)?;
-        let bell = self.open_bell(rank)?;
+        let event_count = self.open_event_count(rank)?;
         let event = self.event.take().map(Arc::new);
         let row = Arc::new(self.open_row(layout, rank)?);
-        let doorbell = Doorbell::of_peer(row.clone(), bell.clone(), event);
-        Ok((row, bell, doorbell))
+        let doorbell = Doorbell::of_peer(row.clone(), event_count.clone(), event);
+        Ok((row, event_count, doorbell))
     }
 
     /// As [`open`](Self::open), with the row in the place that was kept for it. Returns `None` if
@@ -257,19 +267,19 @@ impl PeerParts {
         let of = |source| MeshError::Region { rank, part: "row", source };
         // All checks that can refuse it come before the row shows.
         self.check(layout, rank)?;
-        let bell = self.open_bell(rank)?;
+        let event_count = self.open_event_count(rank)?;
         let Some(row) = vacant.map("a peer's row", &self.row, self.at, self.lease).map_err(of)? else {
             return Ok(None);
         };
-        let doorbell = Doorbell::of_peer(Arc::new(row), bell.clone(), self.event.map(Arc::new));
-        Ok(Some((bell, doorbell)))
+        let doorbell = Doorbell::of_peer(Arc::new(row), event_count.clone(), self.event.map(Arc::new));
+        Ok(Some((event_count, doorbell)))
     }
 
-    fn open_bell(&self, rank: Rank) -> Result<Arc<SharedRegion>, MeshError> {
+    fn open_event_count(&self, rank: Rank) -> Result<Arc<SharedRegion>, MeshError> {
         let of = |source| MeshError::Region { rank, part: "doorbell", source };
-        let bell = SharedRegion::open("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of)?;
+        let event_count = SharedRegion::open("a peer's doorbell", &self.event_count, EVENT_COUNT_BYTES).map_err(of)?;
         self.check_event(rank)?;
-        Ok(Arc::new(bell))
+        Ok(Arc::new(event_count))
     }
 }
 
@@ -285,8 +295,8 @@ mod tests {
         Layout::new(&view(members, window)).unwrap()
     }
 
-    fn create(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
-        OwnRow::create(layout, Rank(rank), &mut Arena::new(MemberBell::create().unwrap())).unwrap()
+    fn create(layout: &Layout, rank: u32) -> (OwnRow, RowDescriptors) {
+        OwnRow::create(layout, Rank(rank), &mut Arena::new(MemberEventCount::create().unwrap())).unwrap()
     }
 
     #[test]
@@ -320,9 +330,9 @@ mod tests {
     fn a_row_is_no_doorbell() {
         let layout = layout(2, 8);
         let (own, _) = create(&layout, 0);
-        let (_row, PeerParts { row, bell, .. }) = create(&layout, 1);
+        let (_row, RowDescriptors { row, event_count, .. }) = create(&layout, 1);
         let (_other, parts) = create(&layout, 1);
-        let swapped = PeerParts { row: bell, bell: row, ..parts };
+        let swapped = RowDescriptors { row: event_count, event_count: row, ..parts };
         assert!(swapped.check(&layout, Rank(1)).is_err());
         let error = Mesh::new(&layout, own, [(Rank(1), Some(Peer::Here(swapped)))]).unwrap_err();
         assert!(
@@ -336,7 +346,7 @@ mod tests {
         let layout = layout(2, 8);
         let (own, _) = create(&layout, 0);
         let (_row, parts) = create(&layout, 1);
-        crate::bell::pretend_fenced(&parts.bell);
+        crate::event_count::pretend_fenced(&parts.event_count);
         let fabric = Mesh::new(&layout, own, [(Rank(1), Some(Peer::Here(parts)))]).unwrap();
         assert_eq!(fabric.barrier(), Barrier::Fence);
     }
@@ -345,9 +355,9 @@ mod tests {
     fn a_pipe_is_no_eventfd() {
         let layout = layout(2, 8);
         let (_row, parts) =
-            OwnRow::create(&layout, Rank(1), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
+            OwnRow::create(&layout, Rank(1), &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap();
         assert!(parts.check(&layout, Rank(1)).is_ok());
-        let wrong = PeerParts { event: Some(rustix::pipe::pipe().unwrap().1), ..parts.try_clone().unwrap() };
+        let wrong = RowDescriptors { event: Some(rustix::pipe::pipe().unwrap().1), ..parts.try_clone().unwrap() };
         assert!(matches!(wrong.check(&layout, Rank(1)), Err(MeshError::NoEvent { rank: Rank(1) })));
         let (own, _) = create(&layout, 0);
         Mesh::new(&layout, own, [(Rank(1), Some(Peer::Here(wrong)))]).unwrap_err();

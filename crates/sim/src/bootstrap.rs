@@ -26,7 +26,7 @@ pub struct Summary {
     /// Seeds that ran.
     pub seeds: u64,
     /// Groups that were created.
-    pub foundings: u64,
+    pub bootstraps: u64,
     /// Processes that a group admitted.
     pub joins: u64,
     /// Members that a group evicted.
@@ -89,7 +89,7 @@ pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&Summary) -> bool) -
         let scene = Scene::from_seed(seed);
         let outcome = play(&scene);
         summary.seeds += 1;
-        summary.foundings += outcome.foundings;
+        summary.bootstraps += outcome.bootstraps;
         summary.joins += outcome.joins;
         summary.evictions += outcome.evictions;
         summary.restarts += outcome.restarts;

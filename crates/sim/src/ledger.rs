@@ -254,7 +254,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_came_in_an_earlier_view_is_not_due_again() {
+    fn objects_of_an_earlier_view_are_not_due_again() {
         let mut ledger = example(Order::Fifo);
         let again = message(&mut ledger, 0, 5, 0);
         let next = message(&mut ledger, 0, 6, 1);

@@ -15,19 +15,19 @@
 //! measures times in a model of a network.
 #![forbid(unsafe_code)]
 
+mod actions;
 mod apps;
 pub mod bootstrap;
 pub mod bulk;
 mod campaign;
 pub mod checkers;
 mod counts;
-mod happenings;
 pub mod history;
 pub mod ledger;
+#[cfg(mutation)]
+pub mod mutation;
 mod options;
 mod plan;
-#[cfg(planted)]
-pub mod planted;
 pub mod processes;
 mod random;
 pub mod small;
@@ -35,10 +35,10 @@ mod table;
 mod trace;
 mod world;
 
+pub use actions::{Action, Step, What, When};
 pub use campaign::{Summary, campaign, explain, replay_line, run};
 pub use checkers::Violation;
 pub use counts::Counts;
-pub use happenings::{Happening, Step, What, When};
 pub use options::{Faults, Options, Setting, Visibility};
 pub use plan::{AppPlan, MemberPlan, Plan};
 pub use world::Outcome;

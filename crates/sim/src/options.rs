@@ -143,7 +143,7 @@ pub struct Options {
     pub deliveries: u64,
     /// The maximum number of joins, leaves and failures in a seed that has membership faults. Each
     /// causes at most one more view.
-    pub happenings: u64,
+    pub actions: u64,
     /// The groups.
     pub setting: Setting,
     /// The faults that may be drawn. A fault that is not set never occurs.
@@ -161,7 +161,7 @@ impl Default for Options {
             members_min: 2,
             members_max: 8,
             deliveries: 600,
-            happenings: 16,
+            actions: 16,
             setting: Setting::Mixed,
             faults: Faults::ALL,
             visibility: None,

@@ -1,6 +1,6 @@
 //! The plan of a seed: a view, the senders, and the faults. It is drawn before the run, and printed
 //! before its trace.
-use crate::happenings::{Happening, Step, What, When};
+use crate::actions::{Action, Step, What, When};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
 use spindle_core::wire::ring::frame_bytes;
@@ -56,7 +56,7 @@ pub struct Plan {
     /// All processes: those of the first view, by rank, then the joiners.
     pub members: Vec<MemberPlan>,
     /// The joins, leaves and failures, with their times.
-    pub happenings: Vec<Happening>,
+    pub actions: Vec<Action>,
     /// Changes of subgroups, for [`What::Change`].
     pub changes: Vec<Change>,
     /// The silence after which a member is suspected, in ns; `None` if members are not suspected
@@ -168,7 +168,7 @@ impl Plan {
             members: ids.iter().map(|id| draw_member(&mut random, &faults, &view, *id)).collect(),
             link_ns: processes.clone().map(|_| processes.clone().map(|_| slow_link(&mut random)).collect()).collect(),
             consumer_ns: if faults.slow_consumers { 30_000 } else { 1_500 },
-            happenings: changes.happenings,
+            actions: changes.actions,
             changes: altered,
             suspect_after_ns: changes.suspect_after_ns,
             view,
@@ -190,8 +190,8 @@ impl Plan {
 
     /// Returns the links that are cut, by processes: the time, the sender and the receiver.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (When, usize, usize)> {
-        self.happenings.iter().filter_map(|happening| match happening.what {
-            What::Cut { from, to, .. } => Some((happening.when, from, to)),
+        self.actions.iter().filter_map(|action| match action.what {
+            What::Cut { from, to, .. } => Some((action.when, from, to)),
             _ => None,
         })
     }
@@ -199,7 +199,7 @@ impl Plan {
     /// Returns true if no fault affects the process itself, apart from faults of its links. It runs
     /// all the time, is never falsely suspected, and is never made to suspect another process.
     pub(crate) fn leaves_alone(&self, process: usize) -> bool {
-        let is_met = |happening: &Happening| match happening.what {
+        let is_met = |action: &Action| match action.what {
             What::Crash { process: one, .. } | What::Hang { process: one, .. } | What::Leave { process: one } => {
                 one == process
             }
@@ -209,14 +209,14 @@ impl Plan {
             What::Join { .. } | What::Cut { .. } | What::Change { .. } => false,
         };
         let MemberPlan { pauses, clock_jumps, .. } = &self.members[process];
-        pauses.is_empty() && clock_jumps.is_empty() && !self.happenings.iter().any(is_met)
+        pauses.is_empty() && clock_jumps.is_empty() && !self.actions.iter().any(is_met)
     }
 }
 
 /// The changes of the membership.
 #[derive(Debug, Default)]
 struct Changes {
-    happenings: Vec<Happening>,
+    actions: Vec<Action>,
     joiners: usize,
     suspect_after_ns: Option<u64>,
     /// The time at which the last change has begun, in ns.
@@ -232,7 +232,7 @@ impl Changes {
         let kinds = [faults.crashes, faults.hangs, faults.false_suspicions, faults.joins, faults.leaves, faults.cuts];
         // Joins count twice, so that enough members are left for the other changes.
         let kinds: Vec<usize> = (0..6).chain([3]).filter(|kind| kinds[*kind]).collect();
-        let count = if kinds.is_empty() { 0 } else { random.range(1, options.happenings.max(1)) };
+        let count = if kinds.is_empty() { 0 } else { random.range(1, options.actions.max(1)) };
         // Often all changes come at once, often one change of the view after the other.
         let unit = suspect_after_ns.unwrap_or(100_000);
         let spread = random.pick(&[unit / 64, unit / 4, unit * 2, unit * 4]);
@@ -252,12 +252,12 @@ impl Changes {
                 }
                 _ => what,
             };
-            changes.happenings.extend(what.map(|what| Happening { when, what }));
+            changes.actions.extend(what.map(|what| Action { when, what }));
             // A lost process returns under another id.
             if faults.joins && kind != 3 && random.one_in(2) {
                 let what = changes.what(random, 3, visibility, members as usize);
                 let at = changes.end_ns + random.below(unit * 2);
-                changes.happenings.extend(what.map(|what| Happening::at(at, what)));
+                changes.actions.extend(what.map(|what| Action::at(at, what)));
             }
         }
         changes
@@ -313,7 +313,7 @@ impl Changes {
                     };
                     if misses && random.below(3) < chance {
                         let what = What::Miss { process, whom };
-                        self.happenings.push(Happening::on(process, view, Step::Installs, what));
+                        self.actions.push(Action::on(process, view, Step::Installs, what));
                     }
                 }
             }
@@ -328,10 +328,10 @@ impl Changes {
                 let step = random.pick(&[Step::Adopts, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
                 let view = view + u64::from(step == Step::Installs);
                 let what = What::Crash { process, actions: random.below(12) };
-                self.happenings.push(Happening::on(process, view, step, what));
+                self.actions.push(Action::on(process, view, step, what));
             }
         }
-        self.happenings.iter().any(|happening| matches!(happening.what, What::Miss { .. }))
+        self.actions.iter().any(|action| matches!(action.what, What::Miss { .. }))
     }
 
     /// Draws members that lose contact with the others and regain it, in about half of the seeds.
@@ -366,7 +366,7 @@ impl Changes {
                     };
                     let ns = silence * percent / 100 + random.below(spread);
                     if is_cut {
-                        self.happenings.push(Happening { when, what: What::Cut { from, to, ns } });
+                        self.actions.push(Action { when, what: What::Cut { from, to, ns } });
                     }
                 }
             }
@@ -640,6 +640,6 @@ impl fmt::Display for Plan {
         for (i, change) in self.changes.iter().enumerate() {
             writeln!(f, "change {i}: {}", alterations::describe(change))?;
         }
-        self.happenings.iter().try_for_each(|happening| writeln!(f, "{happening}"))
+        self.actions.iter().try_for_each(|action| writeln!(f, "{action}"))
     }
 }

@@ -40,7 +40,7 @@ mod world;
 pub use counts::Counts;
 pub use plan::{Fault, Large, Place, Scene, Slow};
 pub use proposed_changes::ProposedChange;
-#[cfg(planted)]
+#[cfg(mutation)]
 pub use world::Broken;
 pub use world::Outcome;
 
@@ -48,7 +48,7 @@ use crate::Violation;
 use crate::campaign::many;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-#[cfg(not(planted))]
+#[cfg(not(mutation))]
 use world::Broken;
 
 /// The sums over many seeds.

@@ -137,7 +137,7 @@ enum Load {
     /// Shared memory: one store.
     Word { at: u64, value: u64 },
     /// Shared memory: a doorbell.
-    Bell,
+    EventCount,
     /// Shared memory: the mark that words of the membership block have changed.
     Moved,
     /// Control words; their values are the next ones in `Link::words`.
@@ -311,7 +311,7 @@ impl SimTable {
             let Some(Parcel { load, steps: 1, .. }) = link.queue.front() else { return };
             match load {
                 Load::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
-                Load::Bell => self.missed.set(true),
+                Load::EventCount => self.missed.set(true),
                 Load::Moved => self.moved.set(true),
                 Load::Control(range) => {
                     let dropped = link.queue[0].dropped;
@@ -336,8 +336,8 @@ impl SimTable {
     }
 
     /// Puts a doorbell in flight to me (shared memory).
-    pub(crate) fn expect_bell(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+    pub(crate) fn expect_event_count(&self, owner: Rank, due: u64) {
+        self.expect(owner, Load::EventCount, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Puts in flight to me the mark that words of the membership block have changed (shared
@@ -396,7 +396,7 @@ impl SimTable {
         let mut link = self.inbound[owner.index()].borrow_mut();
         // A single line or word can't be torn.
         let steps = match &load {
-            Load::Word { .. } | Load::Bell | Load::Moved => 1,
+            Load::Word { .. } | Load::EventCount | Load::Moved => 1,
             Load::Control(range) | Load::Data { range, .. } => {
                 let lines = range.end.div_ceil(LINE_BYTES) - range.start / LINE_BYTES;
                 travel.steps.min(lines).max(1)
@@ -422,7 +422,7 @@ impl SimTable {
             match &parcel.load {
                 Load::Control(range) => words += (range.end - range.start) as usize / 8,
                 Load::Data { range, late: false } => bytes += (range.end - range.start) as usize,
-                Load::Data { .. } | Load::Word { .. } | Load::Bell | Load::Moved => {}
+                Load::Data { .. } | Load::Word { .. } | Load::EventCount | Load::Moved => {}
             }
         }
         link.words.truncate(words);
@@ -454,7 +454,7 @@ impl SimTable {
                     self.apply_control(owner, *at, *value);
                 }
                 Load::Word { at, value } => self.rows[owner.index()].set(*at, *value),
-                Load::Bell => landed.woken = true,
+                Load::EventCount => landed.woken = true,
                 Load::Moved => self.moved.set(true),
                 Load::Control(range) => {
                     self.moved.set(true);
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_member_had_on_the_way_arrives_up_to_some_post() {
+    fn posts_of_a_dead_member_arrive_up_to_one_of_them() {
         let (mut from, mut to) = pair(true);
         for value in 1..=3 {
             from.store(64, value);

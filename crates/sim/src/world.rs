@@ -20,35 +20,35 @@ macro_rules! note {
     };
 }
 
+mod actions;
 mod consumers;
 mod deliveries;
 mod epochs;
-mod happen;
 mod polls;
+mod recorder;
 mod rest;
 mod senders;
 mod stage;
-mod told;
 mod traffic;
 mod views;
 mod waiting;
 
+use crate::actions::When;
 use crate::apps::{App, OpenRing};
 use crate::checkers::determinism::TraceHash;
 use crate::checkers::view_sequence::ViewSequence;
 use crate::checkers::{Violation, liveness, null_rule};
 use crate::counts::Counts;
-use crate::happenings::When;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::trace::Trace;
+use recorder::Recorder;
 use spindle_core::{Engine, Rank, SubgroupId};
 pub(crate) use stage::Seat;
 use stage::Stage;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use told::Told;
 use views::{Luggage, Moving};
 
 /// The result of a run.
@@ -164,7 +164,7 @@ pub(crate) struct World<'a> {
     random: Random,
     processes: Vec<Process>,
     stages: Vec<Stage>,
-    /// By happening of the plan: true if a step triggered it.
+    /// By action of the plan: true if a step triggered it.
     happened: Vec<bool>,
     /// Cut links, by processes, each with the end of the cut.
     cuts: BTreeMap<(usize, usize), u64>,
@@ -175,7 +175,7 @@ pub(crate) struct World<'a> {
     apps: Vec<App>,
     /// Objects that were committed: the ring, the position in it, and the index in the ledger.
     objects: Vec<(OpenRing, u64, usize)>,
-    told: Told,
+    told: Recorder,
     history: History,
     view_sequence: ViewSequence,
     hash: TraceHash,
@@ -211,11 +211,11 @@ impl<'a> World<'a> {
             apps: apps.collect(),
             objects: vec![],
             stages: vec![Stage::new(plan, view, (0..view.members.len()).collect())],
-            happened: vec![false; plan.happenings.len()],
+            happened: vec![false; plan.actions.len()],
             cuts: BTreeMap::new(),
             foreground: 0,
             last_change: 0,
-            told: Told::new(Random::new(plan.seed, 2), plan.faults.partial_batches),
+            told: Recorder::new(Random::new(plan.seed, 2), plan.faults.partial_batches),
             history: History::default(),
             view_sequence: ViewSequence::new(view),
             hash: TraceHash::default(),
@@ -277,8 +277,8 @@ impl<'a> World<'a> {
             let pauses = self.plan.members[process].pauses.iter();
             self.outcome.counts.reasons += pauses.filter(|(from, to)| to - from >= longest).count() as u64;
         }
-        for (i, happening) in self.plan.happenings.iter().enumerate() {
-            if let When::At(at) = happening.when {
+        for (i, action) in self.plan.actions.iter().enumerate() {
+            if let When::At(at) = action.when {
                 self.push(at, Event::Happen(i));
             }
         }

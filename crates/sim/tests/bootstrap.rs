@@ -8,20 +8,20 @@ fn seeds() -> u64 {
 #[test]
 fn seeds_found_one_group_and_find_it() {
     let Summary {
-        seeds, foundings, joins, evictions, restarts, faults, united, lost, words, forgotten, failures, ..
+        seeds, bootstraps, joins, evictions, restarts, faults, united, lost, words, forgotten, failures, ..
     } = campaign(0..seeds(), |summary| summary.failures.len() < 5);
     println!(
-        "{seeds} seeds: {foundings} foundings, {joins} joins, {evictions} evictions, {restarts} restarts, {faults} faults, {united} united, \
-         {lost} lost, {words} founded anew, {forgotten} forgotten"
+        "{seeds} seeds: {bootstraps} bootstraps, {joins} joins, {evictions} evictions, {restarts} restarts, {faults} faults, {united} united, \
+         {lost} lost, {words} created anew, {forgotten} forgotten"
     );
     for (seed, violation) in &failures {
         println!("{violation}\nreplay: {}", spindle_sim::bootstrap::replay_line(*seed));
     }
     assert_eq!(failures, []);
     assert_eq!(united, seeds, "without a violation all are in one group at the end");
-    assert!(lost < seeds / 4 && words == lost, "{lost} groups were lost, {words} were founded anew");
+    assert!(lost < seeds / 4 && words == lost, "{lost} groups were lost, {words} were created anew");
     assert!(forgotten < seeds / 10, "{forgotten} times there were two groups, which is not promised otherwise");
-    assert!(foundings > seeds / 2 && joins > seeds / 2 && evictions > seeds / 4 && restarts > seeds);
+    assert!(bootstraps > seeds / 2 && joins > seeds / 2 && evictions > seeds / 4 && restarts > seeds);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn eight(death: Option<Death>) -> Scene {
 /// The root, a relay, or the last receiver dies after each event of the transfer. The network
 /// informs one survivor, which informs the others.
 #[test]
-fn whoever_dies_whenever_every_survivor_completes_or_fails_once() {
+fn any_death_at_any_time_completes_or_fails_once_at_each_survivor() {
     let events = play(&eight(None)).events;
     let hosts: &[u32] = if cfg!(debug_assertions) { &[5] } else { &[0, 1, 5, 7] };
     let mut ends = BTreeSet::new();
@@ -106,7 +106,7 @@ fn the_binomial_pipeline_is_within_5_percent_of_the_optimum() {
 }
 
 #[test]
-fn what_512_receivers_get_is_more_than_half_of_what_one_gets() {
+fn a_stream_to_512_receivers_has_more_than_half_the_rate_of_one() {
     let one = bench(2).run().unwrap().ns as f64;
     let many = bench(513).run().unwrap().ns as f64;
     assert!(one / many >= 0.5, "{}", one / many);

@@ -45,7 +45,7 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         members: ids.iter().map(process).collect(),
         apps: (0..ids.len()).flat_map(|member| [app(member, 0), app(member, 1)]).collect(),
         link_ns: vec![vec![2_000; ids.len()]; ids.len()],
-        happenings: vec![],
+        actions: vec![],
         changes: vec![],
         suspect_after_ns: Some(SUSPECT_AFTER_NS),
         view,
@@ -58,9 +58,9 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
     }
 }
 
-/// Plays a plan with these happenings, in which no invariant may break.
-fn play(plan: Plan, happenings: &[Happening]) -> Outcome {
-    let plan = Plan { happenings: happenings.to_vec(), ..plan };
+/// Plays a plan with these actions, in which no invariant may break.
+fn play(plan: Plan, actions: &[Action]) -> Outcome {
+    let plan = Plan { actions: actions.to_vec(), ..plan };
     let outcome = run(&plan);
     assert_eq!(outcome.violations, [], "{}", explain(&plan).1);
     outcome
@@ -71,9 +71,9 @@ fn crash(process: usize) -> What {
 }
 
 /// Cuts every link from a process of `one` to a process of `other`, for ever.
-fn cut_off(one: &[usize], other: &[usize]) -> Vec<Happening> {
+fn cut_off(one: &[usize], other: &[usize]) -> Vec<Action> {
     let pairs = one.iter().flat_map(|from| other.iter().map(move |to| (*from, *to)));
-    pairs.map(|(from, to)| Happening::at(50_000, What::Cut { from, to, ns: u64::MAX })).collect()
+    pairs.map(|(from, to)| Action::at(50_000, What::Cut { from, to, ns: u64::MAX })).collect()
 }
 
 /// For everything that the leader may have written, the next leader finds enough to continue, and
@@ -83,8 +83,8 @@ fn the_leader_dies_at_each_point_of_the_agreement() {
     for visibility in BOTH {
         for step in [Step::Wedges, Step::Adopts, Step::Decides] {
             for actions in 0..12 {
-                let suspect = Happening::at(50_000, What::Suspect { by: 1, whom: 3 });
-                let dies = Happening::on(0, 1, step, What::Crash { process: 0, actions });
+                let suspect = Action::at(50_000, What::Suspect { by: 1, whom: 3 });
+                let dies = Action::on(0, 1, step, What::Crash { process: 0, actions });
                 let outcome = play(group(actions, 5, 0, visibility), &[suspect, dies]);
                 assert!(outcome.counts.crashes == 1 && outcome.counts.views >= 1 && !outcome.blocked, "{outcome:?}");
             }
@@ -98,7 +98,7 @@ fn the_leader_dies_at_each_point_of_the_agreement() {
 fn two_die_at_once() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let both = [0, 2].map(|process| Happening::at(60_000, crash(process)));
+            let both = [0, 2].map(|process| Action::at(60_000, crash(process)));
             let four = play(group(seed, 4, 0, visibility), &both);
             assert_eq!(four.blocked, visibility == Visibility::Posted);
             let five = play(group(seed, 5, 0, visibility), &both);
@@ -112,8 +112,8 @@ fn two_die_at_once() {
 fn the_leader_dies_while_the_next_view_is_built() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let join = Happening::at(50_000, What::Join { process: 4 });
-            let dies = Happening::on(0, 2, Step::Installs, crash(0));
+            let join = Action::at(50_000, What::Join { process: 4 });
+            let dies = Action::on(0, 2, Step::Installs, crash(0));
             let outcome = play(group(seed, 4, 1, visibility), &[join, dies]);
             assert!(outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
         }
@@ -125,8 +125,8 @@ fn the_leader_dies_while_the_next_view_is_built() {
 fn a_joiner_dies_before_it_installs() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let join = Happening::at(50_000, What::Join { process: 3 });
-            let dies = Happening::on(0, 1, Step::Adopts, crash(3));
+            let join = Action::at(50_000, What::Join { process: 3 });
+            let dies = Action::on(0, 1, Step::Adopts, crash(3));
             let outcome = play(group(seed, 3, 1, visibility), &[join, dies]);
             assert!(outcome.counts.views == 2 && outcome.counts.crashes == 1 && !outcome.blocked, "{outcome:?}");
         }
@@ -140,7 +140,7 @@ fn fifo_messages_cross_a_view_change() {
     let mut resent = 0;
     for seed in 0..20 {
         for visibility in BOTH {
-            let joins = [3, 4].map(|process| Happening::at(process as u64 * 20_000, What::Join { process }));
+            let joins = [3, 4].map(|process| Action::at(process as u64 * 20_000, What::Join { process }));
             let outcome = play(group(seed, 3, 2, visibility), &joins);
             assert!(outcome.counts.views >= 1 && !outcome.blocked, "{outcome:?}");
             resent += outcome.counts.resent;
@@ -153,7 +153,7 @@ fn fifo_messages_cross_a_view_change() {
 #[test]
 fn ids_are_in_no_relation_to_ranks() {
     let mut plan = group(1, 3, 1, Visibility::Shared);
-    plan.happenings = vec![Happening::at(5_000, What::Join { process: 3 })];
+    plan.actions = vec![Action::at(5_000, What::Join { process: 3 })];
     // This trace is printed in full.
     plan.apps.iter_mut().for_each(|app| app.claims = 2);
     let ids: Vec<u64> = plan.members.iter().map(|member| member.id.0).collect();
@@ -170,9 +170,9 @@ fn a_view_change_during_a_view_change() {
     for seed in 0..20 {
         for visibility in BOTH {
             for step in [Step::Wedges, Step::Adopts, Step::Decides, Step::Ends] {
-                let first = Happening::at(50_000, What::Suspect { by: 0, whom: 1 });
-                let joins = Happening::on(0, 1, step, What::Join { process: 5 });
-                let dies = Happening::on(2, 1, step, crash(2));
+                let first = Action::at(50_000, What::Suspect { by: 0, whom: 1 });
+                let joins = Action::on(0, 1, step, What::Join { process: 5 });
+                let dies = Action::on(2, 1, step, crash(2));
                 let outcome = play(group(seed, 5, 1, visibility), &[first, joins, dies]);
                 // A member that learns the decision early accepts nothing.
                 let joins = outcome.counts.joins == 1 || step == Step::Adopts;
@@ -187,7 +187,7 @@ fn a_view_change_during_a_view_change() {
 fn a_suspected_member_was_only_slow() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let hang = Happening::at(50_000, What::Hang { process: 0, ns: 3 * SUSPECT_AFTER_NS });
+            let hang = Action::at(50_000, What::Hang { process: 0, ns: 3 * SUSPECT_AFTER_NS });
             let outcome = play(group(seed, 3, 0, visibility), &[hang]);
             assert_eq!((outcome.counts.views, outcome.counts.evictions, outcome.blocked), (1, 1, false));
         }
@@ -200,7 +200,7 @@ fn short_pauses_change_nothing() {
     for seed in 0..20 {
         for visibility in BOTH {
             let hang = |process| What::Hang { process, ns: SUSPECT_AFTER_NS * 85 / 100 };
-            let hangs = [0, 1, 2].map(|process| Happening::at(50_000 + 1_000 * process as u64, hang(process)));
+            let hangs = [0, 1, 2].map(|process| Action::at(50_000 + 1_000 * process as u64, hang(process)));
             assert_eq!(play(group(seed, 3, 0, visibility), &hangs).counts.views, 0);
         }
     }
@@ -214,7 +214,7 @@ fn nulls_are_in_flight_at_the_wedge() {
         for visibility in BOTH {
             let mut plan = group(seed, 4, 1, visibility);
             plan.apps.retain(|app| app.member == 1 || app.member == 4);
-            let join = Happening::at(30_000 + 500 * seed, What::Join { process: 4 });
+            let join = Action::at(30_000 + 500 * seed, What::Join { process: 4 });
             let outcome = play(plan, &[join]);
             assert!(outcome.counts.nulls > 50 && outcome.counts.views == 1 && !outcome.blocked, "{outcome:?}");
         }
@@ -223,11 +223,11 @@ fn nulls_are_in_flight_at_the_wedge() {
 
 /// If a group splits into three parts without a majority, all of them stop, and none continues.
 #[test]
-fn a_partition_into_two_two_and_one_stops_everybody() {
+fn a_partition_into_two_two_and_one_stops_all() {
     for seed in 0..10 {
         let sides: [(&[usize], &[usize]); 6] =
             [(&[0, 1], &[2, 3, 4]), (&[2, 3, 4], &[0, 1]), (&[2, 3], &[4]), (&[4], &[2, 3]), (&[], &[]), (&[], &[])];
-        let cuts: Vec<Happening> = sides.iter().flat_map(|(one, other)| cut_off(one, other)).collect();
+        let cuts: Vec<Action> = sides.iter().flat_map(|(one, other)| cut_off(one, other)).collect();
         let outcome = play(group(seed, 5, 0, Visibility::Posted), &cuts);
         assert_eq!((outcome.counts.views, outcome.blocked), (0, true));
     }
@@ -235,7 +235,7 @@ fn a_partition_into_two_two_and_one_stops_everybody() {
 
 /// The larger part continues, the smaller one stops.
 #[test]
-fn of_a_partition_into_three_and_two_the_three_go_on() {
+fn after_a_partition_into_three_and_two_the_three_continue() {
     for seed in 0..10 {
         let cuts = [cut_off(&[0, 1], &[2, 3, 4]), cut_off(&[2, 3, 4], &[0, 1])].concat();
         let outcome = play(group(seed, 5, 0, Visibility::Posted), &cuts);
@@ -254,19 +254,19 @@ fn silence_in_one_direction_evicts_one_member() {
 
 /// Cuts all links from `side` to the others of a group of `members` at once if `out`, and those
 /// back if `back`, for `ns`.
-fn split(members: usize, side: &[usize], (out, back): (bool, bool), ns: u64) -> Vec<Happening> {
+fn split(members: usize, side: &[usize], (out, back): (bool, bool), ns: u64) -> Vec<Action> {
     let others: Vec<usize> = (0..members).filter(|other| !side.contains(other)).collect();
     let pairs = side.iter().flat_map(|one| others.iter().map(move |other| (*one, *other)));
-    let cut = |from, to| Happening::at(50_000, What::Cut { from, to, ns });
+    let cut = |from, to| Action::at(50_000, What::Cut { from, to, ns });
     let cuts = pairs.flat_map(|(one, other)| [(out, cut(one, other)), (back, cut(other, one))]);
-    cuts.filter(|(is_cut, _)| *is_cut).map(|(_, happening)| happening).collect()
+    cuts.filter(|(is_cut, _)| *is_cut).map(|(_, action)| action).collect()
 }
 
 /// A minority loses contact with the others for about the suspicion time, in one direction or both,
 /// and returns at any moment of their reaction. It has suspected them all by then, which must not
 /// end them; at most the minority itself is evicted.
 #[test]
-fn who_comes_back_from_a_split_takes_nobody_along() {
+fn a_member_that_returns_from_a_partition_evicts_no_other() {
     let sides: [(usize, &[usize]); 6] = [(7, &[0]), (7, &[3]), (7, &[0, 1]), (5, &[1, 4]), (3, &[0]), (3, &[2])];
     let (mut evicted, mut stayed) = (0, 0);
     for (members, side) in sides {
@@ -289,7 +289,7 @@ fn who_comes_back_from_a_split_takes_nobody_along() {
 
 /// Two halves lose contact, and one of them continues: the one with the lowest rank.
 #[test]
-fn of_two_halves_that_hear_each_other_again_one_goes_on() {
+fn one_of_two_halves_that_hear_each_other_again_continues() {
     for percent in 100..140 {
         for side in [[0, 1], [0, 3]] {
             let cuts = split(4, &side, (true, true), SUSPECT_AFTER_NS * percent / 100);
@@ -305,7 +305,7 @@ fn a_group_that_was_shattered_is_not_lost() {
     for members in [2, 3, 5, 6] {
         for percent in 100..140 {
             let all = |one: usize| split(members, &[one], (true, false), SUSPECT_AFTER_NS * percent / 100);
-            let cuts: Vec<Happening> = (0..members).flat_map(all).collect();
+            let cuts: Vec<Action> = (0..members).flat_map(all).collect();
             let outcome = play(group(percent, members, 0, Visibility::Posted), &cuts);
             assert!(outcome.counts.evictions < members as u64 && !outcome.blocked, "{percent} %: {outcome:?}");
         }
@@ -317,14 +317,14 @@ fn a_group_that_was_shattered_is_not_lost() {
 #[test]
 fn two_that_suspect_each_other_do_not_both_go_on() {
     for seed in 0..40 {
-        let hang = |process| Happening::at(51_000, What::Hang { process, ns: 3 * SUSPECT_AFTER_NS });
-        let told = |by, whom| Happening::at(51_000 + 3 * SUSPECT_AFTER_NS, What::Suspect { by, whom });
+        let hang = |process| Action::at(51_000, What::Hang { process, ns: 3 * SUSPECT_AFTER_NS });
+        let told = |by, whom| Action::at(51_000 + 3 * SUSPECT_AFTER_NS, What::Suspect { by, whom });
         let outcome = play(
             group(seed, 3, 0, Visibility::Shared),
-            &[Happening::at(50_000, crash(2)), hang(0), hang(1), told(0, 1), told(1, 0)],
+            &[Action::at(50_000, crash(2)), hang(0), hang(1), told(0, 1), told(1, 0)],
         );
         assert!(outcome.counts.evictions <= 1 && outcome.counts.views >= 1, "{outcome:?}");
-        let paused = [Happening::at(50_000, crash(2)), hang(0), hang(1)];
+        let paused = [Action::at(50_000, crash(2)), hang(0), hang(1)];
         let outcome = play(group(seed, 3, 0, Visibility::Shared), &paused);
         assert!(!outcome.blocked && outcome.counts.views > 0, "{outcome:?}");
     }
@@ -334,8 +334,8 @@ fn two_that_suspect_each_other_do_not_both_go_on() {
 #[test]
 fn the_last_one_reads_that_it_was_excluded() {
     for seed in 0..20 {
-        let hang = Happening::at(50_000, What::Hang { process: 2, ns: 6 * SUSPECT_AFTER_NS });
-        let die = [0, 1].map(|process| Happening::on(process, 2, Step::Installs, crash(process)));
+        let hang = Action::at(50_000, What::Hang { process: 2, ns: 6 * SUSPECT_AFTER_NS });
+        let die = [0, 1].map(|process| Action::on(process, 2, Step::Installs, crash(process)));
         let outcome = play(group(seed, 3, 0, Visibility::Shared), &[hang, die[0], die[1]]);
         assert_eq!(
             (outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions, outcome.blocked),
@@ -349,8 +349,8 @@ fn the_last_one_reads_that_it_was_excluded() {
 fn a_crashed_member_comes_back_under_a_new_id() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let crash = Happening::at(50_000, crash(1));
-            let join = Happening::at(60_000, What::Join { process: 3 });
+            let crash = Action::at(50_000, crash(1));
+            let join = Action::at(60_000, What::Join { process: 3 });
             let outcome = play(group(seed, 3, 1, visibility), &[crash, join]);
             assert!(outcome.counts.views >= 1 && !outcome.blocked && outcome.counts.installs >= 3, "{outcome:?}");
         }
@@ -361,7 +361,7 @@ fn a_crashed_member_comes_back_under_a_new_id() {
 #[test]
 fn joins_are_batched() {
     for visibility in BOTH {
-        let joins: Vec<Happening> = (3..9).map(|process| Happening::at(50_000, What::Join { process })).collect();
+        let joins: Vec<Action> = (3..9).map(|process| Action::at(50_000, What::Join { process })).collect();
         let outcome = play(group(3, 3, 6, visibility), &joins);
         assert!((1..=2).contains(&outcome.counts.views) && !outcome.blocked, "{outcome:?}");
     }
@@ -373,8 +373,7 @@ fn joins_are_batched() {
 fn members_leave_until_one_is_left() {
     for seed in 0..10 {
         for visibility in BOTH {
-            let leaves =
-                [0, 1, 2].map(|process| Happening::at(500_000 * (process as u64 + 1), What::Leave { process }));
+            let leaves = [0, 1, 2].map(|process| Action::at(500_000 * (process as u64 + 1), What::Leave { process }));
             let outcome = play(group(seed, 4, 0, visibility), &leaves);
             assert_eq!(
                 (outcome.counts.leaves, outcome.counts.views, outcome.blocked, outcome.counts.evictions),
@@ -389,9 +388,9 @@ fn members_leave_until_one_is_left() {
 fn a_leader_is_suspected_when_it_decides() {
     for what in [What::Join { process: 2 }, What::Leave { process: 1 }] {
         for seed in 0..200 {
-            let suspect = Happening::on(1, 1, Step::Adopts, What::Suspect { by: 1, whom: 0 });
+            let suspect = Action::on(1, 1, Step::Adopts, What::Suspect { by: 1, whom: 0 });
             let plan = Plan { suspect_after_ns: Some(1_000_000), ..group(seed, 2, 1, Visibility::Shared) };
-            let outcome = play(plan, &[Happening::at(50_000, what), suspect]);
+            let outcome = play(plan, &[Action::at(50_000, what), suspect]);
             assert!(!outcome.blocked && outcome.counts.views > 0, "{outcome:?}");
         }
     }
@@ -399,8 +398,8 @@ fn a_leader_is_suspected_when_it_decides() {
 
 /// Returns the happening that `process` installs the second view, in which the memory of `whom`
 /// does not arrive at it.
-fn miss(process: usize, whom: usize) -> Happening {
-    Happening::on(process, 2, Step::Installs, What::Miss { process, whom })
+fn miss(process: usize, whom: usize) -> Action {
+    Action::on(process, 2, Step::Installs, What::Miss { process, whom })
 }
 
 /// Three members continue without one that saw none of their stores, and die. Their rows are not
@@ -409,9 +408,9 @@ fn miss(process: usize, whom: usize) -> Happening {
 #[test]
 fn rows_that_never_came_are_not_final() {
     for seed in 0..20 {
-        let join = Happening::at(50_000, What::Join { process: 3 });
+        let join = Action::at(50_000, What::Join { process: 3 });
         let apart = [1, 2, 3].map(|other| [miss(0, other), miss(other, 0)]).concat();
-        let die = [1, 2, 3].map(|process| Happening::on(process, 3, Step::Installs, crash(process)));
+        let die = [1, 2, 3].map(|process| Action::on(process, 3, Step::Installs, crash(process)));
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[&[join], &apart[..], &die].concat());
         let counts = (outcome.counts.absences, outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions);
         assert_eq!((counts, outcome.blocked), ((6, 2, 3, 0), true));
@@ -422,10 +421,10 @@ fn rows_that_never_came_are_not_final() {
 #[test]
 fn one_that_never_saw_the_other_is_blocked_by_its_death() {
     for seed in 0..20 {
-        let join = Happening::at(50_000, What::Join { process: 1 });
-        let dies = Happening::on(1, 2, Step::Installs, crash(1));
-        let happenings = [join, miss(0, 1), miss(1, 0), dies];
-        let outcome = play(group(seed, 1, 1, Visibility::Shared), &happenings);
+        let join = Action::at(50_000, What::Join { process: 1 });
+        let dies = Action::on(1, 2, Step::Installs, crash(1));
+        let actions = [join, miss(0, 1), miss(1, 0), dies];
+        let outcome = play(group(seed, 1, 1, Visibility::Shared), &actions);
         assert_eq!((outcome.counts.absences, outcome.counts.evictions, outcome.blocked), (2, 0, true));
     }
 }
@@ -435,7 +434,7 @@ fn one_that_never_saw_the_other_is_blocked_by_its_death() {
 #[test]
 fn one_that_is_late_at_one_member_is_evicted() {
     for seed in 0..20 {
-        let join = Happening::at(50_000, What::Join { process: 3 });
+        let join = Action::at(50_000, What::Join { process: 3 });
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[join, miss(1, 2)]);
         assert_eq!(
             (outcome.counts.absences, outcome.counts.views, outcome.counts.evictions, outcome.blocked),
@@ -456,12 +455,12 @@ fn every_way_in_which_three_miss_each_other() {
             let absent = pairs.iter().enumerate().filter(|(i, _)| absent >> i & 1 == 1);
             let absent = absent.map(|(_, (process, whom))| miss(*process, *whom));
             let dying = (0..3).filter(|process| dying >> process & 1 == 1);
-            let dying = dying.map(|process| Happening::on(process, view, step, crash(process)));
-            let join = Happening::at(20_000, What::Join { process: 2 });
-            let happenings: Vec<Happening> = absent.chain(dying).chain([join]).collect();
-            let mut plan = group(happenings.len() as u64, 2, 1, Visibility::Shared);
+            let dying = dying.map(|process| Action::on(process, view, step, crash(process)));
+            let join = Action::at(20_000, What::Join { process: 2 });
+            let actions: Vec<Action> = absent.chain(dying).chain([join]).collect();
+            let mut plan = group(actions.len() as u64, 2, 1, Visibility::Shared);
             plan.apps.iter_mut().for_each(|app| app.claims = 2);
-            let outcome = play(plan, &happenings);
+            let outcome = play(plan, &actions);
             assert!(outcome.counts.absences > 0, "{outcome:?}");
             went_on += u32::from(outcome.counts.views > 1);
             stopped += u32::from(outcome.counts.views == 1);
@@ -489,8 +488,8 @@ fn a_shard_is_unavailable_and_comes_back() {
     for seed in 0..20 {
         for visibility in BOTH {
             for goes in [What::Leave { process: 1 }, crash(1)] {
-                let goes = Happening::at(60_000, goes);
-                let comes = Happening::on(0, 2, Step::Installs, What::Join { process: 3 });
+                let goes = Action::at(60_000, goes);
+                let comes = Action::on(0, 2, Step::Installs, What::Join { process: 3 });
                 let outcome = play(shards(seed, visibility), &[goes, comes]);
                 assert!(outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
                 (waits, resent) = (waits + outcome.counts.waits, resent + outcome.counts.resent);
@@ -515,13 +514,13 @@ fn messages_outlive_a_smaller_limit() {
             // The second pair of changes arrives when the first has just been installed.
             let changes = vec![alter(0, 8), alter(1, 8), alter(0, 0), alter(1, 16)];
             let ask = |change| What::Change { process: 0, change };
-            let happenings = [
-                Happening::at(60_000, ask(0)),
-                Happening::at(60_000, ask(1)),
-                Happening::on(0, 2, Step::Installs, ask(2)),
-                Happening::on(0, 2, Step::Installs, ask(3)),
+            let actions = [
+                Action::at(60_000, ask(0)),
+                Action::at(60_000, ask(1)),
+                Action::on(0, 2, Step::Installs, ask(2)),
+                Action::on(0, 2, Step::Installs, ask(3)),
             ];
-            let outcome = play(Plan { changes, ..plan }, &happenings);
+            let outcome = play(Plan { changes, ..plan }, &actions);
             assert!(outcome.counts.alterations == 4 && outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
             resent += outcome.counts.resent;
         }

@@ -1,16 +1,16 @@
 //! Creates a group between hosts: [`control::Bootstrapping`] decides, and the data directory stores
 //! its records.
 //!
-//! Control messages are passed by the [`ControlPlane`](crate::control plane::Control plane), which contains this for as long
-//! as the process takes part.
+//! Control messages are passed by the [`ControlPlane`](crate::control plane::Control plane), which
+//! contains this for as long as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
-use spindle_core::control::{self, Act, Incarnation, Letter, Record, Setup, To};
+use spindle_core::control::{self, Act, ControlMessage, Incarnation, Record, Setup, To};
 use spindle_core::{Process, Time};
 use std::ops::{Deref, DerefMut};
 use tracing::{error, trace};
 
 /// The tracing target of the creation of a group.
-const TARGET: &str = "spindle::founding";
+const TARGET: &str = "spindle::bootstrap";
 
 /// The properties of a process that looks for its group.
 #[derive(Debug)]
@@ -47,12 +47,12 @@ impl Bootstrapping {
 
     /// Returns the next control message, with its destination. The records that it depends on are
     /// written first.
-    pub(crate) fn next_letter(&mut self, now: Time) -> Option<(To, Letter)> {
+    pub(crate) fn next_message(&mut self, now: Time) -> Option<(To, ControlMessage)> {
         loop {
             match self.inner.next_act()? {
-                Act::Send(to, letter) => {
-                    trace!(target: TARGET, ?to, ?letter, "message");
-                    return Some((to, letter));
+                Act::Send(to, message) => {
+                    trace!(target: TARGET, ?to, ?message, "message");
+                    return Some((to, message));
                 }
                 Act::Persist(record) => match self.dir.as_ref().map(|dir| dir.write(&record)) {
                     None | Some(Ok(())) => self.inner.persisted(now),

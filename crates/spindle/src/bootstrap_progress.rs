@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_group_that_can_not_go_on_is_told_so() {
+    fn a_process_that_waits_for_a_blocked_group_is_told_so() {
         let present = |pid| vec![Present { id: MemberId(4), pid }, Present { id: MemberId(5), pid: 0 }];
         let progress = |pid| BootstrapProgress { blocked: true, ..BootstrapProgress::of(4, present(pid)) };
         // First from a process that knows the process id, then from one that does not.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_what_for() {
+    fn a_waiting_process_is_told_what_it_waits_for() {
         let present = vec![Present { id: MemberId(4), pid: 77 }];
         let mut progress = BootstrapProgress::of(3, present);
         let here = "1 of 3 members are here (member 4: process 77), 2 missing";
@@ -176,11 +176,11 @@ mod tests {
         let all = "; all 3 addresses of spindle:7411 are known";
         assert_eq!(told(3, None, 0), all);
         assert_eq!(told(3, None, 1), format!("{all}, and 1 of those who wait have other addresses in mind"));
-        assert_eq!(told(5, None, 0), "; 5 addresses of spindle:7411 are known, and 3 of them could found a group");
+        assert_eq!(told(5, None, 0), "; 5 addresses of spindle:7411 are known, and 3 of them could create a group");
     }
 
     #[test]
-    fn who_waits_is_told_what_keeps_it_from_the_seeds() {
+    fn a_waiting_process_is_told_why_seeds_are_out_of_reach() {
         let unreached = |last: u8| Unreached { seed: format!("10.0.0.{last}:1").parse().unwrap(), why: "gone".into() };
         let mut progress = BootstrapProgress { unreached: vec![unreached(1)], ..BootstrapProgress::of(1, vec![]) };
         assert_eq!(progress.to_string(), "no seed has answered; 10.0.0.1:1: gone");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_through_small_and_large_buffers() {
+    fn written_bytes_are_read_through_small_and_large_buffers() {
         let bytes: Vec<u8> = (0..3_000_001u64).map(|i| ((i * 2_654_435_761) >> 13) as u8).collect();
         let tiny = SocketOptions { send_buffer_bytes: Some(1), receive_buffer_bytes: Some(1), silence_ms: None };
         for options in [tiny, SocketOptions::default()] {

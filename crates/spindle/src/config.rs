@@ -64,7 +64,7 @@ pub struct Config {
     /// [enough](Self::members), although not every seed answers, or a group was created before. Set
     /// it for one process only, when all members of the earlier group have ended. Otherwise the
     /// earlier group continues elsewhere beside the new one.
-    pub found: bool,
+    pub force_create: bool,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
 }
@@ -130,7 +130,7 @@ impl Config {
             network: None,
             data_dir: None,
             was_member_of: None,
-            found: false,
+            force_create: false,
             ablation: Ablation::default(),
         }
     }

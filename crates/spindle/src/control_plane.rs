@@ -1,22 +1,22 @@
 //! The control plane's driver: the other processes of a group, and the ways to them. It drives the
 //! core's [`Roster`].
 //!
-//! The roster decides. A [`ControlPlane`] passes it arriving events, carries out its orders, and moves the
-//! things that only a process can have: memory, descriptors, streams. `arrivals.rs` passes on
-//! everything that arrives, `orders.rs` carries out orders, `bootstrap.rs` serves the creation of a
-//! group between hosts, and `links.rs` makes ways for long data.
+//! The roster decides. A [`ControlPlane`] passes it arriving events, carries out its orders, and
+//! moves the things that only a process can have: memory, descriptors, streams. `arrivals.rs`
+//! passes on everything that arrives, `orders.rs` carries out orders, `bootstrap.rs` serves the
+//! creation of a group between hosts, and `links.rs` makes ways for long data.
 use crate::bootstrap::Bootstrapping;
 use crate::error::JoinError;
 use crate::joining::random_word;
 use crate::network::{Net, Network};
 use crate::state::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
-use spindle_core::control::{self, Birth, Book, GroupLinks, Letter, Me, Purpose, Roster};
+use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
-use spindle_fabric::{Doorbell, LivenessThread, MemberBell, Peer};
+use spindle_fabric::{Doorbell, LivenessThread, MemberEventCount, Peer};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
-use spindle_transport::mail::{GroupName, Mailbox, RuntimeDir, Watch, own_birth};
+use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, Watch, own_birth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,30 +31,30 @@ mod ways;
 
 pub(crate) use links::{BulkLink, BulkWay};
 pub(crate) use notices::Notices;
-pub(crate) use ways::{Board, Handover};
-use ways::{Mail, Ways};
+pub(crate) use ways::{Board, SharedRowDescriptors};
+use ways::{Rendezvous, Ways};
 
 /// The pause after a control message for whose descriptors there was no room.
 const STARVED_PAUSE: Duration = Duration::from_millis(20);
 
 /// A control event of this process.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ControlPlaneEvent {
     /// An event of the membership.
-    Control(control::News),
+    Control(control::ControlEvent),
     /// The state of an application begins to come.
     State { view: ViewId, from: MemberId, way: Way },
     /// Requested objects of a member begin to come.
     Objects { from: MemberId, reply: u64, way: Way },
     /// A process on another host wants to observe a view, over this stream.
-    Guest { view: ViewId, stream: Connection },
+    Observer { view: ViewId, stream: Connection },
 }
 
 /// How the end of a process of this host was detected.
 #[derive(Debug)]
 enum Death {
     /// A watch reported it.
-    Told(u64),
+    Reported(u64),
     /// The process with this number and birth had ended before it could be watched.
     Found(u32, Birth),
 }
@@ -68,7 +68,7 @@ pub(crate) struct ControlPlane {
     pub(crate) me: MemberId,
     origin: Instant,
     /// This process's memory, for views that have not ended.
-    handovers: BTreeMap<ViewId, Handover>,
+    shared_rows: BTreeMap<ViewId, SharedRowDescriptors>,
     /// Members that find this process's memory for the next view without a control message.
     shown: BTreeSet<MemberId>,
     /// When to read on, if no descriptor was left for a message in the control socket.
@@ -86,47 +86,53 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Creates the control plane of a process with an address of its own. A member has a `bell`,
-    /// which shows the others that it lives. With a `network` the group has members on other hosts.
+    /// Creates the control plane of a process with an address of its own. A member has a
+    /// `event_count`, which shows the others that it lives. With a `network` the group has members
+    /// on other hosts.
     pub(crate) fn new(
-        mailbox: Mailbox,
-        bell: Option<&MemberBell>,
+        control_socket: ControlSocket,
+        event_count: Option<&MemberEventCount>,
         network: Option<(&Network, &RuntimeDir, &GroupName)>,
     ) -> Result<ControlPlane, JoinError> {
         let notices = Arc::new(Notices::default());
         let told = Arc::clone(&notices);
-        let member = bell.cloned();
+        let member = event_count.cloned();
         let hold = move || member.as_ref().and_then(LivenessThread::hold);
-        let watch = Watch::spawn(&mailbox, hold, move |notice| told.tell(notice))?;
+        let watch = Watch::spawn(&control_socket, hold, move |notice| told.tell(notice))?;
         let pidfd = pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
         let pidfd = pidfd.map_err(|errno| JoinError::Descriptors(errno.into()))?;
-        let me = mailbox.id();
+        let me = control_socket.id();
         let open = |(network, dir, group): (&Network, &RuntimeDir, &GroupName)| {
             let told = Arc::clone(&notices);
-            Net::open(network, group.clone(), dir, me, bell.is_some(), move || told.tell_of_net())
+            Net::open(network, group.clone(), dir, me, event_count.is_some(), move || told.tell_of_net())
         };
         let (net, book) = network.map(open).transpose()?.unzip();
         let process = Process { id: me, nonce: (random_word()? as u32).max(1) };
-        Ok(ControlPlane::with(Ways::Mail(Mail::new(mailbox, watch, pidfd, net)), process, book, notices))
+        Ok(ControlPlane::with(
+            Ways::Rendezvous(Rendezvous::new(control_socket, watch, pidfd, net)),
+            process,
+            book,
+            notices,
+        ))
     }
 
     /// Creates the control plane of one of several members in this process.
     pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> ControlPlane {
         let notices = Arc::new(Notices::default());
-        lock(&board.bells).insert(me, Arc::clone(&notices));
+        lock(&board.event_counts).insert(me, Arc::clone(&notices));
         ControlPlane::with(Ways::Local(Arc::clone(board)), Process { id: me, nonce: 1 }, None, notices)
     }
 
     fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> ControlPlane {
         let Process { id: me, nonce } = me;
-        let (handovers, shown, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
+        let (shared_rows, shown, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
         ControlPlane {
             owner: Owner::new(),
             ways,
             roster: Roster::new(Me { id: me, pid: std::process::id(), birth: own_birth() }, nonce, book),
             me,
             origin: Instant::now(),
-            handovers,
+            shared_rows,
             shown,
             starved_until,
             deaths,
@@ -169,16 +175,16 @@ impl ControlPlane {
         self.notices.wait(self.patience().map_or(at_most, |patience| patience.min(at_most)));
     }
 
-    pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
+    pub(crate) fn control_socket(&self) -> Option<&ControlSocket> {
         match &self.ways {
-            Ways::Mail(mail) => Some(&mail.mailbox),
+            Ways::Rendezvous(rendezvous) => Some(&rendezvous.control_socket),
             Ways::Local(_) => None,
         }
     }
 
     pub(crate) fn net(&self) -> Option<&Net> {
         match &self.ways {
-            Ways::Mail(mail) => mail.net.as_ref(),
+            Ways::Rendezvous(rendezvous) => rendezvous.net.as_ref(),
             Ways::Local(_) => None,
         }
     }
@@ -217,7 +223,7 @@ impl ControlPlane {
     /// Returns whether there are no control events and no messages that could be sent now.
     pub(crate) fn is_calm(&self) -> bool {
         let is_empty = match &self.ways {
-            Ways::Mail(mail) => mail.outbox.is_empty(),
+            Ways::Rendezvous(rendezvous) => rendezvous.outbox.is_empty(),
             Ways::Local(_) => true,
         };
         !self.has_notice() && is_empty && self.starved_until.is_none()
@@ -228,7 +234,7 @@ impl ControlPlane {
         let starved = self.starved_until.map(|until| until.saturating_duration_since(Instant::now()));
         let bootstrap = self.bootstrap.as_ref().map(|bootstrap| bootstrap.patience(self.now()));
         let outbox = match &self.ways {
-            Ways::Mail(mail) => mail.outbox.patience(),
+            Ways::Rendezvous(rendezvous) => rendezvous.outbox.patience(),
             Ways::Local(_) => None,
         };
         outbox.into_iter().chain(starved).chain(bootstrap).min()
@@ -242,12 +248,12 @@ impl ControlPlane {
 
     fn flush(&mut self) {
         let now = self.now();
-        let Ways::Mail(mail) = &mut self.ways else { return };
+        let Ways::Rendezvous(rendezvous) = &mut self.ways else { return };
         // A control message that can't be sent for a reason of this process is lost. Its receiver
         // will miss this member and report that.
-        let unreached = mail.outbox.flush(&mail.mailbox).unwrap_or_default();
+        let unreached = rendezvous.outbox.flush(&rendezvous.control_socket).unwrap_or_default();
         self.roster.unreached(unreached);
-        self.roster.forget_the_deaf(|id| mail.outbox.holds_for(id), now);
+        self.roster.forget_the_deaf(|id| rendezvous.outbox.holds_for(id), now);
         self.carry_out();
     }
 
@@ -255,25 +261,27 @@ impl ControlPlane {
     /// the view may leave their messages unread.
     pub(crate) fn has_sent_all(&self, view: &View) -> bool {
         match &self.ways {
-            Ways::Mail(mail) => !mail.outbox.addressees().any(|to| self.roster.waits_to_reach(to, view)),
+            Ways::Rendezvous(rendezvous) => {
+                !rendezvous.outbox.addressees().any(|to| self.roster.waits_to_reach(to, view))
+            }
             Ways::Local(_) => true,
         }
     }
 
     /// Sends a control message.
-    pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
-        self.act(|roster, _| roster.post(to, letter));
+    pub(crate) fn post(&mut self, to: MemberId, message: ControlMessage) {
+        self.act(|roster, _| roster.post(to, message));
     }
 
     /// Stores this process's memory for `view`, which can be handed over now.
-    pub(crate) fn set_handover(&mut self, view: ViewId, handover: Handover) {
-        self.handovers.insert(view, handover);
+    pub(crate) fn set_handover(&mut self, view: ViewId, handover: SharedRowDescriptors) {
+        self.shared_rows.insert(view, handover);
     }
 
     /// Returns whether members of this host share memory beyond what they [hand
     /// over](Self::set_handover).
     pub(crate) fn may_show(&self) -> bool {
-        matches!(self.ways, Ways::Mail(_))
+        matches!(self.ways, Ways::Rendezvous(_))
     }
 
     /// As [`act`](Self::act). The `shown` members need no control message with this process's
@@ -287,10 +295,10 @@ impl ControlPlane {
     /// Removes the data of views before `view`, which has begun.
     pub(crate) fn has_begun(&mut self, view: ViewId) {
         self.bulk_links.begin(view);
-        self.handovers.retain(|of, _| *of >= view);
+        self.shared_rows.retain(|of, _| *of >= view);
         // Observers that follow an ended view to its end still need its objects.
         self.senders.retain(|(_, of), _| !matches!(of, Purpose::State { view: of } if *of < view));
-        if let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways {
+        if let Ways::Rendezvous(Rendezvous { net: Some(net), .. }) = &mut self.ways {
             net.begin(view);
         }
         self.carry_out();
@@ -307,12 +315,12 @@ impl Drop for ControlPlane {
             Ways::Local(board) => {
                 lock(&board.gone).insert(self.me);
                 lock(&board.bulk_links).remove(&self.me);
-                lock(&board.bells).values().for_each(|notices| notices.ring());
+                lock(&board.event_counts).values().for_each(|notices| notices.ring());
             }
-            Ways::Mail(_) => {
+            Ways::Rendezvous(_) => {
                 self.act(|roster, _| roster.farewell());
-                if let Ways::Mail(mail) = &mut self.ways {
-                    mail.outbox.hurry();
+                if let Ways::Rendezvous(rendezvous) = &mut self.ways {
+                    rendezvous.outbox.hurry();
                 }
                 // The process waits up to 200 ms until control messages to other hosts are sent.
                 self.flush_now();

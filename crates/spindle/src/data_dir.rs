@@ -1,6 +1,6 @@
 //! The directory in which a seed stores its promises and votes while a group is created.
 //!
-//! The directory contains one file, `founding`, which is replaced as a whole: a new file is written
+//! The directory contains one file, `bootstrap`, which is replaced as a whole: a new file is written
 //! and synced, renamed to the old name, and the directory is synced. A lock keeps a second process
 //! out. A seed whose directory was never [initialised](initialise_data_dir) takes part without
 //! durable votes.
@@ -13,10 +13,10 @@ use std::time::Instant;
 use tracing::debug;
 
 /// The tracing target of the creation of a group.
-const TARGET: &str = "spindle::founding";
+const TARGET: &str = "spindle::bootstrap";
 
-const FILE: &str = "founding";
-const NEW: &str = "founding.new";
+const FILE: &str = "bootstrap";
+const NEW: &str = "bootstrap.new";
 const LOCK: &str = "lock";
 const MAGIC: u64 = u64::from_le_bytes(*b"spndfnd1");
 /// A bound above the size of the longest record, in bytes.

@@ -4,8 +4,8 @@ use crate::data_dir::DataDirError;
 use spindle_core::control::Refusal;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::{MeshError, OfiError};
-use spindle_transport::mail::{DirError, MailError, NameError};
 use spindle_transport::net::NetError;
+use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub enum JoinError {
     Dir(#[from] DirError),
     /// This process could not take an address in the group.
     #[error(transparent)]
-    Mail(#[from] MailError),
+    Rendezvous(#[from] RendezvousError),
     /// Other hosts can't reach this process, or it can't reach them.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -145,7 +145,8 @@ pub enum JoinError {
     Thread(io::Error),
 }
 
-/// Why a group ended at this member before everything was delivered. Every later call on it reports the same.
+/// Why a group ended at this member before everything was delivered. Every later call on it reports
+/// the same.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {

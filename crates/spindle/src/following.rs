@@ -3,17 +3,19 @@
 //! It drives the core's [`Follow`].
 //!
 //! It asks the members for the newest view and for their memory in it, reads their deliveries
-//! there, and enters the next view with them. Members [send](ReorderBuffer) it the messages that no ring
-//! contains. No member waits for it. If the members end a view before it has their memory, it
+//! there, and enters the next view with them. Members [send](ReorderBuffer) it the messages that no
+//! ring contains. No member waits for it. If the members end a view before it has their memory, it
 //! continues with the newest view.
 use crate::ViewChange;
-use crate::control_plane::{ControlPlane, News};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
 use crate::large::ReorderBuffer;
-use spindle_core::control::{self, Fetched, Follow, FollowError, Learn, Letter, Request, Roster, RowsState, ViewStart};
+use spindle_core::control::{
+    self, ControlMessage, Fetched, Follow, FollowError, Learn, Request, Roster, RowsState, ViewStart,
+};
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, Time, View};
 use spindle_fabric::{Mirror, Peer, Watched};
-use spindle_transport::mail::{GroupName, Mailbox, RuntimeDir};
+use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,10 +127,10 @@ impl Follower {
 
     /// Returns, by subgroup of the view that was begun, how many sequence numbers of its order were
     /// passed.
-    pub(crate) fn places(&self) -> Vec<u64> {
+    pub(crate) fn sequences(&self) -> Vec<u64> {
         let place = |followed: &Followed| {
             let ids = (0..followed.observer.view().subgroups.len() as u32).map(SubgroupId);
-            ids.map(|id| followed.observer.place(id)).collect()
+            ids.map(|id| followed.observer.sequence(id)).collect()
         };
         self.followed.as_ref().map(place).unwrap_or_default()
     }
@@ -153,14 +155,14 @@ impl Follower {
     /// Returns the members on this host, from its runtime directory. If there are many, some may
     /// have ended.
     pub(crate) fn members_here(&self) -> Result<Vec<MemberId>, JoinError> {
-        Ok(Mailbox::known_members(&self.dir, &self.group)?)
+        Ok(ControlSocket::known_members(&self.dir, &self.group)?)
     }
 
     /// Handles messages of members. Events that do not concern the views are returned.
     ///
     /// # Errors
     /// [`JoinError::Refused`]; [`JoinError::GroupGone`] if another group has this name now.
-    pub(crate) fn news(&mut self) -> Result<Vec<News>, JoinError> {
+    pub(crate) fn news(&mut self) -> Result<Vec<ControlPlaneEvent>, JoinError> {
         self.hear(|news, follow, roster, now| Ok(follow.hear(news, roster, now)?))
     }
 
@@ -168,19 +170,19 @@ impl Follower {
     ///
     /// # Errors
     /// The same.
-    pub(crate) fn news_by(&mut self, learn: &mut Learn) -> Result<Vec<News>, JoinError> {
+    pub(crate) fn news_by(&mut self, learn: &mut Learn) -> Result<Vec<ControlPlaneEvent>, JoinError> {
         self.hear(|news, follow, roster, now| Ok(learn.hear(news, follow, roster, now)?))
     }
 
     fn hear(
         &mut self,
         mut hear: impl FnMut(
-            control::News,
+            control::ControlEvent,
             &mut Follow,
             &mut Roster<Peer>,
             Time,
-        ) -> Result<Option<control::News>, JoinError>,
-    ) -> Result<Vec<News>, JoinError> {
+        ) -> Result<Option<control::ControlEvent>, JoinError>,
+    ) -> Result<Vec<ControlPlaneEvent>, JoinError> {
         self.progress();
         if self.control_plane.is_calm() {
             return Ok(vec![]);
@@ -188,14 +190,14 @@ impl Follower {
         let mut rest = vec![];
         for news in self.control_plane.news() {
             match news {
-                News::Control(news) => {
+                ControlPlaneEvent::Control(news) => {
                     let news = self.act(|follow, roster, now| hear(news, follow, roster, now))?;
-                    if let Some(control::News::Died(id) | control::News::Lost(id)) = news {
+                    if let Some(control::ControlEvent::Died(id) | control::ControlEvent::Lost(id)) = news {
                         self.reorder_buffer.lost(id);
                     }
-                    rest.extend(news.map(News::Control));
+                    rest.extend(news.map(ControlPlaneEvent::Control));
                 }
-                News::Objects { from, reply, way } => {
+                ControlPlaneEvent::Objects { from, reply, way } => {
                     self.follow.note_life(self.control_plane.now());
                     let notices = Arc::clone(self.control_plane.notices());
                     self.reorder_buffer.answered(from, reply, way, &notices, self.control_plane.now());
@@ -367,7 +369,7 @@ impl Follower {
     pub(crate) fn take_leave(&mut self) {
         let Some(view) = self.view().map(Arc::clone) else { return };
         for member in &view.members {
-            let farewell = Letter::Request { from: self.control_plane.me, reply: 0, what: Request::Forget };
+            let farewell = ControlMessage::Request { from: self.control_plane.me, reply: 0, what: Request::Forget };
             self.control_plane.post(*member, farewell);
         }
         self.control_plane.news();

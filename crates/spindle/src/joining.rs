@@ -3,7 +3,7 @@
 use crate::bootstrap::{self, Bootstrapping};
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
-use crate::control_plane::{ControlPlane, News, after};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::learning::Admitted;
@@ -15,8 +15,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{Attempts, Found, LearnError, Seek, Wants};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Engine, MemberId, Process, Rank, SubgroupId, Time, View, limits};
-use spindle_fabric::{Arena, MemberBell, MeshError, RegionError};
-use spindle_transport::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
+use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
+use spindle_transport::rendezvous::{
+    ControlSocket, GroupName, RendezvousError, Role, RuntimeDir, Standing, found_or_find,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ struct Candidate<'a> {
     digest: u64,
     /// It is made before the members wait for this process: in a process with threads this takes
     /// milliseconds.
-    bell: MemberBell,
+    event_count: MemberEventCount,
     deadline: Instant,
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&BootstrapProgress),
@@ -146,10 +148,11 @@ impl Config {
         let terms = Terms { suspect_after: None, ..self.terms() };
         let installing = |id: &MemberId| -> Result<_, JoinError> {
             let mut control_plane = ControlPlane::local(&board, *id);
-            let bell = MemberBell::create().map_err(no_bell)?;
+            let event_count = MemberEventCount::create().map_err(no_event_count)?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
-            let first = First::new(engine, &[], &mut control_plane, Arena::new(bell), terms.suspect_after, None)?;
+            let first =
+                First::new(engine, &[], &mut control_plane, Arena::new(event_count), terms.suspect_after, None)?;
             Ok((control_plane, first))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
@@ -185,8 +188,9 @@ impl<'a> Candidate<'a> {
     ) -> Result<Candidate<'a>, JoinError> {
         config.check()?;
         let (dir, group) = config.place()?;
-        let bell = if config.network.is_some() { MemberBell::with_event() } else { MemberBell::create() };
-        let (digest, bell) = (config.digest(), bell.map_err(no_bell)?);
+        let event_count =
+            if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
+        let (digest, event_count) = (config.digest(), event_count.map_err(no_event_count)?);
         let deadline = after(Instant::now(), config.gather_timeout);
         let seen = BootstrapProgress::of(config.members, vec![]);
         Ok(Candidate {
@@ -194,7 +198,7 @@ impl<'a> Candidate<'a> {
             dir,
             group,
             digest,
-            bell,
+            event_count,
             deadline,
             cancelled,
             progress,
@@ -212,11 +216,11 @@ impl<'a> Candidate<'a> {
         }
         let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
-        let (mailbox, mut standing) = match role {
-            Role::Founder { mailbox, incarnation } => (mailbox, Standing::Founder { incarnation }),
-            Role::Joiner { mailbox, members } => (mailbox, Standing::Joiner { members }),
+        let (control_socket, mut standing) = match role {
+            Role::Founder { control_socket, incarnation } => (control_socket, Standing::Founder { incarnation }),
+            Role::Joiner { control_socket, members } => (control_socket, Standing::Joiner { members }),
         };
-        let mut control_plane = ControlPlane::new(mailbox, Some(&self.bell), None)?;
+        let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
         self.see_myself(&control_plane);
         loop {
             let seek = match standing {
@@ -239,8 +243,8 @@ impl<'a> Candidate<'a> {
                 return self.begin(control_plane, view);
             }
             // All members had ended before they admitted this process.
-            let mailbox = control_plane.mailbox().expect("a process that joins has an address");
-            standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
+            let control_socket = control_plane.control_socket().expect("a process that joins has an address");
+            standing = control_socket.create(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         }
     }
 
@@ -250,8 +254,9 @@ impl<'a> Candidate<'a> {
             Some(id) => MemberId(id),
             None => random_id()?,
         };
-        let mailbox = Mailbox::open(&self.dir, &self.group, id)?;
-        let mut control_plane = ControlPlane::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
+        let control_socket = ControlSocket::open(&self.dir, &self.group, id)?;
+        let mut control_plane =
+            ControlPlane::new(control_socket, Some(&self.event_count), Some((network, &self.dir, &self.group)))?;
         self.see_myself(&control_plane);
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
@@ -279,7 +284,7 @@ impl<'a> Candidate<'a> {
     fn wants(&self, learns: bool) -> Wants {
         // A process that looks for its group again accepts any number of first members: other
         // processes may create a group with another number meanwhile.
-        let members = if self.was_in().is_some() && !self.config.found { 1 } else { self.config.members };
+        let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.members };
         Wants { digest: self.digest, members, learns }
     }
 
@@ -292,7 +297,7 @@ impl<'a> Candidate<'a> {
     fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
-        let (members, word) = (self.config.members, self.config.found);
+        let (members, word) = (self.config.members, self.config.force_create);
         let belongs = self.was_in();
         let terms = bootstrap::Terms { me, config: self.digest, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
@@ -302,7 +307,7 @@ impl<'a> Candidate<'a> {
     fn seek(&mut self, control_plane: &mut ControlPlane, mut seek: Seek) -> Result<Sought, JoinError> {
         loop {
             if seek.is_due(control_plane.now()) {
-                let members = Mailbox::members(&self.dir, &self.group)?;
+                let members = ControlSocket::members(&self.dir, &self.group)?;
                 if let Some(bootstrap) = control_plane.bootstrap() {
                     bootstrap.hold(!members.is_empty());
                 }
@@ -311,7 +316,7 @@ impl<'a> Candidate<'a> {
                 }
             }
             let news = self.news(control_plane)?.into_iter().filter_map(|news| match news {
-                News::Control(news) => Some(news),
+                ControlPlaneEvent::Control(news) => Some(news),
                 _ => None,
             });
             let news = news.collect();
@@ -330,7 +335,7 @@ impl<'a> Candidate<'a> {
                 Some(Found::Gone) => return Ok(Sought::Gone),
                 Some(Found::View { incarnation, view }) => Self::enter(control_plane, incarnation)?.then_some(view),
                 Some(Found::Founders { incarnation, members }) => {
-                    self.found(control_plane, &seek, incarnation, members)?
+                    self.create(control_plane, &seek, incarnation, members)?
                 }
             };
             if let Some(view) = view {
@@ -342,11 +347,11 @@ impl<'a> Candidate<'a> {
     /// Registers this process as a member of the group on this host. Returns false if another group
     /// of this name has members here.
     fn enter(control_plane: &mut ControlPlane, incarnation: u128) -> Result<bool, JoinError> {
-        let mailbox = control_plane.mailbox().expect("a process that joins has an address");
+        let control_socket = control_plane.control_socket().expect("a process that joins has an address");
         let enters = if control_plane.net().is_some() {
-            mailbox.enter_afar(incarnation)?
+            control_socket.enter_afar(incarnation)?
         } else {
-            mailbox.enter(incarnation)?
+            control_socket.enter(incarnation)?
         };
         if enters {
             control_plane.set_incarnation(incarnation);
@@ -356,7 +361,7 @@ impl<'a> Candidate<'a> {
 
     /// Returns the first view of a group that is created with this process. `None` if a member of
     /// another group lives on this host.
-    fn found(
+    fn create(
         &self,
         control_plane: &mut ControlPlane,
         seek: &Seek,
@@ -370,7 +375,7 @@ impl<'a> Candidate<'a> {
         }
         let view = self.config.view(members);
         view.check()?;
-        control_plane.act(|roster, now| seek.founds(&view, roster, now));
+        control_plane.act(|roster, now| seek.creates(&view, roster, now));
         Ok(Some(view))
     }
 
@@ -379,7 +384,7 @@ impl<'a> Candidate<'a> {
         let me = view.rank_of(control_plane.me).expect("it is in the view");
         let terms = self.config.terms();
         let engine = Engine::new(view, me, terms.ablation)?;
-        let arena = Arena::new(self.bell.clone());
+        let arena = Arena::new(self.event_count.clone());
         let first = First::new(engine, &[], &mut control_plane, arena, terms.suspect_after, None)?;
         self.install(control_plane, first)
     }
@@ -408,7 +413,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the next events, after a short wait for them.
-    fn news(&mut self, control_plane: &mut ControlPlane) -> Result<Vec<News>, JoinError> {
+    fn news(&mut self, control_plane: &mut ControlPlane) -> Result<Vec<ControlPlaneEvent>, JoinError> {
         let tick = self.tick(TICK)?;
         control_plane.wait(tick);
         Ok(control_plane.news())
@@ -426,9 +431,9 @@ impl<'a> Candidate<'a> {
         Ok(left.min(at_most))
     }
 
-    fn named(&self, error: MailError) -> JoinError {
+    fn named(&self, error: RendezvousError) -> JoinError {
         match error {
-            MailError::Cancelled => JoinError::Cancelled { progress: self.seen.clone() },
+            RendezvousError::Cancelled => JoinError::Cancelled { progress: self.seen.clone() },
             error => error.into(),
         }
     }
@@ -446,7 +451,7 @@ fn failure(error: &JoinError) -> Option<LearnError> {
     })
 }
 
-fn no_bell(source: RegionError) -> MeshError {
+fn no_event_count(source: RegionError) -> MeshError {
     MeshError::Region { rank: Rank(0), part: "doorbell", source }
 }
 

@@ -10,10 +10,10 @@
 //! caller's thread restores and applies.
 use crate::ViewChange;
 use crate::bootstrap_progress::BootstrapProgress;
-use crate::control_plane::{ControlPlane, News};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
 use crate::following::Follower;
-use crate::node::{First, Spare, Terms};
+use crate::node::{First, PreallocatedRow, Terms};
 use crate::state::State;
 use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};
 use spindle_core::{Engine, MemberId, Rank, Seen, SubgroupId, Time, View, ViewId};
@@ -151,7 +151,7 @@ pub(crate) struct Learner {
     /// A state that is about to come: its view, the member that sends it, and the state itself.
     opening: Option<(ViewId, MemberId, Receiver<io::Result<State>>)>,
     /// The preallocated row for the view that admits only this process.
-    spare: Option<Spare>,
+    spare: Option<PreallocatedRow>,
     had_spare: bool,
     /// The deliveries since then, until the state comes.
     early: Vec<Item>,
@@ -222,9 +222,9 @@ impl Learner {
     /// and shows that this process lives.
     fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
         let (mut control_plane, incarnation) = self.follower.into_control_plane();
-        let mailbox = control_plane.mailbox().expect("a process that joins has an address");
+        let control_socket = control_plane.control_socket().expect("a process that joins has an address");
         let spans_hosts = control_plane.net().is_some();
-        if !(if spans_hosts { mailbox.enter_afar(incarnation)? } else { mailbox.enter(incarnation)? }) {
+        if !(if spans_hosts { control_socket.enter_afar(incarnation)? } else { control_socket.enter(incarnation)? }) {
             return Err(JoinError::GroupGone);
         }
         let me = view.rank_of(control_plane.me).expect("it is in the view");
@@ -252,10 +252,10 @@ impl Learner {
         if self.learn.has_asked() && !std::mem::replace(&mut self.had_spare, true) {
             self.spare = self.follower.view().and_then(|view| {
                 let me = self.follower.me();
-                Spare::new(view, &[me], me, &mut self.arena)
+                PreallocatedRow::new(view, &[me], me, &mut self.arena)
             });
         }
-        if let Some(view) = self.act(|learn, follow, roster, _| learn.founded(follow, roster)) {
+        if let Some(view) = self.act(|learn, follow, roster, _| learn.created(follow, roster)) {
             return Ok(Some(Entrance { view, known: vec![] }));
         }
         if self.follower.is_cut_off() {
@@ -303,8 +303,8 @@ impl Learner {
     fn begin(&mut self, start: ViewStart) -> Result<(), JoinError> {
         (self.spare, self.had_spare) = (None, false);
         self.busy = Instant::now();
-        let places = self.follower.places();
-        if self.act(|learn, follow, _, now| learn.begin(start, places, follow, now))? {
+        let sequences = self.follower.sequences();
+        if self.act(|learn, follow, _, now| learn.begin(start, sequences, follow, now))? {
             self.early.clear();
             self.early_bytes = 0;
         }
@@ -380,15 +380,15 @@ impl Learner {
         Ok(())
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: ControlPlaneEvent) {
         match news {
-            News::Control(control::News::Waits { members, blocked, present }) => {
+            ControlPlaneEvent::Control(control::ControlEvent::Waits { members, blocked, present }) => {
                 let progress = BootstrapProgress::heard(members, blocked, present);
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
                 let unreached = std::mem::take(&mut seen.unreached);
                 *seen = BootstrapProgress { unreached, ..progress.behind(&seen) };
             }
-            News::State { view, from, way } => {
+            ControlPlaneEvent::State { view, from, way } => {
                 if !self.act(|learn, follow, _, _| learn.state_comes(view, from, follow)) {
                     return;
                 }
@@ -414,7 +414,7 @@ impl Learner {
         let Some(state) = opened else {
             return self.act(|learn, follow, _, now| learn.state_failed(follow, now));
         };
-        let view = self.act(|learn, follow, _, now| learn.state_opened(id, &state.places, follow, now));
+        let view = self.act(|learn, follow, _, now| learn.state_opened(id, &state.sequences, follow, now));
         if let Some(view) = view {
             self.queue.put([Item::State { state: Box::new(state), source, view }]);
             self.queue.put(self.early.drain(..));

@@ -1,5 +1,5 @@
-//! Spindle keeps a group of processes in the same state: **atomic multicast**, where every member gets every message in
-//! the same order, at the speed of shared memory.
+//! Spindle keeps a group of processes in the same state: **atomic multicast**, where every member
+//! gets every message in the same order, at the speed of shared memory.
 //!
 //! ```text
 //! Config --join()--> Node --start()--> Group            the library polls on a thread of its own
@@ -75,10 +75,10 @@ pub use spindle_core::{
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
-pub use spindle_transport::mail::{DirError, MailError, NameError};
 #[cfg(feature = "tls")]
 pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
+pub use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
 pub use tracking::{NotDelivered, Outcome, Receipt};
@@ -90,9 +90,9 @@ pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
 ///
 /// The batch contains all messages that are ready. A message that the handler does not take is
 /// offered again at the next poll, so a handler that stops early slows down its own group only. A
-/// handler must not block: while it runs, this member acknowledges nothing. A call that takes longer
-/// than an eighth of `suspect_after` (at least 10 ms) is reported as an event of `tracing`, while it
-/// still runs, and in [`Status::handler`].
+/// handler must not block: while it runs, this member acknowledges nothing. A call that takes
+/// longer than an eighth of `suspect_after` (at least 10 ms) is reported as an event of `tracing`,
+/// while it still runs, and in [`Status::handler`].
 pub trait Handler {
     /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of
     /// the newest view.

@@ -2,10 +2,10 @@
 //!
 //! Connections to members that stay continue from the view before. For every other pair, the member
 //! of the lower rank calls. The other member sends its address in a control message,
-//! [`spindle_core::control::Letter::Port`], and repeats it until it is called. New members have the
-//! higher ranks, and know the addresses of the older ones. The control message also says that a
-//! call for this view will be answered. A failed call is repeated, even when the view has begun
-//! without the member ([`connect_late`]).
+//! [`spindle_core::control::ControlMessage::Port`], and repeats it until it is called. New members
+//! have the higher ranks, and know the addresses of the older ones. The control message also says
+//! that a call for this view will be answered. A failed call is repeated, even when the view has
+//! begun without the member ([`connect_late`]).
 use crate::control_plane::ControlPlane;
 use crate::network::Net;
 use spindle_core::{Layout, MemberId, Rank, View};

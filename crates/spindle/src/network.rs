@@ -10,8 +10,8 @@ use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, S
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_transport::SocketOptions;
-use spindle_transport::mail::{GroupName, RuntimeDir};
 use spindle_transport::net::{Declined, Endpoint, Event, Names, NetError, Options, Security};
+use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -36,7 +36,7 @@ use links::Over;
 use measuring::Measurements;
 use older::Older;
 use preparing::Preparing;
-pub(crate) use preparing::{First, Spare};
+pub(crate) use preparing::{First, PreallocatedRow};
 use views::Shows;
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by
@@ -74,11 +74,11 @@ pub struct Node {
     /// Views that are over, whose streams have something to send.
     over: Vec<Over>,
     /// Streams of processes that follow a view that has not begun here.
-    guests: Vec<(ViewId, Connection)>,
+    observers: Vec<(ViewId, Connection)>,
     /// Whether this view was followed over a stream whose end was not seen.
-    had_guests: bool,
+    had_observers: bool,
     /// For the next view.
-    spare: Option<Spare>,
+    spare: Option<PreallocatedRow>,
     relaying: bool,
     /// Whether messages, or applications, may wait for a subgroup to have enough members again.
     waiting: bool,
@@ -143,7 +143,7 @@ impl Node {
         let of_subgroup = |name: &str| SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max);
         let by_id = begin_handles(&mut handles, of_subgroup, member.engine_mut(), &fabric, &view);
         let clock = Clock::new(control_plane.origin());
-        let (preparing, over, guests, spare, wake_at) = Default::default();
+        let (preparing, over, observers, spare, wake_at) = Default::default();
         Ok(Node {
             owner: Owner::new(),
             control_plane,
@@ -161,8 +161,8 @@ impl Node {
             handles,
             by_id,
             over,
-            guests,
-            had_guests: false,
+            observers,
+            had_observers: false,
             spare,
             relaying: false,
             waiting: true,
@@ -239,10 +239,10 @@ impl Node {
             worked = true;
             self.heed_broken_streams();
         }
-        if self.had_guests && self.fabric.guests() == 0 {
+        if self.had_observers && self.fabric.observers() == 0 {
             // The ends of these streams are not reported. Objects that were kept for the last of
             // them can be dropped.
-            self.had_guests = false;
+            self.had_observers = false;
             self.heed_observers();
         }
         if !self.over.is_empty() {

@@ -6,7 +6,7 @@
 //! [learn](Config::learn) before they join.
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
-use crate::control_plane::{ControlPlane, News, after};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::error::{JoinError, ObserveError};
 use crate::following::Follower;
 use crate::joining::random_id;
@@ -14,7 +14,7 @@ use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
-use spindle_transport::mail::Mailbox;
+use spindle_transport::rendezvous::ControlSocket;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -115,16 +115,17 @@ enum Look {
 impl Missed {
     /// Returns how many sequence numbers are missing. Each was a message, or the null of a sender
     /// that had nothing to send.
-    pub fn places(&self) -> u64 {
+    pub fn sequence_numbers(&self) -> u64 {
         self.gaps.iter().map(|gap| gap.rounds.end - gap.rounds.start).sum()
     }
 }
 
 impl fmt::Display for Missed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (places, view, name) = (self.places(), self.view.id, &self.view.subgroups[self.subgroup.index()].name);
-        let plural = if places == 1 { "" } else { "s" };
-        write!(f, "missed {places} place{plural} of the order of subgroup {name:?} in view {view}: ")?;
+        let (count, view, name) =
+            (self.sequence_numbers(), self.view.id, &self.view.subgroups[self.subgroup.index()].name);
+        let plural = if count == 1 { "" } else { "s" };
+        write!(f, "missed {count} sequence number{plural} of subgroup {name:?} in view {view}: ")?;
         for (i, Gap { sender, rounds }) in self.gaps.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             let id = self.view.members[sender.index()];
@@ -162,15 +163,15 @@ impl Config {
         let (dir, group) = self.place()?;
         // Before this process takes an address: a process that asks for an unknown group leaves
         // nothing behind.
-        if self.network.is_none() && Mailbox::present(&dir, &group)?.is_empty() {
+        if self.network.is_none() && ControlSocket::present(&dir, &group)?.is_empty() {
             return Err(JoinError::NoGroup { group: self.group, dir: dir.path().to_path_buf() });
         }
         let control_plane = match &self.network {
             Some(network) => {
                 let id = MemberId(CLIENT_IDS_FROM + random_id()?.0);
-                ControlPlane::new(Mailbox::client_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
+                ControlPlane::new(ControlSocket::client_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
             }
-            None => ControlPlane::new(Mailbox::client(&dir, &group)?, None, None)?,
+            None => ControlPlane::new(ControlSocket::client(&dir, &group)?, None, None)?,
         };
         let mut follower = Follower::new(control_plane, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();
@@ -181,7 +182,7 @@ impl Config {
             follower.ask()?;
             let mut now = seen.clone();
             for news in follower.news()? {
-                if let News::Control(control::News::Waits { members, blocked, present }) = news {
+                if let ControlPlaneEvent::Control(control::ControlEvent::Waits { members, blocked, present }) = news {
                     let progress = BootstrapProgress::heard(members, blocked, present);
                     now = progress.behind(&seen);
                 }

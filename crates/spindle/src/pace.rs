@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_slept_looks_once_and_sleeps_on_until_there_is_work() {
+    fn a_woken_sleeper_looks_once_and_sleeps_until_there_is_work() {
         let mut pace = Pace::new(Duration::from_nanos(1));
         while !pace.slept {
             pace.idle();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_look_sleeps_at_once() {
+    fn a_thread_without_spinning_sleeps_at_once() {
         assert_eq!(looks_until_sleep(&mut Pace::new(Duration::ZERO)), 1);
     }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_away_long_has_company() {
+    fn a_long_absence_is_reported_with_the_others() {
         assert_eq!(Core::after(Duration::from_nanos(400)), Core::Own);
         assert_eq!(Core::after(Duration::from_micros(30)), Core::Shared);
         assert_eq!(Core::after(Duration::from_millis(3)), Core::Contended);

@@ -2,9 +2,9 @@
 //! it is replaced.
 //!
 //! When a view ends, its rings stay full for ever. A claimer that finds this *retires* its ring and
-//! waits for the next view's ring. That ring comes to its [`PublisherSlot`], the publisher slot, once all
-//! undelivered messages of the old ring have been sent again ([`RingRelay`]). So the messages of one
-//! sender keep their order, and none is lost or doubled.
+//! waits for the next view's ring. That ring comes to its [`PublisherSlot`], the publisher slot,
+//! once all undelivered messages of the old ring have been sent again ([`RingRelay`]). So the
+//! messages of one sender keep their order, and none is lost or doubled.
 //!
 //! A claimer may not notice the end: it is silent, sees room in the old ring, or still has a frame.
 //! No thread waits for it. A frame that it commits in the old ring is sent again when it comes.
@@ -15,7 +15,9 @@ use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, Rank, Resend, Resent, Rows};
-use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher};
+use spindle_fabric::{
+    Doorbell, EventCount, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher,
+};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +36,7 @@ pub(crate) struct PublisherSlot {
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) tracker: Tracker,
     ring: Mutex<Waiting>,
-    bell: Bell,
+    event_count: EventCount,
     /// Whether all handles are dropped: this member will send no more.
     closed: AtomicBool,
     /// Wakes the polling thread, whichever view it is in.
@@ -75,7 +77,15 @@ impl Drop for Held {
 impl PublisherSlot {
     pub(crate) fn new(shared: Arc<Shared>, outbound: Arc<Outbound>, tracker: Tracker) -> PublisherSlot {
         let (ring, engine) = Default::default();
-        PublisherSlot { shared, outbound, tracker, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
+        PublisherSlot {
+            shared,
+            outbound,
+            tracker,
+            ring,
+            event_count: EventCount::new(),
+            closed: AtomicBool::new(false),
+            engine,
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -106,7 +116,7 @@ impl PublisherSlot {
             // The last handle was dropped before it could see this ring.
             drop(self.empty());
         }
-        self.bell.ring();
+        self.event_count.ring();
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -135,7 +145,7 @@ impl PublisherSlot {
     /// Handles the end of the group: wakes all waiting claimers.
     pub(crate) fn end(&self) {
         let wakers = std::mem::take(&mut self.lock().wakers);
-        self.bell.ring();
+        self.event_count.ring();
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -222,14 +232,14 @@ impl PublisherSlot {
     fn wait<T>(&self, at_most: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
         let start = Instant::now();
         loop {
-            let announced = self.bell.announce();
+            let announced = self.event_count.announce();
             let found = ready();
             let left = at_most.saturating_sub(start.elapsed());
             if found.is_some() || left.is_zero() || self.refusal().is_some() {
-                self.bell.withdraw(announced);
+                self.event_count.withdraw(announced);
                 return found;
             }
-            self.bell.wait(announced, left.min(SLEEP_MAX));
+            self.event_count.wait(announced, left.min(SLEEP_MAX));
         }
     }
 

@@ -2,7 +2,7 @@
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
 use spindle_core::{Batch, Cursor, Handoff, Message, SubgroupId, View};
-use spindle_fabric::{Bell, Doorbell, Reader};
+use spindle_fabric::{Doorbell, EventCount, Reader};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ pub(crate) struct Stretch {
 #[derive(Debug)]
 pub(crate) struct Inlet {
     /// Wakes the receiver.
-    pub(crate) bell: Bell,
+    pub(crate) event_count: EventCount,
     stretches: Mutex<VecDeque<Stretch>>,
     /// Set when the receiver is dropped: no later view is taken.
     pub(crate) gone: AtomicBool,
@@ -180,18 +180,18 @@ impl Receiver {
             }
         }
         loop {
-            let announced = self.inlet.bell.announce();
+            let announced = self.inlet.event_count.announce();
             let (ready, end) = (self.is_ready(), self.end());
             let left = timeout.saturating_sub(start.elapsed());
             if ready || end.is_some() || left.is_zero() {
-                self.inlet.bell.withdraw(announced);
+                self.inlet.event_count.withdraw(announced);
                 return match end {
                     _ if ready || self.is_ready() => Ok(()),
                     Some(end) => Err(end),
                     None => Err(ReceiveError::TimedOut { waited: start.elapsed() }),
                 };
             }
-            self.inlet.bell.wait(announced, left.min(SLEEP_MAX));
+            self.inlet.event_count.wait(announced, left.min(SLEEP_MAX));
         }
     }
 }
@@ -215,7 +215,7 @@ impl Drop for Receiver {
 
 impl Inlet {
     pub(crate) fn new() -> Inlet {
-        Inlet { bell: Bell::new(), stretches: Mutex::default(), gone: AtomicBool::new(false) }
+        Inlet { event_count: EventCount::new(), stretches: Mutex::default(), gone: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {
@@ -244,7 +244,7 @@ impl Inlet {
         }
         stretches.push_back(stretch);
         drop(stretches);
-        self.bell.ring();
+        self.event_count.ring();
     }
 }
 

@@ -49,7 +49,7 @@ pub struct State {
     /// The number of bytes that were read.
     pub taken: u64,
     /// By subgroup: how much of its order the state contains.
-    pub(crate) places: Vec<Option<u64>>,
+    pub(crate) sequences: Vec<Option<u64>>,
     /// Whether the pipe failed, and not the application.
     pub(crate) broken: bool,
 }
@@ -81,10 +81,10 @@ impl std::fmt::Debug for Snapshot {
 /// another member.
 pub(crate) fn send_state(
     state: Option<Snapshot>,
-    places: &[Option<u64>],
+    sequences: &[Option<u64>],
     tell: impl FnOnce([OwnedFd; 2]),
 ) -> io::Result<()> {
-    let (head, Snapshot { len, bytes }) = headed(state, places);
+    let (head, Snapshot { len, bytes }) = headed(state, sequences);
     let expected = len.map(|len| len.saturating_add(head.len() as u64));
     told("a pipe", len, || {
         let (mut writer, ends) = PipeWriter::create(expected, PATIENCE).map_err(io::Error::other)?;
@@ -102,10 +102,10 @@ pub(crate) fn send_state(
 /// Why it broke off.
 pub(crate) fn send_state_afar(
     state: Option<Snapshot>,
-    places: &[Option<u64>],
+    sequences: &[Option<u64>],
     connection: Connection,
 ) -> io::Result<()> {
-    let (head, Snapshot { len, bytes }) = headed(state, places);
+    let (head, Snapshot { len, bytes }) = headed(state, sequences);
     told("a stream", len, || {
         let mut writer = CarryWriter::new(connection, PATIENCE);
         writer.write_all(&head)?;
@@ -128,10 +128,10 @@ fn told(through: &'static str, len: Option<u64>, send: impl FnOnce() -> io::Resu
 }
 
 /// Returns the bytes before the application's bytes, and the source of these.
-fn headed(state: Option<Snapshot>, places: &[Option<u64>]) -> (Vec<u8>, Snapshot) {
+fn headed(state: Option<Snapshot>, sequences: &[Option<u64>]) -> (Vec<u8>, Snapshot) {
     let snapshot = state.unwrap_or(Snapshot { len: Some(0), bytes: Box::new(io::empty()) });
-    let mut head = vec![places.len() as u64];
-    head.extend(places.iter().map(|place| place.map_or(0, |place| place + 1)));
+    let mut head = vec![sequences.len() as u64];
+    head.extend(sequences.iter().map(|place| place.map_or(0, |place| place + 1)));
     head.push(snapshot.len.map_or(0, |len| len + 1));
     (head.iter().flat_map(|word| word.to_le_bytes()).collect(), snapshot)
 }
@@ -164,10 +164,10 @@ impl State {
         if subgroups > SUBGROUPS_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a state of more subgroups than there can be"));
         }
-        let places = (0..subgroups).map(|_| Ok(word()?.checked_sub(1))).collect::<io::Result<_>>()?;
+        let sequences = (0..subgroups).map(|_| Ok(word()?.checked_sub(1))).collect::<io::Result<_>>()?;
         let len = word()?.checked_sub(1);
         debug!(target: TARGET, bytes = len, subgroups, "state begins to come");
-        Ok(State { bytes, len, taken: 0, places, broken: false })
+        Ok(State { bytes, len, taken: 0, sequences, broken: false })
     }
 }
 
@@ -224,9 +224,9 @@ mod tests {
     }
 
     /// Returns the reading end of a pipe that a thread writes.
-    fn open(state: Snapshot, places: Vec<Option<u64>>) -> State {
+    fn open(state: Snapshot, sequences: Vec<Option<u64>>) -> State {
         let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || send_state(Some(state), &places, |ends| tell.send(ends).unwrap()));
+        std::thread::spawn(move || send_state(Some(state), &sequences, |ends| tell.send(ends).unwrap()));
         State::open(Way::Pipe(told.recv().unwrap())).unwrap()
     }
 
@@ -236,7 +236,7 @@ mod tests {
         let whole = bytes.len() as u64;
         for len in [Some(whole), None, Some(0), Some(whole - 1), Some(2 * whole)] {
             let mut state = sent(len, bytes.clone());
-            assert_eq!((state.len, &state.places), (len, &vec![Some(7), None]));
+            assert_eq!((state.len, &state.sequences), (len, &vec![Some(7), None]));
             let mut got = b"before".to_vec();
             assert_eq!(state.read_to_end(&mut got).unwrap() as u64, whole);
             assert!(got[..6] == *b"before" && got[6..] == bytes);
@@ -246,7 +246,7 @@ mod tests {
 
     /// If the following thread waited, it would miss messages meanwhile.
     #[test]
-    fn nobody_waits_for_a_state_to_begin() {
+    fn no_member_waits_for_a_state_transfer_to_begin() {
         let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
         let [near, far] = sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
         let opening = State::open_apart(Way::Stream(far)).unwrap();
@@ -256,7 +256,7 @@ mod tests {
         let mut state = opening.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
         let mut got = vec![];
         state.read_to_end(&mut got).unwrap();
-        assert_eq!((got.as_slice(), state.places), (&b"late"[..], vec![Some(7)]));
+        assert_eq!((got.as_slice(), state.sequences), (&b"late"[..], vec![Some(7)]));
     }
 
     #[test]

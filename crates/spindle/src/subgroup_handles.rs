@@ -282,7 +282,7 @@ impl SubgroupHandles {
     }
 
     /// True if the subgroup had a receiver that is gone: no thread delivers.
-    pub(crate) fn delivers_to_nobody(&self) -> bool {
+    pub(crate) fn delivers_to_none(&self) -> bool {
         // Acquire: the thread that has dropped the receiver reads nothing any more.
         self.inlet.as_ref().is_some_and(|inlet| inlet.gone.load(Ordering::Acquire))
     }
@@ -310,7 +310,7 @@ impl SubgroupHandles {
 
     pub(crate) fn wake_receiver(&self) {
         if let Some(inlet) = &self.inlet {
-            inlet.bell.ring();
+            inlet.event_count.ring();
         }
     }
 

@@ -5,8 +5,8 @@ use common::Scratch;
 use spindle::{
     Batch, Config, Ended, Handler, MemberId, Node, Outcome, Poll, Publisher, Receipt, SendError, SubgroupId,
 };
-use spindle_core::control::{Letter, Request};
-use spindle_transport::mail::{Delivery, GroupName, Mailbox, RuntimeDir};
+use spindle_core::control::{ControlMessage, Request};
+use spindle_transport::rendezvous::{ControlSocket, Delivery, GroupName, RuntimeDir};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -21,7 +21,7 @@ impl Handler for Nothing {
 }
 
 /// Members that this thread polls.
-fn found<const N: usize>(scratch: &Scratch, suspect_after: Option<Duration>) -> [Node; N] {
+fn create<const N: usize>(scratch: &Scratch, suspect_after: Option<Duration>) -> [Node; N] {
     let joining: [_; N] = std::array::from_fn(|i| {
         let config = Config { id: Some(i as u64 + 1), suspect_after, ..scratch.group(N as u32, LONG) };
         std::thread::spawn(move || config.join().unwrap())
@@ -35,19 +35,20 @@ fn poll(nodes: &mut [Node]) -> Vec<Result<Poll, Ended>> {
 
 /// Asks the first member to evict the third.
 fn evict_the_third(scratch: &Scratch) {
-    let client = Mailbox::client(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
-    let evict = Letter::Request { from: client.id(), reply: 1, what: Request::Evict(MemberId(3)) };
+    let client = ControlSocket::client(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
+    let evict = ControlMessage::Request { from: client.id(), reply: 1, what: Request::Evict(MemberId(3)) };
     assert_eq!(client.send(MemberId(1), &evict, &[]).unwrap(), Delivery::Done);
 }
 
-/// The first is asked to evict the third while the second leaves: in the old view, between the two, or in the new one.
+/// The first is asked to evict the third while the second leaves: in the old view, between the two,
+/// or in the new one.
 #[test]
 fn a_member_may_be_evicted_at_any_moment_of_a_change() {
     let mut moments = [0; 3];
     for polls in 0..30 {
         let scratch = Scratch::new(&format!("evicting-{polls}"));
         // Nothing means silence.
-        let mut nodes: [Node; 3] = found(&scratch, None);
+        let mut nodes: [Node; 3] = create(&scratch, None);
         let _publishers: Vec<_> = nodes.iter_mut().map(|node| node.publisher("all").unwrap()).collect();
         nodes[1].leave();
         let mut left = false;
@@ -82,9 +83,9 @@ impl Handler for Slow {
 }
 
 #[test]
-fn who_takes_its_time_in_each_of_many_upcalls_is_not_silent() {
+fn a_member_with_many_slow_upcalls_is_not_silent() {
     let scratch = Scratch::new("slow");
-    let [mut slow, mut other] = found(&scratch, Some(Duration::from_millis(200)));
+    let [mut slow, mut other] = create(&scratch, Some(Duration::from_millis(200)));
     let mut publisher = other.publisher("all").unwrap();
     let mut slows = Slow(0);
     let patience = Instant::now() + LONG;
@@ -115,8 +116,8 @@ impl Handler for Log {
 
 type Receipts = Vec<(Receipt, Vec<u8>)>;
 
-/// Each outcome becomes known, and is true at a member that stays. Returns the numbers of messages that are delivered,
-/// not delivered and unknown.
+/// Each outcome becomes known, and is true at a member that stays. Returns the numbers of messages
+/// that are delivered, not delivered and unknown.
 fn check(receipts: &Receipts, delivered: &Log) -> [usize; 3] {
     let mut counts = [0; 3];
     for (receipt, payload) in receipts {
@@ -145,7 +146,7 @@ fn an_evicted_member_sends_nothing_more_and_all_its_receipts_resolve() {
     let mut counts = [0; 3];
     for polls in 0..30 {
         let scratch = Scratch::new(&format!("evicted-{polls}"));
-        let mut nodes: [Node; 3] = found(&scratch, None);
+        let mut nodes: [Node; 3] = create(&scratch, None);
         let mut publishers: Vec<_> = nodes.iter_mut().map(|node| node.publisher("all").unwrap()).collect();
         let mut publisher = publishers.pop().unwrap();
         let mut receipts: Receipts = vec![];
@@ -190,7 +191,7 @@ fn an_evicted_member_sends_nothing_more_and_all_its_receipts_resolve() {
 #[test]
 fn a_member_that_waits_for_room_is_told_of_its_eviction() {
     let scratch = Scratch::new("evicted-waiting");
-    let mut nodes: [Node; 3] = found(&scratch, None);
+    let mut nodes: [Node; 3] = create(&scratch, None);
     let mut publishers: Vec<_> = nodes.iter_mut().map(|node| node.publisher("all").unwrap()).collect();
     let mut publisher = publishers.pop().unwrap();
     let logs = [0, 1, 0].map(|ms| Log(Arc::default(), Duration::from_millis(ms)));

@@ -356,18 +356,18 @@ fn one_of_two_hosts_does_not_go_on_alone() {
 }
 
 /// A seed that does not answer may be in a group that continues. Once, more than half of the seeds
-/// were enough, and they founded a second group beside that one.
+/// were enough, and they created a second group beside that one.
 #[test]
-fn nobody_founds_a_group_without_all_of_the_seeds() {
+fn no_group_is_created_without_all_of_the_seeds() {
     let world = World::new("few-seeds", 3);
     let founder = Config { gather_timeout: Duration::from_millis(600), ..world.seed(0, 0, 1) };
     let other = Config { gather_timeout: Duration::from_millis(600), ..world.other(1, "other", 1) };
     let second = Config { gather_timeout: Duration::from_millis(600), ..world.seed(2, 1, 1) };
     for told in [start(founder), start(other), start(second)] {
-        let error = told.recv_timeout(LONG).unwrap().err().expect("it founded the group");
+        let error = told.recv_timeout(LONG).unwrap().err().expect("it created the group");
         assert!(matches!(error, JoinError::TimedOut { .. }), "{error}");
     }
-    // With one more seed they found the group.
+    // With one more seed they create the group.
     let members = all((0..3).map(|i| start(world.seed(i as u32, i, 1))).collect());
     chat(&members, 10, "all three");
     finish(members);
@@ -388,7 +388,7 @@ fn seeds_are_known_by_who_answers_there() {
 }
 
 #[test]
-fn off_this_host_nobody_listens_without_saying_that_the_network_is_trusted() {
+fn listening_off_this_host_requires_tls_or_a_trusted_network() {
     let world = World::new("insecure", 0);
     let mut config = world.config(0, "0.0.0.0:0".parse().unwrap(), 1);
     let error = config.clone().join().unwrap_err();
@@ -428,7 +428,7 @@ fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
 /// The process must have no part in the view of the member whose id it has. The other members would
 /// take its messages for that member's.
 #[test]
-fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
+fn the_id_of_a_member_of_another_host_waits_until_that_member_is_out() {
     let world = World::new("same-id", 2);
     let named = |config| Config { id: Some(5), ..config };
     let before = named(world.other(2, "before", 3));
@@ -472,7 +472,7 @@ fn is_refused(starting: &Receiver<Result<Member, JoinError>>) {
 
 /// Between hosts no directory exists that could refuse the process.
 #[test]
-fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
+fn the_id_of_a_living_member_of_another_host_is_refused() {
     let world = World::new("id-conflict", 3);
     let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(i as u32, i, 3)))).collect());
     is_refused(&start(named(2, world.other(3, "id-conflict", 1))));
@@ -484,7 +484,7 @@ fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
 }
 
 #[test]
-fn who_waits_for_a_group_with_the_id_of_another_who_waits_is_refused() {
+fn a_second_waiting_process_with_an_id_is_refused() {
     let world = World::new("waiting-id-conflict", 1);
     let (tell, told) = channel();
     let first = named(2, world.other(1, "first", 3));
@@ -511,7 +511,7 @@ fn who_waits_for_a_group_with_the_id_of_another_who_waits_is_refused() {
 /// or for ever if it is not refused. The next joiner must find that member, and a member on the
 /// same host must not lose it.
 #[test]
-fn nobody_but_a_member_says_where_it_is() {
+fn only_a_member_reports_its_own_address() {
     for (name, host_of_second) in [("card-far", 1), ("card-near", 0)] {
         let world = World::new(name, 3);
         let hosts = [0, host_of_second, 2];
@@ -535,7 +535,7 @@ fn nobody_but_a_member_says_where_it_is() {
 
 /// The other members have sent to its id at a seed's address.
 #[test]
-fn who_comes_elsewhere_with_the_id_of_a_seed_that_has_gone_is_let_in() {
+fn the_id_of_a_seed_that_has_gone_is_admitted_elsewhere() {
     let world = World::new("gone-seed", 2);
     let mut members = all(vec![
         start(named(1, world.seed(0, 0, 3))),
@@ -645,14 +645,14 @@ fn learn(config: Config, ballast: u64) -> thread::JoinHandle<(Group, Publisher, 
     })
 }
 
-/// Members with state found a group. Joiners on the same host and on other hosts join while the
+/// Members with state create a group. Joiners on the same host and on other hosts join while the
 /// group runs. All have the same state.
 #[test]
-fn who_comes_from_another_host_has_the_state() {
+fn a_joiner_from_another_host_has_the_state() {
     let world = World::new("learning-hosts", 2);
     let configs = [world.seed(0, 0, 2), world.seed(1, 1, 2)];
-    let founding = configs.map(|config| learn(config, 3 << 20));
-    let mut members: Vec<_> = founding.into_iter().map(|member| member.join().unwrap()).collect();
+    let learners = configs.map(|config| learn(config, 3 << 20));
+    let mut members: Vec<_> = learners.into_iter().map(|member| member.join().unwrap()).collect();
     let (stop, sent) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::new(Mutex::new(0u64)));
     // The founders continue to send.
     let senders: Vec<_> = members
@@ -705,7 +705,7 @@ fn who_comes_from_another_host_has_the_state() {
 
 /// The directories of its hosts remember the group that died.
 #[test]
-fn who_learns_enters_the_group_that_came_after_one_that_died() {
+fn a_learner_enters_the_successor_of_a_dead_group() {
     let world = World::new("learning-anew", 1);
     for _ in 0..2 {
         let founder = learn(world.seed(0, 0, 1), 1 << 10).join().unwrap();
@@ -717,7 +717,7 @@ fn who_learns_enters_the_group_that_came_after_one_that_died() {
 
 /// Otherwise the members would keep half of each ring for it, and send it every view, for ever.
 #[test]
-fn who_observes_and_can_not_be_written_to_is_forgotten() {
+fn an_unwritable_observer_is_forgotten() {
     let world = World::new("unreachable-eye", 1);
     let members = all(vec![start(world.seed(0, 0, 1))]);
     let observers = || members[0].group.status().observers;

@@ -39,7 +39,7 @@ fn is_here() -> bool {
 }
 
 #[test]
-fn what_can_not_be_protected_is_refused() {
+fn unprotectable_configurations_are_refused() {
     if !is_here() {
         return;
     }
@@ -78,8 +78,8 @@ fn all_have_the_same_transport() {
         return;
     }
     let world = World::new("ofi-mixed", 1);
-    let founding = start(world.seed(0, 0, 1));
-    let members = vec![founding.recv_timeout(Duration::from_secs(30)).unwrap().unwrap()];
+    let first = start(world.seed(0, 0, 1));
+    let members = vec![first.recv_timeout(Duration::from_secs(30)).unwrap().unwrap()];
     let mut other = world.other(1, "a", 1);
     other.network.as_mut().unwrap().transport = Transport::Tcp;
     let error = other.join().unwrap_err();

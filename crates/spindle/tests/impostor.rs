@@ -7,10 +7,10 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use spindle::{
     Batch, Config, Group, Handler, JoinError, Message, Publisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
-use spindle_core::control::{Letter, Refusal};
+use spindle_core::control::{ControlMessage, Refusal};
 use spindle_core::{Layout, MemberId, Rank, ViewId};
-use spindle_fabric::{Arena, LivenessThread, MemberBell, OwnRow};
-use spindle_transport::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
+use spindle_fabric::{Arena, LivenessThread, MemberEventCount, OwnRow};
+use spindle_transport::rendezvous::{ControlSocket, Delivery, GroupName, RuntimeDir, disclose, own_birth};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,7 +63,7 @@ impl Handler for Counter {
 type Member = (Group, Publisher, Counter);
 
 /// Founds a group of two members that have delivered so many messages.
-fn found(scratch: &Scratch, messages: u64, suspect_after: Option<Duration>) -> Vec<Member> {
+fn create(scratch: &Scratch, messages: u64, suspect_after: Option<Duration>) -> Vec<Member> {
     let founder = |id: u64| {
         let config = Config { suspect_after, ..group(scratch, 2, id) };
         std::thread::spawn(move || {
@@ -92,18 +92,18 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn hear<T>(mailbox: &mut Mailbox, mut what: impl FnMut(Letter, Vec<OwnedFd>) -> Option<T>) -> T {
+fn hear<T>(control_socket: &mut ControlSocket, mut what: impl FnMut(ControlMessage, Vec<OwnedFd>) -> Option<T>) -> T {
     let mut heard = None;
-    until("a letter", || {
-        heard = mailbox.receive().and_then(|(letter, fds)| what(letter, fds));
+    until("a control message", || {
+        heard = control_socket.receive().and_then(|(message, fds)| what(message, fds));
         heard.is_some()
     });
     heard.unwrap()
 }
 
 /// Asks to be admitted, until it is. Returns the group, and the view that contains it.
-fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
-    let ask = |config| Letter::Ask {
+fn get_in(control_socket: &mut ControlSocket) -> (u128, View) {
+    let ask = |config| ControlMessage::Ask {
         from: ID,
         pid: std::process::id(),
         birth: own_birth(),
@@ -116,15 +116,15 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         rack: None,
         seeds: None,
     };
-    let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
+    let _ = control_socket.send(MemberId(1), &ask(0), &[]).unwrap();
     // A refusal contains the digest of the required configuration, whichever process asks.
-    let digest = hear(mailbox, |letter, _| match letter {
-        Letter::Refused { why: Refusal::Config(digest) } => Some(digest),
+    let digest = hear(control_socket, |message, _| match message {
+        ControlMessage::Refused { why: Refusal::Config(digest) } => Some(digest),
         _ => None,
     });
-    let _ = mailbox.send(MemberId(1), &ask(digest), &[]).unwrap();
-    hear(mailbox, |letter, fds| {
-        let Letter::View { incarnation, bytes, .. } = letter else { return None };
+    let _ = control_socket.send(MemberId(1), &ask(digest), &[]).unwrap();
+    hear(control_socket, |message, fds| {
+        let ControlMessage::View { incarnation, bytes, .. } = message else { return None };
         let bytes = disclose(&fds[0], bytes, 1 << 20).unwrap();
         let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
         // The members that are new in the view follow the view.
@@ -133,20 +133,20 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
     })
 }
 
-fn open(scratch: &Scratch) -> Mailbox {
-    Mailbox::open(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap(), ID).unwrap()
+fn open(scratch: &Scratch) -> ControlSocket {
+    ControlSocket::open(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap(), ID).unwrap()
 }
 
 /// An earlier attempt with the same id had asked to be admitted. A process that joins with this id
 /// now is a member only once it has the state.
 #[test]
-fn nobody_is_let_in_without_the_state_by_the_request_of_an_earlier_attempt() {
+fn the_request_of_an_earlier_attempt_admits_no_process_without_the_state() {
     let scratch = Scratch::new("too-early");
-    let members = found(&scratch, 100, SOON);
-    let mut mailbox = open(&scratch);
-    let (_, view) = get_in(&mut mailbox);
+    let members = create(&scratch, 100, SOON);
+    let mut control_socket = open(&scratch);
+    let (_, view) = get_in(&mut control_socket);
     assert!(view.members.contains(&ID));
-    drop(mailbox);
+    drop(control_socket);
     let patience = Instant::now() + LONG;
     let (counter, node) = loop {
         let mut counter = Counter::default();
@@ -164,16 +164,16 @@ fn nobody_is_let_in_without_the_state_by_the_request_of_an_earlier_attempt() {
 /// The thread that stands for the process's life ends. The process itself lives, so its pidfd
 /// reports nothing. The members would not notice silence either.
 #[test]
-fn who_is_about_to_be_dead_is_left_out() {
+fn a_member_about_to_be_dead_is_left_out() {
     let scratch = Scratch::new("dying");
-    let mut members = found(&scratch, 1, Some(LONG * 10));
-    let mut mailbox = open(&scratch);
-    let (incarnation, view) = get_in(&mut mailbox);
+    let mut members = create(&scratch, 1, Some(LONG * 10));
+    let mut control_socket = open(&scratch);
+    let (incarnation, view) = get_in(&mut control_socket);
     let me = view.rank_of(ID).unwrap();
-    let bell = MemberBell::create().unwrap();
-    let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &mut Arena::new(bell.clone())).unwrap();
+    let event_count = MemberEventCount::create().unwrap();
+    let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &mut Arena::new(event_count.clone())).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter = Letter::Parts {
+    let message = ControlMessage::RowDescriptors {
         incarnation,
         view: view.id,
         from: ID,
@@ -187,13 +187,13 @@ fn who_is_about_to_be_dead_is_left_out() {
     };
     let (end, ends) = std::sync::mpsc::channel::<()>();
     let heart = std::thread::spawn(move || {
-        let line = LivenessThread::hold(&bell).unwrap();
+        let line = LivenessThread::hold(&event_count).unwrap();
         let _ = ends.recv();
         std::mem::forget(line);
     });
     for other in [MemberId(1), MemberId(2)] {
-        let fds = [parts.row.as_fd(), parts.bell.as_fd(), pidfd.as_fd(), parts.lease.as_fd()];
-        let _ = mailbox.send(other, &letter, &fds).unwrap();
+        let fds = [parts.row.as_fd(), parts.event_count.as_fd(), pidfd.as_fd(), parts.lease.as_fd()];
+        let _ = control_socket.send(other, &message, &fds).unwrap();
     }
     until("the view with it", || members.iter().all(|(group, _, _)| group.view().members.len() == 3));
     assert!(members.iter().all(|(group, _, _)| group.status().members.iter().all(|member| !member.suspected)));
@@ -211,14 +211,14 @@ fn who_is_about_to_be_dead_is_left_out() {
 #[test]
 fn bad_memory_of_one_member_ends_no_other() {
     let scratch = Scratch::new("bad-memory");
-    let mut members = found(&scratch, 1, SOON);
-    let mut mailbox = open(&scratch);
-    let (incarnation, view) = get_in(&mut mailbox);
+    let mut members = create(&scratch, 1, SOON);
+    let mut control_socket = open(&scratch);
+    let (incarnation, view) = get_in(&mut control_socket);
     let me = view.rank_of(ID).unwrap();
     let layout = Layout::new(&view).unwrap();
-    let (_row, parts) = OwnRow::create(&layout, me, &mut Arena::new(MemberBell::create().unwrap())).unwrap();
+    let (_row, parts) = OwnRow::create(&layout, me, &mut Arena::new(MemberEventCount::create().unwrap())).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter = Letter::Parts {
+    let message = ControlMessage::RowDescriptors {
         incarnation,
         view: view.id,
         from: ID,
@@ -231,8 +231,8 @@ fn bad_memory_of_one_member_ends_no_other() {
         rack: None,
     };
     for other in [MemberId(1), MemberId(2)] {
-        let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd(), parts.lease.as_fd()];
-        let _ = mailbox.send(other, &letter, &fds).unwrap();
+        let fds = [parts.event_count.as_fd(), parts.event_count.as_fd(), pidfd.as_fd(), parts.lease.as_fd()];
+        let _ = control_socket.send(other, &message, &fds).unwrap();
     }
     until("a view without it", || {
         members.iter().all(|(group, _, _)| group.view().id.0 >= 3 || group.ended().is_some())
@@ -249,11 +249,11 @@ fn bad_memory_of_one_member_ends_no_other() {
 /// The process asks and reads no answer. Silence means nothing in this group, so no member would
 /// ever stop waiting for it.
 #[test]
-fn who_reads_no_letters_holds_up_no_view() {
+fn a_process_that_reads_no_messages_delays_no_view() {
     let scratch = Scratch::new("deaf");
-    let members = found(&scratch, 1, None);
-    let mailbox = open(&scratch);
-    let ask = Letter::Ask {
+    let members = create(&scratch, 1, None);
+    let control_socket = open(&scratch);
+    let ask = ControlMessage::Ask {
         from: ID,
         pid: std::process::id(),
         birth: own_birth(),
@@ -266,10 +266,10 @@ fn who_reads_no_letters_holds_up_no_view() {
         rack: None,
         seeds: None,
     };
-    // More requests than any `Mailbox` holds. The members answer each of them.
+    // More requests than any `ControlSocket` holds. The members answer each of them.
     for _ in 0..2000 {
         for member in [MemberId(1), MemberId(2)] {
-            until("room", || mailbox.send(member, &ask, &[]).unwrap() == Delivery::Done);
+            until("room", || control_socket.send(member, &ask, &[]).unwrap() == Delivery::Done);
         }
     }
     let joined = Config { suspect_after: None, ..group(&scratch, 1, 3) }.join().unwrap();

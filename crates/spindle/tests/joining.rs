@@ -1,4 +1,4 @@
-//! Admission to a group, and refusal. Each member has its own `Mailbox`, on a thread of this
+//! Admission to a group, and refusal. Each member has its own `ControlSocket`, on a thread of this
 //! process.
 mod common;
 
@@ -16,7 +16,7 @@ fn group(scratch: &Scratch, members: u32) -> Config {
 }
 
 /// Founds a group on a thread of its own, and waits until other processes can find it.
-fn found(config: Config) -> JoinHandle<Result<Node, JoinError>> {
+fn create(config: Config) -> JoinHandle<Result<Node, JoinError>> {
     let (tell, here) = channel();
     let founder = thread::spawn(move || {
         let mut progress = move |_: &_| tell.send(()).unwrap_or_default();
@@ -27,9 +27,9 @@ fn found(config: Config) -> JoinHandle<Result<Node, JoinError>> {
 }
 
 #[test]
-fn who_would_found_another_number_is_refused_and_hinders_nobody() {
+fn a_founder_of_another_number_is_refused_and_delays_no_other() {
     let scratch = Scratch::new("founders");
-    let founder = found(group(&scratch, 2));
+    let founder = create(group(&scratch, 2));
     // It would complete the group.
     let refused = group(&scratch, 3).join().unwrap_err();
     assert!(matches!(refused, JoinError::Refused(Refusal::Founders(2))), "{refused}");
@@ -38,18 +38,18 @@ fn who_would_found_another_number_is_refused_and_hinders_nobody() {
 }
 
 #[test]
-fn who_minds_no_number_founds_with_the_others() {
+fn a_founder_of_any_number_creates_the_group_with_the_others() {
     let scratch = Scratch::new("any-number");
-    let founder = found(group(&scratch, 2));
+    let founder = create(group(&scratch, 2));
     let second = group(&scratch, 1).join().unwrap();
     assert_eq!(second.view().members.len(), 2);
     founder.join().unwrap().unwrap();
 }
 
 #[test]
-fn who_would_suspect_sooner_is_refused() {
+fn a_joiner_with_a_shorter_suspicion_time_is_refused() {
     let scratch = Scratch::new("suspicion");
-    let founder = found(group(&scratch, 2));
+    let founder = create(group(&scratch, 2));
     let mut config = group(&scratch, 2);
     config.suspect_after = Some(Duration::from_secs(7));
     let refused = config.join().unwrap_err();

@@ -155,7 +155,7 @@ fn so_many_are_on_the_way_and_no_more() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_one_alone_sends_to_itself() {
+fn too_long_messages_are_refused_and_a_member_alone_sends_to_itself() {
     let mut members = group(1, |config| config.object_bytes_max = 50_000);
     let mut publisher = members[0].node.publisher("all").unwrap();
     let error = publisher.send(&[0; 50_001], LONG).unwrap_err();
@@ -331,27 +331,27 @@ fn over_tls_large_messages_of_all_arrive_each_time() {
 }
 
 #[test]
-fn between_hosts_all_or_nobody_gets_a_large_message_when_one_is_lost() {
-    all_or_nobody("large-lost", &[0, 1, 2, 3], 3);
+fn between_hosts_all_or_none_get_a_large_message_when_one_is_lost() {
+    all_or_none("large-lost", &[0, 1, 2, 3], 3);
 }
 
 #[test]
 fn so_it_is_when_one_is_lost_that_lends() {
-    all_or_nobody("large-lost-head", &[0, 1, 1, 2], 1);
+    all_or_none("large-lost-head", &[0, 1, 1, 2], 1);
 }
 
 #[test]
 fn so_it_is_when_one_is_lost_that_is_lent_to() {
-    all_or_nobody("large-lost-mate", &[0, 1, 1, 2], 2);
+    all_or_none("large-lost-mate", &[0, 1, 1, 2], 2);
 }
 
 #[test]
 fn so_it_is_when_one_is_lost_beside_the_sender() {
-    all_or_nobody("large-lost-beside", &[0, 0, 1, 2, 2], 1);
+    all_or_none("large-lost-beside", &[0, 0, 1, 2, 2], 1);
 }
 
 /// The first member sends, and one member fails while it does.
-fn all_or_nobody(name: &str, places: &[u32], lost: usize) {
+fn all_or_none(name: &str, places: &[u32], lost: usize) {
     let scratch = Scratch::new(name);
     let mut members = hosts(&scratch, places);
     let lost = members.remove(lost);

@@ -148,7 +148,7 @@ impl World {
         config
     }
 
-    fn found(&self, founders: u32, ballast: u64) -> Vec<Member> {
+    fn create(&self, founders: u32, ballast: u64) -> Vec<Member> {
         let starting = (1..=u64::from(founders)).map(|i| {
             let config = self.config(i, founders);
             thread::spawn(move || Member::join(config, Log { ballast, ..Log::default() }))
@@ -187,13 +187,13 @@ fn finish(members: Vec<Member>) {
     ending.into_iter().for_each(|member| member.join().unwrap().unwrap());
 }
 
-/// Appends the observer's next event to `told`. Returns the number of places of the order that the
+/// Appends the observer's next event to `told`. Returns the number of sequence numbers that the
 /// observer missed.
 fn take(observing: &mut Observing, told: &mut Vec<Told>) -> u64 {
     match observing.next(SOON) {
         Ok(Observed::Message { view, message: got, .. }) => told.push(message(view, &got)),
         Ok(Observed::ViewChanged(change)) => told.push(Told::View(change.new.id.0)),
-        Ok(Observed::Missed(missed)) => return missed.places(),
+        Ok(Observed::Missed(missed)) => return missed.sequence_numbers(),
         Ok(other) => panic!("{other:?}"),
         Err(spindle::ObserveError::TimedOut { .. }) => {}
         Err(end) => panic!("{end}"),
@@ -210,7 +210,7 @@ fn length(k: u64) -> usize {
 fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
     for place in [Place::Near, Place::Far] {
         let world = World::new("join-large", place, Order::Total);
-        let mut members = world.found(2, 8 << 20);
+        let mut members = world.create(2, 8 << 20);
         let stop = AtomicBool::new(false);
         let ahead = Some(Arc::clone(&members[0].log.told));
         let begin = Instant::now();
@@ -269,10 +269,10 @@ fn send_along(publishers: Vec<&mut Publisher>, count: u64, progress: &AtomicU64)
 }
 
 #[test]
-fn who_observes_and_keeps_up_misses_no_large_message() {
+fn an_observer_that_keeps_up_misses_no_large_message() {
     for (place, order) in [(Place::Near, Order::Total), (Place::Near, Order::Fifo), (Place::Far, Order::Total)] {
         let world = World::new("observe-large", place, order);
-        let mut members = world.found(2, 0);
+        let mut members = world.create(2, 0);
         let mut observing = world.observe(9);
         let progress = AtomicU64::new(0);
         let mut told = vec![];
@@ -307,7 +307,7 @@ fn who_observes_and_keeps_up_misses_no_large_message() {
 fn a_member_that_goes_takes_no_large_message_with_it() {
     for place in [Place::Near, Place::Far] {
         let world = World::new("goes", place, Order::Total);
-        let mut members = world.found(3, 0);
+        let mut members = world.create(3, 0);
         // An observer asks one of the members first. Three observers ask a different member each.
         let mut observing: Vec<Observing> = (9..12).map(|i| world.observe(i)).collect();
         let gone = members.remove(1);
@@ -348,7 +348,7 @@ fn a_member_that_goes_takes_no_large_message_with_it() {
 #[test]
 fn members_that_have_finished_wait_a_moment_for_who_may_want_the_last_large_message() {
     let world = World::new("last", Place::Near, Order::Total);
-    let mut members = world.found(2, 0);
+    let mut members = world.create(2, 0);
     let mut observing = world.observe(9);
     let begin = Instant::now();
     members[0].publisher.send(&[1; 100_000], LONG).unwrap();
@@ -366,9 +366,9 @@ fn members_that_have_finished_wait_a_moment_for_who_may_want_the_last_large_mess
 }
 
 #[test]
-fn what_no_member_keeps_any_more_is_told_as_missed() {
+fn objects_that_no_member_keeps_are_reported_as_missed() {
     let world = World::new("gone", Place::Near, Order::Total);
-    let mut members = world.found(2, 0);
+    let mut members = world.create(2, 0);
     let mut observing = world.observe(9);
     // More messages than the members keep, and fewer than a ring holds.
     for k in 0..200 {

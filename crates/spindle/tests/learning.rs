@@ -1,5 +1,5 @@
-//! Joining a running group, with the state of its application. Each member has its own `Mailbox`,
-//! on a thread of this process.
+//! Joining a running group, with the state of its application. Each member has its own
+//! `ControlSocket`, on a thread of this process.
 mod common;
 
 use common::Scratch;
@@ -250,7 +250,7 @@ fn a_source_that_fails_is_replaced_by_the_next_member() {
 }
 
 #[test]
-fn a_joiner_to_whom_nobody_can_give_a_state_is_told_so() {
+fn a_joiner_for_which_no_member_has_a_state_is_told_so() {
     let (joined, _) = join_despite("no-state", [Flaw::Panics; 2], false);
     assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState(_)))), "{joined:?}");
     let (joined, _) = join_despite("broken-state", [Flaw::Breaks; 2], false);
@@ -282,7 +282,7 @@ impl Handler for Orphan {
 }
 
 #[test]
-fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
+fn the_state_of_a_dead_group_creates_no_group() {
     let scratch = Scratch::new("orphan");
     let mut node = group(&scratch, 1).join().unwrap();
     let _publisher = node.publisher("all").unwrap();
@@ -290,9 +290,9 @@ fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
     let mut orphan = Orphan { source: Some(node.start(ballast).unwrap()) };
     let joined = group(&scratch, 1).learn(&mut orphan, &mut |_| {}, &AtomicBool::new(false));
     assert!(matches!(joined, Err(JoinError::GroupGone)), "{joined:?}");
-    // With a new application it may found a group.
-    let founded = group(&scratch, 1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
-    assert_eq!(founded.view().members.len(), 1);
+    // With a new application it may create a group.
+    let created = group(&scratch, 1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    assert_eq!(created.view().members.len(), 1);
 }
 
 /// Spindle can't determine which of the messages that a receiver has delivered are in a state.

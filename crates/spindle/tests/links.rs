@@ -1,4 +1,5 @@
-//! Streams between members that are cut while a view runs. Each member is reached through a proxy, which sees what a connection is for.
+//! Streams between members that are cut while a view runs. Each member is reached through a proxy,
+//! which sees what a connection is for.
 mod common;
 
 use common::Scratch;
@@ -53,7 +54,8 @@ impl Gate {
     }
 
     fn pass(self: Arc<Gate>, mut client: UnixStream, back: &PathBuf) -> Option<()> {
-        // A head of 16 bytes, with the length of the hello, then the group's name, and then what the connection is for.
+        // A head of 16 bytes, with the length of the hello, then the group's name, and then what
+        // the connection is for.
         let mut hello = vec![0; 16];
         client.read_exact(&mut hello).ok()?;
         let len = u32::from_le_bytes(hello[12..].try_into().unwrap()) as usize;
@@ -105,7 +107,8 @@ impl Gate {
         drop(self.changed.wait_while(is_cut, |is_cut| *is_cut));
     }
 
-    /// Breaks what carries rows, at any byte, and refuses more of it. All other connections fall silent.
+    /// Breaks what carries rows, at any byte, and refuses more of it. All other connections fall
+    /// silent.
     fn cut(&self) {
         *self.is_cut.lock().unwrap() = true;
         self.break_rows();
@@ -275,7 +278,7 @@ fn a_group_whose_links_are_all_cut_for_a_while_loses_nothing() {
 }
 
 #[test]
-fn a_link_that_flaps_costs_nobody_its_place() {
+fn a_flapping_link_evicts_no_member() {
     let mut world = World::new("flap", 3, LONG);
     let mut members = world.members();
     // The member with the lower id dials.
@@ -294,7 +297,8 @@ fn a_link_that_flaps_costs_nobody_its_place() {
     finish(members);
 }
 
-/// A member that was cut off from one that has gone on to the next view still gets the end of the one before from it.
+/// A member that was cut off from one that has gone on to the next view still gets the end of the
+/// one before from it.
 #[test]
 fn views_change_while_a_link_flaps() {
     let mut world = World::new("turns", 3, LONG);
@@ -333,12 +337,13 @@ fn views_change_while_a_link_flaps() {
     finish(members);
 }
 
-/// Members begin without the rows of members whose streams come late. No member is suspected for that.
+/// Members begin without the rows of members whose streams come late. No member is suspected for
+/// that.
 #[test]
 fn rows_that_come_late_are_rows_of_the_view() {
     let suspect_after = Duration::from_secs(8);
     let mut world = World::with("late", 3, suspect_after, vec![Subgroup::new("all")], |gates| {
-        // Letters pass.
+        // Control messages pass.
         gates.iter().for_each(|gate| gate.refuse_rows(true));
     });
     let mut members = world.members();
@@ -349,7 +354,8 @@ fn rows_that_come_late_are_rows_of_the_view() {
     finish(members);
 }
 
-/// Members that stay keep their streams from view to view: none is dialled again, whatever is under way when a view ends.
+/// Members that stay keep their streams from view to view: none is dialled again, whatever is under
+/// way when a view ends.
 #[test]
 fn streams_continue_from_view_to_view() {
     let mut world = World::new("continue", 5, LONG);
@@ -381,7 +387,8 @@ fn streams_continue_from_view_to_view() {
     finish(members);
 }
 
-/// A subgroup that a change does not touch continues over the streams of the view with which its epoch began, also when those break. The next view has streams of its own.
+/// A subgroup that a change does not touch continues over the streams of the view with which its
+/// epoch began, also when those break. The next view has streams of its own.
 #[test]
 fn a_subgroup_goes_on_over_streams_that_break() {
     let pair = Subgroup { members: Who::Ranks(vec![0, 1]), ..Subgroup::new("pair") };
@@ -407,7 +414,8 @@ fn a_subgroup_goes_on_over_streams_that_break() {
     let before = gate.passed.load(Ordering::SeqCst);
     leave(&mut members);
     leave(&mut members);
-    // The first of the two views has a stream beside that of the epoch, which is the second one's, too.
+    // The first of the two views has a stream beside that of the epoch, which is the second one's,
+    // too.
     assert_eq!(gate.passed.load(Ordering::SeqCst), before + 1);
     for round in 1..=10 {
         let passed = gate.passed.load(Ordering::SeqCst);
@@ -427,9 +435,10 @@ fn a_subgroup_goes_on_over_streams_that_break() {
     finish(members);
 }
 
-/// The groups of large messages are made anew in a view with the same members, and what was on its way is sent again.
+/// The groups of large messages are made anew in a view with the same members, and what was on its
+/// way is sent again.
 #[test]
-fn connections_of_large_messages_that_break_cost_nobody_its_place() {
+fn broken_connections_of_large_messages_evict_no_member() {
     let mut world = World::new("bulk-resets", 3, Duration::from_millis(300));
     let mut members = world.members();
     for round in 0..4 {

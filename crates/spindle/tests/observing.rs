@@ -1,5 +1,5 @@
-//! Following a group from outside. Each member has its own `Mailbox`, on a thread of this process,
-//! and one process only observes.
+//! Following a group from outside. Each member has its own `ControlSocket`, on a thread of this
+//! process, and one process only observes.
 mod common;
 
 use common::Scratch;
@@ -84,7 +84,7 @@ impl Member {
 }
 
 /// Returns the founders of a group, in the order of their ids.
-fn found(scratch: &Scratch, count: u32, order: Order) -> Vec<Member> {
+fn create(scratch: &Scratch, count: u32, order: Order) -> Vec<Member> {
     let founder = |id: u32| {
         let mut config = group(scratch, count);
         config.id = Some(u64::from(id));
@@ -190,7 +190,7 @@ impl Drop for StopsAtTheEnd<'_> {
 fn an_observer_is_told_what_the_members_are_from_view_to_view() {
     for order in [Order::Total, Order::Fifo] {
         let scratch = Scratch::new(&format!("follow-{order:?}"));
-        let mut members = found(&scratch, 3, order);
+        let mut members = create(&scratch, 3, order);
         for member in &mut members {
             (0..100).for_each(|i| member.send(&format!("before {i}")));
         }
@@ -296,10 +296,10 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
 /// The new member can't know of the observer by itself. The observer has not looked since before
 /// that member came.
 #[test]
-fn what_a_newcomer_sends_first_is_kept_for_who_observes() {
+fn the_first_messages_of_a_joiner_are_kept_for_observers() {
     for order in [Order::Total, Order::Fifo] {
         let scratch = Scratch::new(&format!("newcomer-{order:?}"));
-        let members = found(&scratch, 2, order);
+        let members = create(&scratch, 2, order);
         let mut config = group(&scratch, 1);
         config.subgroups[0].order = order;
         let mut observing = config.clone().observe().unwrap();
@@ -332,11 +332,11 @@ fn what_a_newcomer_sends_first_is_kept_for_who_observes() {
 /// member waits for the observer, though silence means nothing in this group. When the observer
 /// looks, each message is either delivered to it or reported as missed, and never both.
 #[test]
-fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
+fn a_sleeping_observer_delays_no_member_and_learns_what_it_missed() {
     for order in [Order::Total, Order::Fifo] {
         for changes in [0, 1, 8] {
             let scratch = Scratch::new(&format!("asleep-{order:?}-{changes}"));
-            let mut members = found(&scratch, 2, order);
+            let mut members = create(&scratch, 2, order);
             let mut config = group(&scratch, 1);
             config.subgroups[0].order = order;
             let mut observing = config.clone().observe().unwrap();
@@ -406,7 +406,7 @@ fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
 }
 
 #[test]
-fn who_can_t_observe_is_told_why() {
+fn a_refused_observer_gets_the_reason() {
     let scratch = Scratch::new("no-observer");
     let nobody = group(&scratch, 1).observe();
     assert!(
@@ -415,7 +415,7 @@ fn who_can_t_observe_is_told_why() {
     );
     assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0, "it leaves nothing behind");
 
-    let mut members = found(&scratch, 1, Order::Total);
+    let mut members = create(&scratch, 1, Order::Total);
     let mut other = group(&scratch, 1);
     other.subgroups[0].window += 1;
     let refused = other.clone().observe();

@@ -216,7 +216,7 @@ fn a_leaver_knows_what_was_not_sent() {
 
 /// A member that gives the group up cannot know which of its announced messages the others keep. They have no other.
 #[test]
-fn the_end_tells_what_nobody_can_know() {
+fn the_end_reports_the_unknown_outcomes() {
     for order in [Order::Total, Order::Fifo] {
         let (mut nodes, mut publishers) = group(2, order);
         let announced = publishers[1].send_tracked(b"announced", LONG).unwrap();

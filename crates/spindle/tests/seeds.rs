@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Returns the configuration of a process that looks for its group at seeds, each of which is
-    /// one process. The process could found the group by itself.
+    /// one process. The process could create the group by itself.
     fn looking(&self, last: u8, seeds: &[&str]) -> Config {
         let mut config = self.config(last, 1, 1, &Book::default());
         let network = config.network.as_mut().unwrap();
@@ -95,7 +95,7 @@ impl World {
         config
     }
 
-    /// Returns the configuration of a process that founds its group at its own address, where it
+    /// Returns the configuration of a process that creates its group at its own address, where it
     /// waits for another member.
     fn waiting(&self, last: u8) -> Config {
         Config { members: 2, ..self.looking(last, &[&self.at(last)]) }
@@ -292,7 +292,7 @@ fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
 
 /// The processes resemble pods whose names are answered from other caches.
 #[test]
-fn who_has_other_addresses_in_mind_is_not_counted_until_it_has_the_same() {
+fn a_process_with_other_seed_addresses_is_not_counted_until_they_agree() {
     let world = World::new("other-minds", &[2, 3, 4]);
     let (new, old) = (Book::of(&[2, 4]), Book::of(&[3, 4]));
     // The second process waits for the process that was at 127.0.0.3. It knows of the first process
@@ -325,9 +325,9 @@ impl Handler for Keeper {
     }
 }
 
-/// A process with a state does not know beforehand whether it founds the group.
+/// A process with a state does not know beforehand whether it creates the group.
 #[test]
-fn who_has_a_state_founds_and_learns_by_one_name() {
+fn a_process_with_a_state_creates_and_learns_by_one_name() {
     let world = World::new("state-by-name", &[2, 3, 4]);
     let book = Book::of(&[2, 3]);
     let learn = |last: u8| {
@@ -356,7 +356,7 @@ fn who_has_a_state_founds_and_learns_by_one_name() {
 }
 
 #[test]
-fn who_can_not_look_a_name_up_says_so() {
+fn a_failed_name_lookup_is_reported() {
     let world = World::new("no-name", &[2]);
     let mut config = world.config(2, 1, 1, &Book::of(&[2]));
     config.network.as_mut().unwrap().seeds = vec!["elsewhere:7411".parse().unwrap()];
@@ -372,7 +372,7 @@ fn who_can_not_look_a_name_up_says_so() {
 }
 
 #[test]
-fn who_can_not_use_a_seed_is_told_why() {
+fn an_unusable_seed_is_reported_with_the_reason() {
     let world = World::new("useless-seeds", &[2, 8, 9]);
     let mute = TcpListener::bind((ip(8), world.port)).unwrap();
     let member = world.start(world.looking(2, &[&world.at(9), "elsewhere:7411", &world.at(8)]));
@@ -387,7 +387,7 @@ fn who_can_not_use_a_seed_is_told_why() {
 }
 
 #[test]
-fn who_has_too_few_of_the_seeds_to_found_the_group_is_told_which_and_why() {
+fn a_process_with_too_few_seeds_is_told_which_and_why() {
     let world = World::new("few-seeds-told", &[2, 8, 9]);
     let founder = world.start(world.looking(2, &[&world.at(2), &world.at(8), &world.at(9)]));
     let refused = [8, 9].map(|last| format!("{}: Connection refused", world.at(last)));
@@ -399,7 +399,7 @@ fn who_has_too_few_of_the_seeds_to_found_the_group_is_told_which_and_why() {
 }
 
 #[test]
-fn who_is_refused_for_another_group_is_told_which() {
+fn a_process_refused_for_another_group_is_told_which() {
     let world = World::new("other-group", &[2, 3]);
     let other = world.start(Config { group: "somebody-elses".into(), ..world.waiting(3) });
     let member = world.start(world.looking(2, &[&world.at(3)]));
@@ -421,7 +421,7 @@ fn identity(world: &World, name: &str) -> Identity {
 }
 
 #[test]
-fn who_comes_without_tls_or_with_it_or_with_that_of_another_authority_is_told() {
+fn a_tls_mismatch_is_reported() {
     let world = World::new("tls-told", &[2, 3, 4, 5, 6]);
     let secured = |name: &str, mut config: Config| {
         config.network.as_mut().unwrap().security = Security::Tls(identity(&world, name));
@@ -442,7 +442,7 @@ fn who_comes_without_tls_or_with_it_or_with_that_of_another_authority_is_told() 
 }
 
 #[test]
-fn who_learns_or_observes_is_told_why_it_can_not_use_a_seed() {
+fn learners_and_observers_are_told_why_a_seed_is_unusable() {
     let world = World::new("useless-to-learn", &[2, 9]);
     let looking = || Config { gather_timeout: Duration::from_secs(2), ..world.looking(2, &[&world.at(9)]) };
     let never = AtomicBool::new(false);

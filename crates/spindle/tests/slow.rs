@@ -44,7 +44,7 @@ enum Leaves {
     AfterTheRest,
 }
 
-/// Three members found a group: one that sends so many messages, one that is slow, and one that leaves. The newcomer joins.
+/// Three members create a group: one that sends so many messages, one that is slow, and one that leaves. The newcomer joins.
 fn change_views(starting: [Receiver<Result<Member, JoinError>>; 3], newcomer: Config, count: usize, leaves: Leaves) {
     let [mut sender, slow, leaver] = starting.map(|member| member.recv_timeout(LONG).unwrap().unwrap());
     let sending = thread::spawn(move || {

@@ -53,7 +53,7 @@ fn silent() -> (OwnedFd, SocketAddr) {
 
 fn continues(name: &str, count: usize, (_held, wrong): (OwnedFd, SocketAddr)) {
     let hosts = Hosts::new(name, count, Duration::from_secs(2));
-    let mut members = hosts.found();
+    let mut members = hosts.create();
     let mut joiner = Config { gather_timeout: ASKS, ..hosts.other(count, 1) };
     joiner.network.as_mut().unwrap().advertise = Some(wrong.to_string().parse().unwrap());
     let joining = thread::spawn(move || {

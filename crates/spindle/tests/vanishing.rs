@@ -35,7 +35,7 @@ fn config(scratch: &Scratch, id: u64, members: u32) -> Config {
 }
 
 /// Members that this thread polls.
-fn found(scratch: &Scratch, members: u32) -> Vec<Member> {
+fn create(scratch: &Scratch, members: u32) -> Vec<Member> {
     let joining: Vec<_> = (1..=u64::from(members))
         .map(|id| {
             let config = config(scratch, id, members);
@@ -72,7 +72,7 @@ fn are_in(members: &[Member], ids: &[u64]) -> bool {
 /// No view may show that `remove` was applied to the directory.
 fn one_group_stays_one(name: &str, remove: impl Fn(&Path)) {
     let scratch = Scratch::new(name);
-    let mut members = found(&scratch, 3);
+    let mut members = create(&scratch, 3);
     let mut publishers: Vec<_> = members.iter_mut().map(|member| member.node.publisher("all").unwrap()).collect();
     remove(&scratch.0);
     let third = members.pop().unwrap();
@@ -114,7 +114,7 @@ fn a_member_leaves_when_the_directory_is_elsewhere() {
 #[test]
 fn a_member_leaves_when_one_socket_is_gone() {
     one_group_stays_one("vanishing-socket", |dir| {
-        std::fs::remove_file(dir.join("g.1.mail")).unwrap();
+        std::fs::remove_file(dir.join("g.1.sock")).unwrap();
         std::fs::remove_file(dir.join("g.1.live")).unwrap();
     });
 }
@@ -123,7 +123,7 @@ fn a_member_leaves_when_one_socket_is_gone() {
 #[test]
 fn a_large_message_is_sent_when_the_directory_is_gone() {
     let scratch = Scratch::new("vanishing-large");
-    let mut members = found(&scratch, 3);
+    let mut members = create(&scratch, 3);
     let mut publisher = members[0].node.publisher("all").unwrap();
     std::fs::remove_dir_all(&scratch.0).unwrap();
     let bytes = 1 << 20;

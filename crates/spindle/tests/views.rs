@@ -237,7 +237,7 @@ fn members_finish_after_a_change_however_they_send() {
 /// Messages that a member sent before its request to leave are delivered. This holds if the other
 /// members have yet to see them, or if the view changes between.
 #[test]
-fn what_a_leaver_has_sent_is_delivered() {
+fn messages_of_a_leaver_are_delivered() {
     for order in [Order::Total, Order::Fifo] {
         for (shared, crash) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut nodes = group(3, order);
@@ -298,7 +298,7 @@ fn a_member_may_leave_at_any_moment_of_a_change() {
 /// A member is dropped while the others already have, or still wait for, its memory of the next
 /// view.
 #[test]
-fn who_gives_up_between_two_views_is_gone() {
+fn a_joiner_that_gives_up_between_two_views_is_gone() {
     for (polls, behind) in (0..40).flat_map(|polls| [0, 1, 5].map(|behind| (polls, behind))) {
         let mut nodes = group(4, Order::Total);
         let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
@@ -396,7 +396,7 @@ fn too_few(order: Order, between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(No
 }
 
 #[test]
-fn what_a_shard_had_accepted_waits_until_it_is_available_again() {
+fn accepted_messages_of_a_shard_wait_until_it_is_available_again() {
     for order in [Order::Total, Order::Fifo] {
         for (_, log) in too_few(order, |_| {}) {
             let delivered: Vec<_> = log.0.iter().filter(|line| !line.starts_with("view")).collect();
@@ -456,7 +456,7 @@ fn messages_outlive_a_smaller_limit() {
 }
 
 #[test]
-fn who_leaves_a_shard_with_too_few_does_not_wait_and_counts_what_is_lost() {
+fn a_member_that_leaves_a_shard_with_too_few_does_not_wait_and_counts_losses() {
     let nodes = too_few(Order::Total, |nodes| {
         nodes[1].0.leave();
         let patience = Instant::now() + LONG;

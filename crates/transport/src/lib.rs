@@ -15,8 +15,8 @@
 compile_error!("Spindle runs on Linux only: it uses epoll, pidfd and descriptors sent over Unix sockets");
 
 pub mod fork;
-pub mod mail;
 pub mod net;
+pub mod rendezvous;
 pub mod stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -945,7 +945,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_undelivered_is_found() {
+    fn undelivered_messages_are_found() {
         let mut story = Story::new(2);
         for instance in 1..=2 {
             story.delivers(instance, 2, 1, 0).unwrap();

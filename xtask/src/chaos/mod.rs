@@ -287,8 +287,8 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
     if options.bug.is_some() {
         // The build directory is separate, as for the other builds with mutations, so that the
         // others stay warm.
-        target = target.join("planted");
-        command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", &target);
+        target = target.join("mutations");
+        command.env("RUSTFLAGS", "--cfg mutation").env("CARGO_TARGET_DIR", &target);
     }
     session.run(&mut command)?;
     Ok(target.join("release/examples/chaos_member").into())

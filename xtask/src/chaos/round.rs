@@ -153,7 +153,7 @@ pub(super) struct Round<'a> {
     replace_at: Option<Instant>,
     /// True until the first view is reported. Until then a process that starts has to create the
     /// group with the others.
-    founding: bool,
+    creating: bool,
     finishing: bool,
     history: Vec<String>,
 }
@@ -196,7 +196,7 @@ impl<'a> Round<'a> {
             judge: Judge::new(options.hosts.is_some()),
             tally: Tally::default(),
             replace_at: None,
-            founding: true,
+            creating: true,
             finishing: false,
             history: vec![],
         }
@@ -254,7 +254,7 @@ impl<'a> Round<'a> {
     }
 
     fn found(&mut self) -> Result<(), Trouble> {
-        self.founding = true;
+        self.creating = true;
         (self.ticked, self.held_up) = (Instant::now(), Duration::ZERO);
         (0..self.plan.founders).try_for_each(|_| self.spawn())
     }
@@ -267,7 +267,7 @@ impl<'a> Round<'a> {
     fn start(&mut self, host: usize, is_seed: bool, id: Option<u64>) -> Result<(), Trouble> {
         let instance = self.next_instance;
         self.next_instance += 1;
-        let members = if self.founding { self.plan.founders } else { 1 };
+        let members = if self.creating { self.plan.founders } else { 1 };
         let mut arguments = vec![
             self.group.clone(),
             members.to_string(),
@@ -320,10 +320,10 @@ impl<'a> Round<'a> {
         let on = |host: usize| self.processes.iter().filter(move |process| process.is_alive() && process.host == host);
         let is_found_at_seeds =
             |process: &Process| process.is_alive() && process.is_seed && self.judge.view_of(process.instance).is_some();
-        let anywhere = self.founding || self.processes.iter().any(is_found_at_seeds);
+        let anywhere = self.creating || self.processes.iter().any(is_found_at_seeds);
         let hosts = (0..self.doubts.len()).filter(|host| anywhere || on(*host).count() > 0);
         let host = hosts.min_by_key(|host| on(*host).count()).unwrap_or(0);
-        let may_be_seed = host < self.plan.seeds as usize && (self.founding || self.remembers(host));
+        let may_be_seed = host < self.plan.seeds as usize && (self.creating || self.remembers(host));
         (host, may_be_seed && !on(host).any(|process| process.is_seed))
     }
 
@@ -336,7 +336,7 @@ impl<'a> Round<'a> {
     /// Returns the number of members below which lost ones are replaced. A group is created only by
     /// the full number of founders, even if some of them were lost meanwhile.
     fn least(&self) -> usize {
-        if self.founding {
+        if self.creating {
             self.plan.founders as usize
         } else if self.hosts.is_some() {
             self.plan.hosts as usize
@@ -562,7 +562,7 @@ impl<'a> Round<'a> {
         let joined = self.processes.iter().any(|process| {
             process.is_alive() && self.judge.witnesses.get(&process.instance).is_some_and(|witness| witness.view > 0)
         });
-        self.founding &= !joined;
+        self.creating &= !joined;
         if self.finishing || self.living().len() >= self.least() {
             self.replace_at = None;
             return Ok(());

@@ -1,7 +1,7 @@
 //! The member processes of a benchmark, as the benchmark process manages them.
 use super::args::{Drive, Fabric, Wait, cores};
 use super::clock::Usage;
-use super::wire::{Counts, Order, Place, Plan, Ran, Reply, Setup};
+use super::wire::{Counts, Order, Plan, Ran, Reply, RuntimeDirArgs, Setup};
 use crate::clock::now_ns;
 use crate::exit::death;
 use crate::log;
@@ -33,7 +33,7 @@ pub(super) struct Cluster {
     plan: Plan,
     members: Vec<Member>,
     /// Removed after the members have ended, because they would create it again.
-    dir: MeetingPlace,
+    dir: ScratchDir,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Cluster {
     /// Starts `members` processes and waits until they have joined. `pinned` assigns two members in
     /// poll drive to the cores of the probes: the sender gets the core of the raw ring's writer.
     pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Cluster> {
-        let dir = MeetingPlace::new()?;
+        let dir = ScratchDir::new()?;
         let seed = match plan.fabric {
             Fabric::Shm => None,
             Fabric::Tcp | Fabric::Ofi => Some(free_address()?),
@@ -94,7 +94,7 @@ impl Cluster {
                 parent: process::id(),
                 group: "bench".to_string(),
                 runtime_dir: cluster.dir.of(plan.fabric, rank),
-                network: seed.as_ref().map(|seed| Place {
+                network: seed.as_ref().map(|seed| RuntimeDirArgs {
                     advertise: None,
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
                     seeds: vec![seed.clone()],
@@ -137,8 +137,8 @@ impl Cluster {
     }
 
     fn work(&mut self, length: Duration) -> anyhow::Result<Slice> {
-        // Members of idle subgroups only stay asleep: hundreds of processes that begin a slice at the
-        // same time would delay those that are measured.
+        // Members of idle subgroups only stay asleep: hundreds of processes that begin a slice at
+        // the same time would delay those that are measured.
         let active = (self.plan.span as usize).min(self.members.len());
         let (active, idle) = self.members.split_at_mut(active);
         let before = usage(idle)?;
@@ -321,9 +321,9 @@ pub(super) fn killed<'a>(processes: impl Iterator<Item = (u32, &'a mut Child)>) 
 
 /// A directory in which members meet. After all members have met, none of its content is needed.
 #[derive(Debug)]
-pub(super) struct MeetingPlace(pub(super) PathBuf);
+pub(super) struct ScratchDir(pub(super) PathBuf);
 
-impl MeetingPlace {
+impl ScratchDir {
     /// Returns the runtime directory of a member. Members with different directories count as being
     /// on different hosts.
     pub(super) fn of(&self, fabric: Fabric, rank: u32) -> PathBuf {
@@ -333,18 +333,18 @@ impl MeetingPlace {
         }
     }
 
-    pub(super) fn new() -> anyhow::Result<MeetingPlace> {
+    pub(super) fn new() -> anyhow::Result<ScratchDir> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("spindle-bench-{}-{}-{count}", getuid().as_raw(), process::id());
         let path = env::temp_dir().join(name);
         let made = make(&path);
         made.with_context(|| format!("can't make {} for the members to meet in", path.display()))?;
-        Ok(MeetingPlace(path))
+        Ok(ScratchDir(path))
     }
 }
 
-impl Drop for MeetingPlace {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // If this fails, only an empty directory for temporary files remains.
         let _ = fs::remove_dir_all(&self.0);

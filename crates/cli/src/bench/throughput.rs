@@ -31,12 +31,12 @@
 //! order, `delivered` in all, and `cpu_ns_per_message` of this member.
 use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
 use super::clock::Usage;
-use super::cluster::{Cluster, MeetingPlace, Slice, fits};
+use super::cluster::{Cluster, ScratchDir, Slice, fits};
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
-use super::wire::{Counts, Job, Place, Plan, Setup};
+use super::wire::{Counts, Job, Plan, RuntimeDirArgs, Setup};
 use super::{Report, tell};
 use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
@@ -205,7 +205,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(listen), Some(rank)) = (&args.listen, args.rank) {
         let provider = || args.provider.clone().unwrap_or(ANY_NETWORK.to_string());
         let provider = (args.fabric == Fabric::Ofi).then(provider);
-        let place = Place {
+        let place = RuntimeDirArgs {
             listen: listen.clone(),
             advertise: None,
             seeds: args.seeds.clone(),
@@ -433,11 +433,11 @@ impl Against {
     }
 }
 
-fn alone(args: &Args, place: Place, rank: u32) -> anyhow::Result<Alone> {
+fn alone(args: &Args, place: RuntimeDirArgs, rank: u32) -> anyhow::Result<Alone> {
     let (members, size) = (args.members[0], args.size[0]);
     let fabric = if place.provider.is_some() { Fabric::Ofi } else { Fabric::Tcp };
     let plan = Plan { fabric, ..args.plan(members, size) };
-    let dir = MeetingPlace::new()?;
+    let dir = ScratchDir::new()?;
     let runtime_dir = dir.of(plan.fabric, rank);
     let (group, network) = ("bench".to_string(), Some(place));
     let setup = Setup { parent: 0, group, runtime_dir, network, members, rank, plan, core: None };

@@ -14,7 +14,7 @@ pub(super) struct Setup {
     pub(super) runtime_dir: PathBuf,
     /// The address to listen at and the address of the first member, if members are on hosts of
     /// their own.
-    pub(super) network: Option<Place>,
+    pub(super) network: Option<RuntimeDirArgs>,
     pub(super) members: u32,
     pub(super) rank: u32,
     pub(super) plan: Plan,
@@ -24,7 +24,7 @@ pub(super) struct Setup {
 
 /// The addresses and transport of a member on a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct RuntimeDirArgs {
     pub(super) listen: String,
     /// The address announced to others instead, if a proxy is in front of the member.
     pub(super) advertise: Option<String>,

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_taken_and_not_kept() {
+    fn damaged_objects_are_not_taken_and_not_kept() {
         let scratch = Scratch::new("damage");
         let offer = scratch.offer(BYTES);
         let mut part = scratch.part(&offer);

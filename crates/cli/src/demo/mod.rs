@@ -16,7 +16,7 @@ use crate::log::Verbosity;
 use crate::private::PrivateDir;
 use crate::quantity;
 use crate::screen::Screen;
-use crate::settings::Place;
+use crate::settings::RuntimeDirArgs;
 use crate::signals::Stop;
 use crate::views::shortened;
 use accident::{Accident, Stage};
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: RuntimeDirArgs,
 
     #[command(flatten)]
     verbosity: Verbosity,
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_came_later_must_have_the_rest_and_nothing_else() {
+    fn a_later_receiver_must_have_the_rest_and_nothing_else() {
         let first = member(1, &[(1, "a"), (2, "b"), (3, "c")]);
         let odd = |views: &[(u64, &str)]| !disagreeing(&[first.clone(), member(4, views)]).is_empty();
         assert!(!odd(&[(1, "a"), (2, "b"), (3, "c")]) && !odd(&[(3, "c")]) && !odd(&[(2, "b"), (3, "c")]));

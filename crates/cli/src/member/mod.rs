@@ -25,10 +25,10 @@ use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MailError, Node,
-    Publisher, Security, SubgroupId, View, ViewChange, ViewId,
+    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, Node, Publisher,
+    RendezvousError, Security, SubgroupId, View, ViewChange, ViewId,
 };
-use spindle_transport::mail::{GroupName, Mailbox};
+use spindle_transport::rendezvous::{ControlSocket, GroupName};
 use std::fmt;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -130,7 +130,7 @@ pub(crate) struct Args {
     /// still runs elsewhere would continue beside the new one. If a member of a group answers, this
     /// process joins that group.
     #[arg(long)]
-    found: bool,
+    force_create: bool,
 
     /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics.
     ///
@@ -147,15 +147,16 @@ pub(crate) struct Args {
     /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
     /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
     /// that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "metrics" (url), "silent" (subgroup: this member does not send there, so its input is not read), "view"
-    /// (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't
-    /// continue), "lag" (subgroup, member, me: whether it is this one, behind, seconds, over: a member
-    /// has not delivered what all had received a second before, or no longer lags), "conflict" (mine, theirs: two groups of this name, of which one has to be ended),
-    /// "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered
-    /// here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's
-    /// recovery gave this member up), every second "progress" and at the end "finished" (seconds,
-    /// sent, sent_bytes, delivered, delivered_bytes), "stopped" (message, status: a signal stopped it
-    /// in order), or "error" (message, status).
+    /// ids), "metrics" (url), "silent" (subgroup: this member does not send there, so its input is
+    /// not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked:
+    /// whether it can't continue), "lag" (subgroup, member, me: whether it is this one, behind,
+    /// seconds, over: a member has not delivered what all had received a second before, or no
+    /// longer lags), "conflict" (mine, theirs: two groups of this name, of which one has to be
+    /// ended), "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is
+    /// delivered here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an
+    /// operator's recovery gave this member up), every second "progress" and at the end "finished"
+    /// (seconds, sent, sent_bytes, delivered, delivered_bytes), "stopped" (message, status: a
+    /// signal stopped it in order), or "error" (message, status).
     #[arg(long)]
     json: bool,
 
@@ -246,7 +247,7 @@ fn take_part(args: Args) -> Outcome {
     let found = Found::of(&effective)?;
     tell_warnings(&effective, args.json);
     let mut config = effective.config()?;
-    config.found = args.found;
+    config.force_create = args.force_create;
     if let Some(dir) = config.data_dir.as_ref().filter(|_| args.init) {
         spindle::initialise_data_dir(dir, &config.group).map_err(|error| Failure::new(USAGE, error))?;
     }
@@ -571,7 +572,7 @@ impl Member {
             let mut lost = match view > last {
                 true => format!("what the group delivered in between is missing here (views {last} to {view})"),
                 false => format!(
-                    "another group was founded meanwhile; what was delivered after view {last} of the one before is missing here"
+                    "another group was created meanwhile; what was delivered after view {last} of the one before is missing here"
                 ),
             };
             if unconfirmed > 0 {
@@ -593,16 +594,16 @@ impl Member {
         }
         let dir = self.found.open().map_err(|error| Failure::new(FAILED, error))?;
         let group = GroupName::new(&self.found.group).map_err(|error| Failure::new(USAGE, error))?;
-        let failed = |error: MailError| Failure::new(FAILED, error);
-        if Mailbox::members(&dir, &group).map_err(failed)?.is_empty() {
+        let failed = |error: RendezvousError| Failure::new(FAILED, error);
+        if ControlSocket::members(&dir, &group).map_err(failed)?.is_empty() {
             return Err(nobody_left(left_out));
         }
-        let present = Mailbox::present(&dir, &group).map_err(failed)?;
+        let present = ControlSocket::present(&dir, &group).map_err(failed)?;
         let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
         for id in newest + 1..newest + IDS_TRIED_MAX {
             let config = Config { id: Some(id), members: 1, ..self.config.clone() };
             match self.try_join(&config)? {
-                Err(JoinError::Mail(MailError::IdInUse { .. })) => {}
+                Err(JoinError::Rendezvous(RendezvousError::IdInUse { .. })) => {}
                 joined => return self.joined(joined),
             }
         }
@@ -614,7 +615,8 @@ impl Member {
     /// join asks the seeds and draws a random id. A process that was a member creates no other
     /// group.
     fn join_from_afar(&self, left_out: LeftOut) -> Outcome<Node> {
-        let config = Config { id: None, was_member_of: Some(self.incarnation), found: false, ..self.config.clone() };
+        let config =
+            Config { id: None, was_member_of: Some(self.incarnation), force_create: false, ..self.config.clone() };
         match self.try_join(&config)? {
             Err(error @ JoinError::TimedOut { .. }) => {
                 let message = format!("{left_out}, and the group was not found again: {error}");

@@ -7,7 +7,7 @@
 use super::{ASK_EVERY, Address, Card, Claim, Purpose, RackName, Seeds};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::limits::MEMBERS_MAX;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -88,7 +88,7 @@ impl Book {
     /// address, whatever address it advertises. So one connection carries control messages to it.
     pub fn far(&self, id: MemberId) -> Option<&Address> {
         let card = self.cards.get(&id).filter(|card| card.host != self.mine.host)?;
-        Some(self.seeds.place(id, &card.address).unwrap_or(&card.address))
+        Some(self.seeds.address_of(id, &card.address).unwrap_or(&card.address))
     }
 
     /// Returns the key of the host on which `id` is. A process without a card is on this host: any
@@ -132,7 +132,7 @@ impl Book {
     /// If that process has no card, `lives_here` says that it is certainly on this host; otherwise
     /// its location is unknown.
     pub(super) fn is_id_conflict(&self, card: &Card, is_member: bool, lives_here: bool, now: Time) -> bool {
-        if (!is_member && self.asks(card.id, now).is_none()) || planted!(ConflictsBelieved) {
+        if (!is_member && self.asks(card.id, now).is_none()) || mutation!(ConflictsBelieved) {
             return false;
         }
         match self.cards.get(&card.id) {
@@ -266,19 +266,19 @@ impl Book {
         purpose: &Purpose,
         why: &DialError,
     ) -> (Vec<MemberId>, Vec<(ViewId, MemberId)>) {
-        let is_mail = *purpose == Purpose::Mail;
+        let is_control = *purpose == Purpose::Control;
         match why {
             DialError::Myself => self.seeds.is_myself(address),
             // Either a connection exists, or the reason why none exists was reported before.
             DialError::Elsewhere { .. } | DialError::Full => {}
-            DialError::IdConflict(why) | DialError::Refused(why) | DialError::Other(why) if is_mail => {
+            DialError::IdConflict(why) | DialError::Refused(why) | DialError::Other(why) if is_control => {
                 self.seeds.not_reached(address, why.clone());
             }
             _ => {}
         }
         match purpose {
-            Purpose::Mail => (self.unreached(address, why), Vec::new()),
-            Purpose::Part { view, .. } | Purpose::Guest { view, .. } => {
+            Purpose::Control => (self.unreached(address, why), Vec::new()),
+            Purpose::Part { view, .. } | Purpose::Observer { view, .. } => {
                 let failed = self.dialling.extract_if(.., |(of, _), dialled| of == view && dialled == address);
                 (Vec::new(), failed.map(|(key, _)| key).collect())
             }
@@ -329,7 +329,7 @@ mod tests {
     fn two_seeds_may_be_one_process() {
         let mut book = book(&["near:1", "alias:1", "far:1"]);
         assert!(book.seeds().is_seed());
-        book.not_dialled(&at("alias:1"), &Purpose::Mail, &DialError::Myself);
+        book.not_dialled(&at("alias:1"), &Purpose::Control, &DialError::Myself);
         assert!(book.seeds().is_seed());
         assert_eq!(book.seeds().own_indices().collect::<Vec<_>>(), [0, 1]);
         assert_eq!(book.addresses().collect::<Vec<_>>(), [(&at("far:1"), None)]);

@@ -1,12 +1,12 @@
 //! Bootstrap of a group that spans hosts: one process's decisions to create the group, or to find
 //! the existing one.
 //!
-//! Seeds vote on a [`Founding`]: an incarnation with the processes of its first view. The protocol
-//! is Paxos for one decision. A quorum is a majority of the seeds whose votes are on disk, or all
-//! seeds. Any two quorums have a seed in common. That seed remembers its vote, unless its votes are
-//! not on disk and it was restarted. So a group has one incarnation (INV-18 of the simulator), with
-//! two exceptions: all seeds without disk are restarted while others are alive, or an operator
-//! decides otherwise.
+//! Seeds vote on a [`InitialView`]: an incarnation with the processes of its first view. The
+//! protocol is Paxos for one decision. A quorum is a majority of the seeds whose votes are on disk,
+//! or all seeds. Any two quorums have a seed in common. That seed remembers its vote, unless its
+//! votes are not on disk and it was restarted. So a group has one incarnation (INV-18 of the
+//! simulator), with two exceptions: all seeds without disk are restarted while others are alive, or
+//! an operator decides otherwise.
 //!
 //! - A process that was a member of a group, or knows that one was created, creates no other: it
 //!   looks for that group. A seed that has voted helps to complete the bootstrap that it voted for.
@@ -22,11 +22,11 @@
 mod message;
 mod telling;
 
-pub use message::{Ballot, Founding, Incarnation, Message, Record};
+pub use message::{Ballot, Incarnation, InitialView, Message, Record};
 
 use crate::ids::{MemberId, Process, Time};
 use crate::limits::MEMBERS_MAX;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -154,7 +154,7 @@ pub enum Output {
     /// Only with [`Setup::durable`].
     Persist(Box<Record>),
     /// Begin the first view of this group. This process is in it.
-    Begin(Founding),
+    Begin(InitialView),
     /// Ask the members of this group for admission.
     Join(Incarnation),
     /// Report the reason why the process waits.
@@ -184,7 +184,7 @@ pub struct Bootstrap {
     known: Option<(Incarnation, Time)>,
     /// The group of which this process is a member, and its first view if this process was in that
     /// view.
-    member: Option<(Incarnation, Option<Founding>)>,
+    member: Option<(Incarnation, Option<InitialView>)>,
     attempt: Option<Attempt>,
     /// The number of failed attempts, and the time before which no other begins.
     failures: u32,
@@ -232,9 +232,9 @@ struct Attempt {
     sent: Time,
     /// The seeds that have promised, and whether each promise is durable.
     promised: BTreeMap<MemberId, bool>,
-    newest: Option<(Ballot, Founding)>,
+    newest: Option<(Ballot, InitialView)>,
     pledged: BTreeMap<MemberId, Process>,
-    founding: Option<Founding>,
+    initial_view: Option<InitialView>,
     accepted: BTreeMap<MemberId, bool>,
 }
 
@@ -304,7 +304,7 @@ impl Bootstrap {
 
     /// Notes that an operator wants the waiting processes to create a group, whatever existed
     /// before.
-    pub fn found(&mut self) {
+    pub fn force_create(&mut self) {
         self.word = true;
     }
 
@@ -413,7 +413,7 @@ impl Bootstrap {
                     attempt.pledged.insert(from.id, from);
                 }
             }
-            Message::Accept { ballot, seeds, founding } => self.accept(from, ballot, seeds, founding),
+            Message::Accept { ballot, seeds, initial_view } => self.accept(from, ballot, seeds, initial_view),
             Message::Accepted { ballot, durable } => {
                 let teller = self.teller();
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) {
@@ -421,7 +421,7 @@ impl Bootstrap {
                     attempt.accepted.insert(from.id, durable);
                 }
             }
-            Message::Decided { founding } => self.decided(founding),
+            Message::Decided { initial_view } => self.decided(initial_view),
             Message::Exists { incarnation } => {
                 self.note_answer(from, Answer { seeds: 0, durable: false, state: SeedState::Member(incarnation) });
                 self.exists(incarnation);
@@ -463,7 +463,7 @@ impl Bootstrap {
             To::Seed(seed) if self.seeds.own.contains(&seed) => To::Process(self.setup.me),
             to => to,
         };
-        let after = if planted!(AnswersBeforeDisk) { 0 } else { self.writes };
+        let after = if mutation!(AnswersBeforeDisk) { 0 } else { self.writes };
         self.outputs.push_back((after, Output::Send { to, message }));
     }
 
@@ -493,7 +493,7 @@ impl Bootstrap {
         match self.member_of() {
             Some(incarnation) => {
                 self.hello_at = Time(self.now.0 + EXISTS_EVERY);
-                if !planted!(MembersKeepSilent) {
+                if !mutation!(MembersKeepSilent) {
                     self.send_to_seeds(&Message::Exists { incarnation }, false);
                 }
             }
@@ -507,7 +507,7 @@ impl Bootstrap {
 
     fn report(&mut self) {
         let waiting = self.waiting();
-        if self.told.as_ref() != Some(&waiting) && !(planted!(SilentWhileItWaits) && self.told.is_some()) {
+        if self.told.as_ref() != Some(&waiting) && !(mutation!(SilentWhileItWaits) && self.told.is_some()) {
             self.teller().waits(&waiting, self.told.as_ref());
             self.told = Some(waiting.clone());
             // A report answers no message, so it does not wait for the disk.
@@ -527,9 +527,9 @@ impl Bootstrap {
         }
         // All members that have begun may have died before one of them reached the sender.
         let decided = self.record.accepted.as_ref().filter(|(_, it)| Some(it.incarnation) == self.record.belongs);
-        if let Some((_, founding)) = decided.filter(|(_, founding)| founding.members.contains(&from)) {
-            let founding = founding.clone();
-            return self.send(To::Process(from), Message::Decided { founding });
+        if let Some((_, initial_view)) = decided.filter(|(_, initial_view)| initial_view.members.contains(&from)) {
+            let initial_view = initial_view.clone();
+            return self.send(To::Process(from), Message::Decided { initial_view });
         }
         // A process that can't reach the members learns of them from processes that can.
         let belongs = self.known_group().or(self.record.belongs);
@@ -554,7 +554,7 @@ impl Bootstrap {
         }
         let Some(slot) = self.slots.get(&seed) else { return SeedState::Silent };
         match slot.answered {
-            Some((at, answer)) if self.is_fresh(at) || planted!(OldAnswersCount) => match answer.state {
+            Some((at, answer)) if self.is_fresh(at) || mutation!(OldAnswersCount) => match answer.state {
                 SeedState::Answers if answer.seeds != self.seeds.digest => SeedState::Unlike,
                 state => state,
             },
@@ -570,7 +570,7 @@ impl Bootstrap {
             SeedState::Answers => {
                 Some(self.slots.get(&seed).and_then(|slot| slot.answered).is_some_and(|(_, answer)| answer.durable))
             }
-            _ => planted!(SilenceIsAnAnswer).then_some(false),
+            _ => mutation!(SilenceIsAnAnswer).then_some(false),
         }
     }
 
@@ -579,7 +579,7 @@ impl Bootstrap {
         let count = self.seeds.count as usize;
         let votes: Vec<bool> = (0..self.seeds.count).filter_map(vote).collect();
         let durable = votes.iter().filter(|durable| **durable).count();
-        let durable = if planted!(AnyMajority) { votes.len() } else { durable };
+        let durable = if mutation!(AnyMajority) { votes.len() } else { durable };
         count > 0 && (votes.len() == count || 2 * durable > count)
     }
 
@@ -589,7 +589,7 @@ impl Bootstrap {
             let own = self.seeds.own.contains(&seed).then_some(self.setup.me.id);
             let id = own.or_else(|| self.slots.get(&seed)?.id);
             let vote = id.and_then(|id| voted.get(&id).copied());
-            vote.or_else(|| planted!(SilenceIsAnAnswer).then_some(false))
+            vote.or_else(|| mutation!(SilenceIsAnAnswer).then_some(false))
         })
     }
 
@@ -611,8 +611,8 @@ impl Bootstrap {
             SeedState::Belongs(incarnation) | SeedState::Member(incarnation) => Some(incarnation),
             _ => None,
         };
-        let own = self.record.belongs.filter(|_| !planted!(EvictedFound));
-        own.or_else(|| (0..self.seeds.count).find_map(of_seed).filter(|_| !planted!(EvictedFound)))
+        let own = self.record.belongs.filter(|_| !mutation!(EvictedFound));
+        own.or_else(|| (0..self.seeds.count).find_map(of_seed).filter(|_| !mutation!(EvictedFound)))
     }
 
     /// Continues the attempt of this process, or begins one.
@@ -647,10 +647,10 @@ impl Bootstrap {
         let ballot = Ballot { round: self.round, seed };
         // The rounds of one process differ, and so do the random bits of two processes.
         let incarnation = Incarnation(self.setup.random.wrapping_add(u128::from(self.round)).max(1));
-        let (promised, newest, pledged, founding, accepted) = Default::default();
+        let (promised, newest, pledged, initial_view, accepted) = Default::default();
         let (began, sent, forced) = (self.now, self.now, self.word);
         let attempt =
-            Attempt { ballot, incarnation, forced, began, sent, promised, newest, pledged, founding, accepted };
+            Attempt { ballot, incarnation, forced, began, sent, promised, newest, pledged, initial_view, accepted };
         self.teller().attempts(ballot, incarnation, forced);
         self.send_attempt(&attempt);
         self.attempt = Some(attempt);
@@ -659,8 +659,8 @@ impl Bootstrap {
     /// Sends the messages of this attempt that have not been answered.
     fn send_attempt(&mut self, attempt: &Attempt) {
         let (ballot, seeds) = (attempt.ballot, self.seeds.digest);
-        if let Some(founding) = &attempt.founding {
-            return self.send_to_seeds(&Message::Accept { ballot, seeds, founding: founding.clone() }, true);
+        if let Some(initial_view) = &attempt.initial_view {
+            return self.send_to_seeds(&Message::Accept { ballot, seeds, initial_view: initial_view.clone() }, true);
         }
         if !attempt.forced {
             self.send_to_seeds(&Message::Prepare { ballot, seeds }, true);
@@ -676,19 +676,19 @@ impl Bootstrap {
         if self.now.0 >= attempt.began.0 + (ATTEMPT_FOR << self.failures.min(DOUBLINGS - 1)) {
             return self.fail();
         }
-        if attempt.founding.is_some() {
+        if attempt.initial_view.is_some() {
             if self.is_quorum(&attempt.accepted) {
-                let founding = attempt.founding.take().expect("it was voted on");
-                return self.announce(founding);
+                let initial_view = attempt.initial_view.take().expect("it was voted on");
+                return self.announce(initial_view);
             }
         } else if attempt.forced || self.is_quorum(&attempt.promised) {
-            let newest = attempt.newest.take().filter(|_| !planted!(VotesForgotten));
-            attempt.founding = newest.map(|(_, founding)| founding).or_else(|| self.first_view(&attempt));
-            if let Some(founding) = attempt.founding.take_if(|_| attempt.forced) {
-                return self.announce(founding);
+            let newest = attempt.newest.take().filter(|_| !mutation!(VotesForgotten));
+            attempt.initial_view = newest.map(|(_, initial_view)| initial_view).or_else(|| self.first_view(&attempt));
+            if let Some(initial_view) = attempt.initial_view.take_if(|_| attempt.forced) {
+                return self.announce(initial_view);
             }
-            if let Some(founding) = &attempt.founding {
-                self.teller().proposes(attempt.ballot, founding);
+            if let Some(initial_view) = &attempt.initial_view {
+                self.teller().proposes(attempt.ballot, initial_view);
                 attempt.sent = self.now;
                 self.send_attempt(&attempt);
             }
@@ -702,20 +702,20 @@ impl Bootstrap {
 
     /// Returns the first view if enough processes have acknowledged the incarnation. It consists of
     /// these processes.
-    fn first_view(&self, attempt: &Attempt) -> Option<Founding> {
+    fn first_view(&self, attempt: &Attempt) -> Option<InitialView> {
         let waiters = || self.fresh_waiters().map(|waiter| waiter.process);
         let mut members = attempt.pledged.clone();
-        if planted!(WaitersAreMembers) {
+        if mutation!(WaitersAreMembers) {
             members.extend(waiters().map(|process| (process.id, process)));
         }
         let all = waiters().all(|process| members.contains_key(&process.id));
         let is_enough = members.len() as u32 >= self.setup.members && members.contains_key(&self.setup.me.id);
         let is_complete = all || self.now.0 >= attempt.began.0 + PLEDGE_FOR;
-        let founding = || Founding {
+        let initial_view = || InitialView {
             incarnation: attempt.incarnation,
             members: members.values().copied().take(MEMBERS_MAX).collect(),
         };
-        (is_enough && is_complete).then(founding)
+        (is_enough && is_complete).then(initial_view)
     }
 
     fn give_up_attempt(&mut self) {
@@ -751,7 +751,7 @@ impl Bootstrap {
             return self.send(To::Process(from), Message::Behind { promised: self.record.promised });
         }
         self.defer(ballot);
-        if ballot > self.record.promised && !planted!(PromisesForgotten) {
+        if ballot > self.record.promised && !mutation!(PromisesForgotten) {
             (self.record.promised, self.record.seeds) = (ballot, seeds);
             self.teller().promised(from, ballot);
             self.persist();
@@ -760,7 +760,7 @@ impl Bootstrap {
         self.send(To::Process(from), Message::Promise { ballot, durable, accepted });
     }
 
-    fn accept(&mut self, from: Process, ballot: Ballot, seeds: u64, founding: Founding) {
+    fn accept(&mut self, from: Process, ballot: Ballot, seeds: u64, initial_view: InitialView) {
         if !self.votes_with(from, seeds) {
             return;
         }
@@ -771,8 +771,8 @@ impl Bootstrap {
         self.defer(ballot);
         if self.record.accepted.as_ref().is_none_or(|(accepted, _)| *accepted < ballot) {
             (self.record.promised, self.record.seeds) = (ballot, seeds);
-            self.teller().voted(from, ballot, &founding);
-            self.record.accepted = Some((ballot, founding));
+            self.teller().voted(from, ballot, &initial_view);
+            self.record.accepted = Some((ballot, initial_view));
             self.persist();
         }
         let durable = self.setup.durable;
@@ -781,7 +781,7 @@ impl Bootstrap {
 
     /// True if this process votes on a proposal of `from`. If not, it sends the reason.
     fn votes_with(&mut self, from: Process, seeds: u64) -> bool {
-        let belongs = self.record.belongs.filter(|_| !planted!(EvictedFound));
+        let belongs = self.record.belongs.filter(|_| !mutation!(EvictedFound));
         if belongs.is_none() && seeds == self.seeds.digest && !self.seeds.own.is_empty() {
             return true;
         }
@@ -791,10 +791,10 @@ impl Bootstrap {
         false
     }
 
-    fn hear_promise(&mut self, from: Process, ballot: Ballot, durable: bool, accepted: Option<(Ballot, Founding)>) {
+    fn hear_promise(&mut self, from: Process, ballot: Ballot, durable: bool, accepted: Option<(Ballot, InitialView)>) {
         let teller = self.teller();
         let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
-        if attempt.founding.is_none() {
+        if attempt.initial_view.is_none() {
             teller.promise_received(from, ballot, durable);
             attempt.promised.insert(from.id, durable);
             let newest = attempt.newest.take();
@@ -812,33 +812,33 @@ impl Bootstrap {
     }
 
     /// Announces the new group. This process is the first to know that it is created.
-    fn announce(&mut self, founding: Founding) {
+    fn announce(&mut self, initial_view: InitialView) {
         let me = self.setup.me;
-        for process in founding.members.iter().filter(|process| **process != me) {
-            self.send(To::Process(*process), Message::Decided { founding: founding.clone() });
+        for process in initial_view.members.iter().filter(|process| **process != me) {
+            self.send(To::Process(*process), Message::Decided { initial_view: initial_view.clone() });
         }
-        self.send_to_seeds(&Message::Decided { founding: founding.clone() }, false);
-        self.decided(founding);
+        self.send_to_seeds(&Message::Decided { initial_view: initial_view.clone() }, false);
+        self.decided(initial_view);
     }
 
     /// Notes that the group is created.
-    fn decided(&mut self, founding: Founding) {
-        let incarnation = founding.incarnation;
-        self.teller().founded(&founding, self.now.0.saturating_sub(self.started.0));
-        if founding.members.contains(&self.setup.me) {
-            return self.become_member(incarnation, Some(founding));
+    fn decided(&mut self, initial_view: InitialView) {
+        let incarnation = initial_view.incarnation;
+        self.teller().created(&initial_view, self.now.0.saturating_sub(self.started.0));
+        if initial_view.members.contains(&self.setup.me) {
+            return self.become_member(incarnation, Some(initial_view));
         }
         if self.record.belongs.is_none() {
             self.record.belongs = Some(incarnation);
             // No other value is ever decided, so this vote is safe under any ballot.
-            self.record.accepted = Some((self.record.promised, founding));
+            self.record.accepted = Some((self.record.promised, initial_view));
             self.persist();
         }
         self.exists(incarnation);
     }
 
     /// Makes this process a member of this group, permanently.
-    fn become_member(&mut self, incarnation: Incarnation, first: Option<Founding>) {
+    fn become_member(&mut self, incarnation: Incarnation, first: Option<InitialView>) {
         (self.attempt, self.told) = (None, None);
         let is_new = self.member.as_ref().is_none_or(|(of, _)| *of != incarnation);
         self.member = Some((incarnation, first.clone()));
@@ -850,14 +850,14 @@ impl Bootstrap {
             self.record.belongs = Some(incarnation);
             self.persist();
         }
-        if let Some(founding) = first.filter(|_| is_new) {
-            self.put(Output::Begin(founding));
+        if let Some(initial_view) = first.filter(|_| is_new) {
+            self.put(Output::Begin(initial_view));
         }
     }
 
     /// Notes a message from a member of this group.
     fn exists(&mut self, incarnation: Incarnation) {
-        if planted!(MembersUnheard) {
+        if mutation!(MembersUnheard) {
             return;
         }
         if let Some(mine) = self.record.belongs.filter(|mine| *mine != incarnation) {
@@ -879,17 +879,17 @@ impl Bootstrap {
         }
     }
 
-    fn hear_as_member(&mut self, from: Process, message: Message, mine: Incarnation, first: Option<Founding>) {
+    fn hear_as_member(&mut self, from: Process, message: Message, mine: Incarnation, first: Option<InitialView>) {
         match message {
             Message::Hello { .. } | Message::Prepare { .. } | Message::Invite { .. } | Message::Accept { .. } => {
-                if let Some(founding) = first.filter(|founding| founding.members.contains(&from)) {
+                if let Some(initial_view) = first.filter(|initial_view| initial_view.members.contains(&from)) {
                     // The sender does not know the outcome yet.
-                    self.send(To::Process(from), Message::Decided { founding });
+                    self.send(To::Process(from), Message::Decided { initial_view });
                 }
                 self.send(To::Process(from), Message::Exists { incarnation: mine });
             }
             Message::Exists { incarnation: theirs }
-            | Message::Decided { founding: Founding { incarnation: theirs, .. } }
+            | Message::Decided { initial_view: InitialView { incarnation: theirs, .. } }
                 if theirs != mine =>
             {
                 self.report_conflict(mine, theirs);

@@ -1,13 +1,13 @@
 //! Runs [`Bootstrap`] in a process of a group that spans hosts: it takes in what is known of the
-//! seeds, and turns messages into [`Letter`]s.
+//! seeds, and turns messages into [`ControlMessage`]s.
 //!
 //! The driver has the data directory. It writes each record that is to [persist](Act::Persist), and
 //! confirms that the record is [written](Bootstrapping::persisted). After a record that could not
 //! be written, it carries out no further actions. So this process keeps every promise that it has
 //! sent.
 use super::{
-    Address, Bootstrap, Founding, Incarnation, Letter, Message, Need, Output, Record, SeedList, SeedState, Seeds,
-    Setup, To, Waiting,
+    Address, Bootstrap, ControlMessage, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState,
+    Seeds, Setup, To, Waiting,
 };
 use crate::ids::{MemberId, Process, Time};
 use alloc::boxed::Box;
@@ -30,7 +30,7 @@ pub struct Bootstrapping {
     fed: Vec<(Option<MemberId>, bool)>,
     /// True if members of a group live on this host, so that none is created.
     is_held: bool,
-    begun: Option<Founding>,
+    begun: Option<InitialView>,
     waiting: Option<Waiting>,
     conflict: Option<(u128, u128)>,
 }
@@ -39,7 +39,7 @@ pub struct Bootstrapping {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
     /// Send a control message.
-    Send(To, Letter),
+    Send(To, ControlMessage),
     /// Write a record to the data directory, and then call [`Bootstrapping::persisted`]. Only a
     /// [durable](Setup::durable) process gets this action.
     Persist(Box<Record>),
@@ -61,7 +61,7 @@ impl Bootstrapping {
         let me = setup.me;
         let mut boot = Bootstrap::new(setup, now);
         if word {
-            boot.found();
+            boot.force_create();
         }
         let (list, told, fed, is_held, begun, waiting, conflict) = Default::default();
         Bootstrapping { boot, me, config, list, told, fed, is_held, begun, waiting, conflict }
@@ -112,10 +112,13 @@ impl Bootstrapping {
             match output {
                 Output::Send { to, message } => {
                     let (from, nonce, config) = (self.me.id, self.me.nonce, self.config);
-                    return Some(Act::Send(to, Letter::Founding { from, nonce, config, words: message.encode() }));
+                    return Some(Act::Send(
+                        to,
+                        ControlMessage::Bootstrap { from, nonce, config, words: message.encode() },
+                    ));
                 }
                 Output::Persist(record) => return Some(Act::Persist(record)),
-                Output::Begin(founding) => self.begun = Some(founding),
+                Output::Begin(initial_view) => self.begun = Some(initial_view),
                 Output::Join(_) => {}
                 Output::Waits(waiting) => self.waiting = Some(waiting),
                 Output::Conflict { mine, theirs } => self.conflict = Some((mine.0, theirs.0)),
@@ -141,7 +144,7 @@ impl Bootstrapping {
 
     /// Takes the outcome of the bootstrap, once, if this process is a member of the group's first
     /// view.
-    pub fn take_begun(&mut self) -> Option<Founding> {
+    pub fn take_begun(&mut self) -> Option<InitialView> {
         self.begun.take()
     }
 
@@ -175,7 +178,7 @@ impl fmt::Display for Waits {
         match self.need {
             Need::Group(incarnation) => write!(
                 f,
-                "; group {incarnation} was founded before, and none of its members answers; if all of them have ended, found a new one by an \
+                "; group {incarnation} was created before, and none of its members answers; if all of them have ended, found a new one by an \
                  operator's word"
             )?,
             Need::Admission(incarnation) => {
@@ -212,13 +215,13 @@ mod tests {
     }
 
     /// Runs it for a second. Returns the control messages and the number of records.
-    fn run(boot: &mut Bootstrapping, seeds: &Seeds, writes: bool) -> (Vec<(To, Letter)>, u32) {
-        let (mut letters, mut records) = (vec![], 0);
+    fn run(boot: &mut Bootstrapping, seeds: &Seeds, writes: bool) -> (Vec<(To, ControlMessage)>, u32) {
+        let (mut messages, mut records) = (vec![], 0);
         for now in (0..100).map(|tick| Time(tick * 10_000_000)) {
             boot.step(seeds, now);
             while let Some(act) = boot.next_act() {
                 match act {
-                    Act::Send(to, letter) => letters.push((to, letter)),
+                    Act::Send(to, message) => messages.push((to, message)),
                     Act::Persist(_) => {
                         records += 1;
                         if writes {
@@ -228,15 +231,15 @@ mod tests {
                 }
             }
         }
-        (letters, records)
+        (messages, records)
     }
 
     #[test]
     fn a_group_begins_only_when_its_record_is_written() {
         for writes in [true, false] {
             let (mut boot, seeds) = bootstrapping(1);
-            let (letters, records) = run(&mut boot, &seeds, writes);
-            assert!(records > 0, "{letters:?}");
+            let (messages, records) = run(&mut boot, &seeds, writes);
+            assert!(records > 0, "{messages:?}");
             assert_eq!(boot.take_begun().is_some_and(|begun| begun.members == [ME]), writes);
         }
     }
@@ -260,10 +263,10 @@ mod tests {
             let mut list = Seeds::new(vec!["b:1".parse().unwrap()], None, "a:1".parse().unwrap());
             list.reached(&"b:1".parse().unwrap(), ME.id, &"b:1".parse().unwrap());
             (other.me, other.config) = (Process { id: MemberId(2), nonce: 8 }, config);
-            let (letters, _) = run(&mut other, &list, true);
+            let (messages, _) = run(&mut other, &list, true);
             boot.step(&seeds, Time(0));
-            for (_, letter) in letters {
-                let Letter::Founding { from, nonce, config, words } = letter else { panic!("{letter:?}") };
+            for (_, message) in messages {
+                let ControlMessage::Bootstrap { from, nonce, config, words } = message else { panic!("{message:?}") };
                 boot.hear(from, nonce, config, &words, Time(0));
             }
             run(&mut boot, &seeds, true).0.iter().any(|(to, _)| matches!(to, To::Process(_)))

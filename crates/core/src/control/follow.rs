@@ -1,15 +1,18 @@
 //! Following a group from outside, from view to view: what observers and learners have in common.
 //!
-//! [`Follow`] asks the members for the newest view and for their memory in it, and goes with them to the next view. It says which view is
-//! followed; the driver holds the rows, reads them with an [`Observer`](crate::Observer), and reports what it finds. No member waits for a process that
-//! follows: if the members pass over a view before their rows are here, it continues with the newest.
+//! [`Follow`] asks the members for the newest view and for their memory in it, and goes with them
+//! to the next view. It says which view is followed; the driver holds the rows, reads them with an
+//! [`Observer`](crate::Observer), and reports what it finds. No member waits for a process that
+//! follows: if the members pass over a view before their rows are here, it continues with the
+//! newest.
 //!
 //! One view leads to the next like this:
 //!
 //! 1. The observer has yielded everything of the view: [`Follow::end`].
-//! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or to the newest. The driver maps them.
+//! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or
+//!    to the newest. The driver maps them.
 //! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
-use super::{ASK_EVERY, INSTALL_LOOK, News, Question, Refusal, Roster};
+use super::{ASK_EVERY, ControlEvent, INSTALL_LOOK, Question, Refusal, Roster};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::membership::Decision;
 use crate::view::View;
@@ -71,7 +74,7 @@ pub enum RowsState {
 #[derive(Debug)]
 pub struct Follow {
     digest: u64,
-    /// How many members it would found the group with; 1 if it minds no number.
+    /// How many members it would create the group with; 1 if it minds no number.
     founders: u32,
     /// The group that is followed; 0: not known yet.
     incarnation: u128,
@@ -89,7 +92,8 @@ pub struct Follow {
     asked_for: ViewId,
     /// The number of processes that were members or waited, as a member has told.
     crowd: usize,
-    /// When streams were made last, by view. An attempt may fail at once, for want of descriptors say.
+    /// When streams were made last, by view. An attempt may fail at once, for want of descriptors
+    /// say.
     dialled: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
     heard: Time,
@@ -99,16 +103,19 @@ pub struct Follow {
 #[derive(Debug)]
 struct Followed {
     view: Arc<View>,
-    /// Once it is followed to its end: the one that was decided on, and since when that is waited for.
+    /// Once it is followed to its end: the one that was decided on, and since when that is waited
+    /// for.
     next: Option<(Arc<View>, Time)>,
     /// Since when a member's stream has been down.
     cut: Option<Time>,
-    /// A member has ended: all may have, and another group of this name may have been founded since.
+    /// A member has ended: all may have, and another group of this name may have been created
+    /// since.
     is_doubtful: bool,
 }
 
 impl Follow {
-    /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
+    /// A process that shows the members `digest` as its configuration's, and would create the group
+    /// with so many.
     pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
         let (followed, arriving, told, asked, dialled) = Default::default();
         Follow {
@@ -163,8 +170,9 @@ impl Follow {
         self.asked = None;
     }
 
-    /// Asks for the newest view and its members' rows, if none is being followed, or not for certain; or to be let in, if it `wants_in`. `here` are the members on this
-    /// host, by its directory.
+    /// Asks for the newest view and its members' rows, if none is being followed, or not for
+    /// certain; or to be let in, if it `wants_in`. `here` are the members on this host, by its
+    /// directory.
     ///
     /// # Errors
     /// [`FollowError::GroupGone`].
@@ -232,18 +240,25 @@ impl Follow {
     /// Takes in what has happened. Returns news that is not about the views alone.
     ///
     /// # Errors
-    /// [`FollowError::Refused`]; [`FollowError::GroupGone`] if it is another group of the same name by now.
-    pub fn hear<W>(&mut self, news: News, roster: &mut Roster<W>, now: Time) -> Result<Option<News>, FollowError> {
+    /// [`FollowError::Refused`]; [`FollowError::GroupGone`] if it is another group of the same name
+    /// by now.
+    pub fn hear<W>(
+        &mut self,
+        news: ControlEvent,
+        roster: &mut Roster<W>,
+        now: Time,
+    ) -> Result<Option<ControlEvent>, FollowError> {
         self.note_life(now);
         match news {
-            News::Refused(why) if !matches!(why, Refusal::NoState(_)) => return Err(FollowError::Refused(why)),
-            News::View { incarnation, view, .. } => {
+            ControlEvent::Refused(why) if !matches!(why, Refusal::NoState(_)) => return Err(FollowError::Refused(why)),
+            ControlEvent::View { incarnation, view, .. } => {
                 self.hear_of(incarnation, view, roster)?;
                 return Ok(None);
             }
-            News::Waits { ref present, .. } => self.crowd = present.len(),
-            News::Died(id) => {
-                // It may have been the last one. Members may tell again and again of other processes that have ended.
+            ControlEvent::Waits { ref present, .. } => self.crowd = present.len(),
+            ControlEvent::Died(id) => {
+                // It may have been the last one. Members may tell again and again of other
+                // processes that have ended.
                 if let Some(followed) = self.followed.as_mut().filter(|followed| followed.view.rank_of(id).is_some()) {
                     followed.is_doubtful = true;
                     self.ask_again();
@@ -260,7 +275,7 @@ impl Follow {
             roster.set_incarnation(incarnation);
         }
         if incarnation != self.incarnation {
-            // All of the group that was followed are dead, and another has been founded.
+            // All of the group that was followed are dead, and another has been created.
             return Err(FollowError::GroupGone);
         }
         let arriving = self.arriving.as_ref().map(|(view, _)| view.id);
@@ -288,7 +303,8 @@ impl Follow {
         self.followed.as_ref().is_some_and(is_cut)
     }
 
-    /// Whether the members are in a newer view than the one that comes next, and the rows of that one are not here.
+    /// Whether the members are in a newer view than the one that comes next, and the rows of that
+    /// one are not here.
     pub fn is_passed_over<W>(&self, roster: &Roster<W>, now: Time) -> bool {
         let Some((next, since)) = self.followed.as_ref().and_then(|followed| followed.next.as_ref()) else {
             return false;
@@ -298,8 +314,10 @@ impl Follow {
         is_newer && now.since(*since) >= PARTS_WAIT && self.arriving.is_none() && !is_here
     }
 
-    /// Says which view is about to begin, once the rows of all its members are here: the next, or the newest if that one was passed over or is the first.
-    /// Returns it once, with the rows, for the driver to map. To be called until then, while no view is [followed](Self::is_following) and none arrives.
+    /// Says which view is about to begin, once the rows of all its members are here: the next, or
+    /// the newest if that one was passed over or is the first. Returns it once, with the rows, for
+    /// the driver to map. To be called until then, while no view is [followed](Self::is_following)
+    /// and none arrives.
     pub fn look<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<(Arc<View>, Vec<Option<W>>)> {
         if self.arriving.is_some() {
             return None;
@@ -333,7 +351,8 @@ impl Follow {
         has_all_of(&told, roster).then_some(told)
     }
 
-    /// Makes the streams to the members of a view that are not here, at most every [`INSTALL_LOOK`].
+    /// Makes the streams to the members of a view that are not here, at most every
+    /// [`INSTALL_LOOK`].
     fn dial<W>(&mut self, view: &View, roster: &mut Roster<W>, now: Time) {
         self.dialled.retain(|_, at| now.since(*at) < INSTALL_LOOK);
         if let Entry::Vacant(dialled) = self.dialled.entry(view.id) {
@@ -347,8 +366,9 @@ impl Follow {
         self.arriving.as_ref().map(|(view, _)| view)
     }
 
-    /// Begins the view that is about to begin, if its rows are in this state. If they never fill the view is given up: the driver drops what it has of it
-    /// once [none arrives](Self::arriving) any more.
+    /// Begins the view that is about to begin, if its rows are in this state. If they never fill
+    /// the view is given up: the driver drops what it has of it once [none arrives](Self::arriving)
+    /// any more.
     pub fn arrive<W>(&mut self, rows: RowsState, roster: &mut Roster<W>, now: Time) -> Option<ViewStart> {
         let (_, since) = self.arriving.as_ref()?;
         if rows != RowsState::Complete {
@@ -370,7 +390,8 @@ impl Follow {
         Some(start)
     }
 
-    /// The view that is followed has ended by this decision, and everything of it was yielded. Returns the next view.
+    /// The view that is followed has ended by this decision, and everything of it was yielded.
+    /// Returns the next view.
     ///
     /// # Panics
     /// If no view is followed.
@@ -385,7 +406,8 @@ impl Follow {
     }
 }
 
-/// Whether all that happens in a view is in its rows. If not, members that are asked go on to one of which that is so.
+/// Whether all that happens in a view is in its rows. If not, members that are asked go on to one
+/// of which that is so.
 fn is_whole(view: &View) -> bool {
     view.subgroups.iter().all(|spec| spec.epoch.is_none())
 }
@@ -397,7 +419,7 @@ fn has_all_of<W>(view: &View, roster: &Roster<W>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Birth, Letter, Me, Order};
+    use crate::control::{Birth, ControlMessage, Me, Order};
     use crate::membership::Ballot;
     use alloc::vec;
 
@@ -413,8 +435,8 @@ mod tests {
         View { id: ViewId(id), members, nonvoters: vec![], subgroups: Default::default() }
     }
 
-    fn told(id: u64, members: &[u64]) -> News {
-        News::View { incarnation: GROUP, view: view(id, members), decision: vec![] }
+    fn told(id: u64, members: &[u64]) -> ControlEvent {
+        ControlEvent::View { incarnation: GROUP, view: view(id, members), decision: vec![] }
     }
 
     fn decision(id: u64, members: &[u64]) -> Decision {
@@ -435,7 +457,7 @@ mod tests {
             Case { follow: Follow::new(4, 1, now), roster: Roster::new(me(9), 1, None), now }
         }
 
-        fn hear(&mut self, news: News) -> Result<Option<News>, FollowError> {
+        fn hear(&mut self, news: ControlEvent) -> Result<Option<ControlEvent>, FollowError> {
             self.follow.hear(news, &mut self.roster, self.now)
         }
 
@@ -526,10 +548,10 @@ mod tests {
     #[test]
     fn another_group_of_the_same_name_is_not_followed() {
         let mut case = Case::following(3);
-        let other = News::View { incarnation: 8, view: view(1, &[4]), decision: vec![] };
+        let other = ControlEvent::View { incarnation: 8, view: view(1, &[4]), decision: vec![] };
         assert_eq!(case.hear(other), Err(FollowError::GroupGone));
-        assert_eq!(case.hear(News::Refused(Refusal::Config(3))), Err(FollowError::Refused(Refusal::Config(3))));
-        let no_state = News::Refused(Refusal::NoState(MemberId(2)));
+        assert_eq!(case.hear(ControlEvent::Refused(Refusal::Config(3))), Err(FollowError::Refused(Refusal::Config(3))));
+        let no_state = ControlEvent::Refused(Refusal::NoState(MemberId(2)));
         assert_eq!(case.hear(no_state.clone()), Ok(Some(no_state)), "that is for learners to judge");
     }
 
@@ -540,7 +562,7 @@ mod tests {
             case.follow.ask(&[MemberId(1)], wants_in, &mut case.roster, case.now).unwrap();
             let orders: Vec<Order> = core::iter::from_fn(|| case.roster.next_order()).collect();
             orders.into_iter().find_map(|order| match order {
-                Order::Near { letter: Letter::Ask { observer, .. }, .. } => Some(observer),
+                Order::Near { message: ControlMessage::Ask { observer, .. }, .. } => Some(observer),
                 _ => None,
             })
         };
@@ -551,11 +573,12 @@ mod tests {
         let mut case = Case::following(3);
         assert_eq!((asked(&mut case, false), asked(&mut case, true)), (None, Some(false)));
         assert!(!case.follow.is_due(case.now));
-        case.hear(News::Died(MemberId(77))).unwrap();
+        case.hear(ControlEvent::Died(MemberId(77))).unwrap();
         assert!(!case.follow.is_due(case.now), "it was no member");
-        case.hear(News::Died(MemberId(2))).unwrap();
+        case.hear(ControlEvent::Died(MemberId(2))).unwrap();
         assert!(case.follow.is_due(case.now), "it may have been the last one");
-        // Track record 124: a group was followed whose members were all dead, beside another one of its name.
+        // Track record 124: a group was followed whose members were all dead, beside another one of
+        // its name.
         assert_eq!(asked(&mut case, false), Some(true));
         let gone = case.follow.ask(&[], false, &mut case.roster, case.now);
         assert_eq!(gone, Err(FollowError::GroupGone));
@@ -584,7 +607,8 @@ mod tests {
         }
     }
 
-    /// Track record 120: the rows of a view whose stream had broken were taken no more, so it was followed only if the members changed it.
+    /// Track record 120: the rows of a view whose stream had broken were taken no more, so it was
+    /// followed only if the members changed it.
     #[test]
     fn a_view_whose_rows_were_given_up_begins_when_they_come_again() {
         let mut first = Case::new();

@@ -1,7 +1,7 @@
 //! The processes that wait at the process that may create the group with them.
 use super::{Asks, CLAIM_FOR, Claim, Refusal, admits};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Time};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -39,9 +39,9 @@ impl Founder {
     }
 
     /// Takes in the seeds among which the group is created, and whether this process creates it
-    /// (`founds`). Processes that waited before ask again.
-    pub fn take_up(&mut self, founds: bool, claim: Claim, now: Time) {
-        if !founds || claim != self.claim {
+    /// (`creates`). Processes that waited before ask again.
+    pub fn take_up(&mut self, creates: bool, claim: Claim, now: Time) {
+        if !creates || claim != self.claim {
             self.asking.clear();
             self.unlike.clear();
         }
@@ -87,7 +87,7 @@ impl Founder {
 
     /// Notes that a process has gone.
     pub fn forget(&mut self, id: MemberId) {
-        if planted!(GoneFound) {
+        if mutation!(GoneFound) {
             return;
         }
         self.changed |= self.asking.remove(&id).is_some();

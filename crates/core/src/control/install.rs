@@ -1,10 +1,10 @@
 //! A view that is decided and has not begun here, because rows of its members are missing and may
 //! still come.
-use super::{ASK_EVERY, News, Request, Roster, admits};
+use super::{ASK_EVERY, ControlEvent, Request, Roster, admits};
 use crate::ids::{MemberId, Rank, Time};
 use crate::membership::Liveness;
 use crate::multicast::engine::Engine;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::view::View;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -123,10 +123,10 @@ impl Install {
         let missing = self.missing(roster, has_met);
         // Members of other hosts see no activity of this member before the view begins here.
         // Missing rows may come later.
-        let part = if planted!(BeginsHastily) { 64 } else { 2 };
+        let part = if mutation!(BeginsHastily) { 64 } else { 2 };
         let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / part);
         let is_complete = (late && !self.is_first) || (has_sent_all && (late || missing.is_empty()));
-        if is_complete && (!has_rest || planted!(RestCutOff)) {
+        if is_complete && (!has_rest || mutation!(RestCutOff)) {
             return true;
         }
         if now.since(self.looked) >= INSTALL_LOOK {
@@ -165,14 +165,14 @@ impl Install {
     /// counted as final, so it never begins this view. It [reports](Roster::farewell) that it has
     /// stopped, and looks for the group as a new process does.
     #[must_use]
-    pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) -> bool {
+    pub fn attend<W>(&self, news: &ControlEvent, digest: u64, roster: &mut Roster<W>) -> bool {
         match news {
-            News::View { incarnation, view, .. } => {
+            ControlEvent::View { incarnation, view, .. } => {
                 let is_later = *incarnation == roster.incarnation() && view.id > self.view.id;
-                return is_later && !planted!(FirstViewNeverOver);
+                return is_later && !mutation!(FirstViewNeverOver);
             }
-            News::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
-            News::Asks(asks) if asks.id_conflict.is_none() && admits(digest, asks.config, asks.observer) => {
+            ControlEvent::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
+            ControlEvent::Asks(asks) if asks.id_conflict.is_none() && admits(digest, asks.config, asks.observer) => {
                 let is_in = self.has(asks.id);
                 if is_in && (!self.may_be_told(asks.id, roster) || !roster.is_instance(asks.id, asks.instance)) {
                     return false;
@@ -225,7 +225,7 @@ impl Install {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Address, Book, Card, Letter, Me, Order, Seeds};
+    use crate::control::{Address, Book, Card, ControlMessage, Me, Order, Seeds};
     use crate::view::{SubgroupSpec, View};
     use crate::{Ablation, ViewId};
     use alloc::vec;
@@ -264,8 +264,8 @@ mod tests {
         Card { id: MemberId(id), host: 100 + u128::from(id), address: at(name), rack: None }
     }
 
-    fn asks(id: u64, name: &str, process: u128, roster: &mut Roster<()>) -> News {
-        let letter = Letter::Ask {
+    fn asks(id: u64, name: &str, process: u128, roster: &mut Roster<()>) -> ControlEvent {
+        let message = ControlMessage::Ask {
             from: MemberId(id),
             pid: 7,
             birth: Default::default(),
@@ -278,13 +278,13 @@ mod tests {
             rack: None,
             seeds: None,
         };
-        roster.hear(letter, Some((far(id, name), process)), &[], NOW);
+        roster.hear(message, Some((far(id, name), process)), &[], NOW);
         roster.take_news().pop().unwrap()
     }
 
     /// Lets a process of this host ask.
     fn asks_beside(id: u64, roster: &mut Roster<()>) {
-        let ask = Letter::Ask {
+        let ask = ControlMessage::Ask {
             from: MemberId(id),
             pid: 8,
             birth: Default::default(),
@@ -306,7 +306,7 @@ mod tests {
         let news = asks(id, name, id.into(), roster);
         assert!(!install.attend(&news, 4, roster));
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-        orders.iter().any(|order| matches!(order, Order::Far { letter: Letter::View { .. }, .. }))
+        orders.iter().any(|order| matches!(order, Order::Far { message: ControlMessage::View { .. }, .. }))
     }
 
     /// Members that have begun see no activity of a member of another host that has not, and soon
@@ -321,7 +321,7 @@ mod tests {
             let mut install = install(view(2, members), Some(after), &mut roster);
             // The view no longer waits for this member.
             let what = Request::Stopped { incarnation: 7, view: ViewId(1), nonce: 3 };
-            roster.hear(Letter::Request { from: MemberId(3), reply: 0, what }, None, &[], NOW);
+            roster.hear(ControlMessage::Request { from: MemberId(3), reply: 0, what }, None, &[], NOW);
             for (at, begins) in [(0, false), (20, false), (39, false), (40, true)] {
                 let now = NOW + Duration::from_secs(at);
                 assert_eq!(install.look(&mut roster, false, true, |_| false, now), begins, "after {at} s");
@@ -350,7 +350,7 @@ mod tests {
         roster.begin(&view(1, &[1]), NOW);
         let install = install(view(2, &[1, 6]), None, &mut roster);
         assert!(is_told(&install, 6, "first", &mut roster));
-        let News::Asks(second) = asks(6, "second", 9, &mut roster) else { unreachable!() };
+        let ControlEvent::Asks(second) = asks(6, "second", 9, &mut roster) else { unreachable!() };
         assert_eq!(second.id_conflict, Some(at("second")));
         assert_eq!(roster.book().unwrap().far(MemberId(6)), Some(&at("first")));
     }
@@ -367,13 +367,14 @@ mod tests {
         let is_asked = |install: &mut Install, roster: &mut Roster<()>, at: u64| {
             while roster.next_order().is_some() {}
             assert!(!install.look(roster, false, false, |_| false, NOW + Duration::from_secs(at)), "after {at} s");
-            let asks =
-                |order: &Order| matches!(order, Order::Far { letter: Letter::Request { what: Request::View, .. }, .. });
+            let asks = |order: &Order| {
+                matches!(order, Order::Far { message: ControlMessage::Request { what: Request::View, .. }, .. })
+            };
             core::iter::from_fn(|| roster.next_order()).any(|order| asks(&order))
         };
         assert!(!is_asked(&mut install, &mut roster, 39) && is_asked(&mut install, &mut roster, 40));
         let hears = |incarnation, view, roster: &mut Roster<()>| {
-            install.attend(&News::View { incarnation, view, decision: vec![] }, 4, roster)
+            install.attend(&ControlEvent::View { incarnation, view, decision: vec![] }, 4, roster)
         };
         assert!(
             !hears(7, view(5, &[1, 2, 3]), &mut roster) && !hears(7, view(4, &[3]), &mut roster),
@@ -385,14 +386,14 @@ mod tests {
     }
 
     /// Runs of whole processes show the mutation in fewer than one seed of 10,000.
-    #[cfg(planted)]
+    #[cfg(mutation)]
     #[test]
-    #[ignore = "wants a process of its own: cargo xtask planted"]
-    fn planted_bugs_of_first_views_fail_their_test() {
-        use crate::planted::{Bug, failure};
-        let over = failure(Bug::FirstViewNeverOver, a_first_view_is_over_when_the_group_has_a_later_one);
+    #[ignore = "wants a process of its own: cargo xtask mutations"]
+    fn mutation_bugs_of_first_views_fail_their_test() {
+        use crate::mutation::{Mutation, failure};
+        let over = failure(Mutation::FirstViewNeverOver, a_first_view_is_over_when_the_group_has_a_later_one);
         assert_eq!(over, "it is left out");
-        let hasty = failure(Bug::BeginsHastily, a_member_begins_without_missing_rows_before_it_is_suspected);
+        let hasty = failure(Mutation::BeginsHastily, a_member_begins_without_missing_rows_before_it_is_suspected);
         assert_eq!(hasty, "values differ");
     }
 

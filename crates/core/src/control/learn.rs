@@ -9,7 +9,7 @@
 //! process asks for admission. [`Attempts`] decides which failures lead to another attempt. The
 //! driver holds the state and the messages. Each attempt is made by a process with its own nonce,
 //! so a view that admits the previous attempt does not admit this one.
-use super::{Follow, FollowError, Letter, News, Refusal, Request, Roster, ViewStart};
+use super::{ControlEvent, ControlMessage, Follow, FollowError, Refusal, Request, Roster, ViewStart};
 use crate::ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 use crate::view::View;
 use alloc::collections::BTreeSet;
@@ -156,7 +156,7 @@ impl Learn {
         let next = last.map_or(from.0, |last| last as u64 + 1) % ids.len() as u64;
         let source = ids[next as usize];
         self.source = Some((source, now + STATE_WAIT));
-        roster.post(source, Letter::Request { from, reply: 0, what: Request::State });
+        roster.post(source, ControlMessage::Request { from, reply: 0, what: Request::State });
         Ok(())
     }
 
@@ -178,18 +178,18 @@ impl Learn {
     /// [`LearnError::Refused`], [`LearnError::GroupGone`].
     pub fn hear<W>(
         &mut self,
-        news: News,
+        news: ControlEvent,
         follow: &mut Follow,
         roster: &mut Roster<W>,
         now: Time,
-    ) -> Result<Option<News>, LearnError> {
+    ) -> Result<Option<ControlEvent>, LearnError> {
         let news = follow.hear(news, roster, now)?;
         let source = self.source.map(|(id, _)| id);
         match news {
-            Some(News::Died(id)) if Some(id) == source => self.state_failed(follow, now),
+            Some(ControlEvent::Died(id)) if Some(id) == source => self.state_failed(follow, now),
             // The next control message to that member may also fail at once.
-            Some(News::Lost(id)) if Some(id) == source => self.give_up_source(now),
-            Some(News::Refused(Refusal::NoState(id))) => {
+            Some(ControlEvent::Lost(id)) if Some(id) == source => self.give_up_source(now),
+            Some(ControlEvent::Refused(Refusal::NoState(id))) => {
                 self.refused.insert(id);
                 let has_refused = |view: &Arc<View>| view.members.iter().all(|id| self.refused.contains(id));
                 if !self.has_state && follow.view().is_none_or(has_refused) {
@@ -229,12 +229,12 @@ impl Learn {
     pub fn state_opened(
         &mut self,
         view: ViewId,
-        places: &[Option<u64>],
+        sequences: &[Option<u64>],
         follow: &mut Follow,
         now: Time,
     ) -> Option<Arc<View>> {
         // The messages between the state and the start of the observation would be missing.
-        let reaches = places.iter().zip(&self.start).all(|(place, start)| place.is_none_or(|place| place >= *start));
+        let reaches = sequences.iter().zip(&self.start).all(|(place, start)| place.is_none_or(|place| place >= *start));
         let view = self.wants_state_of(view, follow).filter(|_| reaches).map(Arc::clone);
         match view {
             Some(view) => {
@@ -266,7 +266,7 @@ impl Learn {
         }
     }
 
-    /// Notes that the observation of a view begins. `places` holds the number of earlier messages
+    /// Notes that the observation of a view begins. `sequences` holds the number of earlier messages
     /// in each subgroup's order. Returns whether messages that were kept for the state are now
     /// useless.
     ///
@@ -275,7 +275,7 @@ impl Learn {
     pub fn begin(
         &mut self,
         start: ViewStart,
-        places: Vec<u64>,
+        sequences: Vec<u64>,
         follow: &mut Follow,
         now: Time,
     ) -> Result<bool, LearnError> {
@@ -283,7 +283,7 @@ impl Learn {
         if self.has_state {
             return if start == ViewStart::Next { Ok(false) } else { Err(LearnError::PassedOver) };
         }
-        self.start = places;
+        self.start = sequences;
         self.ask_the_next(follow, now);
         Ok(true)
     }
@@ -291,7 +291,7 @@ impl Learn {
     /// Returns the first view of the group if this process is one of its founders on one host: no
     /// other process is a member without the state. Between hosts only the outcome of the bootstrap
     /// makes a process a founder.
-    pub fn founded<W>(&self, follow: &Follow, roster: &Roster<W>) -> Option<View> {
+    pub fn created<W>(&self, follow: &Follow, roster: &Roster<W>) -> Option<View> {
         let may_found = !self.has_state && !follow.is_following() && roster.book().is_none();
         let is_mine = |view: &&View| may_found && view.id == ViewId(1) && view.rank_of(roster.me()).is_some();
         follow.told().filter(is_mine).cloned()
@@ -318,14 +318,14 @@ pub struct Restored {
     view: Arc<View>,
     /// The number of contained messages, by subgroup of the view in which the state was taken,
     /// while that view is observed.
-    places: Vec<Option<u64>>,
+    sequences: Vec<Option<u64>>,
 }
 
 impl Restored {
-    /// Returns a state that was taken in `view` and contains the first `places` messages of each
+    /// Returns a state that was taken in `view` and contains the first `sequences` messages of each
     /// subgroup's order.
-    pub fn new(view: Arc<View>, places: Vec<Option<u64>>) -> Restored {
-        Restored { view, places }
+    pub fn new(view: Arc<View>, sequences: Vec<Option<u64>>) -> Restored {
+        Restored { view, sequences }
     }
 
     /// Returns the view of the messages that arrive.
@@ -336,14 +336,14 @@ impl Restored {
     /// Notes that the next view has begun. All its messages come after the state.
     pub fn begin(&mut self, view: Arc<View>) {
         self.view = view;
-        self.places.clear();
+        self.sequences.clear();
     }
 
     /// True if the message of this round comes after the state, so it has to be applied.
     pub fn lacks(&self, subgroup: SubgroupId, sender: Rank, round: u64) -> bool {
         let senders = &self.view.subgroups[subgroup.index()].senders;
         let place = senders.binary_search(&sender).ok().map(|rank| round * senders.len() as u64 + rank as u64);
-        let known = self.places.get(subgroup.index()).copied().flatten().zip(place);
+        let known = self.sequences.get(subgroup.index()).copied().flatten().zip(place);
         known.is_none_or(|(contained, place)| place >= contained)
     }
 }
@@ -397,12 +397,12 @@ mod tests {
             case
         }
 
-        fn hear(&mut self, news: News) -> Result<Option<News>, LearnError> {
+        fn hear(&mut self, news: ControlEvent) -> Result<Option<ControlEvent>, LearnError> {
             self.learn.hear(news, &mut self.follow, &mut self.roster, self.now)
         }
 
         fn hear_of(&mut self, id: u64, members: &[u64]) {
-            let told = News::View { incarnation: GROUP, view: view(id, members), decision: vec![] };
+            let told = ControlEvent::View { incarnation: GROUP, view: view(id, members), decision: vec![] };
             self.hear(told).unwrap();
         }
 
@@ -424,7 +424,7 @@ mod tests {
             }
             self.learn.ask(&[MemberId(1)], &mut self.follow, &mut self.roster, self.now).unwrap();
             core::iter::from_fn(|| self.roster.next_order()).find_map(|order| match order {
-                Order::Near { to, letter: Letter::Request { what: Request::State, .. }, .. } => Some(to.0),
+                Order::Near { to, message: ControlMessage::Request { what: Request::State, .. }, .. } => Some(to.0),
                 _ => None,
             })
         }
@@ -455,12 +455,12 @@ mod tests {
         assert_eq!((case.asks(), case.asks()), (Some(2), None));
         case.now += STATE_WAIT;
         assert_eq!(case.asks(), Some(1));
-        case.hear(News::Died(MemberId(2))).unwrap();
+        case.hear(ControlEvent::Died(MemberId(2))).unwrap();
         assert_eq!(case.asks(), None, "another one was asked");
-        let refused = |id| News::Refused(Refusal::NoState(MemberId(id)));
-        for news in [News::Died(MemberId(1)), News::Lost(MemberId(2)), refused(1)] {
+        let refused = |id| ControlEvent::Refused(Refusal::NoState(MemberId(id)));
+        for news in [ControlEvent::Died(MemberId(1)), ControlEvent::Lost(MemberId(2)), refused(1)] {
             let last = case.learn.source.unwrap().0;
-            let is_lost = matches!(news, News::Lost(_));
+            let is_lost = matches!(news, ControlEvent::Lost(_));
             assert!(case.hear(news).is_ok());
             if is_lost {
                 // The next regular request is early enough: control messages may repeatedly fail at
@@ -515,7 +515,8 @@ mod tests {
         case.learn.note_waiting(CAUGHT_UP - 1);
         assert!(case.learn.is_due(&mut case.follow, case.now) && case.learn.has_asked());
         case.learn.ask(&[MemberId(1)], &mut case.follow, &mut case.roster, case.now).unwrap();
-        let wants_in = |order| matches!(order, Order::Near { letter: Letter::Ask { observer: false, .. }, .. });
+        let wants_in =
+            |order| matches!(order, Order::Near { message: ControlMessage::Ask { observer: false, .. }, .. });
         assert!(core::iter::from_fn(|| case.roster.next_order()).any(wants_in));
         assert_eq!(case.ends(view(4, &[1, 2]), &[]), Ok(false));
         assert_eq!(case.arrives(4, &[1, 2]), Ok(false), "what was kept is behind the state");
@@ -575,14 +576,14 @@ mod tests {
 
     #[test]
     fn only_a_founder_on_one_host_begins_without_the_state() {
-        let founded = |id, members: &[u64]| {
+        let created = |id, members: &[u64]| {
             let (learn, mut follow) = (Learn::new(None, Time(0)), Follow::new(4, 2, Time(0)));
             let mut roster: Roster<()> = Roster::new(me(9), ME.nonce, None);
-            let news = News::View { incarnation: GROUP, view: view(id, members), decision: vec![] };
+            let news = ControlEvent::View { incarnation: GROUP, view: view(id, members), decision: vec![] };
             follow.hear(news, &mut roster, Time(0)).unwrap();
-            learn.founded(&follow, &roster).is_some()
+            learn.created(&follow, &roster).is_some()
         };
-        assert!(founded(1, &[1, 9]) && !founded(1, &[1, 2]) && !founded(2, &[1, 9]));
+        assert!(created(1, &[1, 9]) && !created(1, &[1, 2]) && !created(2, &[1, 9]));
     }
 
     #[test]

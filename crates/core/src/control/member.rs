@@ -17,8 +17,8 @@
 //! views, and [polls](Member::poll_older) their engines too. [`Member::home`] returns the engine
 //! with which a subgroup's epoch began.
 use super::{
-    ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, ObjectOrder, Readmissions, Redials, Refusal,
-    Remedy, Request, Roster, admits,
+    ASK_EVERY, Asks, Begun, ControlEvent, ControlMessage, INSTALL_LOOK, Install, Joins, ObjectOrder, Readmissions,
+    Redials, Refusal, Remedy, Request, Roster, admits,
 };
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::limits;
@@ -26,7 +26,7 @@ use crate::membership::Unrecoverable;
 use crate::multicast::Upcalls;
 use crate::multicast::engine::{Engine, Progress, State};
 use crate::multicast::stats::EngineStats;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::{Change, View};
 use crate::wire::layout::{Layout, membership};
@@ -88,7 +88,7 @@ pub enum Heard {
     /// The driver sends objects to a process that follows.
     Send(ObjectOrder),
     /// News that does not concern the membership.
-    Other(News),
+    Other(ControlEvent),
 }
 
 /// The progress of a member that wants to leave, in whichever view the members agree on that.
@@ -137,7 +137,8 @@ pub struct Member {
     /// Members to evict until a view without them has begun: their eviction was requested.
     evicting: BTreeSet<MemberId>,
     leaving: Leaving,
-    /// The processes that want the state of this member's application, in the order of their requests.
+    /// The processes that want the state of this member's application, in the order of their
+    /// requests.
     states: VecDeque<MemberId>,
     /// The time at which this member last looked for missing members that a view change needs.
     looked: Time,
@@ -217,7 +218,8 @@ impl Member {
         core::iter::once(&mut self.engine).chain(&mut self.older)
     }
 
-    /// The engine of the newest view that has begun here, or of an older one in which subgroups go on.
+    /// The engine of the newest view that has begun here, or of an older one in which subgroups go
+    /// on.
     pub fn engine_of(&self, view: ViewId) -> Option<&Engine> {
         self.engines().find(|engine| engine.view().id == view)
     }
@@ -234,13 +236,15 @@ impl Member {
         sum
     }
 
-    /// The views that have ended and in which subgroups of this member go on, the oldest first. The driver keeps their tables.
+    /// The views that have ended and in which subgroups of this member go on, the oldest first. The
+    /// driver keeps their tables.
     pub fn older(&self) -> impl Iterator<Item = ViewId> {
         let ended = self.next.iter().map(|_| &self.engine).filter(|engine| engine.goes_on());
         self.older.iter().chain(ended).map(|engine| engine.view().id)
     }
 
-    /// Where a subgroup of the newest view stands for this member: the engine with which its epoch began, and its number there.
+    /// Where a subgroup of the newest view stands for this member: the engine with which its epoch
+    /// began, and its number there.
     pub fn home(&self, subgroup: SubgroupId) -> Option<(&Engine, SubgroupId)> {
         let spec = self.view.subgroups.get(subgroup.index())?;
         let engine = self.engine_of(self.view.epoch(subgroup))?;
@@ -254,8 +258,9 @@ impl Member {
         }
     }
 
-    /// Polls the engine of an [older](Self::older) view, with the table of that. To be done before each poll of the newest [engine](Self::engine_mut), and while the next view is
-    /// prepared. `upcalls` get the numbers that subgroups have in the newest one.
+    /// Polls the engine of an [older](Self::older) view, with the table of that. To be done before
+    /// each poll of the newest [engine](Self::engine_mut), and while the next view is prepared.
+    /// `upcalls` get the numbers that subgroups have in the newest one.
     pub fn poll_older<T: Table>(
         &mut self,
         view: ViewId,
@@ -274,8 +279,10 @@ impl Member {
         progress
     }
 
-    /// Says whether subgroups may go on that changes of this view do not touch: as long as the rows of all members come through shared memory or over streams, no process follows, which
-    /// reads the rows of one view, and no object is on its way. While the view changes that stays as it is: a leader finds it in the row of each member that has promised.
+    /// Says whether subgroups may go on that changes of this view do not touch: as long as the rows
+    /// of all members come through shared memory or over streams, no process follows, which reads
+    /// the rows of one view, and no object is on its way. While the view changes that stays as it
+    /// is: a leader finds it in the row of each member that has promised.
     fn weigh_epochs<W>(&mut self, roster: &Roster<W>) {
         if self.engine.is_changing() {
             return;
@@ -285,7 +292,8 @@ impl Member {
         self.engine.keep_epochs(is_alone && self.view.members.iter().all(has_way));
     }
 
-    /// Says whether there are groups for large messages in this view, by the driver's [groups](super::ObjectGroups). `outdated` says whether there should be one for a subgroup
+    /// Says whether there are groups for large messages in this view, by the driver's
+    /// [groups](super::ObjectGroups). `outdated` says whether there should be one for a subgroup
     /// whose epoch began with an older view: those belong to the newest view, so all epochs end.
     pub fn note_object_groups<W>(&mut self, are_there: bool, outdated: bool, roster: &Roster<W>) {
         if self.has_object_groups != are_there {
@@ -297,11 +305,14 @@ impl Member {
         }
     }
 
-    /// Asks all members for a view with a change of its subgroups: those of the view that is about to begin, or of the newest that has. `has_room` says whether there is memory
-    /// for rows of so many bytes in all. Returns false if the change makes no sense in this view, or is the case already.
+    /// Asks all members for a view with a change of its subgroups: those of the view that is about
+    /// to begin, or of the newest that has. `has_room` says whether there is memory for rows of so
+    /// many bytes in all. Returns false if the change makes no sense in this view, or is the case
+    /// already.
     ///
     /// # Errors
-    /// That of `has_room`: a view that was agreed on and fits into the memory of no member would end all members.
+    /// That of `has_room`: a view that was agreed on and fits into the memory of no member would
+    /// end all members.
     pub fn propose_change<E>(
         &mut self,
         change: Change,
@@ -338,8 +349,9 @@ impl Member {
         self.next.as_mut()
     }
 
-    /// Returns the processes that will join with the next view, once in each view, when all of them are known. The driver may make this member's memory for
-    /// that view by now, while the view still runs.
+    /// Returns the processes that will join with the next view, once in each view, when all of them
+    /// are known. The driver may make this member's memory for that view by now, while the view
+    /// still runs.
     pub fn take_newcomers(&mut self) -> Option<Vec<MemberId>> {
         let is_time = !self.told_newcomers && self.next.is_none() && !self.engine.is_changing();
         if !is_time || !self.joins.is_complete() {
@@ -349,10 +361,10 @@ impl Member {
         Some(self.joins.asking().collect())
     }
 
-    /// Notes whether the group is followed, by `guests` over streams or by processes that this member knows of. Then what was delivered is readable for a while
-    /// yet.
-    pub fn note_followers<W>(&mut self, guests: usize, roster: &Roster<W>) -> bool {
-        let is_followed = guests > 0 || !roster.observers().is_empty();
+    /// Notes whether the group is followed, by `observers` over streams or by processes that this
+    /// member knows of. Then what was delivered is readable for a while yet.
+    pub fn note_followers<W>(&mut self, observers: usize, roster: &Roster<W>) -> bool {
+        let is_followed = observers > 0 || !roster.observers().is_empty();
         self.is_followed = is_followed;
         self.engines_mut().for_each(|engine| engine.set_observed(is_followed));
         self.weigh_epochs(roster);
@@ -368,28 +380,36 @@ impl Member {
     }
 
     /// Takes in what has happened. `rows` are those of the view.
-    pub fn hear<W>(&mut self, news: News, rows: &impl Rows, roster: &mut Roster<W>, now: Time) -> Option<Heard> {
+    pub fn hear<W>(
+        &mut self,
+        news: ControlEvent,
+        rows: &impl Rows,
+        roster: &mut Roster<W>,
+        now: Time,
+    ) -> Option<Heard> {
         match news {
-            News::Died(id) => {
+            ControlEvent::Died(id) => {
                 self.forget_joiner(id);
                 self.died(id, roster);
             }
             // A member's streams tell what has become of it.
-            News::Lost(id) if self.rank_of(id).is_none() => {
+            ControlEvent::Lost(id) if self.rank_of(id).is_none() => {
                 self.forget_joiner(id);
                 roster.forget_observer(id);
             }
-            News::Lost(_) => {}
-            News::Asks(asks) => self.asked(asks, rows, roster, now),
-            News::Requests { from, reply, what } => return self.requested(from, reply, what, rows, roster),
-            News::View { incarnation, view, decision } => return self.hear_of(incarnation, &view, decision, roster),
-            News::Reached(card) => roster.tell_view_at(self.newest(), &card),
-            News::Meets(_) if planted!(StrangersPass) => {}
-            News::Meets(card) => {
+            ControlEvent::Lost(_) => {}
+            ControlEvent::Asks(asks) => self.asked(asks, rows, roster, now),
+            ControlEvent::Requests { from, reply, what } => return self.requested(from, reply, what, rows, roster),
+            ControlEvent::View { incarnation, view, decision } => {
+                return self.hear_of(incarnation, &view, decision, roster);
+            }
+            ControlEvent::Reached(card) => roster.tell_view_at(self.newest(), &card),
+            ControlEvent::Meets(_) if mutation!(StrangersPass) => {}
+            ControlEvent::Meets(card) => {
                 roster.tell_view_at(self.newest(), &card);
                 roster.ask_view_at(&card);
             }
-            News::Wants(order) => {
+            ControlEvent::Wants(order) => {
                 if self.rank_of(order.from).is_none() && !self.is_in_next(order.from) {
                     // This member forgets a process that reads its control messages slowly.
                     roster.add_observer(order.from);
@@ -411,7 +431,7 @@ impl Member {
         let id = asks.id;
         if !admits(self.terms.digest, asks.config, asks.observer) {
             let why = Refusal::Config(self.terms.digest);
-            return roster.post_at(asks.id_conflict, id, Letter::Refused { why });
+            return roster.post_at(asks.id_conflict, id, ControlMessage::Refused { why });
         }
         if let Some(address) = asks.id_conflict.clone() {
             // If that is a member it has to go first; while it is heard of it does not go.
@@ -427,7 +447,8 @@ impl Member {
             return self.wait(id, roster);
         }
         if is_in && roster.is_far(id) {
-            // A process that missed its beginning is too late for it; and one that has come after a member of the same id must have no part in it.
+            // A process that missed its beginning is too late for it; and one that has come after a
+            // member of the same id must have no part in it.
             return self.wait(id, roster);
         }
         if let Some(next) = self.next.as_ref().filter(|next| next.has(id)) {
@@ -441,7 +462,7 @@ impl Member {
             return self.let_follow(id, roster, now);
         }
         if self.view.members.len() >= limits::MEMBERS_MAX {
-            return roster.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
+            return roster.post(id, ControlMessage::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
         let address = roster.book().and_then(|book| book.address_of(id));
         if address.is_some_and(|address| !self.readmissions.admits(address, now)) {
@@ -458,7 +479,7 @@ impl Member {
         if self.joins.ask(process, asks.follows, now) {
             self.admit(process, roster);
         }
-        if planted!(AdmissionsLost) && self.next.is_some() {
+        if mutation!(AdmissionsLost) && self.next.is_some() {
             for process in self.joins.all() {
                 self.admit(process, roster);
             }
@@ -466,8 +487,8 @@ impl Member {
         self.wait(id, roster);
     }
 
-    /// A process does not wait to be let in any more. Views that would be asked to admit it later would wait for it, and this member would have
-    /// forgotten by then that it is dead.
+    /// A process does not wait to be let in any more. Views that would be asked to admit it later
+    /// would wait for it, and this member would have forgotten by then that it is dead.
     fn forget_joiner(&mut self, id: MemberId) {
         self.states.retain(|waiting| *waiting != id);
         self.joins.forget(id);
@@ -482,9 +503,10 @@ impl Member {
         !self.states.is_empty()
     }
 
-    /// Returns the process to which the state of this member's application goes now, as it is between two deliveries: to one at a time, as many may
-    /// want it and the group must not wait. None gets it while the view changes. If this member can't tell how much its application has taken, the
-    /// process is refused, and asks another member.
+    /// Returns the process to which the state of this member's application goes now, as it is
+    /// between two deliveries: to one at a time, as many may want it and the group must not wait.
+    /// None gets it while the view changes. If this member can't tell how much its application has
+    /// taken, the process is refused, and asks another member.
     pub fn next_state<W>(&mut self, is_known: bool, roster: &mut Roster<W>) -> Option<MemberId> {
         if self.next.is_some() || self.engine.is_changing() {
             return None;
@@ -499,7 +521,7 @@ impl Member {
 
     /// The application can't give its state to `to`.
     pub fn refuse_state<W>(&self, to: MemberId, roster: &mut Roster<W>) {
-        roster.post(to, Letter::Refused { why: Refusal::NoState(roster.me()) });
+        roster.post(to, ControlMessage::Refused { why: Refusal::NoState(roster.me()) });
     }
 
     fn let_follow<W>(&mut self, id: MemberId, roster: &mut Roster<W>, now: Time) {
@@ -511,8 +533,9 @@ impl Member {
         self.weigh_epochs(roster);
         match &self.next {
             Some(next) => next.hand_over_to(id, roster),
-            // A message that comes in rows of this view after its end would be missed. The process asks again.
-            None if self.engine.is_changing() && !planted!(FollowersLetInLate) => self.wait(id, roster),
+            // A message that comes in rows of this view after its end would be missed. The process
+            // asks again.
+            None if self.engine.is_changing() && !mutation!(FollowersLetInLate) => self.wait(id, roster),
             None if self.view.subgroups.iter().any(|spec| spec.epoch.is_some()) => self.engine.renew(),
             None => {
                 self.engine.set_observed(true);
@@ -522,21 +545,22 @@ impl Member {
         }
     }
 
-    fn told_to_wait<W>(&self, roster: &Roster<W>) -> Letter {
-        let blocked = self.engine.is_blocked() && !planted!(BlockedUntold);
+    fn told_to_wait<W>(&self, roster: &Roster<W>) -> ControlMessage {
+        let blocked = self.engine.is_blocked() && !mutation!(BlockedUntold);
         let is_here = |rank: &Rank| !(blocked && self.engine.suspects(*rank));
         let ids = self.view.ranks().filter(is_here).map(|rank| self.view.members[rank.index()]);
         let present = ids.map(|id| (id, roster.pid(id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
-        Letter::Wait { members: self.view.members.len() as u32, leader, blocked, present }
+        ControlMessage::Wait { members: self.view.members.len() as u32, leader, blocked, present }
     }
 
     /// Tells a process that wants to join who is there.
     fn wait<W>(&self, id: MemberId, roster: &mut Roster<W>) {
         let wait = self.told_to_wait(roster);
         roster.post(id, wait);
-        if roster.book().is_some() && self.rank_of(id).is_none() && !planted!(JoinersUntold) {
-            // It finds no member in a directory, or not those on other hosts, and has to ask the leader, too.
+        if roster.book().is_some() && self.rank_of(id).is_none() && !mutation!(JoinersUntold) {
+            // It finds no member in a directory, or not those on other hosts, and has to ask the
+            // leader, too.
             roster.tell_view(&self.view, [id]);
         }
     }
@@ -588,7 +612,8 @@ impl Member {
         Some(Heard::Answer { to: from, reply, refused })
     }
 
-    /// The group has to go on without `id`: from this view on, or from the next if it ends already or this one has.
+    /// The group has to go on without `id`: from this view on, or from the next if it ends already
+    /// or this one has.
     fn evict(&mut self, id: MemberId, me: MemberId) {
         let rank = self.rank_of(id);
         if id == me || (rank.is_none() && !self.is_in_next(id)) {
@@ -600,7 +625,8 @@ impl Member {
         }
     }
 
-    /// Gives up the members `lost`, by the word of an operator that they are lost for good, so that the others go on though they are no quorum.
+    /// Gives up the members `lost`, by the word of an operator that they are lost for good, so that
+    /// the others go on though they are no quorum.
     ///
     /// # Errors
     /// The reason, if they are not given up.
@@ -616,8 +642,9 @@ impl Member {
         self.engine.recover(&ranks, rows)
     }
 
-    /// Takes in a newer view of this group that another member tells of. A decided view without this member ends it; a view that follows
-    /// this member's comes with the decision that ends that.
+    /// Takes in a newer view of this group that another member tells of. A decided view without
+    /// this member ends it; a view that follows this member's comes with the decision that ends
+    /// that.
     fn hear_of<W>(
         &mut self,
         incarnation: u128,
@@ -632,8 +659,9 @@ impl Member {
         if is_open && view.id.follows(self.view.id) && !decision.is_empty() {
             self.engine.learn(decision);
         } else if view.rank_of(roster.me()).is_none() {
-            if view.id.era() > self.newest().id.era() && !planted!(GivenUpUntold) {
-                // The others of this view were given up with this member, and may be where no member of that one tells them so.
+            if view.id.era() > self.newest().id.era() && !mutation!(GivenUpUntold) {
+                // The others of this view were given up with this member, and may be where no
+                // member of that one tells them so.
                 let others = self.newest().members.iter().copied().filter(|id| *id != roster.me());
                 roster.tell_view(view, others.collect::<Vec<_>>());
             }
@@ -642,14 +670,15 @@ impl Member {
         None
     }
 
-    /// Whether the others go on without this member, as it asked, and only the [rest](Self::has_rest) keeps it.
+    /// Whether the others go on without this member, as it asked, and only the
+    /// [rest](Self::has_rest) keeps it.
     fn has_left(&self, me: MemberId) -> bool {
         let next = self.engine.decision().filter(|_| self.engine.left_out_of().is_none());
         next.is_some_and(|decision| decision.next.rank_of(me).is_none())
     }
 
-    /// A process begins no view any more. It has written nothing in this one if it has not begun it: its row is zeros, whether there is a stream to it
-    /// or not.
+    /// A process begins no view any more. It has written nothing in this one if it has not begun
+    /// it: its row is zeros, whether there is a stream to it or not.
     fn has_stopped<W>(&mut self, process: Process, roster: &Roster<W>) {
         let Process { id, .. } = process;
         if self.joins.has_asked(process) {
@@ -676,8 +705,10 @@ impl Member {
         }
     }
 
-    /// Whether `id`, a member of this host that is dead and whose row has not come, has written nothing in this view. A member begins a view when
-    /// its row is on its way to all of its host, or says in its row of the view before that it does not wait for that; a newcomer always waits.
+    /// Whether `id`, a member of this host that is dead and whose row has not come, has written
+    /// nothing in this view. A member begins a view when its row is on its way to all of its host,
+    /// or says in its row of the view before that it does not wait for that; a newcomer always
+    /// waits.
     fn never_began<W>(&self, id: MemberId, roster: &Roster<W>) -> bool {
         let before = self.before.as_ref().and_then(|(view, words)| Some((view.rank_of(id)?, words)));
         match before {
@@ -687,16 +718,17 @@ impl Member {
         }
     }
 
-    /// Asks for a view with `process`. The death of one on another host can't be proven here, so it has to begin a view before it votes.
+    /// Asks for a view with `process`. The death of one on another host can't be proven here, so it
+    /// has to begin a view before it votes.
     fn admit<W>(&mut self, process: Process, roster: &Roster<W>) {
-        match roster.is_far(process.id) && !planted!(FarJoinersVote) {
+        match roster.is_far(process.id) && !mutation!(FarJoinersVote) {
             true => self.engine.admit_nonvoter(process),
             false => self.engine.admit(process),
         };
     }
 
-    /// Notes which processes that joined with this view stay in the next, and which were left out though they neither wanted to leave nor ended. `words` are
-    /// those of the rows of this view.
+    /// Notes which processes that joined with this view stay in the next, and which were left out
+    /// though they neither wanted to leave nor ended. `words` are those of the rows of this view.
     fn note_readmissions<W>(&mut self, next: &View, words: &Words, roster: &Roster<W>, now: Time) {
         let ended = roster.ended();
         for (rank, id) in self.view.ranks().zip(self.view.members.iter().copied()) {
@@ -711,14 +743,16 @@ impl Member {
         }
     }
 
-    /// Whether it is this member's to say when the processes that wait are let in. All know who waits, in case that the leader dies; and if all
-    /// decided on the moment, the first would, which need not know of all those that are on their way.
+    /// Whether it is this member's to say when the processes that wait are let in. All know who
+    /// waits, in case that the leader dies; and if all decided on the moment, the first would,
+    /// which need not know of all those that are on their way.
     pub fn lets_in(&self) -> bool {
         self.next.is_none() && !self.engine.is_changing() && self.engine.leader() == self.engine.me()
     }
 
-    /// Lets in the processes for which it is time, dials streams again for which it is, and suspects members whose connections tell of their end. To be
-    /// called whenever something has happened, and after [`patience`](Self::patience).
+    /// Lets in the processes for which it is time, dials streams again for which it is, and
+    /// suspects members whose connections tell of their end. To be called whenever something has
+    /// happened, and after [`patience`](Self::patience).
     pub fn step<W>(&mut self, roster: &mut Roster<W>, now: Time) {
         for (view, id, failure) in roster.take_failures() {
             if self.redials.failed(view, id, failure, now)
@@ -751,7 +785,8 @@ impl Member {
         }
     }
 
-    /// Looks for members whose rows are not here, and that may be on other hosts for all that is known. Streams to those that are found are dialled.
+    /// Looks for members whose rows are not here, and that may be on other hosts for all that is
+    /// known. Streams to those that are found are dialled.
     fn seek_absent<W>(&mut self, roster: &mut Roster<W>, now: Time) {
         let is_sought = |id: &MemberId| roster.may_be_elsewhere(*id) && !roster.is_dead(*id);
         let sought: Vec<MemberId> = self.absent.iter().copied().filter(is_sought).collect();
@@ -762,7 +797,8 @@ impl Member {
         self.begin_redials(roster, now);
     }
 
-    /// How long until [`step`](Self::step) or [`newly_ended`](Self::newly_ended) has something to do, if nothing happens.
+    /// How long until [`step`](Self::step) or [`newly_ended`](Self::newly_ended) has something to
+    /// do, if nothing happens.
     pub fn patience<W>(&self, roster: &Roster<W>, now: Time) -> Option<Duration> {
         let joins = self.joins.patience(now).filter(|_| self.lets_in());
         let seeks = self.seeks.then(|| (self.sought + ASK_EVERY).since(now));
@@ -770,7 +806,8 @@ impl Member {
         self.redials.patience(now).into_iter().chain(joins).chain(seeks).chain(meets).chain(roster.patience(now)).min()
     }
 
-    /// Whether members were given up that may live, and have nothing of this group's views. The member that leads looks for them where the seeds are.
+    /// Whether members were given up that may live, and have nothing of this group's views. The
+    /// member that leads looks for them where the seeds are.
     fn is_recovered(&self) -> bool {
         self.view.id.era() > 0 && self.engine.leader() == self.engine.me()
     }
@@ -780,11 +817,13 @@ impl Member {
         self.redials.is_pausing() || roster.doubts() || (self.joins.is_pending() && self.lets_in())
     }
 
-    /// The members whose connections tell that their processes have ended, once in each view. The driver takes in what they have posted last, if it
-    /// is here, and says that they are to be [suspected](Self::suspect).
+    /// The members whose connections tell that their processes have ended, once in each view. The
+    /// driver takes in what they have posted last, if it is here, and says that they are to be
+    /// [suspected](Self::suspect).
     pub fn newly_ended<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Vec<Rank> {
-        // A process that ends closes the connection that tells so before all others, and refuses new ones when it has closed these. If the others break at
-        // the same time the network may have reset them all.
+        // A process that ends closes the connection that tells so before all others, and refuses
+        // new ones when it has closed these. If the others break at the same time the network may
+        // have reset them all.
         let patience = self.terms.suspect_after.map_or(CUT_MAX, |after| after / 2);
         roster.settle_doubts(|id| self.down.contains(&id), patience, now);
         let ended = roster.ended();
@@ -801,23 +840,27 @@ impl Member {
         }
     }
 
-    /// Does what a loss to a group of large messages takes: see [`ObjectGroups::overdue`](super::ObjectGroups::overdue).
+    /// Does what a loss to a group of large messages takes: see
+    /// [`ObjectGroups::overdue`](super::ObjectGroups::overdue).
     pub fn remedy(&mut self, remedy: Remedy) {
         match remedy {
             Remedy::Renew(rank) if self.is_connected(rank) => self.engine.renew(),
-            // Views that are renewed again and again would leave no time to suspect it by its silence.
+            // Views that are renewed again and again would leave no time to suspect it by its
+            // silence.
             Remedy::Renew(rank) | Remedy::Suspect(rank) => self.suspect(rank),
         }
     }
 
-    /// Whether the row of a member of this view is here, and the stream that carries it, if there is one, works.
+    /// Whether the row of a member of this view is here, and the stream that carries it, if there
+    /// is one, works.
     fn is_connected(&self, rank: Rank) -> bool {
         let id = self.view.members[rank.index()];
         !self.absent.contains(&id) && !self.down.contains(&id)
     }
 
-    /// The stream of a view to a member has ended: of this view, of an [older](Self::older) one, or of one that is over. If `for_good`, because its peer breaks the protocol or can't come
-    /// back in a view that continues, it is suspected.
+    /// The stream of a view to a member has ended: of this view, of an [older](Self::older) one, or
+    /// of one that is over. If `for_good`, because its peer breaks the protocol or can't come back
+    /// in a view that continues, it is suspected.
     pub fn stream_down<W>(&mut self, view: ViewId, id: MemberId, for_good: bool, roster: &mut Roster<W>, now: Time) {
         if let Some(rank) = self.rank_of(id).filter(|_| for_good) {
             self.engine.suspect(rank);
@@ -848,34 +891,38 @@ impl Member {
         self.redials.down(view, id, now);
     }
 
-    /// Only these views that are over have ways that may be dialled again, beside those in which subgroups go on.
+    /// Only these views that are over have ways that may be dialled again, beside those in which
+    /// subgroups go on.
     pub fn retain_old(&mut self, is_over: impl Fn(ViewId) -> bool) {
         let (newest, sharing) = (self.view.id, &self.sharing);
-        let goes_on = |view, id| sharing.contains(&(view, id)) && !planted!(OlderStreamsLost);
+        let goes_on = |view, id| sharing.contains(&(view, id)) && !mutation!(OlderStreamsLost);
         self.redials.retain(|view, id| view == newest || is_over(view) || goes_on(view, id));
     }
 
-    /// After each poll of the engine: if the group can't go on, finds out whether the missing members are dead, and whether others go on
-    /// without this one.
+    /// After each poll of the engine: if the group can't go on, finds out whether the missing
+    /// members are dead, and whether others go on without this one.
     pub fn after_poll<W>(&mut self, roster: &mut Roster<W>, now: Time) {
         if !self.engine.is_blocked() {
             return;
         }
         if now.since(self.looked) >= INSTALL_LOOK {
             self.looked = now;
-            // Its memory may never have come here; then its process may not be known yet, and the kernel tells of its end only if it is.
+            // Its memory may never have come here; then its process may not be known yet, and the
+            // kernel tells of its end only if it is.
             let suspected = self.view.ranks().filter(|rank| self.engine.suspects(*rank));
             let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
             roster.seek(&ids, now);
         }
-        if now.since(self.asked) >= ASK_EVERY && !planted!(CutOffAsksNobody) {
+        if now.since(self.asked) >= ASK_EVERY && !mutation!(CutOffAsksNobody) {
             self.asked = now;
-            // A member that was cut off has lost the streams over which it would have heard that the others decided to go on without it.
+            // A member that was cut off has lost the streams over which it would have heard that
+            // the others decided to go on without it.
             roster.ask_view_afar(now);
         }
     }
 
-    /// Asks the others for a view without this member, as soon as they have delivered what it has sent by now. Returns false if it has asked before.
+    /// Asks the others for a view without this member, as soon as they have delivered what it has
+    /// sent by now. Returns false if it has asked before.
     pub fn leave(&mut self) -> bool {
         let is_new = self.leaving == Leaving::No;
         if is_new {
@@ -889,8 +936,9 @@ impl Member {
         self.leaving != Leaving::No
     }
 
-    /// A step towards leaving, while messages of earlier views wait to be sent again or not (`has_backlog`): first all that was sent has to be delivered
-    /// everywhere. Returns whether anything happened.
+    /// A step towards leaving, while messages of earlier views wait to be sent again or not
+    /// (`has_backlog`): first all that was sent has to be delivered everywhere. Returns whether
+    /// anything happened.
     pub fn go(&mut self, has_backlog: bool) -> bool {
         match &self.leaving {
             Leaving::Wanted if !has_backlog => {
@@ -908,19 +956,23 @@ impl Member {
         true
     }
 
-    /// Whether everything is delivered everywhere that stood in my rings of `view` when they had come so far, or is not waited for there any more.
+    /// Whether everything is delivered everywhere that stood in my rings of `view` when they had
+    /// come so far, or is not waited for there any more.
     fn has_delivered(&self, view: ViewId, committed: &[u64]) -> bool {
         self.engine_of(view).is_none_or(|engine| engine.is_delivered(committed))
     }
 
-    /// Whether this member has yet to give up what waits for subgroups that are not available: it is about to go.
+    /// Whether this member has yet to give up what waits for subgroups that are not available: it
+    /// is about to go.
     pub fn gives_up(&self) -> bool {
         self.leaving == Leaving::Wanted
     }
 
-    /// Until when at most the next view is not [made](Self::end_view), because the [rest](Self::has_rest) of this one is not delivered, or an application that takes its messages itself
-    /// `is_behind`, and this member leaves or some members of the next view are on other hosts. Streams to those would turn to it, and nothing would read them meanwhile. Members that share
-    /// memory see there that this one lives; these are told so.
+    /// Until when at most the next view is not [made](Self::end_view), because the
+    /// [rest](Self::has_rest) of this one is not delivered, or an application that takes its
+    /// messages itself `is_behind`, and this member leaves or some members of the next view are on
+    /// other hosts. Streams to those would turn to it, and nothing would read them meanwhile.
+    /// Members that share memory see there that this one lives; these are told so.
     pub fn waits_for_rest<W>(&mut self, roster: &mut Roster<W>, is_behind: bool, now: Time) -> Option<Time> {
         let has_rest = is_behind || self.has_rest();
         let next = self.engine.decision().map(|decision| &decision.next).filter(|_| has_rest)?;
@@ -936,13 +988,15 @@ impl Member {
             let what = Request::Patience { incarnation: roster.incarnation(), view: self.view.id };
             let from = roster.me();
             for to in next.members.iter().copied().filter(|id| *id != from) {
-                roster.post(to, Letter::Request { from, reply: 0, what: what.clone() });
+                roster.post(to, ControlMessage::Request { from, reply: 0, what: what.clone() });
             }
         }
         Some(now + every)
     }
 
-    /// The view has ended here, and this member does not [wait](Self::waits_for_rest). Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
+    /// The view has ended here, and this member does not [wait](Self::waits_for_rest). Makes the
+    /// next one, for which the driver has to make memory. `None`: it is without this member, which
+    /// has left.
     pub fn end_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<&mut Install> {
         debug_assert!(matches!(self.engine.state(), State::Ended));
         if let (Some(decision), Some(words)) = (self.engine.decision(), self.engine.decided()) {
@@ -968,14 +1022,17 @@ impl Member {
         }
     }
 
-    /// The members whose processes stay in the next view, with their ranks in this one, of those with streams that are open: these streams
-    /// [continue](Roster::continue_ways) there. Streams over which subgroups go on that begin no new epoch stay with this view, and others are made for the next.
+    /// The members whose processes stay in the next view, with their ranks in this one, of those
+    /// with streams that are open: these streams [continue](Roster::continue_ways) there. Streams
+    /// over which subgroups go on that begin no new epoch stay with this view, and others are made
+    /// for the next.
     pub fn staying<W>(&self, roster: &Roster<W>, is_open: impl Fn(Rank) -> bool) -> Vec<(Rank, MemberId)> {
         let Some(next) = &self.next else { return Vec::new() };
         let members = self.view.ranks().zip(self.view.members.iter().copied());
         let mut open: Vec<(Rank, MemberId)> = members.filter(|(rank, _)| is_open(*rank)).collect();
         if open.is_empty() {
-            // Members of one host have no streams, and this is asked while they wait for the next view.
+            // Members of one host have no streams, and this is asked while they wait for the next
+            // view.
             return open;
         }
         let me = roster.me();
@@ -987,7 +1044,8 @@ impl Member {
         open
     }
 
-    /// Tells processes that join of the view that begins, after the driver has prepared it. They learn of it from the oldest members.
+    /// Tells processes that join of the view that begins, after the driver has prepared it. They
+    /// learn of it from the oldest members.
     pub fn tell_joiners<W>(&self, roster: &mut Roster<W>) {
         if let Some(next) = &self.next
             && self.engine.me().0 < TELLERS
@@ -998,13 +1056,15 @@ impl Member {
         }
     }
 
-    /// Whether the application has yet to get messages of epochs that have ended; see [`Engine::has_rest`].
+    /// Whether the application has yet to get messages of epochs that have ended; see
+    /// [`Engine::has_rest`].
     pub fn has_rest(&self) -> bool {
         self.engines().any(Engine::has_rest)
     }
 
-    /// Whether the next view begins now; see [`Install::look`]. Never while this member [has](Self::has_rest) something to deliver of those before, or an application that takes
-    /// its messages itself `is_behind`.
+    /// Whether the next view begins now; see [`Install::look`]. Never while this member
+    /// [has](Self::has_rest) something to deliver of those before, or an application that takes its
+    /// messages itself `is_behind`.
     pub fn look<W>(
         &mut self,
         roster: &mut Roster<W>,
@@ -1062,7 +1122,7 @@ impl Member {
             self.leaving = Leaving::Wanted;
         }
         self.joins.begin(&self.view, now);
-        let admitted: Vec<Process> = self.joins.admitted().filter(|_| !planted!(AdmissionsLost)).collect();
+        let admitted: Vec<Process> = self.joins.admitted().filter(|_| !mutation!(AdmissionsLost)).collect();
         for process in admitted {
             // The old view's engine heard of it when this one had been made already.
             self.admit(process, roster);
@@ -1183,7 +1243,7 @@ mod tests {
         let (mut member, mut roster) = member();
         for (from, follows) in [(9, true), (2, false)] {
             let order = ObjectOrder { from: MemberId(from), view: ViewId(1), reply: 3, objects: vec![] };
-            let heard = member.hear(News::Wants(order.clone()), &Nothing, &mut roster, Time(0));
+            let heard = member.hear(ControlEvent::Wants(order.clone()), &Nothing, &mut roster, Time(0));
             assert_eq!(heard, Some(Heard::Send(order)));
             assert_eq!(roster.observers().contains(&MemberId(from)), follows, "process {from}");
         }
@@ -1192,16 +1252,17 @@ mod tests {
         assert!(!member.note_followers(0, &roster) && member.note_followers(1, &roster));
     }
 
-    /// Members that were given up together may be where none of those that went on reaches the others.
+    /// Members that were given up together may be where none of those that went on reaches the
+    /// others.
     #[test]
     fn a_member_that_was_given_up_tells_the_others_of_its_view() {
         let (mut member, mut roster) = member();
         let recovered = View { id: ViewId(1).recovered(3), members: vec![MemberId(9)], ..(**member.view()).clone() };
-        let news = News::View { incarnation: 0, view: recovered.clone(), decision: vec![] };
+        let news = ControlEvent::View { incarnation: 0, view: recovered.clone(), decision: vec![] };
         let heard = member.hear(news, &Nothing, &mut roster, Time(0));
         assert_eq!(heard, Some(Heard::Evicted { next: recovered.id }));
         let told = |order: Order| match order {
-            Order::Near { to, letter: Letter::View { view, .. }, .. } => Some((to, view)),
+            Order::Near { to, message: ControlMessage::View { view, .. }, .. } => Some((to, view)),
             _ => None,
         };
         let told: Vec<_> = core::iter::from_fn(|| roster.next_order()).filter_map(told).collect();
@@ -1215,11 +1276,11 @@ mod tests {
         member.engine_mut().leave();
         member.engine_mut().poll(Time(0), &mut Nothing, &mut |_: SubgroupId, _: &mut Batch<'_, Nothing>| {});
         assert!(member.engine().is_changing());
-        member.hear(News::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
+        member.hear(ControlEvent::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
         let gives = orders.iter().any(|order| matches!(order, Order::HandOver { .. }));
         assert!(!gives, "rows of a view that changes");
-        let is_told = |order: &Order| matches!(order, Order::Near { letter: Letter::Wait { .. }, .. });
+        let is_told = |order: &Order| matches!(order, Order::Near { message: ControlMessage::Wait { .. }, .. });
         assert!(orders.iter().any(is_told) && roster.observers().contains(&MemberId(9)));
     }
 
@@ -1234,7 +1295,7 @@ mod tests {
         let begun = Begun { engine, view: Arc::new(next), absent: BTreeSet::new() };
         let mut later = Member::new(begun, member.terms, &roster, Time(0));
         core::mem::swap(&mut member, &mut later);
-        member.hear(News::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
+        member.hear(ControlEvent::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
         assert!(!orders.iter().any(|order| matches!(order, Order::HandOver { .. })), "{orders:?}");
         member.engine_mut().poll(Time(0), &mut Nothing, &mut |_: SubgroupId, _: &mut Batch<'_, Nothing>| {});
@@ -1242,20 +1303,20 @@ mod tests {
     }
 
     /// Whole processes show the bugs in fewer than one seed of 10,000.
-    #[cfg(planted)]
+    #[cfg(mutation)]
     #[test]
-    #[ignore = "wants a process of its own: cargo xtask planted"]
-    fn planted_bugs_of_members_fail_their_tests() {
-        use crate::planted::{Bug, failure};
-        failure(Bug::GivenUpUntold, a_member_that_was_given_up_tells_the_others_of_its_view);
-        failure(Bug::FollowersLetInLate, no_process_begins_to_follow_a_view_that_changes);
+    #[ignore = "wants a process of its own: cargo xtask mutations"]
+    fn mutation_bugs_of_members_fail_their_tests() {
+        use crate::mutation::{Mutation, failure};
+        failure(Mutation::GivenUpUntold, a_member_that_was_given_up_tells_the_others_of_its_view);
+        failure(Mutation::FollowersLetInLate, no_process_begins_to_follow_a_view_that_changes);
     }
 
     #[test]
     fn newcomers_are_told_once() {
         let (mut member, mut roster) = member();
         assert_eq!(member.take_newcomers(), None);
-        member.hear(News::Asks(asks(3, false)), &Nothing, &mut roster, Time(0));
+        member.hear(ControlEvent::Asks(asks(3, false)), &Nothing, &mut roster, Time(0));
         assert_eq!(member.take_newcomers(), Some(vec![MemberId(3)]));
         assert_eq!(member.take_newcomers(), None);
     }

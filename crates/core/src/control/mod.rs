@@ -17,10 +17,10 @@
 //! - A process that is no member [follows](Follow) the group: an observer, or a process that
 //!   [learns](Learn) the state of the application before it joins.
 //!
-//! This module also contains the control messages, as data and as bytes: a [`Letter`] between
-//! processes on the same or on different hosts, the [`Card`] and the [`Purpose`] of a connection,
-//! and [`Told`], the announcement of a view to a joiner. Decoding never panics, whatever the bytes
-//! are.
+//! This module also contains the control messages, as data and as bytes: a [`ControlMessage`]
+//! between processes on the same or on different hosts, the [`Card`] and the [`Purpose`] of a
+//! connection, and [`ViewAnnouncement`], the announcement of a view to a joiner. Decoding never
+//! panics, whatever the bytes are.
 //!
 //! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived
 //! from random bits that the driver draws.
@@ -41,17 +41,17 @@ mod redials;
 mod roster;
 mod seeds;
 mod seek;
-mod told;
+mod view_announcement;
 
 use core::time::Duration;
 
 pub use crate::wire::{
-    Address, AddressError, Birth, Card, Letter, Place, PortAddress, Purpose, RackName, RackNameError, Refusal, Request,
-    Stranger, VERSION, Wanted, stranger,
+    Address, AddressError, Birth, Card, ControlMessage, Endpoint, PortAddress, Purpose, RackName, RackNameError,
+    Refusal, Request, Stranger, VERSION, Wanted, stranger,
 };
 pub use book::{Book, DialError};
 pub use bootstrap::{
-    Ballot, Bootstrap, Founding, Incarnation, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
+    Ballot, Bootstrap, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
 };
 pub use bootstrapping::{Act, Bootstrapping, Waits};
 pub use follow::{Follow, FollowError, RowsState, ViewStart};
@@ -68,10 +68,10 @@ pub use objects::{
 };
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
-pub use roster::{Arrival, Asks, Me, News, Order, Question, Roster};
+pub use roster::{Arrival, Asks, ControlEvent, Me, Order, Question, Roster};
 pub use seeds::{CLAIM_FOR, Claim, Seeds, SeedsKnown, Unreached, mistake};
 pub use seek::{Found, Here, Seek, Wants};
-pub use told::{HostProcess, Told};
+pub use view_announcement::{HostProcess, ViewAnnouncement};
 
 /// The interval at which a waiting process repeats its question.
 pub const ASK_EVERY: Duration = Duration::from_millis(200);

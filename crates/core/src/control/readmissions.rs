@@ -8,7 +8,7 @@
 //! [`Readmissions`] has no I/O: time is an argument.
 use super::Address;
 use crate::ids::Time;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
@@ -59,7 +59,7 @@ impl Readmissions {
 
     /// True if a process at `address` may be admitted now.
     pub fn admits(&self, address: &Address, now: Time) -> bool {
-        self.failed.get(address).is_none_or(|failed| now >= failed.until) || planted!(ReadmittedAtOnce)
+        self.failed.get(address).is_none_or(|failed| now >= failed.until) || mutation!(ReadmittedAtOnce)
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! [`Redials`] judges no member, except by an answer of the member's own host: two refused
 //! connections in a row, or another process at its address.
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::{MemberId, Time, ViewId};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -151,7 +151,7 @@ impl Redials {
 
 impl Stream {
     fn rest(&mut self, now: Time, pause_max: Duration) {
-        let gives_up = planted!(RedialsGiveUp) && self.pause >= 4 * PAUSE_MIN;
+        let gives_up = mutation!(RedialsGiveUp) && self.pause >= 4 * PAUSE_MIN;
         self.state = if gives_up { State::Up(now) } else { State::Pausing(now + self.pause) };
         self.pause = (2 * self.pause).min(pause_max);
     }

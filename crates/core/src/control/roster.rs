@@ -6,12 +6,12 @@
 //! over for later views. A driver passes all input to it, and carries out its [orders](Order). `W`
 //! is the driver's handle of a member's row: its memory, or a stream.
 use super::{
-    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, HostProcess, IdConflicts, Incarnation, Instance,
-    Letter, Message, ObjectOrder, PortAddress, Purpose, Refusal, Request, Told,
+    ASK_EVERY, Address, Birth, Book, Card, Claim, ControlMessage, DialError, Failure, HostProcess, IdConflicts,
+    Incarnation, Instance, Message, ObjectOrder, PortAddress, Purpose, Refusal, Request, ViewAnnouncement,
 };
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Process, Time, ViewId};
 use crate::limits;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -40,7 +40,7 @@ const CHECKS_MAX: u32 = 3;
 
 /// An event about a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum ControlEvent {
     /// The process has ended, as the kernel reports, or it has reported itself that it never takes
     /// part.
     Died(MemberId),
@@ -89,8 +89,8 @@ pub enum News {
     /// One of the two processes has missed a change: the other's side was given up, or it was
     /// itself left out.
     Meets(Card),
-    /// A message about the founding of a group.
-    Founding {
+    /// A message about the bootstrap of a group.
+    Bootstrap {
         /// The process.
         from: MemberId,
         /// The nonce of the process, which differs from that of others with its id.
@@ -149,7 +149,7 @@ pub enum Order {
         /// The process.
         to: MemberId,
         /// The control message.
-        letter: Letter,
+        message: ControlMessage,
         /// The attachment, shared by all processes that get the message at the same time.
         attachment: Arc<[u8]>,
     },
@@ -160,7 +160,7 @@ pub enum Order {
         /// The process that has to be at the address, if it is known.
         whom: Option<MemberId>,
         /// The control message.
-        letter: Letter,
+        message: ControlMessage,
         /// The attachment, shared by all processes that get the message at the same time.
         attachment: Arc<[u8]>,
     },
@@ -323,7 +323,7 @@ pub struct Roster<W> {
     /// Members that write nothing any more, each with its process if that was known. The kernel
     /// reported their ends, or they reported themselves that they never took part.
     dead: BTreeMap<MemberId, Option<(u32, Birth)>>,
-    /// The nonces with which founders take part in founding the group, as far as they have reported
+    /// The nonces with which founders take part in creating the group, as far as they have reported
     /// them. Each one is that of the process whose address is known.
     founders: BTreeMap<MemberId, u32>,
     /// Processes that this process has asked for admission.
@@ -371,7 +371,7 @@ pub struct Roster<W> {
     /// The newest view for which this member's memory was handed over.
     handed: ViewId,
     id_conflicts: IdConflicts,
-    news: Vec<News>,
+    news: Vec<ControlEvent>,
     orders: VecDeque<Order>,
 }
 
@@ -438,7 +438,7 @@ impl<W> Roster<W> {
     }
 
     /// Returns the news since the last call.
-    pub fn take_news(&mut self) -> Vec<News> {
+    pub fn take_news(&mut self) -> Vec<ControlEvent> {
         core::mem::take(&mut self.news)
     }
 
@@ -485,7 +485,7 @@ impl<W> Roster<W> {
 
     /// True if `instance` has, or is to have, the part of member `id`.
     pub fn is_instance(&self, id: MemberId, instance: Instance) -> bool {
-        self.instances.get(&id) == Some(&instance) || planted!(NoncesIgnored)
+        self.instances.get(&id) == Some(&instance) || mutation!(NoncesIgnored)
     }
 
     /// Returns the processes that follow without being members.
@@ -545,7 +545,7 @@ impl<W> Roster<W> {
 
     /// Forgets a process that observes no more.
     pub fn forget_observer(&mut self, id: MemberId) {
-        if planted!(ObserversKept) || !self.observers.remove(&id) {
+        if mutation!(ObserversKept) || !self.observers.remove(&id) {
             return;
         }
         self.orders.push_back(Order::Forget(id));
@@ -559,7 +559,7 @@ impl<W> Roster<W> {
         // If the known process is not the one that died, another process has the id by now. Nothing
         // proves a death on another host.
         let is_it = |of: &Option<(u32, Birth)>| *of == self.births.get(&id).copied() && !self.is_far(id);
-        self.dead.get(&id).is_some_and(|of| is_it(of) || planted!(DeathOfAnother))
+        self.dead.get(&id).is_some_and(|of| is_it(of) || mutation!(DeathOfAnother))
     }
 
     /// Returns the members on other hosts whose processes have ended, or are about to.
@@ -593,12 +593,12 @@ impl<W> Roster<W> {
             // This process of this host waited for admission with the id of a member of another
             // host.
             self.watched.remove(&id);
-            return self.news.push(News::Lost(id));
+            return self.news.push(ControlEvent::Lost(id));
         }
         self.orders.push_back(Order::Forget(id));
         if !self.is_dead(id) {
             self.dead.insert(id, self.births.get(&id).copied());
-            self.news.push(News::Died(id));
+            self.news.push(ControlEvent::Died(id));
         }
     }
 
@@ -717,7 +717,7 @@ impl<W> Roster<W> {
                 self.forgotten.insert(id, self.handed);
             } else {
                 self.observers.remove(&id);
-                self.news.push(News::Lost(id));
+                self.news.push(ControlEvent::Lost(id));
             }
         }
     }
@@ -740,7 +740,7 @@ impl<W> Roster<W> {
             self.places_sought = Some(now);
             self.seek(&unknown, now);
         }
-        unknown.is_empty() || planted!(PlacesGuessed)
+        unknown.is_empty() || mutation!(PlacesGuessed)
     }
 
     /// True if `id` is a process of this host whose end the kernel has not reported.
@@ -770,7 +770,7 @@ impl<W> Roster<W> {
             book.seeds_mut().reached(address, with.id, &with.address);
         }
         if self.takes_part && !self.members.contains(&with.id) {
-            self.news.push(News::Reached(with.clone()));
+            self.news.push(ControlEvent::Reached(with.clone()));
         }
     }
 
@@ -786,7 +786,7 @@ impl<W> Roster<W> {
         if let Some(book) = &mut self.book {
             book.asks_no_more(with);
         }
-        self.news.push(News::Lost(with.id));
+        self.news.push(ControlEvent::Lost(with.id));
     }
 
     /// Notes the addresses of a name, or the reason why they are not known.
@@ -820,7 +820,7 @@ impl<W> Roster<W> {
             return self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
         }
         let (lost, streams) = book.not_dialled(address, purpose, why);
-        self.news.extend(lost.into_iter().map(News::Lost));
+        self.news.extend(lost.into_iter().map(ControlEvent::Lost));
         let failure = match why {
             DialError::Refused(_) => Failure::Refused,
             DialError::Elsewhere { .. } | DialError::IdConflict(_) => Failure::Another,
@@ -904,25 +904,37 @@ impl<W> Roster<W> {
     /// sender, if the message came over the network.
     ///
     /// Messages with descriptors arrive by [`handed_over`](Self::handed_over).
-    pub fn hear(&mut self, letter: Letter, sender: Option<(Card, u128)>, attachment: &[u8], now: Time) {
+    pub fn hear(&mut self, message: ControlMessage, sender: Option<(Card, u128)>, attachment: &[u8], now: Time) {
         let is_far = |card: &Card| self.book.as_ref().is_none_or(|book| book.card().host != card.host);
         // A process of this host may write to a seed over the network. It is watched and known like
         // other processes of this host.
         let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(card, process)| (card.host, *process));
-        let (asks, has_card) = (matches!(letter, Letter::Ask { .. }), sender.is_some());
+        let (asks, has_card) = (matches!(message, ControlMessage::Ask { .. }), sender.is_some());
         let says_member = |words: &[u64]| {
             Message::decode(words) == Some(Message::Exists { incarnation: Incarnation(self.incarnation) })
         };
-        if let (Letter::Founding { words, .. }, Some((card, _))) = (&letter, &sender)
+        if let (ControlMessage::Bootstrap { words, .. }, Some((card, _))) = (&message, &sender)
             && self.takes_part
             && !self.members.contains(&card.id)
             && says_member(words)
         {
-            self.news.push(News::Meets(card.clone()));
+            self.news.push(ControlEvent::Meets(card.clone()));
         }
         let id_conflict = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
-        match letter {
-            Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds } => {
+        match message {
+            ControlMessage::Ask {
+                from,
+                pid,
+                birth,
+                nonce,
+                config,
+                members,
+                observer,
+                follows,
+                address,
+                rack,
+                seeds,
+            } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
@@ -935,7 +947,7 @@ impl<W> Roster<W> {
                     }
                     self.note_asking(Process { id: from, nonce }, pid, birth, instance);
                 }
-                self.news.push(News::Asks(Asks {
+                self.news.push(ControlEvent::Asks(Asks {
                     id: from,
                     pid,
                     instance,
@@ -948,27 +960,27 @@ impl<W> Roster<W> {
                 }));
             }
             // A process with a duplicate id is not the process that is known by this id.
-            Letter::Founding { from, nonce, config, words } if id_conflict.is_none() => {
+            ControlMessage::Bootstrap { from, nonce, config, words } if id_conflict.is_none() => {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
                 }
-                self.news.push(News::Founding { from, nonce, config, words });
+                self.news.push(ControlEvent::Bootstrap { from, nonce, config, words });
             }
-            Letter::Want { incarnation, view, from, reply, objects }
+            ControlMessage::Want { incarnation, view, from, reply, objects }
                 if id_conflict.is_none() && incarnation == self.incarnation =>
             {
-                self.news.push(News::Wants(ObjectOrder { from, view, reply, objects }));
+                self.news.push(ControlEvent::Wants(ObjectOrder { from, view, reply, objects }));
             }
-            Letter::Refused { why } => self.news.push(News::Refused(why)),
-            Letter::Wait { members, blocked, present, .. } => {
-                self.news.push(News::Waits { members, blocked, present });
+            ControlMessage::Refused { why } => self.news.push(ControlEvent::Refused(why)),
+            ControlMessage::Wait { members, blocked, present, .. } => {
+                self.news.push(ControlEvent::Waits { members, blocked, present });
             }
-            Letter::View { incarnation, from, .. } => {
-                if let Some(told) = Told::decode(attachment) {
+            ControlMessage::View { incarnation, from, .. } => {
+                if let Some(told) = ViewAnnouncement::decode(attachment) {
                     self.hear_of_view(incarnation, from, told);
                 }
             }
-            Letter::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
+            ControlMessage::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
                 let heard_in = (self.begun.0 != 0).then_some(self.begun);
                 self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in });
                 // Over the network the statement may arrive after messages that the next process
@@ -984,10 +996,14 @@ impl<W> Roster<W> {
                         self.has_ended(from);
                     }
                 }
-                self.news.push(News::Requests { from, reply, what });
+                self.news.push(ControlEvent::Requests { from, reply, what });
             }
-            Letter::Request { from, reply, what } => self.news.push(News::Requests { from, reply, what }),
-            Letter::Port { incarnation, view, from, address } => self.keep_port((incarnation, view), from, address),
+            ControlMessage::Request { from, reply, what } => {
+                self.news.push(ControlEvent::Requests { from, reply, what })
+            }
+            ControlMessage::Port { incarnation, view, from, address } => {
+                self.keep_port((incarnation, view), from, address)
+            }
             _ => {}
         }
     }
@@ -1026,8 +1042,8 @@ impl<W> Roster<W> {
         }
     }
 
-    fn hear_of_view(&mut self, incarnation: u128, from: MemberId, told: Told) {
-        let Told { view, decision, newcomers, observers, processes, cards } = told;
+    fn hear_of_view(&mut self, incarnation: u128, from: MemberId, told: ViewAnnouncement) {
+        let ViewAnnouncement { view, decision, newcomers, observers, processes, cards } = told;
         let is_mine = [incarnation, 0].contains(&self.incarnation);
         let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
         let is_ahead = is_mine && is_newest && view.id > self.begun;
@@ -1076,8 +1092,8 @@ impl<W> Roster<W> {
         }
         // An earlier process with this one's id may have taken part in the view already.
         let is_anothers = view.members.contains(&self.me.id) && !self.members.contains(&self.me.id);
-        if !is_anothers || newcomers.contains(&self.as_process()) || planted!(NoncesIgnored) {
-            self.news.push(News::View { incarnation, view, decision });
+        if !is_anothers || newcomers.contains(&self.as_process()) || mutation!(NoncesIgnored) {
+            self.news.push(ControlEvent::View { incarnation, view, decision });
         }
     }
 
@@ -1235,7 +1251,7 @@ impl<W> Roster<W> {
     }
 
     /// Keeps the stream over which this process follows a view.
-    pub fn keep_guest_stream(&mut self, incarnation: u128, view: ViewId, with: MemberId, way: W) {
+    pub fn keep_observer_stream(&mut self, incarnation: u128, view: ViewId, with: MemberId, way: W) {
         self.dialled(view, with);
         self.keep_part(incarnation, view, with, way);
     }
@@ -1257,7 +1273,7 @@ impl<W> Roster<W> {
             }
             return;
         }
-        if incarnation != self.incarnation || planted!(LateStreamsRefused) {
+        if incarnation != self.incarnation || mutation!(LateStreamsRefused) {
             return;
         }
         let known = self.streamed.get(&(view, from)).copied();
@@ -1266,7 +1282,7 @@ impl<W> Roster<W> {
             Some(Instance::Far(process)) if view == self.begun => Some(*process),
             _ => None,
         });
-        if known.is_some_and(|known| known != process) && !planted!(NoncesIgnored) {
+        if known.is_some_and(|known| known != process) && !mutation!(NoncesIgnored) {
             return self.failures.push((view, from, Failure::Another));
         }
         if known.is_some() || (view == self.begun && self.members.contains(&from)) {
@@ -1389,7 +1405,7 @@ impl<W> Roster<W> {
     pub fn dial_as_observer(&mut self, view: &View) {
         for id in &view.members {
             if !self.parts.contains_key(&(view.id, *id)) {
-                self.dial(view.id, *id, Purpose::Guest { incarnation: self.incarnation, view: view.id });
+                self.dial(view.id, *id, Purpose::Observer { incarnation: self.incarnation, view: view.id });
             }
         }
     }
@@ -1411,7 +1427,7 @@ impl<W> Roster<W> {
 
     /// Sends this member's libfabric address for `view` to `to`.
     pub fn tell_port(&mut self, view: ViewId, to: MemberId, address: PortAddress) {
-        self.post(to, Letter::Port { incarnation: self.incarnation, view, from: self.me.id, address });
+        self.post(to, ControlMessage::Port { incarnation: self.incarnation, view, from: self.me.id, address });
     }
 
     /// Forgets what was handed over for views before this one.
@@ -1434,7 +1450,7 @@ impl<W> Roster<W> {
     /// Notes the decision that led to `view`, for members of the previous view that do not receive
     /// it otherwise.
     pub fn note_decision(&mut self, view: ViewId, words: Vec<u64>) {
-        self.decision = Some((view, words)).filter(|_| !planted!(DecisionsUntold));
+        self.decision = Some((view, words)).filter(|_| !mutation!(DecisionsUntold));
     }
 
     /// Notes that the first view of a group is being prepared. Earlier reports about a group do not
@@ -1460,27 +1476,27 @@ impl<W> Roster<W> {
         if to.peek().is_none() {
             return;
         }
-        let (letter, attachment) = self.letter_of(view);
+        let (message, attachment) = self.message_of(view);
         for to in to {
-            self.write(to, letter.clone(), Arc::clone(&attachment));
+            self.write(to, message.clone(), Arc::clone(&attachment));
         }
     }
 
     /// Reports a decided view to the process at the address of this card, whatever is known of its
     /// id.
     pub fn tell_view_at(&mut self, view: &View, whom: &Card) {
-        let (letter, attachment) = self.letter_of(view);
-        self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), letter, attachment });
+        let (message, attachment) = self.message_of(view);
+        self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), message, attachment });
     }
 
     /// Asks the process at the address of this card for its view, whatever is known of its id.
     pub fn ask_view_at(&mut self, whom: &Card) {
-        let letter = Letter::Request { from: self.me.id, reply: 0, what: Request::View };
+        let message = ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View };
         let (address, whom) = (whom.address.clone(), Some(whom.id));
-        self.orders.push_back(Order::Far { address, whom, letter, attachment: Arc::default() });
+        self.orders.push_back(Order::Far { address, whom, message, attachment: Arc::default() });
     }
 
-    fn letter_of(&self, view: &View) -> (Letter, Arc<[u8]>) {
+    fn message_of(&self, view: &View) -> (ControlMessage, Arc<[u8]>) {
         let newcomers = self.newcomers.get(&view.id).into_iter().flatten();
         let newcomers = newcomers.map(|(id, nonce)| Process { id: *id, nonce: *nonce }).collect();
         let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
@@ -1497,24 +1513,24 @@ impl<W> Roster<W> {
         let far = self.far_processes.iter().filter(is_it).map(|(_, (_, process))| *process);
         let processes = self.births.iter().map(near).chain([me]).chain(far);
         let processes = processes.filter(|process| view.members.contains(&process.id)).collect();
-        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards };
+        let told = ViewAnnouncement { view: view.clone(), decision, newcomers, observers, processes, cards };
         let bytes = Arc::<[u8]>::from(told.encode());
         let (incarnation, from) = (self.incarnation, self.me.id);
-        (Letter::View { incarnation, view: view.id, from, bytes: bytes.len() as u64 }, bytes)
+        (ControlMessage::View { incarnation, view: view.id, from, bytes: bytes.len() as u64 }, bytes)
     }
 
     /// Sends a control message with its attachment.
-    fn write(&mut self, to: MemberId, letter: Letter, attachment: Arc<[u8]>) {
+    fn write(&mut self, to: MemberId, message: ControlMessage, attachment: Arc<[u8]>) {
         let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
         // These messages answer a process that asks with the id of a dead member.
-        let is_for_asker = matches!(letter, Letter::Wait { .. } | Letter::Refused { .. });
+        let is_for_asker = matches!(message, ControlMessage::Wait { .. } | ControlMessage::Refused { .. });
         if far.is_none() && self.is_dead(to) && self.members.contains(&to) && !is_for_asker {
             // Control messages to a member are kept until it has an address.
             return;
         }
         self.orders.push_back(match far {
-            Some(address) => Order::Far { address, whom: Some(to), letter, attachment },
-            None => Order::Near { to, letter, attachment },
+            Some(address) => Order::Far { address, whom: Some(to), message, attachment },
+            None => Order::Near { to, message, attachment },
         });
     }
 
@@ -1525,47 +1541,47 @@ impl<W> Roster<W> {
     }
 
     /// Sends a control message without an attachment.
-    pub fn post(&mut self, to: MemberId, letter: Letter) {
-        self.write(to, letter, Arc::default());
+    pub fn post(&mut self, to: MemberId, message: ControlMessage) {
+        self.write(to, message, Arc::default());
     }
 
     /// Sends a control message to `id`, or to the duplicate of that id at the address
     /// `id_conflict`.
-    pub fn post_at(&mut self, id_conflict: Option<Address>, id: MemberId, letter: Letter) {
+    pub fn post_at(&mut self, id_conflict: Option<Address>, id: MemberId, message: ControlMessage) {
         match id_conflict {
-            Some(address) => self.write_to(address, Some(id), letter),
-            None => self.post(id, letter),
+            Some(address) => self.write_to(address, Some(id), message),
+            None => self.post(id, message),
         }
     }
 
     /// Sends a control message to the process at an address of another host.
-    pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, letter: Letter) {
-        self.orders.push_back(Order::Far { address, whom, letter, attachment: Arc::default() });
+    pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, message: ControlMessage) {
+        self.orders.push_back(Order::Far { address, whom, message, attachment: Arc::default() });
     }
 
     /// Answers a request with a text.
     pub fn answer(&mut self, to: MemberId, reply: u64, text: &str) {
-        self.write(to, Letter::Answer { reply, bytes: text.len() as u64 }, Arc::from(text.as_bytes()));
+        self.write(to, ControlMessage::Answer { reply, bytes: text.len() as u64 }, Arc::from(text.as_bytes()));
     }
 
     /// Asks `to` for admission, or only for the view.
     pub fn ask(&mut self, to: MemberId, question: Question, now: Time) {
-        let letter = self.letter_for(question, now);
+        let message = self.message_for(question, now);
         self.asked.insert(to);
-        self.post(to, letter);
+        self.post(to, message);
     }
 
     /// Asks all processes on other hosts: the seeds, and the known processes.
     pub fn ask_afar(&mut self, question: Question, now: Time) {
         self.look_up(now);
-        let letter = self.letter_for(question, now);
-        self.write_afar(&letter);
+        let message = self.message_for(question, now);
+        self.write_afar(&message);
     }
 
     /// Asks all processes on other hosts for the view.
     pub fn ask_view_afar(&mut self, now: Time) {
         self.look_up(now);
-        self.write_afar(&Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+        self.write_afar(&ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View });
     }
 
     /// Orders look-ups of the names that are to be looked up.
@@ -1575,24 +1591,24 @@ impl<W> Roster<W> {
         }
     }
 
-    fn write_afar(&mut self, letter: &Letter) {
+    fn write_afar(&mut self, message: &ControlMessage) {
         let Some(book) = &self.book else { return };
         let far = |(address, whom): (&Address, Option<MemberId>)| Order::Far {
             address: address.clone(),
             whom,
-            letter: letter.clone(),
+            message: message.clone(),
             attachment: Arc::default(),
         };
         self.orders.extend(book.addresses().map(far));
     }
 
-    fn letter_for(&mut self, question: Question, now: Time) -> Letter {
+    fn message_for(&mut self, question: Question, now: Time) -> ControlMessage {
         let Question { config, members, observer, follows } = question;
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
         let (Me { id: from, pid, birth }, nonce) = (self.me, self.nonce);
-        Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
+        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
     }
 
     /// Returns the answer to a process that asks for admission with a duplicate id.
@@ -1600,10 +1616,16 @@ impl<W> Roster<W> {
     /// The answer is a refusal if the process that has the id certainly lives, and `otherwise` if
     /// not. The activity `done` of that process proves that it lives. If that process also waits
     /// for admission, the number of its requests proves it.
-    pub fn turn_away(&mut self, asks: &Asks, done: Option<u64>, otherwise: Letter, now: Time) -> Letter {
+    pub fn turn_away(
+        &mut self,
+        asks: &Asks,
+        done: Option<u64>,
+        otherwise: ControlMessage,
+        now: Time,
+    ) -> ControlMessage {
         let done = done.or_else(|| self.book.as_ref()?.asks(asks.id, now));
         match done.is_some_and(|done| self.id_conflicts.ask(asks.id, asks.instance, done, now)) {
-            true => Letter::Refused { why: Refusal::InUse(asks.id) },
+            true => ControlMessage::Refused { why: Refusal::InUse(asks.id) },
             false => otherwise,
         }
     }
@@ -1680,7 +1702,7 @@ impl<W> Roster<W> {
         let next = self.members.iter().find(|id| Some(**id) > self.told_by && may_know(id));
         if let Some(asked) = next.or_else(|| self.members.iter().find(may_know)).copied() {
             self.told_by = Some(asked);
-            self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+            self.post(asked, ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View });
         }
     }
 
@@ -1695,7 +1717,7 @@ impl<W> Roster<W> {
         let first = far.clone().next();
         if let Some(asked) = far.find(|id| Some(*id) > last).or(first) {
             self.placed_by = Some((asked, now));
-            self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+            self.post(asked, ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View });
         }
     }
 
@@ -1774,9 +1796,9 @@ impl<W> Roster<W> {
         self.write_afar(&word);
     }
 
-    fn last_word(&self, view: ViewId) -> Letter {
+    fn last_word(&self, view: ViewId) -> ControlMessage {
         let (incarnation, nonce) = (self.incarnation, self.nonce);
-        Letter::Request { from: self.me.id, reply: 0, what: Request::Stopped { incarnation, view, nonce } }
+        ControlMessage::Request { from: self.me.id, reply: 0, what: Request::Stopped { incarnation, view, nonce } }
     }
 }
 
@@ -1804,8 +1826,8 @@ mod tests {
             let (mine, other) = (card(1, "a"), card(3, "b"));
             let book = Book::new(mine.clone(), crate::control::Seeds::new(Vec::new(), None, mine.address), true);
             let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
-            let letter = Letter::Founding { from: MemberId(3), nonce: 1, config: 0, words: Vec::new() };
-            roster.hear(letter, Some((other, 7)), &[], Time(0));
+            let message = ControlMessage::Bootstrap { from: MemberId(3), nonce: 1, config: 0, words: Vec::new() };
+            roster.hear(message, Some((other, 7)), &[], Time(0));
             roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }]);
             assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
             // Another founder reports where it is.
@@ -1816,7 +1838,7 @@ mod tests {
                 subgroups: Default::default(),
             };
             roster.expect(&view);
-            let told = Told {
+            let told = ViewAnnouncement {
                 view,
                 decision: Vec::new(),
                 newcomers: Vec::new(),
@@ -1825,8 +1847,9 @@ mod tests {
                 cards: [card(3, "c")].to_vec(),
             };
             let bytes = told.encode();
-            let letter = Letter::View { incarnation: 5, view: ViewId(1), from: MemberId(2), bytes: bytes.len() as u64 };
-            roster.hear(letter, None, &bytes, Time(0));
+            let message =
+                ControlMessage::View { incarnation: 5, view: ViewId(1), from: MemberId(2), bytes: bytes.len() as u64 };
+            roster.hear(message, None, &bytes, Time(0));
             let address = roster.book().unwrap().far(MemberId(3)).unwrap();
             assert_eq!(address.to_string(), if known { "b:1" } else { "c:1" });
         }
@@ -1879,14 +1902,25 @@ mod tests {
             let (Me { id: from, pid, birth }, observer) = (joiner, false);
             let (address, rack, seeds) = Default::default();
             let (config, members, follows) = (4, 1, ViewId(0));
-            let letter =
-                Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
-            roster.hear(letter, None, &[], Time(0));
+            let message = ControlMessage::Ask {
+                from,
+                pid,
+                birth,
+                nonce,
+                config,
+                members,
+                observer,
+                follows,
+                address,
+                rack,
+                seeds,
+            };
+            roster.hear(message, None, &[], Time(0));
         };
         let never_begins = |roster: &Roster<()>, view| roster.never_begins(ViewId(view), joiner.id);
         asks(&mut roster, 33);
         let what = Request::Stopped { incarnation: 5, view: ViewId(0), nonce: 33 };
-        roster.hear(Letter::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
+        roster.hear(ControlMessage::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
         assert!(roster.is_dead(joiner.id));
         asks(&mut roster, 34);
         roster.note_joined(ViewId(2), &[Process { id: joiner.id, nonce: 33 }]);
@@ -1894,7 +1928,7 @@ mod tests {
         assert!(!roster.is_dead(joiner.id) && never_begins(&roster, 2));
         // The same statement arrives again, over the network.
         let what = Request::Stopped { incarnation: 5, view: ViewId(0), nonce: 33 };
-        roster.hear(Letter::Request { from: joiner.id, reply: 0, what }, Some((card(3), 9)), &[], Time(0));
+        roster.hear(ControlMessage::Request { from: joiner.id, reply: 0, what }, Some((card(3), 9)), &[], Time(0));
         assert!(!roster.is_dead(joiner.id));
         roster.begin(&view(2, &[1, 3]), Time(0));
         roster.begin(&view(3, &[1]), Time(0));
@@ -1907,7 +1941,7 @@ mod tests {
         // one.
         let mut late: Roster<()> = Roster::new(me(1), 1, None);
         let what = Request::Stopped { incarnation: 5, view: ViewId(9), nonce: 34 };
-        late.hear(Letter::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
+        late.hear(ControlMessage::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
         late.begin(&view(10, &[1, 3]), Time(0));
         assert!(!late.stopped.is_empty(), "it is kept until views have begun here");
     }
@@ -1916,7 +1950,7 @@ mod tests {
     fn objects_are_given_to_processes_that_follow_this_group() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         roster.set_incarnation(5);
-        let want = |incarnation| Letter::Want {
+        let want = |incarnation| ControlMessage::Want {
             incarnation,
             view: ViewId(2),
             from: MemberId(9),
@@ -1927,7 +1961,7 @@ mod tests {
         assert!(!roster.has_news(), "a group of that name that was");
         roster.hear(want(5), None, &[], Time(0));
         let order = ObjectOrder { from: MemberId(9), view: ViewId(2), reply: 3, objects: Vec::new() };
-        assert_eq!(roster.take_news(), [News::Wants(order)]);
+        assert_eq!(roster.take_news(), [ControlEvent::Wants(order)]);
     }
 
     /// Ids of clients are assigned again.
@@ -1953,9 +1987,20 @@ mod tests {
             let birth = Birth { namespace: 1, started: pid };
             let (config, members, observer, pid) = (4, 1, true, pid as u32);
             let (follows, address, rack, seeds, from, nonce) = (ViewId(0), None, None, None, client, pid);
-            let letter =
-                Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
-            roster.hear(letter, None, &[], Time(0));
+            let message = ControlMessage::Ask {
+                from,
+                pid,
+                birth,
+                nonce,
+                config,
+                members,
+                observer,
+                follows,
+                address,
+                rack,
+                seeds,
+            };
+            roster.hear(message, None, &[], Time(0));
         };
         asks(&mut roster, 7);
         roster.add_observer(client);
@@ -2071,11 +2116,12 @@ mod tests {
         let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() };
         let newcomers = if is_newcomer { alloc::vec![joined] } else { Vec::new() };
         let (decision, observers, processes, cards) = Default::default();
-        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
+        let told = ViewAnnouncement { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
         let mut roster: Roster<()> = Roster::new(me(3), 33, None);
-        let letter = Letter::View { incarnation: 7, view: ViewId(9), from: MemberId(1), bytes: told.len() as u64 };
-        roster.hear(letter, None, &told, Time(0));
-        let is_told = roster.take_news().iter().any(|news| matches!(news, News::View { .. }));
+        let message =
+            ControlMessage::View { incarnation: 7, view: ViewId(9), from: MemberId(1), bytes: told.len() as u64 };
+        roster.hear(message, None, &told, Time(0));
+        let is_told = roster.take_news().iter().any(|news| matches!(news, ControlEvent::View { .. }));
         assert_eq!(is_told, roster.joins_with(ViewId(9)));
         is_told
     }
@@ -2161,9 +2207,20 @@ mod tests {
         let mut ask = |nonce: u32| {
             let (members, observer, address, rack, seeds, config) = Default::default();
             let (from, pid, birth, follows) = (MemberId(3), 100 + nonce, Birth::default(), ViewId(0));
-            let letter =
-                Letter::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds };
-            roster.hear(letter, None, &[], Time(0));
+            let message = ControlMessage::Ask {
+                from,
+                pid,
+                birth,
+                nonce,
+                config,
+                members,
+                observer,
+                follows,
+                address,
+                rack,
+                seeds,
+            };
+            roster.hear(message, None, &[], Time(0));
         };
         [5, 6, 7].into_iter().for_each(&mut ask);
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
@@ -2195,9 +2252,10 @@ mod tests {
         let tell = |roster: &mut Roster<()>, id, newcomers, of| {
             let processes = [me(2), of].map(is_host).to_vec();
             let (decision, observers, cards) = Default::default();
-            let told = Told { view: view(id), decision, newcomers, observers, processes, cards }.encode();
-            let letter = Letter::View { incarnation: 5, view: ViewId(id), from: MemberId(2), bytes: told.len() as u64 };
-            roster.hear(letter, None, &told, Time(0));
+            let told = ViewAnnouncement { view: view(id), decision, newcomers, observers, processes, cards }.encode();
+            let message =
+                ControlMessage::View { incarnation: 5, view: ViewId(id), from: MemberId(2), bytes: told.len() as u64 };
+            roster.hear(message, None, &told, Time(0));
             // The watch of the earlier process may report its finding late, or again.
             roster.found_ended(MemberId(3), 33, before.birth);
         };
@@ -2236,12 +2294,12 @@ mod tests {
     }
 
     /// Whole processes show the bug in fewer than one seed of 10,000.
-    #[cfg(planted)]
+    #[cfg(mutation)]
     #[test]
-    #[ignore = "wants a process of its own: cargo xtask planted"]
-    fn planted_bugs_of_places_fail_their_test() {
-        use crate::planted::{Bug, failure};
-        failure(Bug::PlacesGuessed, a_member_asks_others_where_a_newcomer_is);
+    #[ignore = "wants a process of its own: cargo xtask mutations"]
+    fn mutation_bugs_of_places_fail_their_test() {
+        use crate::mutation::{Mutation, failure};
+        failure(Mutation::PlacesGuessed, a_member_asks_others_where_a_newcomer_is);
     }
 
     /// Track record: a member that was cut off from a newcomer took it for a process of its own
@@ -2267,7 +2325,11 @@ mod tests {
             let is_to_2 = |order: &&Order| {
                 matches!(
                     order,
-                    Order::Far { whom: Some(MemberId(2)), letter: Letter::Request { what: Request::View, .. }, .. }
+                    Order::Far {
+                        whom: Some(MemberId(2)),
+                        message: ControlMessage::Request { what: Request::View, .. },
+                        ..
+                    }
                 )
             };
             orders.iter().filter(is_to_2).count()
@@ -2280,9 +2342,10 @@ mod tests {
         assert!(roster.may_be_elsewhere(MemberId(3)) && !roster.is_far(MemberId(3)));
         let (decision, newcomers, observers, processes) = Default::default();
         let cards = alloc::vec![card(3)];
-        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
-        let letter = Letter::View { incarnation: 7, view: ViewId(9), from: MemberId(2), bytes: told.len() as u64 };
-        roster.hear(letter, Some((card(2), 2)), &told, Time(0));
+        let told = ViewAnnouncement { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
+        let message =
+            ControlMessage::View { incarnation: 7, view: ViewId(9), from: MemberId(2), bytes: told.len() as u64 };
+        roster.hear(message, Some((card(2), 2)), &told, Time(0));
         assert!(roster.is_far(MemberId(3)));
         assert_eq!(roster.dialled_by_me(&view), [2, 3].map(MemberId));
         assert_eq!(asked(&mut roster, Time(1_000_000_000)), 0);
@@ -2309,7 +2372,7 @@ mod tests {
         let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
         let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() };
         let birth = Birth { namespace: 1, started: 5 };
-        let ask = |nonce, pid| Letter::Ask {
+        let ask = |nonce, pid| ControlMessage::Ask {
             from: MemberId(3),
             pid,
             birth,
@@ -2327,7 +2390,7 @@ mod tests {
             let mut far = roster(2, 2);
             far.hear(ask(33, 103), Some((card(3, 1), 3)), &[], Time(0));
             far.hear_of_founders(&[Process { id: MemberId(3), nonce: 33 }]);
-            // Another process with its id asks after the founding.
+            // Another process with its id asks after the bootstrap.
             let mut later = roster(2, 2);
             later.hear(ask(34, 104), Some((card(3, 1), 4)), &[], Time(0));
             later.hear_of_founders(&[Process { id: MemberId(3), nonce: 33 }]);
@@ -2338,8 +2401,8 @@ mod tests {
                 teller.tell_view(&view, [MemberId(1)]);
                 let mut told = roster(1, host);
                 while let Some(order) = teller.next_order() {
-                    if let Order::Far { letter, attachment, .. } = order {
-                        told.hear(letter, Some((card(2, 2), 2)), &attachment, Time(0));
+                    if let Order::Far { message, attachment, .. } = order {
+                        told.hear(message, Some((card(2, 2), 2)), &attachment, Time(0));
                     }
                 }
                 let watched = core::iter::from_fn(|| told.next_order()).find_map(|order| match order {
@@ -2375,12 +2438,22 @@ mod tests {
                 let process = HostProcess { id: MemberId(3), host: 1, pid, birth: Birth::default() };
                 let (decision, newcomers, observers) = Default::default();
                 let cards = alloc::vec![card(2, 1, "near"), card(3, 1, "near"), card(4, 2, far)];
-                let told =
-                    Told { view: view(id), decision, newcomers, observers, processes: alloc::vec![process], cards };
+                let told = ViewAnnouncement {
+                    view: view(id),
+                    decision,
+                    newcomers,
+                    observers,
+                    processes: alloc::vec![process],
+                    cards,
+                };
                 let told = told.encode();
-                let letter =
-                    Letter::View { incarnation: 7, view: ViewId(id), from: MemberId(2), bytes: told.len() as u64 };
-                roster.hear(letter, None, &told, Time(0));
+                let message = ControlMessage::View {
+                    incarnation: 7,
+                    view: ViewId(id),
+                    from: MemberId(2),
+                    bytes: told.len() as u64,
+                };
+                roster.hear(message, None, &told, Time(0));
             };
             tell(&mut roster, 5, 103, "before");
             roster.begin(&view(5), Time(0));
@@ -2467,7 +2540,7 @@ mod tests {
         let port = |byte| PortAddress::new(&[byte; 5]).unwrap();
         let mut hears = |incarnation, view, byte| {
             let (view, from, address) = (ViewId(view), MemberId(2), port(byte));
-            roster.hear(Letter::Port { incarnation, view, from, address }, None, &[], Time(0));
+            roster.hear(ControlMessage::Port { incarnation, view, from, address }, None, &[], Time(0));
             roster.port_of(view, from) == Some(&port(byte))
         };
         assert!(!hears(8, 5, 1), "it is of another group");
@@ -2506,17 +2579,17 @@ mod tests {
         assert!(!roster.has_news());
         roster.reached(&card(3).address, &card(3));
         let news = roster.take_news();
-        assert!(matches!(&news[..], [News::Reached(found)] if *found == card(3)), "{news:?}");
+        assert!(matches!(&news[..], [ControlEvent::Reached(found)] if *found == card(3)), "{news:?}");
         while roster.next_order().is_some() {}
         roster.tell_view_at(&view, &card(3));
         let order = roster.next_order();
         assert!(
-            matches!(order, Some(Order::Far { address, letter: Letter::View { .. }, .. }) if address == card(3).address)
+            matches!(order, Some(Order::Far { address, message: ControlMessage::View { .. }, .. }) if address == card(3).address)
         );
     }
 
     /// A process with the id of a dead founder may have asked before this process heard of the
-    /// founding.
+    /// bootstrap.
     #[test]
     fn the_first_view_names_the_founders_and_not_the_processes_that_asked_last() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);

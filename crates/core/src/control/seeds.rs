@@ -16,7 +16,7 @@
 use super::Address;
 use crate::ids::{MemberId, Time};
 use crate::limits::MEMBERS_MAX;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -80,7 +80,7 @@ impl fmt::Display for SeedsKnown {
                 write!(f, "all {wanted} addresses of {given} are known")?;
             }
             _ if known.len() > *wanted as usize => {
-                write!(f, "{} addresses of {given} are known, and {wanted} of them could found a group", known.len())?;
+                write!(f, "{} addresses of {given} are known, and {wanted} of them could create a group", known.len())?;
             }
             _ => write!(f, "{} of {wanted} addresses of {given} are known", known.len())?,
         }
@@ -230,8 +230,8 @@ impl Seeds {
 
     /// Returns the seed at which process `id` is, if that process advertises `own`. Another process
     /// with its id, earlier or at the same time, may be at a different seed.
-    pub fn place(&self, id: MemberId, own: &Address) -> Option<&Address> {
-        let is_there = |(other, at): &(MemberId, Address)| *other == id && (at == own || planted!(SeedPlacesKept));
+    pub fn address_of(&self, id: MemberId, own: &Address) -> Option<&Address> {
+        let is_there = |(other, at): &(MemberId, Address)| *other == id && (at == own || mutation!(SeedPlacesKept));
         self.list.iter().find(|seed| self.at.get(*seed).is_some_and(is_there))
     }
 
@@ -251,7 +251,8 @@ impl Seeds {
         is_free.then_some(digest)
     }
 
-    /// Returns the [claim](Self::claim) for a message to other processes, and notes that it was made.
+    /// Returns the [claim](Self::claim) for a message to other processes, and notes that it was
+    /// made.
     pub fn make_claim(&mut self, now: Time) -> Claim {
         let claim = self.claim(now);
         if let (Some(digest), Some(many)) = (claim, &mut self.many) {
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_again_is_asked_and_founds_nothing() {
+    fn a_lapsed_claim_is_asked_again_and_creates_nothing() {
         let (mut seeds, start) = self::seeds(3);
         answer(&mut seeds, &[3, 4, 5], start);
         let late = start + KNOWN_FOR;
@@ -492,24 +493,24 @@ mod tests {
     }
 
     #[test]
-    fn who_is_where_is_known_before_it_is_a_seed() {
+    fn the_address_of_a_process_is_known_before_it_is_a_seed() {
         let (mut seeds, now) = self::seeds(3);
         answer(&mut seeds, &[3, 4], now);
         let own = |last: u64| at(&format!("h{last}:7411"));
         seeds.reached(&at("10.0.0.4:7411"), MemberId(9), &own(4));
         seeds.reached(&at("10.0.0.8:7411"), MemberId(8), &own(8));
         assert_eq!(seeds.known_at(&at("10.0.0.4:7411")), (Some(MemberId(9)), false));
-        assert_eq!(seeds.place(MemberId(8), &own(8)), None);
+        assert_eq!(seeds.address_of(MemberId(8), &own(8)), None);
         answer(&mut seeds, &[3, 8, 5], now + LOOK_UP_EVERY);
-        assert_eq!(seeds.place(MemberId(9), &own(4)), None);
-        assert_eq!(seeds.place(MemberId(8), &own(8)), Some(&at("10.0.0.8:7411")));
+        assert_eq!(seeds.address_of(MemberId(9), &own(4)), None);
+        assert_eq!(seeds.address_of(MemberId(8), &own(8)), Some(&at("10.0.0.8:7411")));
         // Another process with its id.
-        assert_eq!(seeds.place(MemberId(8), &own(7)), None);
+        assert_eq!(seeds.address_of(MemberId(8), &own(7)), None);
         // The table of addresses is bounded although many processes come and go.
         for last in 0..PLACES_MAX as u64 {
             seeds.reached(&at(&format!("10.1.{}.{}:1", last >> 8, last & 255)), MemberId(last), &own(last));
         }
-        assert!(seeds.at.len() < PLACES_MAX && seeds.place(MemberId(8), &own(8)).is_some());
+        assert!(seeds.at.len() < PLACES_MAX && seeds.address_of(MemberId(8), &own(8)).is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! On one host a lock of the host decides which process creates the group ([`Seek::founder`]); the
 //! others ask its members ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides
 //! ([`Seek::afar`]), and the process asks at the same time.
-use super::{ASK_EVERY, Asks, Claim, Founder, Founding, Letter, News, Question, Refusal, Roster};
+use super::{ASK_EVERY, Asks, Claim, ControlEvent, ControlMessage, Founder, InitialView, Question, Refusal, Roster};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
@@ -46,8 +46,8 @@ pub enum Found {
     Gone,
 }
 
-impl From<Founding> for Found {
-    fn from(begun: Founding) -> Found {
+impl From<InitialView> for Found {
+    fn from(begun: InitialView) -> Found {
         let members = begun.members.iter().map(|process| process.id).collect();
         Found::Founders { incarnation: Some(begun.incarnation.0), members }
     }
@@ -134,32 +134,32 @@ impl Seek {
     }
 
     /// Takes in control events. Returns the outcome of the search, if it is known.
-    pub fn step<W>(&mut self, news: Vec<News>, roster: &mut Roster<W>, now: Time) -> Option<Found> {
+    pub fn step<W>(&mut self, news: Vec<ControlEvent>, roster: &mut Roster<W>, now: Time) -> Option<Found> {
         let (is_seed, claim) = self.claim(roster, now);
         if self.way == Way::Afar {
             self.founder.take_up(is_seed, claim, now);
         }
-        let founds = self.way == Way::Founds || is_seed;
+        let creates = self.way == Way::Founds || is_seed;
         let mut rest = Vec::new();
         for news in news {
             match news {
-                News::Refused(why) => return Some(Found::Refused(why)),
-                News::Waits { members, blocked, present } => {
-                    if !founds || blocked {
+                ControlEvent::Refused(why) => return Some(Found::Refused(why)),
+                ControlEvent::Waits { members, blocked, present } => {
+                    if !creates || blocked {
                         self.note_here(Here { members, blocked, present }, now);
                     }
                 }
-                News::View { incarnation, view, .. } if view.rank_of(roster.me()).is_some() => {
+                ControlEvent::View { incarnation, view, .. } if view.rank_of(roster.me()).is_some() => {
                     if !self.is_founding(&view) {
                         return Some(Found::View { incarnation, view });
                     }
                 }
-                News::View { .. } if self.wants.learns && self.way == Way::Afar => return Some(Found::Group),
-                News::View { .. } => {}
+                ControlEvent::View { .. } if self.wants.learns && self.way == Way::Afar => return Some(Found::Group),
+                ControlEvent::View { .. } => {}
                 news => rest.push(news),
             }
         }
-        let is_settled = founds && self.gather(rest, roster, now);
+        let is_settled = creates && self.gather(rest, roster, now);
         let founds_alone = self.way == Way::Founds && is_settled;
         founds_alone.then(|| Found::Founders { incarnation: None, members: self.founder.members(roster.me()) })
     }
@@ -178,11 +178,11 @@ impl Seek {
     /// Takes in the processes that ask and those that have gone, and reports any change to all that
     /// wait. True if the group can be created: enough processes are present, they have been told
     /// which are present, and they are still alive at this later time.
-    fn gather<W>(&mut self, news: Vec<News>, roster: &mut Roster<W>, now: Time) -> bool {
+    fn gather<W>(&mut self, news: Vec<ControlEvent>, roster: &mut Roster<W>, now: Time) -> bool {
         for news in news {
             match news {
-                News::Asks(asks) => self.asked(asks, roster, now),
-                News::Died(id) | News::Lost(id) => self.founder.forget(id),
+                ControlEvent::Asks(asks) => self.asked(asks, roster, now),
+                ControlEvent::Died(id) | ControlEvent::Lost(id) => self.founder.forget(id),
                 _ => {}
             }
         }
@@ -211,16 +211,19 @@ impl Seek {
         let wait = self.told_to_wait(roster);
         let answer = match asks.id_conflict {
             Some(_) => Some(roster.turn_away(&asks, None, wait, now)),
-            None => self.founder.asked(&asks, now).map(|refusal| refusal.map_or(wait, |why| Letter::Refused { why })),
+            None => self
+                .founder
+                .asked(&asks, now)
+                .map(|refusal| refusal.map_or(wait, |why| ControlMessage::Refused { why })),
         };
         if let Some(answer) = answer {
             roster.post_at(asks.id_conflict, asks.id, answer);
         }
     }
 
-    fn told_to_wait<W>(&self, roster: &Roster<W>) -> Letter {
+    fn told_to_wait<W>(&self, roster: &Roster<W>) -> ControlMessage {
         let present = self.founder.present().to_vec();
-        Letter::Wait { members: self.wants.members, leader: roster.me(), blocked: false, present }
+        ControlMessage::Wait { members: self.wants.members, leader: roster.me(), blocked: false, present }
     }
 
     /// Returns the reports about present processes since the last call.
@@ -235,7 +238,7 @@ impl Seek {
 
     /// Announces the first view, on this host, to all founders that may not know it. The driver has
     /// entered the group.
-    pub fn founds<W>(&self, view: &View, roster: &mut Roster<W>, now: Time) {
+    pub fn creates<W>(&self, view: &View, roster: &mut Roster<W>, now: Time) {
         roster.expect_first(view);
         let (is_seed, _) = self.claim(roster, now);
         // Every process has sent its address to the seeds. Other processes may know fewer
@@ -250,32 +253,33 @@ impl Seek {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Book, Card, Me, Seeds, Told};
+    use crate::control::{Book, Card, Me, Seeds, ViewAnnouncement};
     use crate::view::SubgroupSpec;
     use crate::{Process, Rank, Time};
     use alloc::vec;
 
     /// Announces a view, with the members that were not in the view before.
-    fn view(id: u64, members: &[u64], newcomers: &[u64]) -> Told {
+    fn view(id: u64, members: &[u64], newcomers: &[u64]) -> ViewAnnouncement {
         let newcomers = newcomers.iter().map(|id| Process { id: MemberId(*id), nonce: 1 }).collect();
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
         let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
         let spec = SubgroupSpec { members: all.clone(), senders: all, ..SubgroupSpec::of_everyone("all") };
         let view = View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec].into() };
         let (decision, observers, processes, cards) = Default::default();
-        Told { view, decision, newcomers, observers, processes, cards }
+        ViewAnnouncement { view, decision, newcomers, observers, processes, cards }
     }
 
     /// Returns the outcome for process 1 when it receives the announcement of a view.
-    fn found(learns: bool, told: Told) -> Option<Found> {
+    fn found(learns: bool, told: ViewAnnouncement) -> Option<Found> {
         let address: crate::control::Address = "a:1".parse().unwrap();
         let mine = Card { id: MemberId(1), host: 0, address: address.clone(), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, address), true);
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
         let mut roster: Roster<()> = Roster::new(me, 1, Some(book));
         let bytes = told.encode();
-        let letter = Letter::View { incarnation: 5, view: told.view.id, from: MemberId(2), bytes: bytes.len() as u64 };
-        roster.hear(letter, None, &bytes, Time(0));
+        let message =
+            ControlMessage::View { incarnation: 5, view: told.view.id, from: MemberId(2), bytes: bytes.len() as u64 };
+        roster.hear(message, None, &bytes, Time(0));
         let heard = roster.take_news();
         Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(heard, &mut roster, Time(0))
     }
@@ -309,7 +313,7 @@ mod tests {
         let mut roster: Roster<()> = Roster::new(me, 1, None);
         let mut seek = Seek::joiner(Wants { digest: 9, members: 2, learns: false });
         let mut heard = |blocked, now| {
-            let waits = News::Waits { members: 2, blocked, present: vec![] };
+            let waits = ControlEvent::Waits { members: 2, blocked, present: vec![] };
             assert_eq!(seek.step(vec![waits], &mut roster, now), None);
             seek.take_heard().len()
         };

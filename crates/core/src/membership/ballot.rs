@@ -1,6 +1,6 @@
 //! The numbers of proposals, and the words of a row that hold them.
 use crate::ids::Rank;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::Rows;
 use crate::wire::layout::membership;
 
@@ -27,7 +27,8 @@ impl Ballot {
         u64::from(self.round) << 32 | (u64::from(self.leader.0) + 1) << 1 | slot
     }
 
-    /// Reads a word of a peer in a view of so many members; `None` for zero and for words that no correct member writes.
+    /// Reads a word of a peer in a view of so many members; `None` for zero and for words that no
+    /// correct member writes.
     pub(crate) fn decode(word: u64, members: usize) -> Option<(Ballot, u64)> {
         let (round, leader) = ((word >> 32) as u32, ((word as u32) >> 1).checked_sub(1)?);
         let is_valid = (1..ROUNDS_MAX).contains(&round) && (leader as usize) < members;
@@ -44,11 +45,11 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Reads the row of `member` in a view of so many: `PROMISED` before `ACCEPTED`, so that a promise is never seen without the
-    /// acceptance before it.
+    /// Reads the row of `member` in a view of so many: `PROMISED` before `ACCEPTED`, so that a
+    /// promise is never seen without the acceptance before it.
     pub(crate) fn read<R: Rows>(member: Rank, members: usize, rows: &R) -> Acceptor {
         let read = |at| Ballot::decode(rows.load(member, at), members).map(|(ballot, _)| ballot);
-        let first = planted!(AcceptedReadFirst).then(|| read(membership::ACCEPTED));
+        let first = mutation!(AcceptedReadFirst).then(|| read(membership::ACCEPTED));
         let promised = read(membership::PROMISED);
         let accepted = first.unwrap_or_else(|| read(membership::ACCEPTED));
         Acceptor { promised: promised.max(accepted), accepted }

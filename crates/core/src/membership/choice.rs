@@ -7,7 +7,7 @@ use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::limits;
 use crate::membership::proposal::{self, Join, ProposedChanges, Trims, Value};
 use crate::multicast::cursor::ROUNDS_MAX;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::Table;
 use crate::view::{SubgroupSpec, View};
 use crate::wire::layout::membership;
@@ -54,7 +54,8 @@ impl Membership {
         !self.epochs || renews || self.is_recovery()
     }
 
-    /// The subgroups that a choice of mine would touch, by what is known before it. If all epochs are to end, all.
+    /// The subgroups that a choice of mine would touch, by what is known before it. If all epochs
+    /// are to end, all.
     pub(super) fn expected<T: Table>(&self, poll: &Poll<'_>, table: &T) -> Vec<bool> {
         let view = poll.view;
         if self.ends_all(table) {
@@ -86,10 +87,10 @@ impl<T: Table> Choice<'_, T> {
         let (promisers, others): (Vec<Rank>, Vec<Rank>) =
             self.member.counted().iter().partition(|rank| self.has_promised(*rank));
         let counts = |rank: &Rank| {
-            let final_row = self.member.opinions.is_dead(*rank) && !planted!(DeadRowsUnread);
-            final_row && (self.promised(*rank) <= Some(self.ballot) || planted!(DeadWithHigherPromiseCounts))
+            let final_row = self.member.opinions.is_dead(*rank) && !mutation!(DeadRowsUnread);
+            final_row && (self.promised(*rank) <= Some(self.ballot) || mutation!(DeadWithHigherPromiseCounts))
         };
-        let dead = match planted!(DeadCountedTwice) {
+        let dead = match mutation!(DeadCountedTwice) {
             true => self.member.dead_voters().iter().collect(),
             false => others.into_iter().filter(counts).collect(),
         };
@@ -109,8 +110,9 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// A value that binds, under this ballot. In a recovery one of the era before can only be a decision that members know which are given up. Its
-    /// trims stay, for what they may have delivered, and of its members those that are left.
+    /// A value that binds, under this ballot. In a recovery one of the era before can only be a
+    /// decision that members know which are given up. Its trims stay, for what they may have
+    /// delivered, and of its members those that are left.
     fn again(&self, words: Vec<u64>) -> Result<Vec<u64>, Waits> {
         let (member, view, ballot) = (self.member, self.poll.view, self.ballot.encode(0));
         let value = proposal::decode(&words, view).filter(|value| value.next.id.era() == view.id.era());
@@ -137,8 +139,9 @@ impl<T: Table> Choice<'_, T> {
         Ok(proposal::encode(ballot, &Value { next, joined: Vec::new(), trims }))
     }
 
-    /// Waits for members that this choice would leave out, and that may promise yet. A member that is to be evicted may hang, and one that another
-    /// member does not hear is given up when bad links are looked at.
+    /// Waits for members that this choice would leave out, and that may promise yet. A member that
+    /// is to be evicted may hang, and one that another member does not hear is given up when bad
+    /// links are looked at.
     fn wait_for_promises(&self) -> Result<(), Waits> {
         let Choice { member: Membership { opinions, everyone, .. }, deadlines, .. } = *self;
         let named = self.named();
@@ -158,7 +161,8 @@ impl<T: Table> Choice<'_, T> {
         self.member.peers.iter().any(|peer| self.has_promised(*peer) && self.is_unheard_by(*peer, rank))
     }
 
-    /// Whether `one` says that it does not hear `rank`. Members that I do not hear myself are known otherwise.
+    /// Whether `one` says that it does not hear `rank`. Members that I do not hear myself are known
+    /// otherwise.
     fn is_unheard_by(&self, one: Rank, rank: Rank) -> bool {
         one != self.member.me && bit(self.table, one, membership::SUSPECTED, rank)
     }
@@ -167,8 +171,9 @@ impl<T: Table> Choice<'_, T> {
         if until > self.poll.now { Err(Waits::Until(until)) } else { Ok(()) }
     }
 
-    /// INV-BIND: the accepted value of the highest ballot among the rows that I count, if it may be decided. If the rows that I have
-    /// not read could not make it a decision, it is none, and I am free.
+    /// INV-BIND: the accepted value of the highest ballot among the rows that I count, if it may be
+    /// decided. If the rows that I have not read could not make it a decision, it is none, and I am
+    /// free.
     fn bound(&self) -> Result<Option<Vec<u64>>, Waits> {
         let found = self.accepted_values()?;
         let Some((highest, _, value)) = found.iter().max_by_key(|(ballot, rank, _)| (*ballot, *rank)) else {
@@ -180,13 +185,13 @@ impl<T: Table> Choice<'_, T> {
         };
         let read = || self.promisers.iter().chain(&self.dead);
         let with = read().filter(|rank| shows(rank)).count();
-        let is_unread = |rank: &Rank| !read().any(|read| read == rank) && !planted!(UnreadDontBind);
+        let is_unread = |rank: &Rank| !read().any(|read| read == rank) && !mutation!(UnreadDontBind);
         let unread = self.member.voters.iter().filter(is_unread).count();
         let silent = |rank: &&Rank| !shows(rank) && self.promised(**rank) <= Some(*highest);
         let silent = self.dead.iter().filter(silent).count();
         // In a recovery the members that are given up may have decided it, too.
-        let is_open = self.member.is_recovery() && !planted!(RecoveryNotAdopted);
-        let binds = (self.member.is_quorum(with + unread, silent) || is_open) && !planted!(NeverAdopts);
+        let is_open = self.member.is_recovery() && !mutation!(RecoveryNotAdopted);
+        let binds = (self.member.is_quorum(with + unread, silent) || is_open) && !mutation!(NeverAdopts);
         Ok(binds.then(|| value.clone()))
     }
 
@@ -196,7 +201,7 @@ impl<T: Table> Choice<'_, T> {
         for rank in self.promisers.iter().chain(&self.dead).copied() {
             let Some(ballot) = self.member.acceptor(rank, self.poll).accepted else { continue };
             let is_dead = self.member.opinions.is_dead(rank);
-            if is_dead && planted!(DeadValuesUnread) {
+            if is_dead && mutation!(DeadValuesUnread) {
                 continue;
             }
             let value = read_value(rank, membership::ACCEPTED, self.poll.layout, self.table);
@@ -229,10 +234,12 @@ impl<T: Table> Choice<'_, T> {
         let promisers = || self.member.everyone.iter().copied().filter(|rank| self.has_promised(*rank));
         let there = promisers().filter(|rank| !opinions.suspects(*rank));
         let (leaving, mut staying): (Vec<Rank>, Vec<Rank>) = there.partition(|rank| self.is_leaving(*rank));
-        // Before bad links are looked at: those of the members that an operator has named cost no other member its place.
+        // Before bad links are looked at: those of the members that an operator has named cost no
+        // other member its place.
         let evicted = self.leave_out_named(&mut staying);
         self.leave_out_strained(&mut staying);
-        // Members that have promised can hear me. If they don't hear all others, they may be about to.
+        // Members that have promised can hear me. If they don't hear all others, they may be about
+        // to.
         let is_left_out = |rank: Rank| ![&staying, &leaving, &evicted].iter().any(|ranks| ranks.contains(&rank));
         if promisers().any(|rank| is_left_out(rank) && !opinions.is_barred(rank)) {
             self.wait_until(self.deadlines.strained)?;
@@ -254,15 +261,17 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// Whether these members are enough to leave out the others. The dead go nowhere, those that promised first included.
+    /// Whether these members are enough to leave out the others. The dead go nowhere, those that
+    /// promised first included.
     fn may_evict(&self, consent: &[&[Rank]]) -> bool {
         let voters = consent.iter().flat_map(|ranks| ranks.iter()).filter(|rank| self.promisers.contains(rank)).count();
-        let dead = if planted!(DeadRowsUnread) { 0 } else { self.member.dead_voters().len() };
-        self.member.is_quorum(voters, dead) || planted!(EvictsWithoutQuorum)
+        let dead = if mutation!(DeadRowsUnread) { 0 } else { self.member.dead_voters().len() };
+        self.member.is_quorum(voters, dead) || mutation!(EvictsWithoutQuorum)
     }
 
-    /// The members that operators have named, by way of members that have promised and that I trust. A member that is named itself names no
-    /// other: of two that are to evict each other, the one that the lower rank names is evicted, and at least one member is not named.
+    /// The members that operators have named, by way of members that have promised and that I
+    /// trust. A member that is named itself names no other: of two that are to evict each other,
+    /// the one that the lower rank names is evicted, and at least one member is not named.
     fn named(&self) -> Vec<Rank> {
         let Membership { everyone, opinions, .. } = self.member;
         let at = membership::evicting(everyone.len());
@@ -280,7 +289,8 @@ impl<T: Table> Choice<'_, T> {
         named
     }
 
-    /// Leaves out the members that operators have named, unless none would stay. Returns those that were left out.
+    /// Leaves out the members that operators have named, unless none would stay. Returns those that
+    /// were left out.
     fn leave_out_named(&self, staying: &mut Vec<Rank>) -> Vec<Rank> {
         let named = self.named();
         let (evicted, rest): (Vec<Rank>, Vec<Rank>) = staying.iter().partition(|rank| named.contains(rank));
@@ -291,8 +301,8 @@ impl<T: Table> Choice<'_, T> {
         evicted
     }
 
-    /// Leaves out members until no two of the rest suspect each other: those with most such links first; of two, the one that is not heard;
-    /// of two that don't hear each other, the younger.
+    /// Leaves out members until no two of the rest suspect each other: those with most such links
+    /// first; of two, the one that is not heard; of two that don't hear each other, the younger.
     fn leave_out_strained(&self, staying: &mut Vec<Rank>) {
         // Members that I suspect are left out already.
         let says = |one, other| self.is_unheard_by(one, other);
@@ -309,7 +319,8 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// INV-TRIM: per subgroup and sender, the smallest cut of those of its members that go on or leave.
+    /// INV-TRIM: per subgroup and sender, the smallest cut of those of its members that go on or
+    /// leave.
     fn trims(&self, holders: &[Rank]) -> Trims {
         let mut holds = alloc::vec![false; self.poll.view.members.len()];
         holders.iter().for_each(|rank| holds[rank.index()] = true);
@@ -320,7 +331,7 @@ impl<T: Table> Choice<'_, T> {
             let cut = |sender: usize| {
                 let heard = cuts.iter().map(|(rank, cut)| self.table.load(*rank, cut + 8 * sender as u64));
                 // If all members of a subgroup are gone, no message of it is left to deliver.
-                let trim = if planted!(TrimIsLongest) { heard.max() } else { heard.min() };
+                let trim = if mutation!(TrimIsLongest) { heard.max() } else { heard.min() };
                 trim.map_or(0, |trim| trim.min(ROUNDS_MAX))
             };
             (0..spec.senders.len()).map(cut).collect()
@@ -328,7 +339,8 @@ impl<T: Table> Choice<'_, T> {
         (0..).map(SubgroupId).zip(&self.poll.view.subgroups).map(of_subgroup).collect()
     }
 
-    /// The words of a proposal with as many joins and changes as fit. The rest is for the view after it.
+    /// The words of a proposal with as many joins and changes as fit. The rest is for the view
+    /// after it.
     fn fit(&self, staying: &[Rank], proposed: ProposedChanges, trims: &Trims) -> Result<Vec<u64>, Waits> {
         let view = self.poll.view;
         let ProposedChanges { joins, changes } = proposed;
@@ -361,7 +373,7 @@ impl<T: Table> Choice<'_, T> {
             };
             let words = proposal::encode(self.ballot.encode(0), &value);
             if words.len() as u64 * 8 <= slot_bytes(self.poll.layout, self.member.me) {
-                return match self.member.touch.may_touch(&touched) || planted!(TouchedUnnamed) {
+                return match self.member.touch.may_touch(&touched) || mutation!(TouchedUnnamed) {
                     true => Ok(words),
                     false => Err(Waits::Touches(touched)),
                 };
@@ -374,7 +386,8 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// The changes proposed by these members, each once. If processes have one id, or changes contradict each other, the change proposed by the lowest rank counts.
+    /// The changes proposed by these members, each once. If processes have one id, or changes
+    /// contradict each other, the change proposed by the lowest rank counts.
     fn all_proposed(&self, of: &[Rank]) -> ProposedChanges {
         let mut all = ProposedChanges::default();
         for rank in of {

@@ -31,8 +31,8 @@ pub use recovery::Unrecoverable;
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::limits;
-use crate::multicast::cursor::places;
-use crate::planted::planted;
+use crate::multicast::cursor::sequence_end;
+use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
 use crate::wire::layout::{Layout, membership};
@@ -43,7 +43,7 @@ use core::ops::Range;
 use opinions::Opinions;
 use proposal::{Join, ProposedChanges, Value};
 pub(crate) use ranks::Ranks;
-use recovery::Told;
+use recovery::Consequence;
 use telling::{Counts, Reason, Teller};
 use touch::Touch;
 
@@ -272,7 +272,7 @@ impl Membership {
     pub(crate) fn before_sleep(&mut self) {
         // A member that fails before it begins a view, or that has not found this view yet,
         // notifies no peer.
-        self.moved |= !planted!(MovesUnnoticed);
+        self.moved |= !mutation!(MovesUnnoticed);
         // With a suspicion time, the checks for silent members trigger the next step.
         self.stirred |= self.opinions.suspect_after().is_none();
         self.opinions.before_sleep();
@@ -533,7 +533,7 @@ impl Membership {
         // A member that fails before it begins a view notifies no peer.
         let has_looked = self.opinions.looked() != looked;
         self.stirred |= has_looked;
-        self.moved |= has_looked && !planted!(MovesUnnoticed);
+        self.moved |= has_looked && !mutation!(MovesUnnoticed);
         wake_at
     }
 
@@ -543,7 +543,7 @@ impl Membership {
 
     /// Notes that words of the others' membership blocks may have changed.
     pub(crate) fn note_moved(&mut self) {
-        self.moved = !planted!(MovesUnnoticed);
+        self.moved = !mutation!(MovesUnnoticed);
         self.stirred = true;
         self.opinions.note_moved();
     }
@@ -605,7 +605,7 @@ impl Membership {
     /// member may hang, so another one has to be awake.
     fn wake<T: Table>(&self, member: Option<Rank>, table: &mut T) {
         match member.filter(|member| *member != self.me && !self.suspects(*member)) {
-            Some(_) if planted!(LeaderUnwoken) => {}
+            Some(_) if mutation!(LeaderUnwoken) => {}
             Some(member) => table.wake(&[member]),
             None => table.wake(&self.peers),
         }
@@ -696,7 +696,7 @@ impl Membership {
         self.acceptors = poll.acceptors;
         self.acceptors.clear();
         let overdue = now.0.saturating_sub(self.changes_since.0) > OVERDUE * self.opinions.patience_ns();
-        let knows = !planted!(BlockedUnknown) || self.leader() == self.me;
+        let knows = !mutation!(BlockedUnknown) || self.leader() == self.me;
         self.blocked = self.decision.is_none() && (!self.hears_quorum() || overdue) && knows;
         self.tell_whether_blocked(now);
         (changed, wake_at)
@@ -732,11 +732,11 @@ impl Membership {
     /// voters that are not given up are needed.
     fn is_quorum(&self, with: usize, dead: usize) -> bool {
         let voters = self.counted().len();
-        let is_enough = match self.is_recovery() && !planted!(GivenUpQuorum) {
+        let is_enough = match self.is_recovery() && !mutation!(GivenUpQuorum) {
             true => with + dead >= voters,
             false => 2 * with + dead > voters,
         };
-        is_enough || planted!(NoQuorum)
+        is_enough || mutation!(NoQuorum)
     }
 
     /// Returns the voters that are not given up.
@@ -785,16 +785,16 @@ impl Membership {
                 return true;
             }
             match self.weigh_told(&value, view) {
-                Told::Decided => {
+                Consequence::Decided => {
                     self.decide(ballot.0, (words, value), view, layout, table);
                     return true;
                 }
-                Told::LeftOut => {
+                Consequence::LeftOut => {
                     self.left_out_of = Some(value.next.id);
                     self.teller.evicted(value.next.id);
                     return true;
                 }
-                Told::Nothing => {}
+                Consequence::Nothing => {}
             }
         }
         for i in 0..self.peers.len() {
@@ -828,7 +828,7 @@ impl Membership {
         let newest = self.everyone.iter().filter_map(|rank| Some((self.acceptor(*rank, poll).accepted?, *rank))).max();
         let Some((ballot, rank)) = newest else { return false };
         // INV-PROMISE
-        let may = Some(ballot) >= self.promised || planted!(PromiseForgotten);
+        let may = Some(ballot) >= self.promised || mutation!(PromiseForgotten);
         if Some(ballot) <= self.accepted || !may {
             return false;
         }
@@ -851,7 +851,7 @@ impl Membership {
         let Some(ballot) = highest.filter(|_| highest > self.promised) else { return false };
         // INV-CUT
         let Some(touched) = self.read_touched(ballot, poll, table) else { return false };
-        if self.touch.want(&touched) && !planted!(PromisedUnwedged) {
+        if self.touch.want(&touched) && !mutation!(PromisedUnwedged) {
             return true;
         }
         self.promised = highest;
@@ -916,7 +916,7 @@ impl Membership {
                 at => return (false, at),
             }
             let expected = self.expected(poll, table);
-            if self.touch.want_proposed(&expected) && !planted!(LeaderUnwedged) {
+            if self.touch.want_proposed(&expected) && !mutation!(LeaderUnwedged) {
                 return (true, Some(now));
             }
             self.touches_more = false;
@@ -1020,11 +1020,11 @@ impl Membership {
             let shows = |rank: &Rank| of(rank).accepted == Some(ballot) && poll.agreeing.has(*rank);
             let with = self.counted().iter().filter(shows).count();
             let is_silent = |rank: &Rank| {
-                !shows(rank) && (of(rank).promised <= Some(ballot) || planted!(DeadWithHigherPromiseCounts))
+                !shows(rank) && (of(rank).promised <= Some(ballot) || mutation!(DeadWithHigherPromiseCounts))
             };
-            let dead = self.dead_voters().iter().filter(|rank| is_silent(rank) || planted!(DeadCountedTwice)).count();
+            let dead = self.dead_voters().iter().filter(|rank| is_silent(rank) || mutation!(DeadCountedTwice)).count();
             let is_decided = (self.is_quorum(with, dead) && self.is_unanimous(&poll.agreeing))
-                || (planted!(DecidesAlone) && shows(&self.me));
+                || (mutation!(DecidesAlone) && shows(&self.me));
             if !is_decided {
                 continue;
             }
@@ -1056,7 +1056,7 @@ impl Membership {
         (self.accepted, self.accepted_slot) = (Some(ballot), self.slot);
         self.teller.accepted(ballot);
         let promised = self.promised.map_or(0, |ballot| ballot.encode(0));
-        if planted!(BallotBeforeProposal) {
+        if mutation!(BallotBeforeProposal) {
             self.write(membership::ACCEPTED, &[word, promised], table);
         }
         self.write_slot(words, layout, table);
@@ -1070,7 +1070,7 @@ impl Membership {
     /// half written.
     fn write_slot<T: Table>(&mut self, words: &[u64], layout: &Layout, table: &mut T) {
         self.write(slot_range(layout, self.me, self.slot).start, words, table);
-        self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
+        self.slot = if mutation!(OneSlot) { self.slot } else { 1 - self.slot };
     }
 
     /// Stores the decision.
@@ -1093,7 +1093,7 @@ impl Membership {
         self.blocked = false;
         self.decided = words;
         let decision = Decision { ballot, next, joined, trims };
-        if self.is_left_out(&decision, view, layout, table) && !planted!(EvictedGoesOn) {
+        if self.is_left_out(&decision, view, layout, table) && !mutation!(EvictedGoesOn) {
             self.left_out_of = Some(decision.next.id);
         }
         self.tell_decision(&decision, view, table);
@@ -1131,7 +1131,7 @@ impl Membership {
             let Some(cut) = layout.row(self.me).cut(SubgroupId(id)) else { return false };
             let lacks = (cut..).step_by(8).zip(trims).any(|(at, trim)| table.load(self.me, at) < *trim);
             let spec = &view.subgroups[id as usize];
-            let ends = (0..).zip(trims).map(|(sender, trim)| places(*trim, sender, spec.senders.len())).max();
+            let ends = (0..).zip(trims).map(|(sender, trim)| sequence_end(*trim, sender, spec.senders.len())).max();
             let delivered = self.touch.delivered(SubgroupId(id)).unwrap_or(0);
             lacks || (spec.order == Order::Total && delivered > ends.unwrap_or(0))
         };

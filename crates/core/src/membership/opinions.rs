@@ -6,7 +6,7 @@
 use super::ranks::{Ranks, bit};
 use super::telling::{Silence, Teller};
 use crate::ids::{Rank, Time};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::View;
 use crate::wire::layout::membership;
@@ -226,7 +226,7 @@ impl Opinions {
 
     /// Takes a suspicion of `rank` back. Whether there was one.
     pub(crate) fn trust(&mut self, rank: Rank) -> bool {
-        let was = !planted!(SuspicionKept) && self.silent.remove(rank);
+        let was = !mutation!(SuspicionKept) && self.silent.remove(rank);
         if was {
             self.unpublished = true;
             self.returned_at = Some(self.now);
@@ -254,10 +254,11 @@ impl Opinions {
         new
     }
 
-    /// Notes a request to leave `rank` out of the next view, although it may be alive and well. Whether that is new.
+    /// Notes a request to leave `rank` out of the next view, although it may be alive and well.
+    /// Whether that is new.
     pub(crate) fn evict(&mut self, rank: Rank) -> bool {
         let new = rank != self.me && self.evicting.add(rank);
-        if planted!(EvictionIsProof) {
+        if mutation!(EvictionIsProof) {
             self.bar(rank);
         }
         self.unpublished |= new;
@@ -328,7 +329,8 @@ impl Opinions {
         new
     }
 
-    /// Writes down whom this member suspects by what it has seen itself, and whom it is asked to evict, if that has changed. Whether it has.
+    /// Writes down whom this member suspects by what it has seen itself, and whom it is asked to
+    /// evict, if that has changed. Whether it has.
     pub(crate) fn publish<T: Table>(&mut self, table: &mut T) -> bool {
         if !core::mem::take(&mut self.unpublished) {
             return false;
@@ -363,7 +365,8 @@ impl Opinions {
         self.heartbeat
     }
 
-    /// Whether it is time to [look](Self::look). If not, when it is; `None`: when something else happens.
+    /// Whether it is time to [look](Self::look). If not, when it is; `None`: when something else
+    /// happens.
     #[inline]
     pub(crate) fn is_time(&mut self, now: Time) -> Result<(), Option<Time>> {
         self.now = now;
@@ -380,21 +383,22 @@ impl Opinions {
         }
     }
 
-    /// When the wait after the last look is over, if it is not. A clock that went back starts again.
+    /// When the wait after the last look is over, if it is not. A clock that went back starts
+    /// again.
     #[inline]
     fn next_look(&self, now: Time) -> Option<Time> {
         let looked = self.looked.filter(|looked| now >= *looked && now.0 - looked.0 < self.wait_ns)?;
         Some(Time(looked.0 + self.wait_ns))
     }
 
-    /// The next poll is the last before a sleep, which ends when a member asks this one for a sign of life, or when it is time for a look that this poll finds to be
-    /// necessary.
+    /// The next poll is the last before a sleep, which ends when a member asks this one for a sign
+    /// of life, or when it is time for a look that this poll finds to be necessary.
     pub(crate) fn before_sleep(&mut self) {
         self.before_sleep = self.liveness == Liveness::OnDemand;
     }
 
-    /// Shows that this member lives, if that is wanted, and looks who else does of those that are `awaited`: whether it suspects another for its
-    /// silence, and when to come again.
+    /// Shows that this member lives, if that is wanted, and looks who else does of those that are
+    /// `awaited`: whether it suspects another for its silence, and when to come again.
     pub(crate) fn look<T: Table>(&mut self, now: Time, awaited: &Ranks, table: &mut T) -> (bool, Option<Time>) {
         let Some(suspect_after_ns) = self.suspect_after_ns else { return (false, None) };
         // A member that has not been heard in this view may ask in a row that is not here yet.
@@ -423,7 +427,8 @@ impl Opinions {
             // It may be this member that the others have not heard.
             (self.returned_at, self.jumped) = (Some(now), true);
         }
-        // If this member stood still, or its clock jumped, it vouches for no more of the others' silence than this.
+        // If this member stood still, or its clock jumped, it vouches for no more of the others'
+        // silence than this.
         let silent_ns = passed_ns.min(2 * step_ns);
         let (mut overdue, mut is_new) = (false, false);
         let at_beginning = BEGINNING + self.pulses.len() as u64 / BEGINNING_MEMBERS;
@@ -450,14 +455,14 @@ impl Opinions {
             }
             pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
             let is_to_be_asked = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
-            let may_ask = self.liveness == Liveness::OnDemand && !planted!(AsksNobody);
+            let may_ask = self.liveness == Liveness::OnDemand && !mutation!(AsksNobody);
             if may_ask && is_to_be_asked && self.asking.add(peer) {
                 asked.push(peer);
                 // However late this look is, the answer has the time that is left from here.
                 pulse.silent_ns = pulse.silent_ns.min(ASK_AFTER * step_ns);
             }
             let beginning = if pulse.heartbeat == 0 { at_beginning } else { 1 };
-            let is_hasty = planted!(NoTimeToBegin) && pulse.heartbeat == 0;
+            let is_hasty = mutation!(NoTimeToBegin) && pulse.heartbeat == 0;
             let limit_ns =
                 if is_hasty { 3 * step_ns } else { suspect_after_ns.saturating_mul(beginning << pulse.doubts) };
             overdue |= pulse.silent_ns > 3 * step_ns;
@@ -471,7 +476,8 @@ impl Opinions {
         }
         self.ask(&asked, awaited, table);
         self.see_cut(suspect_after_ns);
-        // A member that is overdue is looked at more often: the end of the wait decides when the others go on.
+        // A member that is overdue is looked at more often: the end of the wait decides when the
+        // others go on.
         self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
         (is_new, self.is_due.then_some(Time(now.0 + self.wait_ns)))
     }
@@ -487,7 +493,7 @@ impl Opinions {
             false => (lost, heard + 1),
         });
         let was_cut_off = core::mem::replace(&mut self.cut_off, lost >= heard);
-        if !was_cut_off || self.cut_off || planted!(CutCounted) {
+        if !was_cut_off || self.cut_off || mutation!(CutCounted) {
             return;
         }
         let most_ns = suspect_after_ns / EXCUSED;
@@ -499,7 +505,8 @@ impl Opinions {
         }
     }
 
-    /// Adds the members that have not been heard in this view: each is awaited until it has begun it.
+    /// Adds the members that have not been heard in this view: each is awaited until it has begun
+    /// it.
     pub(crate) fn await_beginnings(&self, awaited: &mut Ranks) {
         self.unheard().for_each(|peer| _ = awaited.add(peer));
     }
@@ -514,7 +521,7 @@ impl Opinions {
         // Questions are taken back quietly.
         if core::mem::take(&mut self.moved) || self.was_asked {
             let asking = membership::asking(self.pulses.len());
-            self.was_asked = !planted!(AskedInVain)
+            self.was_asked = !mutation!(AskedInVain)
                 && self.peers.iter().any(|peer| !self.barred.has(*peer) && bit(rows, *peer, asking, self.me));
         }
         self.was_asked
@@ -525,7 +532,8 @@ impl Opinions {
         self.moved = true;
     }
 
-    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. Members that are newly `asked` are woken.
+    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`.
+    /// Members that are newly `asked` are woken.
     fn ask<T: Table>(&mut self, asked: &[Rank], awaited: &Ranks, table: &mut T) {
         let is_less = self.asking.retain(awaited);
         if asked.is_empty() && !is_less {

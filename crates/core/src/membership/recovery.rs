@@ -1,15 +1,17 @@
-//! A recovery: the remaining members of a view continue after an operator has said that the others are lost for good, although they are no quorum.
+//! A recovery: the remaining members of a view continue after an operator has said that the others
+//! are lost for good, although they are no quorum.
 //!
-//! A member that gives members up writes so in its row, and takes no notice of their rows from then on, as long as the view lasts. The
-//! agreement needs *all* other voters then, each of which must have given up the same members before it promised, or accepted: so of what any
-//! of them has accepted before, nothing is passed over, and whatever the lost decide among themselves, if they live, no other
-//! member learns in this view. The value's next view begins an era ([`ViewId::era`](crate::ViewId::era)), so it is newer than all views of the
-//! lost.
+//! A member that gives members up writes so in its row, and takes no notice of their rows from then
+//! on, as long as the view lasts. The agreement needs *all* other voters then, each of which must
+//! have given up the same members before it promised, or accepted: so of what any of them has
+//! accepted before, nothing is passed over, and whatever the lost decide among themselves, if they
+//! live, no other member learns in this view. The value's next view begins an era
+//! ([`ViewId::era`](crate::ViewId::era)), so it is newer than all views of the lost.
 use super::Membership;
 use super::ranks::{Ranks, bit};
 use crate::ids::{MemberId, Rank};
 use crate::membership::proposal::Value;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::View;
 use crate::wire::layout::membership;
@@ -53,7 +55,7 @@ pub enum Unrecoverable {
     #[error("the members that are left are enough to go on; nothing has to be given up")]
     Quorum,
     /// All that are left joined last, and vote in no agreement yet.
-    #[error("none of the members that are left votes yet; found the group anew")]
+    #[error("none of the members that are left votes yet; create the group anew")]
     NoVoter,
 }
 
@@ -65,8 +67,8 @@ impl Unrecoverable {
 }
 
 impl Membership {
-    /// Gives up `lost`, beside those that are given up already: from now on the agreement is one of all other voters. It is written down by the next
-    /// poll.
+    /// Gives up `lost`, beside those that are given up already: from now on the agreement is one of
+    /// all other voters. It is written down by the next poll.
     pub(crate) fn give_up<R: Rows>(&mut self, lost: &[Rank], view: &View, rows: &R) -> Result<(), Unrecoverable> {
         self.stirred = true;
         let mut all = self.given_up.clone();
@@ -91,7 +93,7 @@ impl Membership {
 
     /// Whether the agreement takes no notice of the row of `rank`.
     pub(super) fn says_nothing(&self, rank: Rank) -> bool {
-        self.garbled.has(rank) || (self.given_up.has(rank) && !planted!(GivenUpHeard))
+        self.garbled.has(rank) || (self.given_up.has(rank) && !mutation!(GivenUpHeard))
     }
 
     /// The members that the row of `rank` gives up.
@@ -100,13 +102,14 @@ impl Membership {
         Ranks::read(members, rank, membership::given_up(members), rows)
     }
 
-    /// The members whose rows give up all that this member does. Read before what they have promised and accepted.
+    /// The members whose rows give up all that this member does. Read before what they have
+    /// promised and accepted.
     pub(super) fn agreeing<R: Rows>(&self, rows: &R) -> Ranks {
         let mut agreeing = Ranks::none(self.everyone.len());
         for rank in self.everyone.iter().copied() {
             let is_one = rank == self.me
                 || !self.is_recovery()
-                || planted!(OneGivesUp)
+                || mutation!(OneGivesUp)
                 || self.given_up_by(rank, rows).contains(&self.given_up);
             if is_one {
                 agreeing.add(rank);
@@ -115,7 +118,8 @@ impl Membership {
         agreeing
     }
 
-    /// Follows others that have given members up, and writes down whom this member has. Whether anything is new.
+    /// Follows others that have given members up, and writes down whom this member has. Whether
+    /// anything is new.
     pub(super) fn see_given_up<T: Table>(&mut self, view: &View, table: &mut T) -> bool {
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
@@ -151,7 +155,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether `lost` may be given up: none of them is heard by any member that is left, and these are all there, or proven dead.
+    /// Whether `lost` may be given up: none of them is heard by any member that is left, and these
+    /// are all there, or proven dead.
     fn check_recovery<R: Rows>(&self, lost: &Ranks, view: &View, rows: &R) -> Result<(), Unrecoverable> {
         let id = |rank: Rank| view.members[rank.index()];
         if lost.has(self.me) {
@@ -179,7 +184,8 @@ impl Membership {
                 return Err(Unrecoverable::HeardBy { lost: id(heard), by: id(rank) });
             }
         }
-        // Without a vote it can't end the view itself, though it may know of deaths that the voters can't know of.
+        // Without a vote it can't end the view itself, though it may know of deaths that the voters
+        // can't know of.
         match (self.hears_quorum() && self.is_voter(), is_led, self.changing) {
             (true, ..) => Err(Unrecoverable::Quorum),
             (_, false, _) => Err(Unrecoverable::NoVoter),
@@ -205,12 +211,13 @@ impl Membership {
         !self.is_recovery() || value.next.id.era() > view.id.era()
     }
 
-    /// Whether the row of `peer` may say what is decided, by this `value`. In a recovery a value of the era before is a decision if a member that is left
-    /// has taken it before it gave others up: without that member, which will not, the recovery comes to nothing. All other rows may have it from
-    /// those that are given up.
+    /// Whether the row of `peer` may say what is decided, by this `value`. In a recovery a value of
+    /// the era before is a decision if a member that is left has taken it before it gave others up:
+    /// without that member, which will not, the recovery comes to nothing. All other rows may have
+    /// it from those that are given up.
     pub(super) fn may_say(&self, peer: Rank, value: &Value, view: &View, agreeing: &Ranks) -> bool {
         let has_ended = !agreeing.has(peer) && !self.is_passed_over(peer);
-        !self.is_recovery() || value.next.id.era() > view.id.era() || has_ended || planted!(GivenUpHeard)
+        !self.is_recovery() || value.next.id.era() > view.id.era() || has_ended || mutation!(GivenUpHeard)
     }
 
     /// Whether a recovery needs nothing of the row of `rank`: it is no voter, and has ended.
@@ -232,20 +239,20 @@ impl Membership {
     ///
     /// If this member has given others up, these members may still live. They, or members of their
     /// views, may send a decision that they have made without this member.
-    pub(super) fn weigh_told(&self, value: &Value, view: &View) -> Told {
+    pub(super) fn weigh_told(&self, value: &Value, view: &View) -> Consequence {
         let is_mine = value.next.rank_of(view.members[self.me.index()]).is_some();
-        match self.is_recovery() && !planted!(GivenUpHeard) {
-            false => Told::Decided,
-            true if value.next.id == view.id.recovered(self.tag(view)) => Told::Decided,
-            true if is_mine => Told::Nothing,
-            true => Told::LeftOut,
+        match self.is_recovery() && !mutation!(GivenUpHeard) {
+            false => Consequence::Decided,
+            true if value.next.id == view.id.recovered(self.tag(view)) => Consequence::Decided,
+            true if is_mine => Consequence::Nothing,
+            true => Consequence::LeftOut,
         }
     }
 }
 
 /// The weight of a decision that was told outside of the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
+pub(super) enum Consequence {
     /// It ends the view.
     Decided,
     /// It ends this member, which tells no other of it.

@@ -16,7 +16,7 @@
 //! commit, and no lap has to be cleared. Nothing here blocks: if the ring is full the caller gets
 //! an error, and may retry later. `limit` keeps INV-FRAME: the engine raises it only after every
 //! member has delivered the frames below it.
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
 use crate::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use alloc::boxed::Box;
@@ -283,7 +283,7 @@ impl Claims {
     /// # Errors
     /// As those functions. No message of a [`Resend`](crate::Resend) is too long.
     pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
-        let max = match planted!(LeftoversTooLong) {
+        let max = match mutation!(LeftoversTooLong) {
             true => self.ring.message_bytes_max,
             false => self.ring.frame_bytes_max - HEADER_BYTES,
         };
@@ -440,7 +440,8 @@ impl Claims {
         Tail(self.sector_ends[self.ring.sector(position)].load(Ordering::Relaxed))
     }
 
-    /// Offset in the row of the end of the last lap that ends below the newest [`tail`](Self::tail).
+    /// Offset in the row of the end of the last lap that ends below the newest
+    /// [`tail`](Self::tail).
     #[inline]
     pub(crate) fn lap_end(&self) -> u64 {
         self.lap_end.load(Ordering::Relaxed)
@@ -559,7 +560,7 @@ impl Marks<'_> {
         if mark == 0 || (mark & OBJECT != 0 && !is_open()) {
             return None;
         }
-        if !planted!(MarkStays) {
+        if !mutation!(MarkStays) {
             // Relaxed: `limit` orders the next claimer of this granule after it.
             slot.store(0, Ordering::Relaxed);
         }

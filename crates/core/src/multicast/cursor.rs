@@ -9,7 +9,7 @@
 //! Data that a peer wrote is checked before it is used. A frame that no correct sender can have
 //! written stops the cursor with a [`Defect`], never with a panic.
 use crate::ids::{MemberId, Rank, SubgroupId};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded};
 use crate::table::{Found, Frames, Rows};
 use crate::view::{Again, Order, View};
@@ -48,11 +48,11 @@ pub struct Defect {
 pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
 /// Every frontier is below this number.
-const PLACES_MAX: u64 = u64::MAX / 4;
+const SEQUENCE_MAX: u64 = u64::MAX / 4;
 
 /// The number of sequence numbers of a total order up to and including the last of the first
 /// `rounds` rounds of the sender with sender rank `sender`.
-pub(crate) fn places(rounds: u64, sender: usize, senders: usize) -> u64 {
+pub(crate) fn sequence_end(rounds: u64, sender: usize, senders: usize) -> u64 {
     let (sender, senders) = (sender as u64, senders as u64);
     (rounds * senders + sender + 1).saturating_sub(senders)
 }
@@ -121,7 +121,7 @@ impl Cursor {
         }
         let frontier = self.end.unwrap_or(frontier);
         let left = match self.order {
-            Order::Total => frontier.min(PLACES_MAX).saturating_sub(self.count()),
+            Order::Total => frontier.min(SEQUENCE_MAX).saturating_sub(self.count()),
             Order::Fifo => {
                 // Start with another sender's turn: a sender that is always busy must not keep the
                 // others waiting.
@@ -163,20 +163,20 @@ impl Cursor {
             // In a total order the rounds behind the cursor have passed, with frames or as nulls.
             let passed = if self.order == Order::Total { self.round + u64::from(rank < self.lane) } else { 0 };
             let (mut position, mut next) = (lane.position, lane.next.max(passed));
-            while position < lane.published && !planted!(DeliversBeyondTrim) {
+            while position < lane.published && !mutation!(DeliversBeyondTrim) {
                 let [word, round] = frames.header(position);
                 let header = Header::decode(word, &lane.ring).filter(|_| (next..trim).contains(&round));
                 let Some(header) = header else { break };
                 (position, next) = (lane.ring.after(position, header.span), round + 1);
             }
-            if !planted!(DeliversBeyondTrim) {
+            if !mutation!(DeliversBeyondTrim) {
                 lane.published = position;
             }
             lane.ahead = None;
             // Consumed before the view ended, but beyond its end: the message arrives again in the
             // next view.
             lane.beyond = lane.next.max(lane.skipped).saturating_sub(trim);
-            end = end.max(places(trim, rank, senders));
+            end = end.max(sequence_end(trim, rank, senders));
         }
         self.end = Some(end);
     }
@@ -196,7 +196,7 @@ impl Cursor {
     /// # Panics
     /// If one of the views has no such subgroup.
     pub fn follow(&mut self, old: &Cursor, from: (&View, SubgroupId), to: (&View, SubgroupId)) {
-        if old.order == Order::Total || planted!(FifoTwice) {
+        if old.order == Order::Total || mutation!(FifoTwice) {
             return;
         }
         let id = |lane: &Lane| from.0.members.get(lane.sender.index()).copied();
@@ -215,7 +215,7 @@ impl Cursor {
         }
         match here.0.sends_again(here.1, sender) {
             Some(Again::Here(sender)) => self.lanes[sender].skipped = rounds,
-            Some(Again::Later) if !planted!(WaitingForgotten) => self.waiting.push((sender, rounds)),
+            Some(Again::Later) if !mutation!(WaitingForgotten) => self.waiting.push((sender, rounds)),
             _ => {}
         }
     }
@@ -472,7 +472,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         let mut limit = here + self.left;
         for (rank, lane) in (0..).zip(&mut cursor.lanes).filter(|(rank, _)| *rank != me) {
             match lane.look(self.rows) {
-                Ok(_) if planted!(PassesAnother) => {}
+                Ok(_) if mutation!(PassesAnother) => {}
                 Ok(round) => limit = round.map_or(limit, |round| limit.min(round * senders + rank)),
                 // Garbage, which `seek` finds when its turn comes. The same holds for a sequence
                 // number behind the cursor.
@@ -708,7 +708,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         let mut found = u64::MAX;
         for (rank, lane) in (0..).zip(&mut cursor.lanes) {
             if let Some(round) = lane.look(self.rows)? {
-                found = found.min(round * senders + rank + u64::from(planted!(SkipsARound)));
+                found = found.min(round * senders + rank + u64::from(mutation!(SkipsARound)));
             }
         }
         let here = cursor.round * senders + cursor.lane as u64;

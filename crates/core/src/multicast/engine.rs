@@ -1,10 +1,12 @@
 //! The engine: all of a member's subgroups, evaluated by one thread, and the posts that result.
 //!
-//! A subgroup that changes of the view do not touch stays in the engine of the view with which its epoch began: see [`Engine::tend`].
+//! A subgroup that changes of the view do not touch stays in the engine of the view with which its
+//! epoch began: see [`Engine::tend`].
 //!
-//! [`Engine::poll`] never blocks and does bounded work. It stores into my row as it goes, in the order in which peers may
-//! see it, and posts at the end: the frames of all subgroups, then one span of control words per peer. Counts that only free rings
-//! wait for the next post, or for the end of the next poll.
+//! [`Engine::poll`] never blocks and does bounded work. It stores into my row as it goes, in the
+//! order in which peers may see it, and posts at the end: the frames of all subgroups, then one
+//! span of control words per peer. Counts that only free rings wait for the next post, or for the
+//! end of the next poll.
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::membership::{Ballot, Decision, Liveness, Membership, Ranks, Unrecoverable};
@@ -18,7 +20,7 @@ use crate::multicast::resend::Resend;
 use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::multicast::subgroup::{Changes, Cuts, Subgroup};
 use crate::multicast::upcalls::Upcalls;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::{Change, View, ViewError};
 use crate::wire::layout::{Layout, membership};
@@ -35,12 +37,14 @@ fn scan_every(subgroups: usize) -> u64 {
 /// The result of a poll, and the time at which the engine needs the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Whether it found anything to do. Then there may be more to do at once, whatever `wake_at` says.
+    /// Whether it found anything to do. Then there may be more to do at once, whatever `wake_at`
+    /// says.
     pub worked: bool,
     /// When to poll again even if nothing happens; `None` if only an event can bring more work.
     pub wake_at: Option<Time>,
-    /// Whether the poll found nothing and `wake_at` is now only because it has passed over subgroups. A caller that sleeps after such polls
-    /// first calls [`Engine::before_sleep`] and polls again, until a poll is not partial.
+    /// Whether the poll found nothing and `wake_at` is now only because it has passed over
+    /// subgroups. A caller that sleeps after such polls first calls [`Engine::before_sleep`] and
+    /// polls again, until a poll is not partial.
     pub partial: bool,
 }
 
@@ -58,10 +62,11 @@ pub enum State {
     Running,
     /// Every member has finished sending and everything is delivered here.
     Finished,
-    /// The view has ended, in agreement: see [`Engine::successor`]. Further [polls](Engine::poll) deliver the [rest](Engine::has_rest) of it.
+    /// The view has ended, in agreement: see [`Engine::successor`]. Further [polls](Engine::poll)
+    /// deliver the [rest](Engine::has_rest) of it.
     Ended,
-    /// The others go on without me, because they heard nothing from me for too long or were told to. Nothing more may be
-    /// delivered here: it might not be what they deliver.
+    /// The others go on without me, because they heard nothing from me for too long or were told
+    /// to. Nothing more may be delivered here: it might not be what they deliver.
     Evicted,
 }
 
@@ -94,7 +99,8 @@ struct Elsewhere {
     has_finished_sending: bool,
     /// All messages that the senders announced before they closed are stable here, or delivered.
     has_received_all: bool,
-    /// It is delivered here, all members have finished, and each that has not left has heard all that I say there.
+    /// It is delivered here, all members have finished, and each that has not left has heard all
+    /// that I say there.
     is_done: bool,
     /// The view ends, and what that is for the subgroup is carried out.
     has_ended: bool,
@@ -110,12 +116,15 @@ struct Scan {
     skipped: bool,
 }
 
-/// A member that can leave as soon as others have heard what it has said in older views looks again after so long.
+/// A member that can leave as soon as others have heard what it has said in older views looks again
+/// after so long.
 const UNHEARD_LOOK: Duration = Duration::from_millis(1);
-/// While others are busy, an idle subgroup is looked at once in so many polls, or in more if the member is in many ([`SCANNED_AT_ONCE`]).
+/// While others are busy, an idle subgroup is looked at once in so many polls, or in more if the
+/// member is in many ([`SCANNED_AT_ONCE`]).
 const IDLE_SCAN: u64 = 16;
-/// The largest number of subgroups of which each idle poll looks at all. If a member is in more, and its peers [count](Moves) their posts, every
-/// second idle poll does; beyond twice as many every fourth; and so on. The look is for what applications send in idle subgroups.
+/// The largest number of subgroups of which each idle poll looks at all. If a member is in more,
+/// and its peers [count](Moves) their posts, every second idle poll does; beyond twice as many
+/// every fourth; and so on. The look is for what applications send in idle subgroups.
 const SCANNED_AT_ONCE: usize = 16;
 
 /// The protocol of one member in one view.
@@ -128,7 +137,8 @@ pub struct Engine {
     /// The subgroups whose epochs begin with the view.
     subgroups: Vec<Subgroup>,
     elsewhere: Vec<Elsewhere>,
-    /// By view: the members of this one that are awaited by subgroups that are in the engine of that.
+    /// By view: the members of this one that are awaited by subgroups that are in the engine of
+    /// that.
     awaited_elsewhere: Vec<(ViewId, Ranks)>,
     /// Subgroups that have wedged in older engines, whose cuts are not in my row yet.
     unwritten: Vec<(SubgroupId, Cuts)>,
@@ -179,7 +189,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The engine of the member `me` of `view`. All memory that it needs until the view ends is allocated here.
+    /// The engine of the member `me` of `view`. All memory that it needs until the view ends is
+    /// allocated here.
     ///
     /// # Errors
     /// What [`View::check`] finds.
@@ -278,7 +289,7 @@ impl Engine {
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
-        let asks = skipped && !planted!(IdleForgotten);
+        let asks = skipped && !mutation!(IdleForgotten);
         let wake_at = if pending || asks {
             Some(now)
         } else if self.all_finished && self.state == State::Running {
@@ -418,18 +429,21 @@ impl Engine {
         Progress { worked, wake_at: again.then_some(now), partial: false }
     }
 
-    /// Hands over as much at a time as the engine of the view `before` did last: how long the application takes was seen while it got the rest of that view.
+    /// Hands over as much at a time as the engine of the view `before` did last: how long the
+    /// application takes was seen while it got the rest of that view.
     pub(crate) fn keep_pace(&mut self, before: &Engine) {
         self.pace.keep(&before.pace);
     }
 
-    /// Whether the application has yet to get messages of epochs that have ended. While it does, the engine has to be [polled](Self::poll), the next view can't begin
-    /// here, and others of its host that have begun it see by its [row there](Self::show_life) that this member lives.
+    /// Whether the application has yet to get messages of epochs that have ended. While it does,
+    /// the engine has to be [polled](Self::poll), the next view can't begin here, and others of its
+    /// host that have begun it see by its [row there](Self::show_life) that this member lives.
     pub fn has_rest(&self) -> bool {
         self.subgroups.iter().any(|subgroup| subgroup.is_closed() && !subgroup.is_through())
     }
 
-    /// Hands over what is left of epochs that have ended, as much as one poll may. Whether there was something.
+    /// Hands over what is left of epochs that have ended, as much as one poll may. Whether there
+    /// was something.
     #[cold]
     fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
         let mut worked = false;
@@ -443,13 +457,15 @@ impl Engine {
         worked
     }
 
-    /// Whether subgroups go on here though the view has ended, or are not [through](Self::has_rest): then the engine has to be [polled](Self::poll) further, with its table, beside that
-    /// of the newest view, which [tends](Self::tend) it.
+    /// Whether subgroups go on here though the view has ended, or are not
+    /// [through](Self::has_rest): then the engine has to be [polled](Self::poll) further, with its
+    /// table, beside that of the newest view, which [tends](Self::tend) it.
     pub fn goes_on(&self) -> bool {
         self.state == State::Ended && self.subgroups.iter().any(|subgroup| !subgroup.is_through())
     }
 
-    /// The view `next` has begun, and subgroups [go on](Self::goes_on) here: the upcalls name them and their senders by the numbers and ranks of that view.
+    /// The view `next` has begun, and subgroups [go on](Self::goes_on) here: the upcalls name them
+    /// and their senders by the numbers and ranks of that view.
     pub fn rename(&mut self, next: &View) {
         self.subgroups.iter_mut().for_each(|subgroup| subgroup.rename(&self.view, next));
     }
@@ -459,8 +475,8 @@ impl Engine {
         self.state = State::Finished;
     }
 
-    /// Whether subgroups of mine have been in the engine of the older `view` when this view began: that is to be kept, and [tended](Self::tend), until this
-    /// view has ended.
+    /// Whether subgroups of mine have been in the engine of the older `view` when this view began:
+    /// that is to be kept, and [tended](Self::tend), until this view has ended.
     pub fn needs(&self, view: ViewId) -> bool {
         self.elsewhere.iter().any(|it| it.epoch == view)
     }
@@ -470,8 +486,9 @@ impl Engine {
         self.subgroup(subgroup).is_some_and(Subgroup::is_closed)
     }
 
-    /// Keeps this engine and that of an older view, in which subgroups [go on](Self::goes_on), in step: the changes of this view end the epochs of
-    /// subgroups there. `rows` is the older view's table. To be called beside each poll of this engine, for each older one. Whether there may
+    /// Keeps this engine and that of an older view, in which subgroups [go on](Self::goes_on), in
+    /// step: the changes of this view end the epochs of subgroups there. `rows` is the older view's
+    /// table. To be called beside each poll of this engine, for each older one. Whether there may
     /// be more to do at once, by polling both.
     pub fn tend<T: Table>(&mut self, older: &mut Engine, rows: &mut T, upcalls: &mut impl Upcalls<T>) -> bool {
         // While others are busy, idle subgroups are looked at now and then.
@@ -495,7 +512,7 @@ impl Engine {
             next = at + 1;
             if to_wedge.contains(&id) && !self.unwritten.iter().any(|(known, _)| *known == id) {
                 let mut cuts = older.wedge(at, rows);
-                if planted!(OlderCutUnwritten) {
+                if mutation!(OlderCutUnwritten) {
                     cuts.rounds.clear();
                 }
                 self.unwritten.push((id, cuts));
@@ -507,7 +524,8 @@ impl Engine {
         worked
     }
 
-    /// The place of the subgroup of this name among mine. Most are in the order of those of other views, so it is looked for from `near` on.
+    /// The place of the subgroup of this name among mine. Most are in the order of those of other
+    /// views, so it is looked for from `near` on.
     fn place_of(&self, name: &str, near: usize) -> Option<usize> {
         let count = self.subgroups.len();
         let is_it = |at: &usize| self.view.subgroups[self.subgroups[*at].id().index()].name == name;
@@ -518,7 +536,7 @@ impl Engine {
     fn heed(&mut self, older: &mut Engine, unheard: Option<&Ranks>) -> bool {
         let rank = |was: Rank| self.view.rank_of(older.view.members[was.index()]);
         let mut awaited = Ranks::none(self.view.members.len());
-        if self.membership.suspect_after().is_some() && !planted!(OlderUnawaited) {
+        if self.membership.suspect_after().is_some() && !mutation!(OlderUnawaited) {
             let mut there = Ranks::none(older.view.members.len());
             older.subgroups.iter_mut().filter(|subgroup| subgroup.is_live()).for_each(|it| it.await_peers(&mut there));
             there.iter().filter_map(rank).for_each(|rank| _ = awaited.add(rank));
@@ -536,13 +554,14 @@ impl Engine {
         accused
     }
 
-    /// The members of this view that have yet to hear what I posted in the older one: once they see that I have left, they count on nothing more of me.
+    /// The members of this view that have yet to hear what I posted in the older one: once they see
+    /// that I have left, they count on nothing more of me.
     fn unheard<T: Table>(&self, older: &Engine, rows: &T) -> Ranks {
         let mut unheard = Ranks::none(self.view.members.len());
         for (there, id) in older.view.ranks().zip(&older.view.members).filter(|(rank, _)| *rank != older.me) {
             let goes_on = |rank: &Rank| !self.left.has(*rank) && !self.membership.suspects(*rank);
             if let Some(rank) = self.view.rank_of(*id).filter(goes_on)
-                && !(rows.is_heard(there) || planted!(LeavesUnheard))
+                && !(rows.is_heard(there) || mutation!(LeavesUnheard))
             {
                 unheard.add(rank);
             }
@@ -550,7 +569,8 @@ impl Engine {
         unheard
     }
 
-    /// Looks how far a subgroup of an older engine is, and carries out there what the end of this view is for it.
+    /// Looks how far a subgroup of an older engine is, and carries out there what the end of this
+    /// view is for it.
     fn follow_end<T: Table>(
         &mut self,
         i: usize,
@@ -563,14 +583,14 @@ impl Engine {
         // Others may have closed, or I.
         let has_finished_sending = subgroup.has_finished_sending();
         let has_news = subgroup.take_news() || elsewhere.has_finished_sending != has_finished_sending;
-        if !(has_news || is_heard || self.ending || planted!(OlderUnclosed)) {
+        if !(has_news || is_heard || self.ending || mutation!(OlderUnclosed)) {
             return false;
         }
         let before = (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed());
         if let Some(decision) = self.membership.decision().filter(|_| self.ending) {
             match self.touched[elsewhere.id.index()] {
                 false => subgroup.unwedge(),
-                true if subgroup.is_closed() || planted!(OlderEndForgotten) => {}
+                true if subgroup.is_closed() || mutation!(OlderEndForgotten) => {}
                 true => subgroup.close(&decision.trims[elsewhere.id.index()], rows, upcalls),
             }
             elsewhere.has_ended = true;
@@ -580,7 +600,7 @@ impl Engine {
         // Senders announce their last messages before they declare that they send no more. So the
         // subgroup reads the announcements again after it has seen all declarations.
         if !elsewhere.closed {
-            elsewhere.closed = subgroup.senders_have_closed(rows) || planted!(OlderUnclosed);
+            elsewhere.closed = subgroup.senders_have_closed(rows) || mutation!(OlderUnclosed);
             if elsewhere.closed {
                 subgroup.look_again();
             }
@@ -591,20 +611,23 @@ impl Engine {
         (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed()) != before
     }
 
-    /// Watches the others' silence: a member that shows no sign of life for so many ns is suspected, and the group continues without it
-    /// if enough others do. By default silence means nothing. Pauses of up to nine tenths of it are safe.
+    /// Watches the others' silence: a member that shows no sign of life for so many ns is
+    /// suspected, and the group continues without it if enough others do. By default silence means
+    /// nothing. Pauses of up to nine tenths of it are safe.
     pub fn set_suspect_after(&mut self, ns: Option<u64>) {
         self.membership.set_suspect_after(ns);
     }
 
-    /// Whether the last poll handed over as much as it might: then more may wait, and it matters how long [the upcalls took](Self::upcalls_took).
+    /// Whether the last poll handed over as much as it might: then more may wait, and it matters
+    /// how long [the upcalls took](Self::upcalls_took).
     #[inline]
     pub fn has_filled_upcalls(&self) -> bool {
         self.pace.has_filled()
     }
 
-    /// Says that the upcalls of the last poll have taken so many ns, or that it is not known how many. After long ones the next poll hands less over, so that this member
-    /// shows meanwhile that it lives. By default upcalls are short.
+    /// Says that the upcalls of the last poll have taken so many ns, or that it is not known how
+    /// many. After long ones the next poll hands less over, so that this member shows meanwhile
+    /// that it lives. By default upcalls are short.
     pub fn upcalls_took(&mut self, ns: Option<u64>) {
         if let Some(suspect_after) = self.membership.suspect_after() {
             self.pace.took(ns, suspect_after);
@@ -616,41 +639,45 @@ impl Engine {
         self.membership.set_liveness(liveness);
     }
 
-    /// Says that this member waits for the others to finish. One that has sent anything does so from when it has finished itself.
+    /// Says that this member waits for the others to finish. One that has sent anything does so
+    /// from when it has finished itself.
     pub fn await_end(&mut self) {
         self.awaits_end = true;
     }
 
-    /// Says that the next poll is the last before a sleep, which has been announced. The `wake_at` of that poll takes into account the signs of life that
-    /// others have asked for by then.
+    /// Says that the next poll is the last before a sleep, which has been announced. The `wake_at`
+    /// of that poll takes into account the signs of life that others have asked for by then.
     pub fn before_sleep(&mut self) {
-        self.scan_next = !planted!(SleepScanForgotten);
+        self.scan_next = !mutation!(SleepScanForgotten);
         self.membership.before_sleep();
     }
 
-    /// Says whether this member waits for the [leader](Self::leader) to end the view, for a process that wants to join.
+    /// Says whether this member waits for the [leader](Self::leader) to end the view, for a process
+    /// that wants to join.
     pub fn await_leader(&mut self, awaits: bool) {
         self.awaits_leader = awaits;
     }
 
-    /// Says that this member waits for all others until `until`, for a process that needs the memory of each.
+    /// Says that this member waits for all others until `until`, for a process that needs the
+    /// memory of each.
     pub fn await_all(&mut self, until: Time) {
         self.awaits_all = until;
     }
 
-    /// Tells the engine that `member` is proven dead and that its row is final here: nothing in it moves any more. Means nothing if it
-    /// had left.
+    /// Tells the engine that `member` is proven dead and that its row is final here: nothing in it
+    /// moves any more. Means nothing if it had left.
     pub fn member_died(&mut self, member: Rank) {
         self.report(member, Certainty::Dead);
     }
 
-    /// Tells the engine that `member` is proven dead, and that its row is not here as a whole: it may have written more.
+    /// Tells the engine that `member` is proven dead, and that its row is not here as a whole: it
+    /// may have written more.
     pub fn member_gone(&mut self, member: Rank) {
-        self.report(member, if planted!(UnfinalRowsCount) { Certainty::Dead } else { Certainty::Gone });
+        self.report(member, if mutation!(UnfinalRowsCount) { Certainty::Dead } else { Certainty::Gone });
     }
 
-    /// Tells the engine that `member` seems to be lost: its connection broke, or it is dying. The suspicion is taken back when the
-    /// member is heard again.
+    /// Tells the engine that `member` seems to be lost: its connection broke, or it is dying. The
+    /// suspicion is taken back when the member is heard again.
     pub fn suspect(&mut self, member: Rank) {
         self.report(member, Certainty::Suspected);
     }
@@ -665,13 +692,15 @@ impl Engine {
         self.report(member, Certainty::Heard);
     }
 
-    /// Asks for a next view without `member`, which may be alive. It is left out before any other member, unless no other would stay.
+    /// Asks for a next view without `member`, which may be alive. It is left out before any other
+    /// member, unless no other would stay.
     pub fn evict(&mut self, member: Rank) {
         self.report(member, Certainty::Evicted);
     }
 
-    /// Gives up the members `lost`, by the word of an operator that they are lost for good: the others, which are too few to end the view without them,
-    /// do so if all of them are there and none of them hears any of `lost`. `rows` are those of the view.
+    /// Gives up the members `lost`, by the word of an operator that they are lost for good: the
+    /// others, which are too few to end the view without them, do so if all of them are there and
+    /// none of them hears any of `lost`. `rows` are those of the view.
     ///
     /// # Errors
     /// The reason, if they are not given up.
@@ -691,22 +720,22 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was asked for before, or too many were, or
-    /// the view is full.
+    /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was
+    /// asked for before, or too many were, or the view is full.
     pub fn admit(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, true)
     }
 
-    /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a voter by a later view, once it has begun
-    /// one. So a joiner that never begins blocks no group.
+    /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a
+    /// voter by a later view, once it has begun one. So a joiner that never begins blocks no group.
     pub fn admit_nonvoter(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, false)
     }
 
-    /// Takes an admission back that was asked for: the joiner has ended, or does not wait any more. The next view may have it nevertheless, and later
-    /// ones are not asked for it.
+    /// Takes an admission back that was asked for: the joiner has ended, or does not wait any more.
+    /// The next view may have it nevertheless, and later ones are not asked for it.
     pub fn withdraw(&mut self, joiner: MemberId) {
         self.membership.withdraw(joiner);
     }
@@ -721,19 +750,22 @@ impl Engine {
         self.membership.propose_change(&self.view, change)
     }
 
-    /// How far my applications have come in each of my rings: for [`is_delivered`](Self::is_delivered).
+    /// How far my applications have come in each of my rings: for
+    /// [`is_delivered`](Self::is_delivered).
     pub fn committed(&self) -> Vec<u64> {
         self.subgroups.iter().map(Subgroup::committed).collect()
     }
 
-    /// Whether everything that stood in my rings when they had come so far is delivered by every member of this view.
+    /// Whether everything that stood in my rings when they had come so far is delivered by every
+    /// member of this view.
     pub fn is_delivered(&self, committed: &[u64]) -> bool {
         // Messages that an epoch left undelivered when it ended are sent again.
         let is_delivered = |subgroup: &Subgroup, position| subgroup.is_closed() || subgroup.is_delivered(position);
         self.subgroups.iter().zip(committed).all(|(subgroup, position)| is_delivered(subgroup, *position))
     }
 
-    /// Asks for a next view with the same members: ways that belong to this view are broken, and the next one makes them anew.
+    /// Asks for a next view with the same members: ways that belong to this view are broken, and
+    /// the next one makes them anew.
     pub fn renew(&mut self) {
         if !self.membership.is_changing() {
             self.membership.renew();
@@ -741,8 +773,9 @@ impl Engine {
         }
     }
 
-    /// Says whether subgroups may go on that the end of this view does not touch. If one member says no, the epochs of all subgroups end. By default they
-    /// may, unless that is [switched off](Ablation::epochs).
+    /// Says whether subgroups may go on that the end of this view does not touch. If one member
+    /// says no, the epochs of all subgroups end. By default they may, unless that is [switched
+    /// off](Ablation::epochs).
     pub fn keep_epochs(&mut self, keeps: bool) {
         self.membership.keep_epochs(keeps && self.ablation.epochs);
     }
@@ -754,8 +787,8 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Says whether this member has something to send in a view to come, though the subgroup has no ring for it in this one. The group
-    /// does not finish before.
+    /// Says whether this member has something to send in a view to come, though the subgroup has no
+    /// ring for it in this one. The group does not finish before.
     pub fn keep_open(&mut self, open: bool) {
         self.last_worked &= self.open == open;
         self.open = open;
@@ -774,7 +807,8 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Shows the others that I live, while I can't be polled because their rows are not here yet. `store` writes a word of my row.
+    /// Shows the others that I live, while I can't be polled because their rows are not here yet.
+    /// `store` writes a word of my row.
     pub fn show_life(&mut self, store: impl FnOnce(u64, u64)) {
         store(membership::HEARTBEAT, self.membership.next_heartbeat());
     }
@@ -790,19 +824,22 @@ impl Engine {
         self.membership.suspects(member)
     }
 
-    /// Whether this view is coming to its end: the agreement is under way, and subgroups that it may touch are wedged.
+    /// Whether this view is coming to its end: the agreement is under way, and subgroups that it
+    /// may touch are wedged.
     pub fn is_changing(&self) -> bool {
         self.membership.is_changing()
     }
 
-    /// Whether this view can't end, because the members that I don't suspect are no quorum of it, or for longer than an agreement
-    /// takes: I may be on the smaller side of a partition. It continues when enough of the others are heard again, or are proven dead.
+    /// Whether this view can't end, because the members that I don't suspect are no quorum of it,
+    /// or for longer than an agreement takes: I may be on the smaller side of a partition. It
+    /// continues when enough of the others are heard again, or are proven dead.
     pub fn is_blocked(&self) -> bool {
         self.membership.is_blocked()
     }
 
-    /// Tells the engine the decision that ends this view, in the words that [`decided`](Self::decided) yields at another member. Words
-    /// that make no sense in this view mean nothing.
+    /// Tells the engine the decision that ends this view, in the words that
+    /// [`decided`](Self::decided) yields at another member. Words that make no sense in this view
+    /// mean nothing.
     pub fn learn(&mut self, words: Vec<u64>) {
         self.last_worked = false;
         self.membership.tell(words);
@@ -818,7 +855,8 @@ impl Engine {
         self.membership.ballot()
     }
 
-    /// The view that the others go on to without me: see [`State::Evicted`]. It begins an [era](ViewId::era) if I was given up.
+    /// The view that the others go on to without me: see [`State::Evicted`]. It begins an
+    /// [era](ViewId::era) if I was given up.
     pub fn left_out_of(&self) -> Option<ViewId> {
         self.membership.left_out_of()
     }
@@ -860,8 +898,10 @@ impl Engine {
         Some(next)
     }
 
-    /// Says that the epoch of `subgroup` before the one that begins with this view [ended](Self::is_closed) in `older`: it continues where that stopped. Before the
-    /// first poll, and before its deliveries are [handed off](Self::hand_off). Means nothing if its epoch began before this view, or it was not there.
+    /// Says that the epoch of `subgroup` before the one that begins with this view
+    /// [ended](Self::is_closed) in `older`: it continues where that stopped. Before the first poll,
+    /// and before its deliveries are [handed off](Self::hand_off). Means nothing if its epoch began
+    /// before this view, or it was not there.
     pub fn follow(&mut self, older: &Engine, subgroup: SubgroupId) {
         let Some(subgroup) = self.subgroups.iter_mut().find(|known| known.id() == subgroup) else { return };
         let old = older.view.subgroup(&self.view.subgroups[subgroup.id().index()].name);
@@ -870,9 +910,10 @@ impl Engine {
         }
     }
 
-    /// Says that the first `rounds` rounds of `sender` in `subgroup` were delivered here in the view before, in which I was no member
-    /// yet and only [observed](crate::Observer::known): they come again, and are passed over. Before the first poll, and before
-    /// deliveries are [handed off](Self::hand_off). Means nothing in a total order.
+    /// Says that the first `rounds` rounds of `sender` in `subgroup` were delivered here in the
+    /// view before, in which I was no member yet and only [observed](crate::Observer::known): they
+    /// come again, and are passed over. Before the first poll, and before deliveries are [handed
+    /// off](Self::hand_off). Means nothing in a total order.
     pub fn pass_over(&mut self, subgroup: SubgroupId, sender: Rank, rounds: u64) {
         let subgroup = self.subgroups.iter_mut().find(|found| found.id() == subgroup);
         if let (Some(subgroup), Some(sender)) = (subgroup, self.view.members.get(sender.index())) {
@@ -880,14 +921,14 @@ impl Engine {
         }
     }
 
-    /// After the [end](State::Ended): my messages of `subgroup` that were not delivered, to be sent again in the next view.
-    /// `None` if I did not send there, or its epoch has not ended.
+    /// After the [end](State::Ended): my messages of `subgroup` that were not delivered, to be sent
+    /// again in the next view. `None` if I did not send there, or its epoch has not ended.
     pub fn resend(&self, subgroup: SubgroupId) -> Option<Resend> {
         self.subgroup(subgroup).filter(|subgroup| self.state == State::Ended && subgroup.is_closed())?.resend(self.me)
     }
 
-    /// Gives the group up: tells the others that I acknowledge nothing more, and in `reason`, which is not 0 and means nothing
-    /// here, why. Means nothing once everything is finished.
+    /// Gives the group up: tells the others that I acknowledge nothing more, and in `reason`, which
+    /// is not 0 and means nothing here, why. Means nothing once everything is finished.
     pub fn abandon<T: Table>(&mut self, reason: u64, table: &mut T) {
         if self.state != State::Finished {
             self.announce(membership::ABANDONED, reason.max(1), table);
@@ -919,7 +960,8 @@ impl Engine {
         self.subgroup(subgroup)?.claims().cloned()
     }
 
-    /// Hands the deliveries of `subgroup` to a consumer on another thread; `None` if I am not in it.
+    /// Hands the deliveries of `subgroup` to a consumer on another thread; `None` if I am not in
+    /// it.
     ///
     /// # Panics
     /// If the engine has been polled.
@@ -945,18 +987,19 @@ impl Engine {
         self.subgroup(subgroup)?.handoff()
     }
 
-    /// How many places of the order of `subgroup` every member has received, as I know it.
+    /// The number of sequence numbers of `subgroup` that every member has received, as I know it.
     pub fn stable(&self, subgroup: SubgroupId) -> Option<u64> {
         Some(self.subgroup(subgroup)?.stable())
     }
 
-    /// How many places of the order of `subgroup` I have delivered; `None` if I am not in it, it is Fifo, or a consumer on another
-    /// thread delivers there.
+    /// The number of sequence numbers of `subgroup` that I have delivered; `None` if I am not in it, it is
+    /// Fifo, or a consumer on another thread delivers there.
     pub fn delivered(&self, subgroup: SubgroupId) -> Option<u64> {
         self.subgroup(subgroup)?.delivered_inline()
     }
 
-    /// How many rounds of the sender of this sender rank I have delivered in `subgroup`; 0 if I am not in it.
+    /// How many rounds of the sender of this sender rank I have delivered in `subgroup`; 0 if I am
+    /// not in it.
     ///
     /// # Panics
     /// If the subgroup has no such sender.
@@ -969,22 +1012,25 @@ impl Engine {
         Some(self.subgroup(subgroup)?.announced_rounds())
     }
 
-    /// The position in my ring in `subgroup` below which every member has delivered everything; `None` if I don't send there.
+    /// The position in my ring in `subgroup` below which every member has delivered everything;
+    /// `None` if I don't send there.
     pub fn delivered_everywhere(&self, subgroup: SubgroupId) -> Option<u64> {
         self.subgroup(subgroup)?.delivered_everywhere()
     }
 
-    /// The place that my frame at `position` of my ring in `subgroup` has in the order ([`SubgroupSpec::sequence`]), once it is delivered
-    /// here, and so is stable; in a Fifo subgroup once every member has delivered it. `rows` is the table. Only for a frame behind the
-    /// [watch](Claims::set_watch).
+    /// The place that my frame at `position` of my ring in `subgroup` has in the order
+    /// ([`SubgroupSpec::sequence`]), once it is delivered here, and so is stable; in a Fifo
+    /// subgroup once every member has delivered it. `rows` is the table. Only for a frame behind
+    /// the [watch](Claims::set_watch).
     ///
     /// [`SubgroupSpec::sequence`]: crate::SubgroupSpec::sequence
     pub fn outcome<R: Rows>(&self, subgroup: SubgroupId, position: u64, rows: &R) -> Option<u64> {
         self.subgroup(subgroup)?.outcome(position, rows)
     }
 
-    /// As [`outcome`](Self::outcome), after the view has [ended](State::Ended): the place, if the frame belongs to the view. If not it is
-    /// [sent again](Self::resend). After the group has [finished](State::Finished) all frames belong to it.
+    /// As [`outcome`](Self::outcome), after the view has [ended](State::Ended): the place, if the
+    /// frame belongs to the view. If not it is [sent again](Self::resend). After the group has
+    /// [finished](State::Finished) all frames belong to it.
     pub fn final_outcome<R: Rows>(&self, subgroup: SubgroupId, position: u64, rows: &R) -> Option<u64> {
         let subgroup = self.subgroup(subgroup)?;
         match self.state {
@@ -995,12 +1041,14 @@ impl Engine {
         }
     }
 
-    /// Whether my frame at `position` of my ring in `subgroup` is announced, so that others may deliver it.
+    /// Whether my frame at `position` of my ring in `subgroup` is announced, so that others may
+    /// deliver it.
     pub fn is_announced(&self, subgroup: SubgroupId, position: u64) -> bool {
         self.subgroup(subgroup).is_some_and(|subgroup| subgroup.is_announced(position))
     }
 
-    /// The [watch](Claims::set_watch) of my ring in `subgroup` was moved: space may be free behind it.
+    /// The [watch](Claims::set_watch) of my ring in `subgroup` was moved: space may be free behind
+    /// it.
     pub fn watch_moved(&mut self, subgroup: SubgroupId) {
         if let Some(i) = self.index_of(subgroup) {
             self.subgroups[i].look_again();
@@ -1015,8 +1063,9 @@ impl Engine {
         self.subgroup(subgroup).into_iter().flat_map(Subgroup::frontiers)
     }
 
-    /// A copy that shares nothing with this one, for tests that try every way on. Counts are left out, of events and of polls
-    /// alike: the copy is one that has not been polled, in the state of this one.
+    /// A copy that shares nothing with this one, for tests that try every way on. Counts are left
+    /// out, of events and of polls alike: the copy is one that has not been polled, in the state of
+    /// this one.
     ///
     /// # Panics
     /// If deliveries were [handed off](Self::hand_off).
@@ -1061,7 +1110,8 @@ impl Engine {
         }
     }
 
-    /// Tells apart what two engines of one member of one view would do, counts and how long a subgroup has been idle aside.
+    /// Tells apart what two engines of one member of one view would do, counts and how long a
+    /// subgroup has been idle aside.
     #[doc(hidden)]
     pub fn fingerprint(&self, state: &mut impl Hasher) {
         (&self.elsewhere, &self.awaited_elsewhere, &self.unwritten, &self.accused).hash(state);
@@ -1100,7 +1150,7 @@ impl Engine {
             return;
         }
         self.dirty.push(index);
-        if planted!(ControlBeforeData) {
+        if mutation!(ControlBeforeData) {
             table.post(self.subgroups[index].members(), self.subgroups[index].entry());
         }
         if !changes.data.is_empty() {
@@ -1110,7 +1160,7 @@ impl Engine {
     }
 
     fn post_control<T: Table>(&mut self, table: &mut T) {
-        if planted!(PutOffForgotten) {
+        if mutation!(PutOffForgotten) {
             self.due.clear();
         }
         if !self.due.is_empty() {
@@ -1126,8 +1176,8 @@ impl Engine {
         match self.dirty[..] {
             [] => return,
             [first, .., last] if self.ablation.coalesced_control => {
-                // One span over all changed entries; a peer that shares only some of them gets the others' words too,
-                // and reads none of them.
+                // One span over all changed entries; a peer that shares only some of them gets the
+                // others' words too, and reads none of them.
                 let span = self.subgroups[first].entry().start..self.subgroups[last].entry().end;
                 self.audience.clear();
                 for rank in &self.everyone {
@@ -1204,7 +1254,7 @@ impl Engine {
         let Engine {
             subgroups, awaited_elsewhere, everyone, me, finished, awaits_leader, awaits_all, awaits_end, ..
         } = self;
-        let awaits_all = now < *awaits_all && !planted!(FollowerUnawaited);
+        let awaits_all = now < *awaits_all && !mutation!(FollowerUnawaited);
         self.membership.beat(now, table, |table, leader, awaited| {
             subgroups.iter_mut().for_each(|subgroup| subgroup.await_peers(awaited));
             awaited_elsewhere.iter().for_each(|(_, ranks)| awaited.unite(ranks));
@@ -1224,7 +1274,8 @@ impl Engine {
             return false;
         }
         let is_finished = |rank: &Rank| table.load(*rank, membership::FINISHED) != 0;
-        // Looked at before the flags are, the counters may be behind them: then the next poll tells.
+        // Looked at before the flags are, the counters may be behind them: then the next poll
+        // tells.
         let done = self.subgroups.iter().all(Subgroup::has_received_all)
             && self.elsewhere.iter().all(|it| it.has_received_all);
         !(done && self.everyone.iter().all(is_finished))
@@ -1257,8 +1308,8 @@ impl Engine {
         self.stats.control_posts += 3;
     }
 
-    /// Stops announcing and receiving in the subgroups that have to wedge and are here, and says what I have of them, and of those that have wedged
-    /// elsewhere. Whether there was one.
+    /// Stops announcing and receiving in the subgroups that have to wedge and are here, and says
+    /// what I have of them, and of those that have wedged elsewhere. Whether there was one.
     #[cold]
     fn wedge_wanted<T: Table>(&mut self, table: &mut T) -> bool {
         let mut has_cut = false;
@@ -1290,10 +1341,11 @@ impl Engine {
         subgroup.cuts()
     }
 
-    /// Writes down how much this member has of each sender of a subgroup, which may be in an older engine, and that it has wedged there.
+    /// Writes down how much this member has of each sender of a subgroup, which may be in an older
+    /// engine, and that it has wedged there.
     fn write_cuts<T: Table>(&mut self, id: SubgroupId, cuts: &Cuts, table: &mut T) {
         let at = self.layout.row(self.me).cut(id).expect("I am a member of it");
-        for (sender, rounds) in cuts.rounds.iter().filter(|_| !planted!(CutUnwritten)) {
+        for (sender, rounds) in cuts.rounds.iter().filter(|_| !mutation!(CutUnwritten)) {
             table.store(at + 8 * *sender as u64, *rounds);
         }
         self.membership.note_wedged(id, cuts.delivered);
@@ -1349,7 +1401,8 @@ impl Engine {
         (worked, wake_at)
     }
 
-    /// Suspects the member that breaks the protocol. The fault may be found again at each poll until the view ends.
+    /// Suspects the member that breaks the protocol. The fault may be found again at each poll
+    /// until the view ends.
     #[cold]
     fn accuse(&mut self, fault: Fault) {
         let is_over = self.state == State::Ended;

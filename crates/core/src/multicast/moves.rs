@@ -6,7 +6,7 @@
 //! A peer that reads the row in place reads the line with the total. It reads the other counts only
 //! if the total has changed.
 use crate::ids::{Rank, SubgroupId};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::{Table, Trace};
 use crate::view::View;
 use crate::wire::layout::{LINE_BYTES, Layout};
@@ -95,7 +95,7 @@ impl Moves {
     /// posts it next.
     #[inline]
     pub(crate) fn show<T: Table>(&mut self, subgroup: SubgroupId, table: &mut T) {
-        if self.counts && matches!(table.trace(self.me), Trace::Stored) && !planted!(MoveUnshown) {
+        if self.counts && matches!(table.trace(self.me), Trace::Stored) && !mutation!(MoveUnshown) {
             let i = subgroup.index() % COUNTS;
             let Counts { all, by_subgroup } = &mut *self.own;
             by_subgroup[i] += 1;

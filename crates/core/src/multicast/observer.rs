@@ -9,7 +9,7 @@
 //! delivered, and so it can begin the next view where they do.
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::membership::{Decision, read_decision};
-use crate::multicast::cursor::{ROUNDS_MAX, places};
+use crate::multicast::cursor::{ROUNDS_MAX, sequence_end};
 use crate::table::Rows;
 use crate::view::{Again, Order, View, ViewError};
 use crate::wire::layout::{Layout, entry, membership};
@@ -165,13 +165,13 @@ impl Observer {
         let (streams, current, decision, copy) = Default::default();
         let mut observer = Observer { streams, current, decision, copy, view, layout };
         for (id, spec) in (0..).map(SubgroupId).zip(&observer.view.subgroups) {
-            let place = |rank: Rank| observer.layout.row(rank).place(id).expect("a member has a place");
+            let at = |rank: Rank| observer.layout.row(rank).subgroup(id).expect("a member has a place");
             let lanes = spec.senders.iter().map(|&sender| {
-                let place = place(sender);
-                let ring = place.ring.expect("a sender has a ring");
-                Lane { sender, ring, entry: place.entry, position: 0, next: 0, known: 0, trim: ROUNDS_MAX }
+                let at = at(sender);
+                let ring = at.ring.expect("a sender has a ring");
+                Lane { sender, ring, entry: at.entry, position: 0, next: 0, known: 0, trim: ROUNDS_MAX }
             });
-            let received = spec.members.iter().map(|&rank| (rank, place(rank).entry + entry::RECEIVED));
+            let received = spec.members.iter().map(|&rank| (rank, at(rank).entry + entry::RECEIVED));
             let (order, lanes, received) = (spec.order, lanes.collect(), received.collect());
             observer.streams.push(Stream {
                 id,
@@ -205,8 +205,8 @@ impl Observer {
 
     /// The number of sequence numbers of `subgroup`, which is totally ordered, that are behind the
     /// observer.
-    pub fn place(&self, subgroup: SubgroupId) -> u64 {
-        self.streams[subgroup.index()].place()
+    pub fn sequence(&self, subgroup: SubgroupId) -> u64 {
+        self.streams[subgroup.index()].sequence()
     }
 
     /// The rounds of `subgroup` that are behind the observer, by sender, yielded or not.
@@ -320,13 +320,13 @@ impl Stream {
     }
 
     /// The number of sequence numbers of the total order behind the observer.
-    fn place(&self) -> u64 {
+    fn sequence(&self) -> u64 {
         self.round * self.senders() + self.lane as u64
     }
 
-    fn go_to(&mut self, place: u64) {
+    fn go_to(&mut self, sequence: u64) {
         let senders = self.senders();
-        (self.round, self.lane) = (place / senders, (place % senders) as usize);
+        (self.round, self.lane) = (sequence / senders, (sequence % senders) as usize);
     }
 
     /// The first round, by sender, that is not behind the observer.
@@ -346,7 +346,7 @@ impl Stream {
         }
         loop {
             // A view that has ended may have been read beyond that.
-            self.go_to(self.delivered(rows).max(self.stable(rows)).max(self.place()));
+            self.go_to(self.delivered(rows).max(self.stable(rows)).max(self.sequence()));
             let mut is_lost = false;
             for (rank, lane) in self.lanes.iter_mut().enumerate() {
                 let first = self.round + u64::from(rank < self.lane);
@@ -358,7 +358,7 @@ impl Stream {
             }
             // A frame that is freed while it is passed over was delivered by its sender before,
             // perhaps after this sequence number.
-            if !is_lost || self.delivered(rows) <= self.place() {
+            if !is_lost || self.delivered(rows) <= self.sequence() {
                 return;
             }
         }
@@ -417,7 +417,7 @@ impl Stream {
     fn next_in_order<R: Rows>(&mut self, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Seen>, Lapped> {
         // Consecutive lanes that had nothing in their round.
         let mut silent = 0;
-        while self.place() < self.frontier {
+        while self.sequence() < self.frontier {
             let (subgroup, round, announced) = (self.id, self.round, self.announced(self.lane));
             let lane = &mut self.lanes[self.lane];
             let found = match lane.next <= round && round < lane.trim {
@@ -455,12 +455,12 @@ impl Stream {
         let senders = self.senders();
         let next = self.lanes.iter().zip(0..).filter(|(lane, _)| lane.next < lane.trim);
         let next = next.map(|(lane, rank)| lane.next * senders + rank).min().unwrap_or(u64::MAX);
-        self.go_to(next.min(self.frontier).max(self.place()));
+        self.go_to(next.min(self.frontier).max(self.sequence()));
     }
 
     /// Sequence numbers of a total order that are part of the view, once its end is known.
     fn end(&self) -> u64 {
-        let ends = self.lanes.iter().enumerate().map(|(rank, lane)| places(lane.trim, rank, self.lanes.len()));
+        let ends = self.lanes.iter().enumerate().map(|(rank, lane)| sequence_end(lane.trim, rank, self.lanes.len()));
         ends.max().unwrap_or(0)
     }
 
@@ -477,7 +477,7 @@ impl Stream {
         match self.order {
             _ if self.goes_on => true,
             Order::Fifo => self.lanes.iter().all(|lane| lane.has_all(rows) && lane.look(rows).is_none()),
-            Order::Total => self.end() <= self.place(),
+            Order::Total => self.end() <= self.sequence(),
         }
     }
 

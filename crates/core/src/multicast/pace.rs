@@ -5,7 +5,7 @@
 //! all subgroups together, if the upcalls of the poll before took longer. The next poll delivers
 //! the rest.
 use crate::ids::SubgroupId;
-use crate::planted::planted;
+use crate::mutation::mutation;
 
 /// Bytes of frames, times the number of senders, that one poll delivers to the application of a
 /// subgroup before it acknowledges them. With more bytes the members would take turns: one member
@@ -103,7 +103,7 @@ impl Pace {
     /// suspected after a silence of `suspect_after` nanoseconds.
     #[cold]
     pub(crate) fn took(&mut self, ns: Option<u64>, suspect_after: u64) {
-        if planted!(PaceKept) {
+        if mutation!(PaceKept) {
             return;
         }
         let Some(ns) = ns else {

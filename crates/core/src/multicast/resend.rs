@@ -2,7 +2,7 @@
 //! the old view.
 use crate::ids::Rank;
 use crate::multicast::claims::{Claims, Tail};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::Rows;
 use crate::view::Order;
 use crate::wire::ring::{HEADER_BYTES, Header, Kind};
@@ -64,8 +64,8 @@ impl Resend {
                 let header = self.header(old);
                 let round = old.load(self.me, ring.offset(position) + 8);
                 self.position = ring.after(self.position, header.span);
-                let belongs_here = round >= self.trim || planted!(ResendsDelivered);
-                match self.resent(header, position).filter(|_| belongs_here && !planted!(ResendForgotten)) {
+                let belongs_here = round >= self.trim || mutation!(ResendsDelivered);
+                match self.resent(header, position).filter(|_| belongs_here && !mutation!(ResendForgotten)) {
                     Some(resent) => return Some(resent),
                     None => continue,
                 }

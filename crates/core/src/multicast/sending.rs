@@ -3,7 +3,7 @@
 use crate::ids::Rank;
 use crate::multicast::ablation::Ablation;
 use crate::multicast::claims::{Claims, Tail};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::Table;
 use crate::wire::ring::{HEADER_BYTES, Header, Kind, Ring};
 use alloc::boxed::Box;
@@ -146,14 +146,14 @@ impl Sending {
         // Load the gate after the tail: if the tail covers an object, the gate is before the object
         // or was opened for it.
         let gate = self.claims.gate();
-        let is_held = start + tail.since(self.tail).1 > gate && !planted!(GateIgnored);
+        let is_held = start + tail.since(self.tail).1 > gate && !mutation!(GateIgnored);
         let tail = if is_held { self.tail_before(gate, table, me, start) } else { tail };
         let (frames, bytes) = tail.since(self.tail);
         if frames == 0 {
             return SendBatch::default();
         }
         let position = start + bytes;
-        if table.load(me, ring.offset(start) + 8) != announced.rounds && !planted!(GuessesBelieved) {
+        if table.load(me, ring.offset(start) + 8) != announced.rounds && !mutation!(GuessesBelieved) {
             let mut at = start;
             for round in announced.rounds..announced.rounds + frames {
                 table.stamp(&ring, at, round);
@@ -186,7 +186,7 @@ impl Sending {
         let (ring, marks) = (self.ring, self.claims.marks());
         let mut batch = SendBatch { position: announced.published, ..SendBatch::default() };
         // Load the gate after the mark.
-        let is_open = |position| self.claims.gate() > position || planted!(GateIgnored);
+        let is_open = |position| self.claims.gate() > position || mutation!(GateIgnored);
         while let Some((kind, span)) = marks.take(batch.position, || is_open(batch.position)) {
             table.stamp(&ring, batch.position, announced.rounds + batch.frames);
             batch.frames += 1;
@@ -286,7 +286,7 @@ impl Checkpoints {
         if self.count == self.pairs.len() {
             let newest = self.at(self.first + self.count - 1);
             let newest = &mut self.pairs[newest];
-            *newest = if planted!(CheckpointsMergeForward) { (newest.0, position) } else { (rounds, position) };
+            *newest = if mutation!(CheckpointsMergeForward) { (newest.0, position) } else { (rounds, position) };
         } else {
             let next = self.at(self.first + self.count);
             self.pairs[next] = (rounds, position);

@@ -9,17 +9,17 @@ use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::membership::Ranks;
 use crate::multicast::ablation::Ablation;
 use crate::multicast::claims::Claims;
-use crate::multicast::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
+use crate::multicast::cursor::{Cursor, Handoff, ROUNDS_MAX, sequence_end};
 use crate::multicast::moves::Moves;
 use crate::multicast::pace::Pace;
 use crate::multicast::resend::Resend;
 use crate::multicast::sending::{Announced, Sending};
 use crate::multicast::stats::{Frontier, SubgroupStats};
 use crate::multicast::upcalls::Upcalls;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::{Order, View};
-use crate::wire::layout::{LINE_BYTES, Layout, Place, entry};
+use crate::wire::layout::{LINE_BYTES, Layout, SubgroupLayout, entry};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,10 +31,10 @@ use core::ops::Range;
 /// a faulty peer with nulls, its own frames are still valid.
 const COUNTS_MAX: [u64; 5] = {
     let rounds = ROUNDS_MAX / 2;
-    let places = rounds * crate::limits::MEMBERS_MAX as u64;
+    let sequence = rounds * crate::limits::MEMBERS_MAX as u64;
     // Fits with a round to spare, for each factor by which it is multiplied.
-    assert!(places < u64::MAX / 4);
-    [rounds, rounds, places, places, rounds]
+    assert!(sequence < u64::MAX / 4);
+    [rounds, rounds, sequence, sequence, rounds]
 };
 /// Maximum number of batches that are announced between the decision to wedge and the wedge. Later
 /// messages are sent again.
@@ -110,7 +110,7 @@ pub(crate) struct Subgroup {
     named: SubgroupId,
     order: Order,
     members: Vec<Rank>,
-    place: Place,
+    layout: SubgroupLayout,
     me: usize,
     senders: usize,
     /// The other members.
@@ -178,10 +178,10 @@ pub(crate) struct Changes {
 impl Subgroup {
     pub(crate) fn new(view: &View, layout: &Layout, me: Rank, id: SubgroupId) -> Subgroup {
         let spec = &view.subgroups[id.index()];
-        let place = |rank| layout.row(rank).place(id).expect("a member of the subgroup has a place for it");
+        let at = |rank| layout.row(rank).subgroup(id).expect("a member of the subgroup has a place for it");
         let peers = spec.members.iter().filter(|rank| **rank != me).map(|&rank| Peer {
             rank,
-            entry: place(rank).entry,
+            entry: at(rank).entry,
             sender: spec.sender_rank(rank),
             rounds: 0,
             spoken: 0,
@@ -190,7 +190,7 @@ impl Subgroup {
             delivered_of_mine: 0,
         });
         let sending = spec.sender_rank(me).map(|rank| {
-            let ring = place(me).ring.expect("a sender has a ring");
+            let ring = at(me).ring.expect("a sender has a ring");
             Sending::new(rank, ring)
         });
         let counts = match spec.order {
@@ -202,7 +202,7 @@ impl Subgroup {
             named: id,
             order: spec.order,
             members: spec.members.clone(),
-            place: place(me),
+            layout: at(me),
             me: spec.members.binary_search(&me).expect("I am a member"),
             senders: spec.senders.len(),
             peers: peers.collect(),
@@ -271,7 +271,7 @@ impl Subgroup {
 
     /// The range of this member's row that contains this subgroup's counters.
     pub(crate) fn entry(&self) -> Range<u64> {
-        self.place.entry..self.place.end
+        self.layout.entry..self.layout.end
     }
 
     pub(crate) fn claims(&self) -> Option<&Arc<Claims>> {
@@ -450,7 +450,7 @@ impl Subgroup {
     pub(crate) fn has_finished_sending(&self) -> bool {
         self.sending.as_ref().is_none_or(|sending| {
             let closed = sending.claims.is_closed();
-            closed && (planted!(FinishedTooEarly) || !sending.has_more(self.own.published))
+            closed && (mutation!(FinishedTooEarly) || !sending.has_more(self.own.published))
         })
     }
 
@@ -490,7 +490,7 @@ impl Subgroup {
 
     /// The number of sequence numbers of the total order up to and including the last message.
     fn end(&self) -> u64 {
-        self.announced().map(|(sender, spoken)| places(spoken, sender, self.senders)).max().unwrap_or(0)
+        self.announced().map(|(sender, spoken)| sequence_end(spoken, sender, self.senders)).max().unwrap_or(0)
     }
 
     /// Loads the counters of all peers. Returns true if any changed.
@@ -516,7 +516,7 @@ impl Subgroup {
             let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
             // Compared as a whole, without a branch for each counter.
             let changed = now.iter().zip(&before).fold(0, |changed, (now, before)| changed | (now ^ before));
-            if changed == 0 || (planted!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
+            if changed == 0 || (mutation!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
                 continue;
             }
             moved = true;
@@ -547,31 +547,31 @@ impl Subgroup {
             }
         }
         let me = self.members[self.me];
-        if planted!(AnnouncedBeforeStamped) && sending.has_more(own.published) {
-            table.store(self.place.entry + entry::ROUNDS, own.rounds + 1);
+        if mutation!(AnnouncedBeforeStamped) && sending.has_more(own.published) {
+            table.store(self.layout.entry + entry::ROUNDS, own.rounds + 1);
         }
         let batch = sending.collect(table, me, Announced { published: own.published, rounds: own.rounds }, ablation);
         self.pending |= batch.more;
         if batch.frames > 0 {
             let overhang = sending.ring.at + sending.ring.capacity;
-            let end = if planted!(OverhangUnposted) { batch.end.min(overhang) } else { batch.end };
+            let end = if mutation!(OverhangUnposted) { batch.end.min(overhang) } else { batch.end };
             changes.data = sending.ring.offset(own.published)..end;
             own.published = batch.position;
-            own.rounds += batch.frames - u64::from(planted!(VoidTakesNoRound) && batch.voids > 0);
+            own.rounds += batch.frames - u64::from(mutation!(VoidTakesNoRound) && batch.voids > 0);
             own.spoken = own.rounds;
             sending.frames += batch.frames;
             sending.checkpoints.push(own.spoken, own.published);
-            if planted!(SpokenBeforePublished) {
-                table.store(self.place.entry + entry::SPOKEN, own.spoken);
+            if mutation!(SpokenBeforePublished) {
+                table.store(self.layout.entry + entry::SPOKEN, own.spoken);
             }
-            table.store(self.place.entry + entry::PUBLISHED, own.published);
-            table.store(self.place.entry + entry::SPOKEN, own.spoken);
+            table.store(self.layout.entry + entry::PUBLISHED, own.published);
+            table.store(self.layout.entry + entry::SPOKEN, own.spoken);
             changes.entry = true;
             self.stats.sent += batch.frames - batch.voids;
             self.stats.send_batches += u64::from(batch.frames > batch.voids);
         }
         if changes.entry {
-            table.store(self.place.entry + entry::ROUNDS, own.rounds);
+            table.store(self.layout.entry + entry::ROUNDS, own.rounds);
         }
     }
 
@@ -584,8 +584,8 @@ impl Subgroup {
             return;
         }
         let needed = |peer: &Peer| {
-            let newest = if planted!(NullsAnswerNulls) { peer.rounds + 1 } else { peer.spoken };
-            let before = peer.sender.is_some_and(|sender| sending.rank < sender) && !planted!(NullsFallShort);
+            let newest = if mutation!(NullsAnswerNulls) { peer.rounds + 1 } else { peer.spoken };
+            let before = peer.sender.is_some_and(|sender| sending.rank < sender) && !mutation!(NullsFallShort);
             peer.sender.map_or(0, |_| (newest + u64::from(before)).saturating_sub(1))
         };
         let target = self.peers.iter().map(needed).max().unwrap_or(0);
@@ -594,7 +594,7 @@ impl Subgroup {
             self.stats.null_batches += 1;
             self.own.rounds = target;
             sending.claims.set_nulls(target - sending.frames);
-            table.store(self.place.entry + entry::ROUNDS, target);
+            table.store(self.layout.entry + entry::ROUNDS, target);
             changes.entry = true;
         }
     }
@@ -607,28 +607,28 @@ impl Subgroup {
         // The smallest (rounds, sender rank) is exactly (m, r).
         let Some((round, rank)) = own.into_iter().chain(others).min() else { return };
         let mut received = round * self.senders as u64 + rank as u64;
-        if planted!(ReceivedOneTooMany) {
+        if mutation!(ReceivedOneTooMany) {
             received += 1;
         }
         if !ablation.receive_batch && received > self.own.received + 1 {
             received = self.own.received + 1;
             self.pending = true;
         }
-        if received > self.own.received || (planted!(ReceivedGoesBack) && self.stats.receive_batches % 100 == 99) {
-            received -= u64::from(planted!(ReceivedGoesBack) && received > 0 && received <= self.own.received);
+        if received > self.own.received || (mutation!(ReceivedGoesBack) && self.stats.receive_batches % 100 == 99) {
+            received -= u64::from(mutation!(ReceivedGoesBack) && received > 0 && received <= self.own.received);
             self.own.received = received;
             self.stats.receive_batches += 1;
-            table.store(self.place.entry + entry::RECEIVED, received);
+            table.store(self.layout.entry + entry::RECEIVED, received);
             changes.entry = true;
         }
     }
 
     /// INV-STABLE: computes the frontier that every member has received.
     fn find_stable(&mut self) {
-        let count = self.peers.len() - usize::from(planted!(StableForgetsOne) && !self.peers.is_empty());
+        let count = self.peers.len() - usize::from(mutation!(StableForgetsOne) && !self.peers.is_empty());
         let others = self.peers.iter().take(count).map(|peer| peer.received);
         let stable = others.chain([self.own.received]).min().unwrap_or(0);
-        self.stable = if planted!(DeliveredOnReceipt) { self.own.received } else { stable };
+        self.stable = if mutation!(DeliveredOnReceipt) { self.own.received } else { stable };
     }
 
     /// The delivery predicate.
@@ -672,7 +672,7 @@ impl Subgroup {
         }
         for index in 0..self.own.delivered.len() {
             let now = match (&self.delivery, self.order) {
-                (Delivery::Inline(_), Order::Total) if planted!(DeliveredWithoutTaking) => frontier,
+                (Delivery::Inline(_), Order::Total) if mutation!(DeliveredWithoutTaking) => frontier,
                 (Delivery::Inline(cursor), Order::Total) => cursor.count(),
                 (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
                 (Delivery::Handoff(handoff), _) => handoff.delivered(index).map_err(garbage)?,
@@ -682,15 +682,15 @@ impl Subgroup {
             if now != self.own.delivered[index] {
                 self.own.delivered[index] = now;
                 let at = match self.order {
-                    Order::Total => self.place.entry + entry::DELIVERED,
-                    Order::Fifo => self.place.by_sender + 8 * index as u64,
+                    Order::Total => self.layout.entry + entry::DELIVERED,
+                    Order::Fifo => self.layout.by_sender + 8 * index as u64,
                 };
                 table.store(at, now);
                 changes.freeing = true;
             }
         }
         if self.order == Order::Fifo && changes.freeing {
-            table.store(self.place.entry + entry::DELIVERED, self.own.delivered.iter().sum());
+            table.store(self.layout.entry + entry::DELIVERED, self.own.delivered.iter().sum());
         }
         let inline = matches!(self.delivery, Delivery::Inline(_));
         self.pending |= inline && self.own.delivered.iter().sum::<u64>() < self.stable;
@@ -744,13 +744,13 @@ impl Subgroup {
     /// each member has a large message.
     pub(crate) fn await_peers(&mut self, awaited: &mut Ranks) {
         let is_held_back =
-            self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !planted!(GateUnawaited);
+            self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !mutation!(GateUnawaited);
         if self.awaits == Awaits::Nobody && !is_held_back {
             return;
         }
         self.awaits = Awaits::Nobody;
         let own_delivered = match (&self.sending, self.order) {
-            (Some(sending), Order::Total) => places(self.own.spoken, sending.rank, self.senders),
+            (Some(sending), Order::Total) => sequence_end(self.own.spoken, sending.rank, self.senders),
             (Some(_), Order::Fifo) => self.own.spoken,
             (None, _) => 0,
         };
@@ -760,8 +760,8 @@ impl Subgroup {
         };
         for peer in &self.peers {
             let delivered = if self.order == Order::Total { peer.delivered } else { peer.delivered_of_mine };
-            let lacks = peer.received < end && !planted!(ReceiptUnawaited);
-            let owes = delivered < own_delivered && !planted!(DeliveryUnawaited);
+            let lacks = peer.received < end && !mutation!(ReceiptUnawaited);
+            let owes = delivered < own_delivered && !mutation!(DeliveryUnawaited);
             if lacks || owes || is_held_back {
                 awaited.add(peer.rank);
                 self.awaits = Awaits::Unknown;
@@ -776,11 +776,11 @@ impl Subgroup {
         let count = sending.checkpoints.count();
         let delivered = match self.order {
             Order::Total => {
-                let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
-                let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
+                let seen = |peer: &Peer| if mutation!(FreedOnReceipt) { peer.received } else { peer.delivered };
+                let sequence = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
                 // The last of these rounds of this member has a sequence number below the delivered
                 // ones.
-                sending.checkpoints.pop(|rounds| rounds * senders + rank < places + senders)
+                sending.checkpoints.pop(|rounds| rounds * senders + rank < sequence + senders)
             }
             Order::Fifo => {
                 let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
@@ -799,7 +799,7 @@ impl Subgroup {
             let freed = freed.min(sending.claims.watch());
             changes.freeing |= freed > self.own.freed;
             self.own.freed = freed;
-            table.store(self.place.entry + entry::FREED, freed);
+            table.store(self.layout.entry + entry::FREED, freed);
             sending.claims.raise_limit(freed + sending.ring.capacity);
             // A waiter is woken for a batch of messages, not for each: once a quarter of the ring
             // was freed, or everything that can be freed.
@@ -807,7 +807,7 @@ impl Subgroup {
             if worth {
                 sending.told = freed;
             }
-            if worth && !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
+            if worth && !(mutation!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
                 upcalls.room(self.named);
             }
         }
@@ -918,7 +918,7 @@ impl Subgroup {
 
     /// Continues the subgroup: the change of the view has not touched it.
     pub(crate) fn unwedge(&mut self) {
-        if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
+        if self.phase == Phase::Wedged && !mutation!(UnwedgeForgotten) {
             (self.phase, self.pending, self.stale) = (Phase::Live, true, true);
         }
     }
@@ -928,7 +928,7 @@ impl Subgroup {
     pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T, moves: &mut Moves) {
         if !self.told_closed && self.has_finished_sending() {
             self.told_closed = true;
-            table.store(self.place.entry + entry::CLOSED, 1);
+            table.store(self.layout.entry + entry::CLOSED, 1);
             moves.show(self.id, table);
             table.post(&self.members, self.entry());
         }
@@ -1010,8 +1010,8 @@ impl Subgroup {
 fn cursor(view: &View, layout: &Layout, id: SubgroupId) -> Cursor {
     let spec = &view.subgroups[id.index()];
     let senders = spec.senders.iter().map(|&rank| {
-        let place = layout.row(rank).place(id).expect("a sender is a member of its subgroup");
-        (rank, view.members[rank.index()], place.ring.expect("a sender has a ring"), place.entry + entry::PUBLISHED)
+        let at = layout.row(rank).subgroup(id).expect("a sender is a member of its subgroup");
+        (rank, view.members[rank.index()], at.ring.expect("a sender has a ring"), at.entry + entry::PUBLISHED)
     });
     Cursor::new(spec.order, senders)
 }

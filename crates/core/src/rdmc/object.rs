@@ -6,7 +6,7 @@
 //! all have finished the same objects before it.
 use super::schedule::{Hop, Schedule};
 use super::session::{Columns, Object, Settings};
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::vec::Vec;
 
 /// The facts that a member knows once it knows the length of an object.
@@ -95,7 +95,7 @@ impl Transfer {
     pub(super) fn learn(&mut self, size: Size, settings: &Settings, schedules: &Schedules) {
         self.size = Some(size);
         self.mine.bytes = self.base.bytes + size.bytes + 1;
-        if planted!(LengthFromBlocks) && settings.me.0 != 0 {
+        if mutation!(LengthFromBlocks) && settings.me.0 != 0 {
             self.mine.bytes = self.base.bytes + u64::from(size.blocks) * settings.block_bytes + 1;
         }
         if settings.me.0 == 0 {
@@ -192,9 +192,9 @@ impl Transfer {
     /// it.
     pub(super) fn sendable(&self, seen: &[Columns]) -> Option<Hop> {
         let next = self.next?;
-        let is_here = next.needs.is_none_or(|index| self.holds(index)) || planted!(SendsUnheld);
+        let is_here = next.needs.is_none_or(|index| self.holds(index)) || mutation!(SendsUnheld);
         let ready = seen[next.hop.to.index()].ready;
-        let is_ready = ready.saturating_sub(self.base.have) > u64::from(next.hop.index) || planted!(CreditIgnored);
+        let is_ready = ready.saturating_sub(self.base.have) > u64::from(next.hop.index) || mutation!(CreditIgnored);
         (is_here && is_ready).then_some(next.hop)
     }
 
@@ -235,7 +235,7 @@ impl Transfer {
     pub(super) fn columns(&self, schedules: &Schedules) -> Columns {
         let taken = match (self.size, &self.next) {
             (None, _) => 0,
-            (Some(_), Some(next)) => next.hop.step + u64::from(planted!(StepsAhead)),
+            (Some(_), Some(next)) => next.hop.step + u64::from(mutation!(StepsAhead)),
             (Some(size), None) => schedules.of(size).steps(size.blocks),
         };
         Columns { steps: self.base.steps + taken, ..self.mine }

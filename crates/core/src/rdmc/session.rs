@@ -10,7 +10,7 @@ use super::schedule::{Algorithm, Schedule};
 use crate::fault::Fault;
 use crate::ids::Rank;
 use crate::limits;
-use crate::planted::planted;
+use crate::mutation::mutation;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -552,7 +552,7 @@ impl Session {
         }
         while self.settings.me.0 == 0 {
             let slot = self.slot_of(self.everywhere);
-            let (transfer, missing) = (&self.slots[slot], u32::from(planted!(SlotReusedEarly) && peers > 1));
+            let (transfer, missing) = (&self.slots[slot], u32::from(mutation!(SlotReusedEarly) && peers > 1));
             if !transfer.is_told || transfer.whole_peers < peers - missing {
                 break;
             }
@@ -586,7 +586,7 @@ impl Session {
                 _ => transfer.is_whole() && transfer.has_room,
             };
             failed |= !is_known || !is_saved;
-            if is_known && (transfer.has_room || !planted!(FailureForgotten)) {
+            if is_known && (transfer.has_room || !mutation!(FailureForgotten)) {
                 out.push(if failed { Output::Failed { object } } else { Output::Complete { object } });
             }
         }

@@ -13,11 +13,11 @@ use core::str::FromStr;
 /// Two addresses are equal if their texts are equal, ignoring case and the different ways to write
 /// an IP address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Address(Place);
+pub struct Address(Endpoint);
 
 /// The parts of an [`Address`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
+pub enum Endpoint {
     /// An IP address and a port.
     Ip(SocketAddr),
     /// A DNS name, in lower case.
@@ -65,40 +65,40 @@ pub enum AddressError {
 
 impl Address {
     /// Returns the parts of the address.
-    pub fn place(&self) -> &Place {
+    pub fn endpoint(&self) -> &Endpoint {
         &self.0
     }
 
     /// Returns this address with another port, if it has one.
     pub fn with_port(&self, port: u16) -> Address {
         Address(match self.0.clone() {
-            Place::Ip(mut ip) => {
+            Endpoint::Ip(mut ip) => {
                 ip.set_port(port);
-                Place::Ip(ip)
+                Endpoint::Ip(ip)
             }
-            Place::Name { host, .. } => Place::Name { host, port },
-            unix @ Place::Unix(_) => unix,
+            Endpoint::Name { host, .. } => Endpoint::Name { host, port },
+            unix @ Endpoint::Unix(_) => unix,
         })
     }
 
     /// Returns the port, if it has one.
     pub fn port(&self) -> Option<u16> {
         match &self.0 {
-            Place::Ip(ip) => Some(ip.port()),
-            Place::Name { port, .. } => Some(*port),
-            Place::Unix(_) => None,
+            Endpoint::Ip(ip) => Some(ip.port()),
+            Endpoint::Name { port, .. } => Some(*port),
+            Endpoint::Unix(_) => None,
         }
     }
 
     /// True if it contains a DNS name, which may resolve to any number of addresses.
     pub fn is_name(&self) -> bool {
-        matches!(self.0, Place::Name { .. })
+        matches!(self.0, Endpoint::Name { .. })
     }
 
     /// Returns the IP address, if the address names exactly one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self.0 {
-            Place::Ip(ip) if !ip.ip().is_unspecified() => Some(ip.ip()),
+            Endpoint::Ip(ip) if !ip.ip().is_unspecified() => Some(ip.ip()),
             _ => None,
         }
     }
@@ -106,13 +106,13 @@ impl Address {
     /// True if it means all addresses of its host, as `0.0.0.0` does. A process can listen at such
     /// an address but can't be reached at it.
     pub fn is_wildcard(&self) -> bool {
-        matches!(self.0, Place::Ip(ip) if ip.ip().is_unspecified())
+        matches!(self.0, Endpoint::Ip(ip) if ip.ip().is_unspecified())
     }
 }
 
 impl From<SocketAddr> for Address {
     fn from(ip: SocketAddr) -> Address {
-        Address(Place::Ip(ip))
+        Address(Endpoint::Ip(ip))
     }
 }
 
@@ -126,13 +126,13 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             let fits = path.starts_with('/') && path.len() <= SOCKET_PATH_BYTES_MAX && !path.contains('\0');
             return if fits {
-                Ok(Address(Place::Unix(path.into())))
+                Ok(Address(Endpoint::Unix(path.into())))
             } else {
                 Err(AddressError::Path { text: text.into() })
             };
         }
         if let Ok(ip) = text.parse() {
-            return Ok(Address(Place::Ip(ip)));
+            return Ok(Address(Endpoint::Ip(ip)));
         }
         let no_port = || AddressError::Port { text: text.into() };
         let (host, port) = text.rsplit_once(':').ok_or_else(no_port)?;
@@ -142,7 +142,7 @@ impl FromStr for Address {
         if !is_dns_name(host) {
             return Err(AddressError::Host { text: text.into() });
         }
-        Ok(Address(Place::Name { host: host.to_ascii_lowercase(), port }))
+        Ok(Address(Endpoint::Name { host: host.to_ascii_lowercase(), port }))
     }
 }
 
@@ -160,9 +160,9 @@ fn is_dns_name(host: &str) -> bool {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Ip(ip) => ip.fmt(f),
-            Place::Name { host, port } => write!(f, "{host}:{port}"),
-            Place::Unix(path) => write!(f, "unix:{path}"),
+            Endpoint::Ip(ip) => ip.fmt(f),
+            Endpoint::Name { host, port } => write!(f, "{host}:{port}"),
+            Endpoint::Unix(path) => write!(f, "unix:{path}"),
         }
     }
 }
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_is_equal() {
+    fn equivalent_addresses_are_equal() {
         assert_eq!(address("[0::0:1]:9").unwrap(), address("[::1]:9").unwrap());
         assert_eq!(address("Host.Example:9").unwrap(), address("host.example:9").unwrap());
         assert_ne!(address("host:9").unwrap(), address("host:8").unwrap());
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_settings_are_reported() {
         let long = "x".repeat(ADDRESS_BYTES_MAX + 1);
         assert_eq!(address(&long), Err(AddressError::Length { bytes: 261 }));
         for text in ["", "host", "host:", "host:65536", "host:-1", "host:+1", "host: 1", "10.0.0.7", "[::1]", "/run/a"]

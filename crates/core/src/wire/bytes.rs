@@ -10,28 +10,28 @@ pub enum WireError {
     #[error("bytes that are not Spindle's")]
     Magic,
     /// The message is of another version.
-    #[error("a letter of version {got}")]
+    #[error("a control message of version {got}")]
     Version {
         /// The sender's version.
         got: u32,
     },
     /// No such kind of message exists.
-    #[error("a letter of unknown kind {got}")]
+    #[error("a control message of unknown kind {got}")]
     Kind {
         /// The kind.
         got: u32,
     },
     /// The message ends too early.
-    #[error("half a letter")]
+    #[error("half a control message")]
     Short,
     /// The message has more bytes after its end.
-    #[error("a letter with {extra} bytes too many")]
+    #[error("a control message with {extra} bytes too many")]
     Long {
         /// The number of extra bytes.
         extra: u64,
     },
     /// A field has no meaning.
-    #[error("a letter with a wrong {field}")]
+    #[error("a control message with a wrong {field}")]
     Value {
         /// The name of the field.
         field: &'static str,

@@ -22,7 +22,7 @@ pub struct Card {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Purpose {
     /// Rendezvous: control messages of the process that dialled.
-    Mail,
+    Control,
     /// The memory of a view. The rest of the connection's data belongs to the fabric.
     Part {
         /// The incarnation of the group with this name.
@@ -31,7 +31,7 @@ pub enum Purpose {
         view: ViewId,
     },
     /// The memory of a view, for an observer, which has no row.
-    Guest {
+    Observer {
         /// The incarnation of the group with this name.
         incarnation: u128,
         /// The view.
@@ -98,9 +98,9 @@ impl Purpose {
     /// Appends the purpose.
     pub fn put(self, out: &mut Writer) {
         let (kind, incarnation, view, number) = match self {
-            Purpose::Mail => (1, 0, ViewId(0), 0),
+            Purpose::Control => (1, 0, ViewId(0), 0),
             Purpose::Part { incarnation, view } => (2, incarnation, view, 0),
-            Purpose::Guest { incarnation, view } => (3, incarnation, view, 0),
+            Purpose::Observer { incarnation, view } => (3, incarnation, view, 0),
             Purpose::State { view } => (4, 0, view, 0),
             Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
             Purpose::Objects { view, reply } => (6, 0, view, reply),
@@ -119,9 +119,9 @@ impl Purpose {
     pub fn read(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
         let (kind, incarnation, view, number) = (from.u32()?, from.u128()?, ViewId(from.u64()?), from.u64()?);
         Ok(match (kind, incarnation, view, number) {
-            (1, 0, ViewId(0), 0) => Purpose::Mail,
+            (1, 0, ViewId(0), 0) => Purpose::Control,
             (2, incarnation, view, 0) => Purpose::Part { incarnation, view },
-            (3, incarnation, view, 0) => Purpose::Guest { incarnation, view },
+            (3, incarnation, view, 0) => Purpose::Observer { incarnation, view },
             (4, 0, view, 0) => Purpose::State { view },
             (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
             (6, 0, view, reply) => Purpose::Objects { view, reply },
@@ -148,18 +148,18 @@ mod tests {
         // A new purpose does not compile until it has a number here, and the test fails until it
         // has a sample.
         let number = |purpose: &Purpose| match purpose {
-            Purpose::Mail => 0,
+            Purpose::Control => 0,
             Purpose::Part { .. } => 1,
-            Purpose::Guest { .. } => 2,
+            Purpose::Observer { .. } => 2,
             Purpose::State { .. } => 3,
             Purpose::Bulk { .. } => 4,
             Purpose::Objects { .. } => 5,
             Purpose::Life { .. } => 6,
         };
         let purposes = [
-            Purpose::Mail,
+            Purpose::Control,
             Purpose::Part { incarnation, view },
-            Purpose::Guest { incarnation, view },
+            Purpose::Observer { incarnation, view },
             Purpose::State { view },
             Purpose::Bulk { incarnation, view, number: u64::MAX },
             Purpose::Objects { view, reply: u64::MAX },

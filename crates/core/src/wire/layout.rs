@@ -51,16 +51,19 @@ pub mod membership {
     /// The highest ballot that the member has promised: it accepts no lower ballot. When this word
     /// is read, it is at least `ACCEPTED`, or becomes so a little later.
     pub const PROMISED: u64 = 72;
-    /// The ballot of the newest proposal that the member has accepted, and the slot in which its value is stored.
+    /// The ballot of the newest proposal that the member has accepted, and the slot in which its
+    /// value is stored.
     pub const ACCEPTED: u64 = 64;
     /// The ballot that the member knows to be decided, and the slot in which the value is stored.
     pub const DECIDED: u64 = 80;
-    /// Set when the view has ended for the member: it announces and receives nothing more in the epochs that end.
+    /// Set when the view has ended for the member: it announces and receives nothing more in the
+    /// epochs that end.
     pub const ENDED: u64 = 88;
     /// Set when the member begins the next view before its row of that view is on its way to all
     /// members of its host.
     pub const UNSENT: u64 = 96;
-    /// The view for which the member shows its row at [`NEXT_AT`]. Fabrics with shared memory write it.
+    /// The view for which the member shows its row at [`NEXT_AT`]. Fabrics with shared memory write
+    /// it.
     pub const NEXT_VIEW: u64 = 104;
     /// Offset of that row, in bytes, in the memory of which this row is a range.
     pub const NEXT_AT: u64 = 112;
@@ -126,10 +129,11 @@ pub mod entry {
 
 /// The offsets of one subgroup in one member's row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct SubgroupLayout {
     /// Offset of the entry's line.
     pub entry: u64,
-    /// Offset of the first of the per-sender words; the end of the entry in a subgroup with a total order.
+    /// Offset of the first of the per-sender words; the end of the entry in a subgroup with a total
+    /// order.
     pub by_sender: u64,
     /// Offset of the end of the entry.
     pub end: u64,
@@ -161,7 +165,7 @@ pub struct RowLayout {
     hints_end: u64,
     /// One for each subgroup that contains the member and whose epoch begins with the view, in
     /// their order.
-    places: Vec<(SubgroupId, Place)>,
+    subgroups: Vec<(SubgroupId, SubgroupLayout)>,
     /// Offsets of the cuts, one for each subgroup that contains the member.
     cut_places: Vec<(SubgroupId, u64)>,
 }
@@ -212,9 +216,9 @@ impl Layout {
 impl RowLayout {
     /// The offsets of `subgroup` in this row; `None` if the member is not in it, or its epoch began
     /// with an earlier view.
-    pub fn place(&self, subgroup: SubgroupId) -> Option<Place> {
-        let found = self.places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
-        Some(self.places[found].1)
+    pub fn subgroup(&self, subgroup: SubgroupId) -> Option<SubgroupLayout> {
+        let found = self.subgroups.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
+        Some(self.subgroups[found].1)
     }
 
     /// Offset of the first of the words that contain, by sender of `subgroup`, the number of rounds
@@ -225,8 +229,8 @@ impl RowLayout {
     }
 
     /// The offsets of the subgroups that contain the member, and whose epochs begin with the view.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter().map(|(_, place)| place)
+    pub fn subgroups(&self) -> impl Iterator<Item = &SubgroupLayout> {
+        self.subgroups.iter().map(|(_, place)| place)
     }
 
     /// The ranges whose words may take any value at any time: hints, and words that count only
@@ -237,7 +241,7 @@ impl RowLayout {
 
     /// The row of `member`, which is in the subgroups `mine`.
     fn new(view: &View, member: Rank, mine: &[SubgroupId], slot_words: u64) -> RowLayout {
-        let mut places = Vec::with_capacity(mine.len());
+        let mut subgroups = Vec::with_capacity(mine.len());
         let hints_end = membership::given_up(view.members.len());
         let words = 8 * view.members.len().div_ceil(64) as u64;
         let membership = (membership::shown_to(view.members.len()) + words).next_multiple_of(LINE_BYTES);
@@ -251,7 +255,7 @@ impl RowLayout {
                 Order::Fifo => (spec.senders.len() as u64 * 8).next_multiple_of(LINE_BYTES),
             };
             let end = by_sender + extra;
-            places.push((id, Place { entry: at, by_sender, end, ring: None }));
+            subgroups.push((id, SubgroupLayout { entry: at, by_sender, end, ring: None }));
             at = end;
         }
         let cuts = at;
@@ -271,7 +275,7 @@ impl RowLayout {
         let touched = at..at + in_steps(8 * proposal::touched_words(view) as u64);
         at = touched.end;
         let control = at;
-        for (id, place) in &mut places {
+        for (id, place) in &mut subgroups {
             let spec = &view.subgroups[id.index()];
             if spec.sender_rank(member).is_some() {
                 let SubgroupSpec { window, message_bytes_max, leftover_bytes_max, .. } = *spec;
@@ -290,7 +294,7 @@ impl RowLayout {
             touched,
             proposed,
             hints_end,
-            places,
+            subgroups,
             cut_places,
         }
     }
@@ -347,7 +351,7 @@ mod tests {
                 (row.proposals.start, row.proposals.end),
                 (row.touched.start, row.touched.end),
             ];
-            for place in row.places() {
+            for place in row.subgroups() {
                 spans.push((place.entry, place.end));
                 spans.extend(place.ring.iter().map(|ring| (ring.at, ring.at + ring.size())));
             }
@@ -355,8 +359,8 @@ mod tests {
             assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0));
             assert!(spans.iter().all(|(start, end)| start % LINE_BYTES == 0 && *end <= row.size), "{spans:?}");
         }
-        assert!(layout.row(Rank(1)).place(SubgroupId(0)).unwrap().ring.is_none());
-        assert!(layout.row(Rank(0)).place(SubgroupId(1)).is_none());
+        assert!(layout.row(Rank(1)).subgroup(SubgroupId(0)).unwrap().ring.is_none());
+        assert!(layout.row(Rank(0)).subgroup(SubgroupId(1)).is_none());
     }
 
     #[test]

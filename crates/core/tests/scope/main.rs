@@ -12,8 +12,8 @@
 mod directed;
 mod intern;
 mod member;
-#[cfg(planted)]
-mod planted;
+#[cfg(mutation)]
+mod mutation;
 mod search;
 mod world;
 

@@ -145,7 +145,7 @@ impl LocalPart {
 
 /// An event from a peer.
 #[derive(Debug)]
-pub enum LocalNews {
+pub enum LocalEvent {
     /// An object of the root.
     Object {
         /// Its number.
@@ -391,13 +391,13 @@ impl LocalLinks {
 
     /// Receives what has come from a peer, up to a number of messages. Returns why the connection
     /// has ended, if it has.
-    pub fn receive(&mut self, from: Rank, news: &mut Vec<LocalNews>) -> Option<BulkDown> {
+    pub fn receive(&mut self, from: Rank, news: &mut Vec<LocalEvent>) -> Option<BulkDown> {
         for _ in 0..MESSAGES_MAX {
             let link = self.links.get_mut(from.index())?.as_mut()?;
             let down = match link.receive(&mut self.buffer) {
                 Ok(Came::Nothing) => return None,
                 Ok(Came::Known) => continue,
-                Ok(Came::News(found)) => {
+                Ok(Came::Event(found)) => {
                     news.push(found);
                     continue;
                 }
@@ -540,9 +540,9 @@ impl Link {
             self.greeting = None;
             return Ok(Came::Known);
         }
-        Ok(Came::News(match head {
+        Ok(Came::Event(match head {
             Head::Object { number, place: Place::Inside, .. } if is_inside => {
-                LocalNews::Object { number, object: inside.to_vec().into() }
+                LocalEvent::Object { number, object: inside.to_vec().into() }
             }
             Head::Object { number, bytes, place: Place::New { segment, segment_bytes } } => {
                 if fds.is_empty() && received.flags.contains(ReturnFlags::CTRUNC) {
@@ -558,9 +558,9 @@ impl Link {
             Head::Object { number, bytes, place: Place::Known { segment } } => {
                 self.lend(number, segment, bytes).ok_or_else(garbage)?
             }
-            Head::Have { objects } => LocalNews::Have { objects },
-            Head::Closed { dead } => LocalNews::Closed { dead },
-            Head::Finished => LocalNews::Finished,
+            Head::Have { objects } => LocalEvent::Have { objects },
+            Head::Closed { dead } => LocalEvent::Closed { dead },
+            Head::Finished => LocalEvent::Finished,
             Head::Released { number } => return Ok(Came::Released { number }),
             Head::Forget { segment } => {
                 self.known.retain(|(known, _)| *known != segment);
@@ -571,13 +571,13 @@ impl Link {
     }
 
     /// Returns an object in a segment that is mapped here, if there is one and it is long enough.
-    fn lend(&self, number: u64, segment: u64, bytes: u64) -> Option<LocalNews> {
+    fn lend(&self, number: u64, segment: u64, bytes: u64) -> Option<LocalEvent> {
         let (_, region) = self.known.iter().find(|(known, _)| *known == segment)?;
         if bytes > region.size() {
             return None;
         }
         let owed = Owed { number, socket: Arc::downgrade(&self.socket), unsent: self.unsent.clone() };
-        Some(LocalNews::Object { number, object: Object::lent(region.clone(), bytes, owed) })
+        Some(LocalEvent::Object { number, object: Object::lent(region.clone(), bytes, owed) })
     }
 }
 
@@ -590,7 +590,7 @@ enum Came {
     Released {
         number: u64,
     },
-    News(LocalNews),
+    Event(LocalEvent),
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> BulkLinksError {

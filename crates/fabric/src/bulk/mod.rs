@@ -24,6 +24,6 @@ mod wire;
 
 pub use error::{BulkDown, BulkLinksError};
 pub use links::{BulkLinks, Ready, Store, Word};
-pub use local::{LocalLinks, LocalNews, LocalPart};
+pub use local::{LocalEvent, LocalLinks, LocalPart};
 pub use object::{Buffer, Object, Segment};
 pub use wire::{BlockHead, Greeting};

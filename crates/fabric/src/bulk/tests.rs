@@ -96,7 +96,7 @@ fn step(links: &mut BulkLinks, peer: u32, end: &mut End, at_most: Duration) {
 
 /// The dialled side begins at once, so its first frames come with its answer to the hello.
 #[test]
-fn what_tls_has_read_with_the_hello_is_received() {
+fn bytes_that_tls_read_with_the_hello_are_received() {
     let identity = Authority::new().identity();
     let [mut near, far] = handed_over(&identity);
     let mut far_links = links(1, far);

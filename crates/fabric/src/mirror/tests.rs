@@ -3,7 +3,7 @@ use crate::arena::Arena;
 use crate::conformance::view;
 use crate::fabric::Fabric;
 use crate::mesh::{Mesh, Peer};
-use crate::shm::{MemberBell, OwnRow};
+use crate::shm::{MemberEventCount, OwnRow};
 use crate::tcp::settle;
 use spindle_core::{Layout, Rank, Rows, Table};
 use spindle_transport::{SocketOptions, SocketStream};
@@ -174,7 +174,7 @@ fn the_copies_of_the_same_rows_take_turns_in_the_same_memory() {
 fn the_copies_of_meshes_take_turns_in_the_memory_of_their_members() {
     let usual = SocketOptions { send_buffer_bytes: None, receive_buffer_bytes: None, silence_ms: None };
     let layout = Layout::new(&view(2, 64)).unwrap();
-    let mut arenas = [(); 2].map(|()| Arena::new(MemberBell::with_event().unwrap()));
+    let mut arenas = [(); 2].map(|()| Arena::new(MemberEventCount::with_event().unwrap()));
     let (mut last, mut places) = (None, BTreeSet::new());
     for view in 1..8 {
         let [near, far] = std::os::unix::net::UnixStream::pair().unwrap().into();

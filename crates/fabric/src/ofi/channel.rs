@@ -8,7 +8,7 @@
 use super::error::{Failure, OfiError};
 use super::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_SEND};
 use super::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, Head, Kind};
-use super::network::{Desk, Place};
+use super::network::{Desk, EndpointAddress};
 use super::objects::{Endpoint, Piece, Registered};
 use crate::region::CopyRegion;
 use crate::tcp::resume::announcements;
@@ -68,7 +68,7 @@ pub(super) struct Channel {
     told: u64,
     /// Messages of the next view that have arrived, and their bytes.
     held: VecDeque<(u8, u64)>,
-    place: Place,
+    place: EndpointAddress,
 }
 
 /// The kind of an operation, packed into its context.
@@ -124,7 +124,7 @@ impl Channel {
     /// the owners of these rows.
     pub(super) fn new(
         desk: &Desk,
-        place: Place,
+        place: EndpointAddress,
         rank: Rank,
         endpoint: Endpoint,
         mine: &RowLayout,
@@ -140,7 +140,7 @@ impl Channel {
         let slab_memory = if mode & FI_MR_LOCAL == 0 {
             None
         } else {
-            let (memory, start) = (slab.clone(), slab.place(&(0..bytes)));
+            let (memory, start) = (slab.clone(), slab.pointer(&(0..bytes)));
             let bound = (mode & FI_MR_ENDPOINT != 0).then_some(&endpoint);
             // SAFETY: the range is inside the slab, which is kept.
             let registered = unsafe { adapter.register(memory, start, bytes, FI_SEND | FI_RECV, desk.key(), bound) };
@@ -363,7 +363,7 @@ impl Channel {
 
     fn piece(&self, range: Range<u64>) -> Piece {
         let description = self.slab_memory.as_ref().map_or(ptr::null_mut(), Registered::description);
-        Piece { start: self.slab.place(&range), bytes: range.end - range.start, description }
+        Piece { start: self.slab.pointer(&range), bytes: range.end - range.start, description }
     }
 }
 

@@ -131,7 +131,7 @@ impl Link {
         let copy_memory = if rings.is_empty() {
             None
         } else {
-            let (memory, start, bytes) = (copy.clone(), copy.place(&rings), rings.end - rings.start);
+            let (memory, start, bytes) = (copy.clone(), copy.pointer(&rings), rings.end - rings.start);
             // SAFETY: the range is inside the copy, which is kept.
             let registered = unsafe { adapter.register(memory, start, bytes, FI_REMOTE_WRITE, desk.key(), bound) };
             let what = format!("the copy of the row of member {rank}");
@@ -492,7 +492,7 @@ impl Link {
             let piece = range.start..range.end.min(range.start + limits.write_bytes);
             let bytes = piece.end - piece.start;
             let description = self.row_memory.as_ref().map_or(ptr::null_mut(), |memory| memory.description());
-            let from = Piece { start: row.place(&piece), bytes, description };
+            let from = Piece { start: row.pointer(&piece), bytes, description };
             let to = target.address + (piece.start - row.control());
             // SAFETY: it is of the row, which the links keep; announced frames don't change
             // (INV-FRAME), until this peer, too, has delivered them, which it can't before the

@@ -7,14 +7,14 @@
 //! whole, so posts may merge as on streams. And no word is ever torn, whatever carries the bytes.
 //!
 //! One connection is a [`Link`] (`link.rs`). This file has the parts that all links of a view
-//! share: the bell, the set of peers that can send, and the set of those that have gone. The queues
-//! are shared with other views of this process (`network.rs`).
+//! share: the event count, the set of peers that can send, and the set of those that have gone. The
+//! queues are shared with other views of this process (`network.rs`).
 use super::channel::{Channel, Limits, RECEIVES};
 use super::error::OfiError;
 use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
 use super::hello::Hello;
 use super::link::{Ends, Link, PAGE_BYTES, Source};
-use super::network::{Desk, Place, register_row};
+use super::network::{Desk, EndpointAddress, register_row};
 use super::objects::{Endpoint, EndpointId, Event, Registered};
 use super::provider;
 use crate::far::TARGET;
@@ -90,7 +90,7 @@ pub(crate) struct OfiLinks {
     ended: VecDeque<Ended>,
     /// Events of calls, and of links that are not connected.
     events: VecDeque<Event>,
-    /// Wakes when completions can be read, the bell rings, or an event is reported.
+    /// Wakes when completions can be read, the event count rings, or an event is reported.
     epoll: OwnedFd,
     /// The same, except that completions wake it only when new ones are reported.
     news: OwnedFd,
@@ -109,12 +109,12 @@ pub(super) struct Ended {
 /// The source that ended a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Woken {
-    Bell,
+    EventCount,
     Network,
     Nobody,
 }
 
-/// The event data of the bell, and that of the network.
+/// The event data of the event count, and that of the network.
 const BELL: u64 = 0;
 const NETWORK: u64 = 1;
 
@@ -210,7 +210,7 @@ impl OfiLinks {
     pub(super) fn link(
         &mut self,
         rank: Rank,
-        (place, endpoint): (Place, Endpoint),
+        (place, endpoint): (EndpointAddress, Endpoint),
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
         resumes: bool,
@@ -335,10 +335,10 @@ impl OfiLinks {
         self.desk.forget_events(closing);
     }
 
-    /// Lets sleeps end when `bell` is ready.
-    pub(crate) fn wake_by(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
+    /// Lets sleeps end when `event_count` is ready.
+    pub(crate) fn wake_by(&self, event_count: BorrowedFd<'_>) -> io::Result<()> {
         for epoll in [&self.epoll, &self.news] {
-            epoll::add(epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+            epoll::add(epoll, event_count, EventData::new_u64(BELL), EventFlags::IN)?;
         }
         Ok(())
     }
@@ -457,7 +457,7 @@ impl OfiLinks {
         (sent, arrived || self.has_news())
     }
 
-    /// Waits until data has arrived, here or for another view, the bell rings or there are
+    /// Waits until data has arrived, here or for another view, the event count rings or there are
     /// [events](Self::has_news), for at most `at_most`, and does pending work meanwhile. Returns
     /// true if data has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
@@ -473,7 +473,7 @@ impl OfiLinks {
                 // sufficient if everything were read, which is unknown.
                 self.rest(&self.news, left.min(LOOK_AGAIN))
             };
-            if woken == Woken::Bell {
+            if woken == Woken::EventCount {
                 return false;
             }
             let _ = self.look_at_events();
@@ -503,9 +503,9 @@ impl OfiLinks {
         self.flush();
     }
 
-    /// Sleeps until the bell rings or the network has work, for at most `at_most`.
+    /// Sleeps until the event count rings or the network has work, for at most `at_most`.
     fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> Woken {
-        if self.desk.has_mail() || !self.desk.adapter().may_sleep() {
+        if self.desk.has_messages() || !self.desk.adapter().may_sleep() {
             return Woken::Network;
         }
         let timeout =
@@ -520,7 +520,7 @@ impl OfiLinks {
         for event in events {
             // Copied, because it may be unaligned.
             let data = event.data;
-            woken = if data.u64() == BELL || woken == Woken::Bell { Woken::Bell } else { Woken::Network };
+            woken = if data.u64() == BELL || woken == Woken::EventCount { Woken::EventCount } else { Woken::Network };
         }
         woken
     }
@@ -577,7 +577,7 @@ impl OfiLinks {
     /// Returns true if there were any.
     #[cold]
     fn close_ended(&mut self) -> bool {
-        self.take_mail();
+        self.take_messages();
         // No more than can have been there, because others may send without end.
         let most = u64::from(self.open) * (self.limits.queue + RECEIVES);
         let queues = self.desk.adapter().queues();

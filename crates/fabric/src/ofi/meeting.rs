@@ -19,7 +19,7 @@ use super::hello::{Hello, Mismatch, Purpose, Target};
 use super::info::Info;
 use super::link::{Link, PAGE_BYTES};
 use super::links::{EVENTS_MAX, Ended, OfiLinks, gone};
-use super::network::Place;
+use super::network::EndpointAddress;
 use super::objects::{Adapter, Endpoint, EndpointId, Event};
 use super::port::OfiAddress;
 use super::provider::of as failed_at;
@@ -210,7 +210,7 @@ impl OfiMeeting {
         Arc::clone(kept.insert(copy))
     }
 
-    fn link(&mut self, rank: Rank, place: Place, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+    fn link(&mut self, rank: Rank, place: EndpointAddress, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
         let copy = self.copy_of(rank)?;
         let theirs = self.layout.row(rank);
         // Posts of a running view have gone to the peers that were connected.
@@ -340,20 +340,20 @@ impl OfiMeeting {
         &self.refused
     }
 
-    /// Makes the connections those of a view that has begun. Once `bell` is readable, their waits
-    /// end as well. Peers that are not connected and have no [copy](Self::copy) of their rows are
-    /// to be [introduced](Self::introduce).
+    /// Makes the connections those of a view that has begun. Once `event_count` is readable, their
+    /// waits end as well. Peers that are not connected and have no [copy](Self::copy) of their rows
+    /// are to be [introduced](Self::introduce).
     ///
     /// # Errors
     /// The system has no descriptors left.
-    pub(crate) fn begin(&mut self, bell: BorrowedFd<'_>) -> Result<(), OfiError> {
+    pub(crate) fn begin(&mut self, event_count: BorrowedFd<'_>) -> Result<(), OfiError> {
         for known in &mut self.peers {
             if known.copy.is_none() {
                 known.seat = Seat::Empty;
             }
         }
         (self.has_begun, self.is_broken) = (true, true);
-        self.links.wake_by(bell).map_err(|source| OfiError::Os { call: "epoll_ctl", source })
+        self.links.wake_by(event_count).map_err(|source| OfiError::Os { call: "epoll_ctl", source })
     }
 
     /// Ends the connection to `rank`, without a report.
@@ -407,8 +407,8 @@ impl OfiMeeting {
         (sent, arrived || is_up || !self.down.is_empty())
     }
 
-    /// Waits until data has arrived or the bell rings, for at most `at_most`. Returns true if data
-    /// has arrived.
+    /// Waits until data has arrived or the event count rings, for at most `at_most`. Returns true
+    /// if data has arrived.
     pub(crate) fn rest(&mut self, at_most: Duration) -> bool {
         let at_most = if self.is_broken { at_most.min(self.patience()) } else { at_most };
         self.links.wait(at_most)

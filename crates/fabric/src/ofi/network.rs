@@ -73,12 +73,12 @@ struct Tray {
     purpose: Purpose,
     /// True if the tray may have entries: a hint.
     is_full: AtomicBool,
-    mail: Mutex<Mail>,
+    queues: Mutex<Queues>,
 }
 
 /// The entries of a tray.
 #[derive(Debug, Default)]
-pub(super) struct Mail {
+pub(super) struct Queues {
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
 }
@@ -92,7 +92,7 @@ pub(super) struct Desk {
 
 /// The room of one connection in a queue, and its number.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct EndpointAddress {
     network: Arc<Network>,
     number: u32,
     queue: usize,
@@ -150,7 +150,7 @@ impl Network {
 
     /// Creates a desk for the view of `purpose`.
     pub(super) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
-        let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), mail: Mutex::default() });
+        let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), queues: Mutex::default() });
         lock(&self.desks).desks.push(Arc::clone(&tray));
         Desk { network: Arc::clone(self), tray }
     }
@@ -176,7 +176,7 @@ impl Desk {
     ///
     /// # Errors
     /// The provider refuses another queue.
-    pub(super) fn place(&self) -> Result<Place, OfiError> {
+    pub(super) fn place(&self) -> Result<EndpointAddress, OfiError> {
         let network = &self.network;
         #[cfg(test)]
         if network.is_full.load(Ordering::Relaxed) {
@@ -199,25 +199,25 @@ impl Desk {
         let connection = Connection { queue, endpoint: None, tray: Arc::clone(&self.tray) };
         desks.connections.insert(number, connection);
         drop(desks);
-        Ok(Place { network: Arc::clone(network), number, queue })
+        Ok(EndpointAddress { network: Arc::clone(network), number, queue })
     }
 
     /// Returns true if other desks have found entries for this one.
     #[inline]
-    pub(super) fn has_mail(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         self.tray.is_full.load(Ordering::Acquire)
     }
 
     pub(super) fn take_completions(&self) -> VecDeque<Completion> {
-        let mut mail = lock(&self.tray.mail);
-        self.tray.is_full.store(!mail.events.is_empty(), Ordering::Release);
-        mem::take(&mut mail.completions)
+        let mut queues = lock(&self.tray.queues);
+        self.tray.is_full.store(!queues.events.is_empty(), Ordering::Release);
+        mem::take(&mut queues.completions)
     }
 
     pub(super) fn take_events(&self) -> VecDeque<Event> {
-        let mut mail = lock(&self.tray.mail);
-        self.tray.is_full.store(!mail.completions.is_empty(), Ordering::Release);
-        mem::take(&mut mail.events)
+        let mut queues = lock(&self.tray.queues);
+        self.tray.is_full.store(!queues.completions.is_empty(), Ordering::Release);
+        mem::take(&mut queues.events)
     }
 
     /// Passes on a completion of the connection `number`, which is not this desk's. Returns true if
@@ -228,7 +228,7 @@ impl Desk {
         let Some(Connection { tray, .. }) = desks.connections.get(&number) else { return false };
         let is_others = !Arc::ptr_eq(tray, &self.tray);
         if is_others {
-            tray.put(|mail| mail.completions.push_back(completion));
+            tray.put(|queues| queues.completions.push_back(completion));
         }
         is_others
     }
@@ -238,7 +238,7 @@ impl Desk {
     pub(super) fn tell_all(&self, completion: Completion) {
         let desks = lock(&self.network.desks);
         let others = desks.desks.iter().filter(|tray| !Arc::ptr_eq(tray, &self.tray));
-        others.for_each(|tray| tray.put(|mail| mail.completions.push_back(completion)));
+        others.for_each(|tray| tray.put(|queues| queues.completions.push_back(completion)));
     }
 
     /// Passes on an event if it is another desk's, or returns it if it is this desk's, or belongs
@@ -259,17 +259,17 @@ impl Desk {
         };
         let Some(tray) = owner.filter(|tray| !Arc::ptr_eq(tray, &self.tray)) else { return Some(event) };
         let is_call = matches!(event, Event::Request { .. });
-        if is_call && lock(&tray.mail).events.len() >= TRAY_EVENTS_MAX {
+        if is_call && lock(&tray.queues).events.len() >= TRAY_EVENTS_MAX {
             return Some(event);
         }
-        tray.put(|mail| mail.events.push_back(event));
+        tray.put(|queues| queues.events.push_back(event));
         None
     }
 
     /// Drops the events of a connection that is about to be closed, because another endpoint may
     /// get the address of this one.
     pub(super) fn forget_events(&self, closing: EndpointId) {
-        lock(&self.tray.mail).events.retain(|event| !event.is_of(closing));
+        lock(&self.tray.queues).events.retain(|event| !event.is_of(closing));
     }
 
     /// Lets the network read `range` of `row`, unless it may already.
@@ -277,7 +277,7 @@ impl Desk {
     /// # Errors
     /// The memory can't be registered.
     pub(super) fn register_row(&self, row: &OwnRegion, range: &Range<u64>) -> Result<Arc<Registered>, OfiError> {
-        let (start, bytes) = (row.place(range), range.end - range.start);
+        let (start, bytes) = (row.pointer(range), range.end - range.start);
         let wanted = start.addr().get()..start.addr().get() + bytes as usize;
         let mut rows = lock(&self.network.rows);
         let memory = row.memory();
@@ -307,7 +307,7 @@ pub(super) fn register_row(
     range: &Range<u64>,
     endpoint: Option<&super::objects::Endpoint>,
 ) -> Result<Registered, OfiError> {
-    let (start, bytes) = (row.place(range), range.end - range.start);
+    let (start, bytes) = (row.pointer(range), range.end - range.start);
     let access = super::ffi::FI_WRITE;
     // SAFETY: the range is inside the row, which is inside the memory, which is kept.
     let registered = unsafe { desk.adapter().register(Arc::clone(memory), start, bytes, access, desk.key(), endpoint) };
@@ -322,13 +322,13 @@ impl Drop for Desk {
 }
 
 impl Tray {
-    fn put(&self, add: impl FnOnce(&mut Mail)) {
-        add(&mut lock(&self.mail));
+    fn put(&self, add: impl FnOnce(&mut Queues)) {
+        add(&mut lock(&self.queues));
         self.is_full.store(true, Ordering::Release);
     }
 }
 
-impl Place {
+impl EndpointAddress {
     pub(super) fn number(&self) -> u32 {
         self.number
     }
@@ -353,7 +353,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for EndpointAddress {
     fn drop(&mut self) {
         let mut desks = lock(&self.network.desks);
         if let Some(Connection { queue, .. }) = desks.connections.remove(&self.number) {

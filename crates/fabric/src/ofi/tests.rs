@@ -16,7 +16,7 @@ use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, la
 use crate::mesh::{Mesh, Peer, Watched};
 use crate::mirror::Mirror;
 use crate::region::CopyRegion;
-use crate::shm::{MemberBell, OwnRow, PeerParts};
+use crate::shm::{MemberEventCount, OwnRow, RowDescriptors};
 use crate::tcp::Down;
 use crate::tcp::resuming::Pair;
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
@@ -78,7 +78,7 @@ pub(super) fn hardware_port(provider: &str) -> OfiPort {
 struct Forming {
     layout: Layout,
     own: OwnRow,
-    parts: PeerParts,
+    parts: RowDescriptors,
     meeting: OfiMeeting,
 }
 
@@ -92,7 +92,7 @@ impl Forming {
         peers: impl IntoIterator<Item = (u32, OfiAddress)>,
     ) -> Result<Forming, OfiError> {
         let (own, parts) =
-            OwnRow::create(layout, Rank(me), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
+            OwnRow::create(layout, Rank(me), &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap();
         let mut meeting = port.meet(layout, &own, purpose)?;
         for (peer, address) in peers {
             if peer < me {
@@ -113,7 +113,7 @@ impl Forming {
     }
 
     /// Finishes with these peers on the same machine.
-    fn finish_with(mut self, mut here: Vec<(Rank, PeerParts)>, at_most: Duration) -> Result<Mesh, OfiError> {
+    fn finish_with(mut self, mut here: Vec<(Rank, RowDescriptors)>, at_most: Duration) -> Result<Mesh, OfiError> {
         self.meeting.wait(at_most)?;
         let me = self.own.me;
         let others = (0..self.layout.rows().len() as u32).map(Rank).filter(|rank| *rank != me);
@@ -258,7 +258,7 @@ impl Stranger {
 
     fn send(&self, endpoint: &Endpoint, bytes: &[u8]) {
         self.slab.fill(0, bytes);
-        let start = self.slab.place(&(0..4096));
+        let start = self.slab.pointer(&(0..4096));
         let piece = Piece { start, bytes: bytes.len() as u64, description: std::ptr::null_mut() };
         // SAFETY: nothing else is sent from there.
         unsafe { endpoint.send(piece, 0, 0) }.unwrap();
@@ -279,7 +279,7 @@ fn hello(layout: &Layout) -> Hello {
 }
 
 #[test]
-fn what_there_is_is_told() {
+fn the_status_is_reported() {
     if !is_here("tcp") {
         return;
     }
@@ -373,7 +373,7 @@ fn ip_of_version_6_carries_posts() {
 }
 
 #[test]
-fn who_never_came_has_a_row_of_zeros() {
+fn an_absent_member_has_a_row_of_zeros() {
     if !is_here("tcp") {
         return;
     }
@@ -508,7 +508,7 @@ fn meetings_are_bounded() {
 /// A peer that does not read stops no other member, neither the poster nor a third. The data that
 /// waits for it is bounded by the row.
 #[test]
-fn who_does_not_read_stops_nobody() {
+fn a_peer_that_does_not_read_stops_no_other() {
     if !is_here("tcp") {
         return;
     }
@@ -546,7 +546,7 @@ fn who_does_not_read_stops_nobody() {
 /// A word that was stored and not posted stays here, whatever happens to its neighbours, also if
 /// they have to wait and merge.
 #[test]
-fn what_is_not_posted_does_not_leave() {
+fn words_that_are_not_posted_do_not_leave() {
     if !is_here("tcp") {
         return;
     }
@@ -614,7 +614,7 @@ fn a_call_that_failed_can_be_made_again() {
 /// An observer with a stream gets the same data as peers with libfabric, and a member that sleeps
 /// among connections serves it.
 #[test]
-fn a_guest_has_a_stream_beside_connections() {
+fn a_observer_has_a_stream_beside_connections() {
     if !is_here("tcp") {
         return;
     }
@@ -624,15 +624,15 @@ fn a_guest_has_a_stream_beside_connections() {
     let [near, far] = <[_; 2]>::from(UnixStream::pair().unwrap())
         .map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
     fabrics[0].begin_sleep();
-    fabrics[0].add_guest(&layout, near).unwrap();
+    fabrics[0].add_observer(&layout, near).unwrap();
     let doorbell = fabrics[0].doorbell();
     assert!(doorbell.ring());
-    assert!(fabrics[0].sleep(PATIENCE), "a guest that comes in between makes no difference to who rings");
+    assert!(fabrics[0].sleep(PATIENCE), "an observer that comes in between makes no difference to who rings");
     let mut watched = Watched::new(&layout, vec![Some(Peer::There(far)), None], &Mirror::new()).unwrap();
     put(&mut fabrics[0], OTHER, 8);
     let start = Instant::now();
     while watched.rows().load(Rank(0), OTHER) != 8 {
-        assert!(start.elapsed() < PATIENCE, "the guest sees nothing");
+        assert!(start.elapsed() < PATIENCE, "the observer sees nothing");
         fabrics[0].progress();
         watched.progress();
     }
@@ -641,7 +641,7 @@ fn a_guest_has_a_stream_beside_connections() {
     assert_eq!([COUNT, OTHER].map(|at| fabrics[1].load(Rank(0), at)), [7, 8]);
     // The end of the observer ends a sleep.
     drop(watched);
-    while fabrics[0].guests() > 0 {
+    while fabrics[0].observers() > 0 {
         assert!(start.elapsed() < PATIENCE, "it is not noticed");
         fabrics[0].begin_sleep();
         fabrics[0].sleep(PATIENCE);
@@ -737,9 +737,9 @@ fn bare(layout: &Layout) -> Vec<OfiMeeting> {
         std::thread::yield_now();
     }
     // No byte is ever written to it.
-    let (bell, _other) = UnixStream::pair().unwrap();
+    let (event_count, _other) = UnixStream::pair().unwrap();
     let begin = |mut forming: Forming| {
-        forming.meeting.begin(bell.as_fd()).unwrap();
+        forming.meeting.begin(event_count.as_fd()).unwrap();
         forming.meeting
     };
     forming.into_iter().map(begin).collect()
@@ -894,7 +894,7 @@ fn play_the_child(layout: &Layout, address: &str) {
 
 /// With an orderly end everything arrives, however slow the peer is.
 #[test]
-fn who_finishes_loses_nothing() {
+fn a_sender_that_finishes_loses_nothing() {
     if !is_here("tcp") {
         return;
     }

@@ -6,7 +6,7 @@ use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
 use crate::far::tests::{COUNT, OTHER, Random, ring};
 use crate::mesh::{Mesh, Retired};
-use crate::shm::{MemberBell, OwnRow};
+use crate::shm::{MemberEventCount, OwnRow};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ struct Member {
 }
 
 fn row(layout: &Layout, me: Rank) -> OwnRow {
-    OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap().0
+    OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap().0
 }
 
 fn purpose(view: u64) -> Purpose {

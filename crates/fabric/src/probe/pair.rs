@@ -32,7 +32,7 @@ pub(super) struct Line {
     /// A time that the writer measured.
     pub(super) took_ns: AtomicU64,
     /// The futex that the *other* process sleeps on.
-    pub(super) bell: AtomicU32,
+    pub(super) event_count: AtomicU32,
 }
 
 /// The start of the mapping. All zero is its initial state.

@@ -59,29 +59,29 @@ fn start(duration: Duration, rest: Duration) -> Result<Pair, ProbeError> {
     Pair::start(0, duration.saturating_add(GRACE), move |shared| child(shared, rest))
 }
 
-/// Sleeps on `bell` while it holds `seen`, for at most a nap. Returns true if it slept until it was
-/// woken.
-fn doze(bell: &AtomicU32, seen: u32) -> Result<bool, Errno> {
+/// Sleeps on `event_count` while it holds `seen`, for at most a nap. Returns true if it slept until
+/// it was woken.
+fn doze(event_count: &AtomicU32, seen: u32) -> Result<bool, Errno> {
     // Not PRIVATE: the two processes share the page, not the address space.
-    match futex::wait(bell, Flags::empty(), seen, Some(&NAP)) {
+    match futex::wait(event_count, Flags::empty(), seen, Some(&NAP)) {
         Ok(()) => Ok(true),
         Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(false),
         Err(errno) => Err(errno),
     }
 }
 
-/// Rings `line`'s bell, after `rest`, and stores the time of the call in the line.
+/// Rings `line`'s event count, after `rest`, and stores the time of the call in the line.
 fn ring(line: &Line, rest: Duration) -> Result<(), Errno> {
     let from = now_ns();
     while now_ns() - from < rest.as_nanos() as u64 {
         std::hint::spin_loop();
     }
     line.at_ns.store(now_ns(), Ordering::Relaxed);
-    line.bell.fetch_add(1, Ordering::Release);
-    futex::wake(&line.bell, Flags::empty(), 1).map(drop)
+    line.event_count.fetch_add(1, Ordering::Release);
+    futex::wake(&line.event_count, Flags::empty(), 1).map(drop)
 }
 
-/// Waits until `line`'s bell is no longer `seen`. Returns the time since it was rung, or
+/// Waits until `line`'s event count is no longer `seen`. Returns the time since it was rung, or
 /// [`DID_NOT_SLEEP`].
 #[inline]
 fn answer<E>(
@@ -91,8 +91,8 @@ fn answer<E>(
     failed: impl FnOnce(Errno) -> E,
 ) -> Result<u64, E> {
     let mut slept = false;
-    while line.bell.load(Ordering::Acquire) == seen {
-        match doze(&line.bell, seen) {
+    while line.event_count.load(Ordering::Acquire) == seen {
+        match doze(&line.event_count, seen) {
             Ok(woken) => slept = woken,
             Err(errno) => return Err(failed(errno)),
         }

@@ -95,7 +95,7 @@ impl CopyRegion {
     /// # Panics
     /// If the range is not inside.
     #[inline]
-    pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
+    pub(crate) fn pointer(&self, range: &Range<u64>) -> NonNull<u8> {
         let len = range.end.saturating_sub(range.start);
         let start = self.span.pointer(range.start, len);
         self.note(range.start, len);
@@ -107,7 +107,7 @@ impl CopyRegion {
     /// # Panics
     /// If they are not all inside.
     pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
-        let start = self.place(&(at..at + bytes.len() as u64));
+        let start = self.pointer(&(at..at + bytes.len() as u64));
         // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is
         // borrowed from elsewhere: this region lends nothing for writing, and what it lends for
         // reading is announced (INV-FRAME).
@@ -264,15 +264,15 @@ mod tests {
         copy.fill(3, &[7; 7]);
         assert_eq!([load(0), load(8)], [0x0707_0707_0700_0000, 0x0707]);
         copy.fill(LEN, &[]);
-        copy.place(&(0..LEN));
+        copy.pointer(&(0..LEN));
         let panics = |access: &dyn Fn()| {
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(access)).is_err());
         };
         panics(&|| copy.store_words(4, &[0; 8]));
         panics(&|| copy.store_words(LEN - 8, &[0; 16]));
         panics(&|| copy.fill(LEN - 1, &[0; 2]));
-        panics(&|| _ = copy.place(&(8..LEN + 1)));
-        panics(&|| _ = copy.place(&(u64::MAX - 1..u64::MAX)));
+        panics(&|| _ = copy.pointer(&(8..LEN + 1)));
+        panics(&|| _ = copy.pointer(&(u64::MAX - 1..u64::MAX)));
     }
 
     fn chunk(pages: u64) -> Arc<CopyChunk> {
@@ -302,8 +302,8 @@ mod tests {
         first.fill(6 * BLOCK_BYTES - 1, &[1, 1]);
         let whole = 10 * BLOCK_BYTES..74 * BLOCK_BYTES;
         // SAFETY: the place has this many bytes, and nothing reads there.
-        unsafe { first.place(&whole).as_ptr().write_bytes(1, (whole.end - whole.start) as usize) };
-        first.place(&(139 * BLOCK_BYTES..139 * BLOCK_BYTES));
+        unsafe { first.pointer(&whole).as_ptr().write_bytes(1, (whole.end - whole.start) as usize) };
+        first.pointer(&(139 * BLOCK_BYTES..139 * BLOCK_BYTES));
         first.fill(140 * BLOCK_BYTES - 1, &[1]);
         let beside = copy(&chunk, 0..50);
         beside.fill(50 * BLOCK_BYTES - 1, &[7]);
@@ -344,7 +344,7 @@ mod tests {
             let (chunk, at) = copy.chunk();
             assert_eq!(
                 (chunk.start().as_ptr() as u64 + at, chunk.size()),
-                (copy.place(&(0..8)).as_ptr() as u64, 4 * BLOCK_BYTES)
+                (copy.pointer(&(0..8)).as_ptr() as u64, 4 * BLOCK_BYTES)
             );
         }
     }

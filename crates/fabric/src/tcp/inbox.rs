@@ -111,7 +111,7 @@ impl Inbox {
             let offered = straight + LOOK_BYTES;
             // SAFETY: this thread may write the copy's memory, which outlives this call, and no
             // thread reads what is not announced.
-            let place = unsafe { Space::at(copy.place(&self.arriving), straight) };
+            let place = unsafe { Space::at(copy.pointer(&self.arriving), straight) };
             let look = Space::of(&mut buffer[kept..kept + LOOK_BYTES]);
             let got = match if straight > 0 { stream.receive(&mut [place, look]) } else { stream.receive(&mut [look]) }
             {

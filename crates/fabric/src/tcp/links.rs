@@ -1,8 +1,8 @@
 //! The connections of one member: finding which of them can move bytes, and moving the bytes.
 use super::backlog::{Backlog, Image};
 use super::error::Down;
-use super::guest::Guest;
 use super::inbox::{self, Inbox};
+use super::observer::Observer;
 use super::resume::{Posted, announcements};
 use super::wire::{self, TURN_BYTES};
 use crate::far::TARGET;
@@ -29,10 +29,10 @@ const UNASKED_MAX: u32 = 2;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
 /// The event numbers of the event count, and of the connections of older views. Observers have
-/// numbers from `GUESTS` on, and smaller numbers are ranks.
+/// numbers from `OBSERVERS` on, and smaller numbers are ranks.
 const BELL: u64 = u64::MAX;
 const OLDER: u64 = BELL - 1;
-const GUESTS: u64 = 1 << 32;
+const OBSERVERS: u64 = 1 << 32;
 
 /// Bytes that went over the connection to one peer, with the heads of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,8 +59,8 @@ pub(crate) struct Links {
     /// The offsets of the words of my row that observers must not get late.
     freed: Box<[u64]>,
     /// By their event numbers.
-    guests: BTreeMap<u64, Guest>,
-    next_guest: u64,
+    observers: BTreeMap<u64, Observer>,
+    next_observer: u64,
     /// The buffer for received bytes that do not go straight to a copy.
     buffer: Box<[u8]>,
     /// How many links there are, and how many of them wait until the system accepts more.
@@ -115,15 +115,15 @@ impl Default for Room {
 }
 
 impl Links {
-    /// Creates the connections of a member with `row`, or of an observer without one. `bell` ends a
-    /// wait, too.
+    /// Creates the connections of a member with `row`, or of an observer without one. `event_count`
+    /// ends a wait, too.
     ///
     /// # Errors
     /// The system call that failed.
     pub(crate) fn new(
         layout: &Layout,
         row: Option<(Rank, &OwnRegion)>,
-        bell: Option<BorrowedFd<'_>>,
+        event_count: Option<BorrowedFd<'_>>,
         peers: Vec<Option<Feed>>,
     ) -> Result<Links, (&'static str, io::Error)> {
         let os = |call| move |errno: rustix::io::Errno| (call, errno.into());
@@ -131,8 +131,8 @@ impl Links {
         let add = |fd: BorrowedFd<'_>, data| {
             epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN).map_err(os("epoll_ctl"))
         };
-        if let Some(bell) = bell {
-            add(bell, BELL)?;
+        if let Some(event_count) = event_count {
+            add(event_count, BELL)?;
         }
         let image = row.map_or(Image::new(0), |(_, row)| Image::of(row));
         let posted = row.map(|(me, _)| Posted::all(layout.row(me), &image));
@@ -155,7 +155,7 @@ impl Links {
             links.push(Some(Link::new(stream, &peer, rings)));
             known.push(Some(peer));
         }
-        let places = row.into_iter().flat_map(|(me, _)| layout.row(me).places());
+        let places = row.into_iter().flat_map(|(me, _)| layout.row(me).subgroups());
         let freed = places.filter(|place| place.ring.is_some()).map(|place| place.entry + entry::FREED).collect();
         let control_max = layout.rows().iter().map(|row| row.control).max().unwrap_or(0);
         // Each may be in it once. A stream may have read more than its hello before it was handed
@@ -168,8 +168,8 @@ impl Links {
             posted,
             peers: known.into(),
             freed,
-            guests: BTreeMap::new(),
-            next_guest: GUESTS,
+            observers: BTreeMap::new(),
+            next_observer: OBSERVERS,
             buffer: vec![0; inbox::buffer_bytes(control_max)].into(),
             // Each may be in it once.
             unread,
@@ -289,21 +289,21 @@ impl Links {
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn add_guest(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
-        epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_guest), EventFlags::IN)?;
-        self.guests.insert(self.next_guest, Guest::new(stream, row));
-        self.next_guest += 1;
+    pub(crate) fn add_observer(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
+        epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_observer), EventFlags::IN)?;
+        self.observers.insert(self.next_observer, Observer::new(stream, row));
+        self.next_observer += 1;
         self.untried = true;
         Ok(())
     }
 
     /// Returns whether everything for observers is handed to the system.
     pub(crate) fn has_served(&self) -> bool {
-        self.guests.values().all(Guest::is_flushed)
+        self.observers.values().all(Observer::is_flushed)
     }
 
-    pub(crate) fn guests(&self) -> usize {
-        self.guests.len()
+    pub(crate) fn observers(&self) -> usize {
+        self.observers.len()
     }
 
     /// Returns whether the control block of every peer has come as a whole.
@@ -339,8 +339,8 @@ impl Links {
         if !words.is_empty() {
             self.image.update(row, &words);
         }
-        for guest in self.guests.values_mut() {
-            guest.add(&words, frames.clone());
+        for observer in self.observers.values_mut() {
+            observer.add(&words, frames.clone());
             self.untried = true;
         }
         for &peer in peers {
@@ -368,7 +368,7 @@ impl Links {
                     moved |= self.send(rank, row);
                 }
             }
-            let waiting = self.guests.iter().filter(|(_, guest)| !guest.blocked).map(|(event, _)| *event);
+            let waiting = self.observers.iter().filter(|(_, observer)| !observer.blocked).map(|(event, _)| *event);
             for event in waiting.collect::<Vec<_>>() {
                 moved |= self.serve(event, row);
             }
@@ -381,7 +381,7 @@ impl Links {
     pub(crate) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
         let mut sent = self.flush(row);
         let mut arrived = false;
-        if self.open <= UNASKED_MAX && self.blocked == 0 && self.guests.is_empty() {
+        if self.open <= UNASKED_MAX && self.blocked == 0 && self.observers.is_empty() {
             self.unread.clear();
             for rank in (0..self.links.len() as u32).map(Rank) {
                 arrived |= self.receive(rank, row);
@@ -434,8 +434,8 @@ impl Links {
                 epoll::add(&epoll, link.stream.fd(), EventData::new_u64(rank), link.interest())?;
             }
         }
-        for (event, guest) in &self.guests {
-            epoll::add(&epoll, guest.stream.fd(), EventData::new_u64(*event), guest.interest())?;
+        for (event, observer) in &self.observers {
+            epoll::add(&epoll, observer.stream.fd(), EventData::new_u64(*event), observer.interest())?;
         }
         self.epoll = epoll;
         Ok(())
@@ -473,8 +473,8 @@ impl Links {
 
     /// Handles an event of an observer, or of the event count. Returns whether anything was sent.
     fn attend(&mut self, event: u64, flags: EventFlags, row: &OwnRegion) -> bool {
-        let Some(guest) = self.guests.get_mut(&event) else { return false };
-        if flags.intersects(ARRIVED) && guest.has_gone() {
+        let Some(observer) = self.observers.get_mut(&event) else { return false };
+        if flags.intersects(ARRIVED) && observer.has_gone() {
             self.dismiss(event);
             return false;
         }
@@ -483,25 +483,26 @@ impl Links {
 
     /// Sends to an observer; returns whether anything left.
     fn serve(&mut self, event: u64, row: &OwnRegion) -> bool {
-        let Some(guest) = self.guests.get_mut(&event) else { return false };
-        let Ok(moved) = guest.send(row, &self.image, &self.freed) else {
+        let Some(observer) = self.observers.get_mut(&event) else { return false };
+        let Ok(moved) = observer.send(row, &self.image, &self.freed) else {
             self.dismiss(event);
             return false;
         };
-        let blocks = !guest.is_flushed();
-        if blocks != guest.blocked {
-            guest.blocked = blocks;
+        let blocks = !observer.is_flushed();
+        if blocks != observer.blocked {
+            observer.blocked = blocks;
             // It was added, with the same descriptor, and is open.
-            let modified = epoll::modify(&self.epoll, guest.stream.fd(), EventData::new_u64(event), guest.interest());
+            let modified =
+                epoll::modify(&self.epoll, observer.stream.fd(), EventData::new_u64(event), observer.interest());
             debug_assert!(modified.is_ok());
         }
         moved
     }
 
     fn dismiss(&mut self, event: u64) {
-        if let Some(guest) = self.guests.remove(&event) {
+        if let Some(observer) = self.observers.remove(&event) {
             // Another owner may hold a duplicate of the descriptor.
-            let _ = epoll::delete(&self.epoll, guest.stream.fd());
+            let _ = epoll::delete(&self.epoll, observer.stream.fd());
         }
     }
 
@@ -549,8 +550,8 @@ impl Links {
 
     /// Reports to all peers that nothing more comes.
     pub(crate) fn finish(&mut self) {
-        for mut guest in std::mem::take(&mut self.guests).into_values() {
-            guest.stream.finish();
+        for mut observer in std::mem::take(&mut self.observers).into_values() {
+            observer.stream.finish();
         }
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();

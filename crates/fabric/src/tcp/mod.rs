@@ -10,16 +10,17 @@
 //! is preserved, and docs/adr/0014 says what was rejected.
 //!
 //! How connections are made, and the check that the peer is the same process and has the same view,
-//! are not here: a [`Stream`](spindle_transport::Stream) is given ready for use. A connection that has failed is
-//! [reported](crate::Mesh::next_down), and a new one may [replace](crate::Mesh::attach) it within
-//! the view. Each stream begins with a hello in both directions, which states what its sender has
-//! applied of the receiver's rings (`wire.rs`). The old stream is closed before that, so the
-//! statement holds. Then the data that the other side lacks is sent (`resume.rs`).
+//! are not here: a [`Stream`](spindle_transport::Stream) is given ready for use. A connection that
+//! has failed is [reported](crate::Mesh::next_down), and a new one may
+//! [replace](crate::Mesh::attach) it within the view. Each stream begins with a hello in both
+//! directions, which states what its sender has applied of the receiver's rings (`wire.rs`). The
+//! old stream is closed before that, so the statement holds. Then the data that the other side
+//! lacks is sent (`resume.rs`).
 pub(crate) mod backlog;
 mod error;
-mod guest;
 mod inbox;
 mod links;
+mod observer;
 pub(crate) mod resume;
 #[cfg(test)]
 pub(crate) mod resuming;

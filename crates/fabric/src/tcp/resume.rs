@@ -27,7 +27,7 @@ pub(crate) struct Posted {
 impl Posted {
     /// Returns the rings of `row`, announced up to what `image` shows.
     pub(crate) fn all(row: &RowLayout, image: &Image) -> Box<[Posted]> {
-        let rings = row.places().filter_map(|place| Some((place.ring?, place.entry)));
+        let rings = row.subgroups().filter_map(|place| Some((place.ring?, place.entry)));
         let posted = rings.map(|(ring, at)| {
             let (published, freed) = (at + entry::PUBLISHED, at + entry::FREED);
             Posted { ring, published, freed, position: image.word(published) }
@@ -80,5 +80,5 @@ impl Posted {
 
 /// Returns the offsets of the words of `row` that announce its rings.
 pub(crate) fn announcements(row: &RowLayout) -> Box<[u64]> {
-    row.places().filter(|place| place.ring.is_some()).map(|place| place.entry + entry::PUBLISHED).collect()
+    row.subgroups().filter(|place| place.ring.is_some()).map(|place| place.entry + entry::PUBLISHED).collect()
 }

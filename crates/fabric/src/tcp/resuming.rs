@@ -8,7 +8,7 @@ use crate::fabric::Fabric;
 use crate::far::tests::{COUNT, OTHER, Random, progress_until};
 use crate::mesh::{Mesh, MeshError, Peer};
 use crate::region::CopyRegion;
-use crate::shm::{MemberBell, OwnRow};
+use crate::shm::{MemberEventCount, OwnRow};
 use spindle_core::wire::layout::entry;
 use spindle_core::{Layout, Rank, Ring, Rows, Table};
 use spindle_transport::{Connection, SocketStream, Space, Stream, limit_silence};
@@ -88,7 +88,7 @@ fn brittle([near, far]: [Connection; 2], sends: u64, receives: u64) -> [Connecti
 }
 
 fn row(layout: &Layout, me: Rank) -> OwnRow {
-    OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap().0
+    OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap().0
 }
 
 /// A member that appends to its ring, a member that reads it, and what each knows.
@@ -122,8 +122,8 @@ impl Pair {
     pub(crate) fn of(connect: impl FnOnce(&Layout) -> [Mesh; 2]) -> Pair {
         let layout = Layout::new(&view(2, 4)).unwrap();
         let [writer, reader] = connect(&layout);
-        let place = *layout.row(Rank(0)).places().next().unwrap();
-        let acknowledged = layout.row(Rank(1)).places().next().unwrap().entry + entry::DELIVERED;
+        let place = *layout.row(Rank(0)).subgroups().next().unwrap();
+        let acknowledged = layout.row(Rank(1)).subgroups().next().unwrap().entry + entry::DELIVERED;
         let copy = reader.copy(Rank(0));
         let (ring, entry) = (place.ring.unwrap(), place.entry);
         let (written, announced, seen, done, count) = (0, 0, 0, 0, 0);
@@ -432,9 +432,9 @@ fn a_stream_may_come_late() {
 #[test]
 fn memory_may_come_late() {
     let layout = Layout::new(&view(2, 4)).unwrap();
-    let bells = [(); 2].map(|()| MemberBell::create().unwrap());
+    let event_counts = [(); 2].map(|()| MemberEventCount::create().unwrap());
     let [(own, parts), (peer, peers_parts)] =
-        [0, 1].map(|i| OwnRow::create(&layout, Rank(i), &mut Arena::new(bells[i as usize].clone())).unwrap());
+        [0, 1].map(|i| OwnRow::create(&layout, Rank(i), &mut Arena::new(event_counts[i as usize].clone())).unwrap());
     let mut near = Mesh::new(&layout, own, [(Rank(1), None)]).unwrap();
     let mut far = Mesh::new(&layout, peer, [(Rank(0), Some(Peer::Here(parts)))]).unwrap();
     let rows = near.reader();
@@ -479,14 +479,14 @@ fn memory_may_come_late() {
 fn late_memory_is_checked() {
     let layout = Layout::new(&view(2, 4)).unwrap();
     let other = Layout::new(&view(2, 400)).unwrap();
-    let bell = MemberBell::create().unwrap();
-    let (own, _) = OwnRow::create(&layout, Rank(0), &mut Arena::new(bell.clone())).unwrap();
+    let event_count = MemberEventCount::create().unwrap();
+    let (own, _) = OwnRow::create(&layout, Rank(0), &mut Arena::new(event_count.clone())).unwrap();
     let mut mesh = Mesh::new(&layout, own, [(Rank(1), None)]).unwrap();
-    let (_row, wrong) = OwnRow::create(&other, Rank(1), &mut Arena::new(bell.clone())).unwrap();
+    let (_row, wrong) = OwnRow::create(&other, Rank(1), &mut Arena::new(event_count.clone())).unwrap();
     let error = mesh.attach(&layout, Rank(1), Peer::Here(wrong)).unwrap_err();
     assert!(matches!(error, MeshError::Region { rank: Rank(1), part: "row", .. }), "{error}");
     assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| mesh.load(Rank(1), at) == 0));
-    let (row, right) = OwnRow::create(&layout, Rank(1), &mut Arena::new(bell.clone())).unwrap();
+    let (row, right) = OwnRow::create(&layout, Rank(1), &mut Arena::new(event_count.clone())).unwrap();
     mesh.attach(&layout, Rank(1), Peer::Here(right)).unwrap();
     row.control_block().store(COUNT, 7);
     assert_eq!(mesh.load(Rank(1), COUNT), 7);

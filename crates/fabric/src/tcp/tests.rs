@@ -8,7 +8,7 @@ use crate::fabric::Fabric;
 use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
 use crate::mesh::{Mesh, Peer, Retired, Watched};
 use crate::mirror::Mirror;
-use crate::shm::{MemberBell, OwnRow};
+use crate::shm::{MemberEventCount, OwnRow};
 use spindle_core::{Layout, Rank, Rows, Table};
 use spindle_transport::net::{Identity, TlsStream};
 use spindle_transport::testing::Authority;
@@ -90,7 +90,7 @@ fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<Mesh> {
 
 /// Creates the member `me`, which has no peer on its machine.
 pub(super) fn mesh(layout: &Layout, me: Rank, streams: impl IntoIterator<Item = (Rank, Connection)>) -> Mesh {
-    let (own, _) = OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
+    let (own, _) = OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap();
     Mesh::new(layout, own, streams.into_iter().map(|(rank, stream)| (rank, Some(Peer::There(stream))))).unwrap()
 }
 
@@ -243,7 +243,7 @@ fn head(at: u64, len: u64) -> [u8; HEAD_BYTES] {
 
 /// A stream that was handed over has read ahead, and its socket has nothing more.
 #[test]
-fn what_a_stream_has_read_before_it_had_its_owner_arrives() {
+fn bytes_that_a_stream_read_before_it_had_an_owner_arrive() {
     let layout = layout(4);
     let mut far_ends = vec![];
     let streams = [1, 2, 3].map(|rank| {
@@ -294,7 +294,7 @@ fn ip_of_both_kinds_carries_posts() {
 /// A peer that does not read delays neither the poster nor the others. The data that waits for it
 /// is bounded by the row.
 #[test]
-fn who_does_not_read_stops_nobody() {
+fn a_peer_that_does_not_read_stops_no_other() {
     let layout = layout(3);
     let mut fabrics = connect(&layout, || socket_ends(unix_pair(), &TINY));
     let (ring, control) = (ring(&layout), layout.row(Rank(0)).control);
@@ -365,7 +365,7 @@ fn posts_that_wait_melt_together() {
 /// A word that was stored and not posted stays here, whatever its neighbours do, also if they have
 /// to wait and merge.
 #[test]
-fn what_is_not_posted_does_not_leave() {
+fn words_that_are_not_posted_do_not_leave() {
     let layout = layout(2);
     for options in [&USUAL, &TINY] {
         let mut fabrics = connect(&layout, || socket_ends(unix_pair(), options));
@@ -526,7 +526,7 @@ fn a_peer_that_ends_inside_a_frame_is_told() {
 /// Data that a member posted before it died has arrived when its death is reported, though both
 /// ends were busy.
 #[test]
-fn what_was_sent_before_a_death_counts() {
+fn messages_sent_before_a_death_count() {
     let layout = layout(2);
     for pair in [|| socket_ends(unix_pair(), &USUAL), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)] {
         let mut fabrics = connect(&layout, pair);
@@ -545,7 +545,7 @@ fn what_was_sent_before_a_death_counts() {
 
 /// Everything arrives in order, however slow the peer is.
 #[test]
-fn who_finishes_loses_nothing() {
+fn a_sender_that_finishes_loses_nothing() {
     let layout = layout(2);
     let ring = ring(&layout);
     for pair in [|| socket_ends(unix_pair(), &TINY), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)] {
@@ -573,7 +573,7 @@ fn who_finishes_loses_nothing() {
 /// A member whose peer reads nothing for a while still delivers everything, and waits no longer
 /// than that takes.
 #[test]
-fn who_ends_waits_until_it_is_heard() {
+fn a_process_that_ends_waits_until_it_is_heard() {
     let layout = layout(2);
     let ring = ring(&layout);
     for pair in [|| socket_ends(unix_pair(), &TINY), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &TINY)] {
@@ -604,12 +604,12 @@ fn who_ends_waits_until_it_is_heard() {
 /// An observer learns from the row how the view has ended. The whole row leaves before the streams
 /// are closed, both with peers that already have it and without peers.
 #[test]
-fn a_guest_gets_the_end_of_a_view() {
+fn a_observer_gets_the_end_of_a_view() {
     for members in [1, 2] {
         let layout = layout(members);
         let [near, far] = unix_pair().map(|socket| Box::new(SocketStream::new(socket, &TINY).unwrap()));
         let mut meshes = connect(&layout, || socket_ends(unix_pair(), &USUAL));
-        meshes[0].add_guest(&layout, near).unwrap();
+        meshes[0].add_observer(&layout, near).unwrap();
         let ring = ring(&layout);
         for at in ring.clone().step_by(8) {
             meshes[0].store(at, at);
@@ -717,7 +717,7 @@ fn a_ring_ends_one_sleep() {
 /// A stream that can't send any more belongs to a peer that is gone, even if receiving from it has
 /// not ended. Bytes that had come count.
 #[test]
-fn who_can_not_be_sent_to_is_gone() {
+fn an_unreachable_receiver_is_gone() {
     let layout = layout(2);
     let [near, mut far] = unix_pair();
     let stream: Connection = Box::new(Failing(SocketStream::new(near, &USUAL).unwrap()));

@@ -218,7 +218,7 @@ fn bytes_behind_a_turn_end_no_sleep() {
 
 /// The system allows few levels of descriptors that wait for others.
 #[test]
-fn what_comes_in_many_older_views_ends_a_sleep() {
+fn messages_in_many_older_views_end_a_sleep() {
     const VIEWS: usize = 8;
     let layout = layout(2);
     let (mut older, mut far): (Vec<Mesh>, Vec<Mesh>) = (vec![], vec![]);

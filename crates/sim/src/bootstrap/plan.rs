@@ -178,7 +178,7 @@ impl fmt::Display for Scene {
         let Scene { seed, hosts, seeds, durable, members, jitter_ns, loss_one_in, .. } = self;
         writeln!(
             f,
-            "seed {seed}: {hosts} hosts, of which {seeds} are seeds (durable: {durable:b}); {members} members found the group; delays of {} to \
+            "seed {seed}: {hosts} hosts, of which {seeds} are seeds (durable: {durable:b}); {members} members create the group; delays of {} to \
              {} us and up to {} more; a connection in {loss_one_in} messages breaks; calm after {} ms",
             self.delays.iter().flatten().min().unwrap_or(&0) / 1000,
             self.delays.iter().flatten().max().unwrap_or(&0) / 1000,

@@ -3,11 +3,11 @@ use super::ledger::Group;
 use super::network::{Links, Way};
 use super::plan::{Fault, MS, S, Scene};
 use crate::checkers::one_incarnation::{self, OneIncarnation};
-use crate::checkers::told::{self, Heard};
+use crate::checkers::waiting::{self, Heard};
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::control::{
-    Bootstrap, Founding, Incarnation, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
+    Bootstrap, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
 };
 use spindle_core::{MemberId, Process, Time};
 use std::cmp::Reverse;
@@ -35,7 +35,7 @@ pub struct Outcome {
     /// The first violation.
     pub violations: Vec<Violation>,
     /// Groups that were created.
-    pub foundings: u64,
+    pub bootstraps: u64,
     /// Processes that a group admitted.
     pub joins: u64,
     /// Members that a group evicted.
@@ -198,7 +198,7 @@ impl<'s> World<'s> {
             }
         }
         self.outcome.virtual_ns = self.now;
-        self.outcome.foundings = self.incarnations.count();
+        self.outcome.bootstraps = self.incarnations.count();
         self.outcome
     }
 
@@ -358,7 +358,7 @@ impl<'s> World<'s> {
                     self.hosts[host as usize].writes.push_back(*record);
                     self.push(at, Event::Written { host, process: process.nonce });
                 }
-                Output::Begin(founding) => self.begin(host, process, &founding)?,
+                Output::Begin(initial_view) => self.begin(host, process, &initial_view)?,
                 Output::Join(incarnation) => self.note(|| format!("h{host}: asks to be let in to {incarnation}")),
                 Output::Waits(waiting) => {
                     self.note(|| format!("h{host}: waits, {waiting:?}"));
@@ -467,7 +467,7 @@ impl<'s> World<'s> {
     /// Returns the groups that the seeds remember, in running processes or on disk.
     fn remembered(&self) -> BTreeSet<u128> {
         let of = |record: &Record| {
-            let voted = record.accepted.iter().map(|(_, founding)| founding.incarnation.0);
+            let voted = record.accepted.iter().map(|(_, initial_view)| initial_view.incarnation.0);
             voted.chain(record.belongs.map(|incarnation| incarnation.0)).collect::<Vec<_>>()
         };
         let seeds = &self.hosts[..self.scene.seeds as usize];
@@ -475,15 +475,15 @@ impl<'s> World<'s> {
         disks.chain(seeds.iter().filter_map(|host| host.running.as_ref()).flat_map(|r| of(r.boot.record()))).collect()
     }
 
-    fn begin(&mut self, host: u32, process: Process, founding: &Founding) -> Result<(), Violation> {
-        self.note(|| format!("h{host}: process {} begins {founding:?}", process.nonce));
-        let members: BTreeSet<u32> = founding.members.iter().map(|process| process.nonce).collect();
+    fn begin(&mut self, host: u32, process: Process, initial_view: &InitialView) -> Result<(), Violation> {
+        self.note(|| format!("h{host}: process {} begins {initial_view:?}", process.nonce));
+        let members: BTreeSet<u32> = initial_view.members.iter().map(|process| process.nonce).collect();
         let nonces: Vec<u64> = members.iter().map(|nonce| u64::from(*nonce)).collect();
-        self.incarnations.begins(founding.incarnation.0, &nonces, &self.remembered(), self.has_word)?;
-        if !self.groups.contains_key(&founding.incarnation.0) {
+        self.incarnations.begins(initial_view.incarnation.0, &nonces, &self.remembered(), self.has_word)?;
+        if !self.groups.contains_key(&initial_view.incarnation.0) {
             let lives = |group: &Group| group.view.iter().any(|process| self.runs(*process));
             self.has_forgotten |= !self.has_word && self.groups.values().any(lives);
-            self.groups.insert(founding.incarnation.0, Group::new(members));
+            self.groups.insert(initial_view.incarnation.0, Group::new(members));
         }
         Ok(())
     }
@@ -564,7 +564,7 @@ impl<'s> World<'s> {
         for host in &self.hosts {
             let Some(running) = host.running.as_ref().filter(|_| host.paused_until <= self.now) else { continue };
             // After a pause a process gets time to read what has arrived.
-            let has_paused = host.resumed.is_some_and(|resumed| resumed + told::TRUE_FOR_NS > self.now);
+            let has_paused = host.resumed.is_some_and(|resumed| resumed + waiting::TRUE_FOR_NS > self.now);
             if running.boot.member_of().is_some() || has_paused {
                 continue;
             }
@@ -579,7 +579,7 @@ impl<'s> World<'s> {
                     since: running.heard[seed].0,
                 })
                 .collect();
-            told::judge(self.now, running.since, told.is_some(), &heard).map_err(|violation| Violation {
+            waiting::judge(self.now, running.since, told.is_some(), &heard).map_err(|violation| Violation {
                 what: format!("process {}: {}", running.process.nonce, violation.what),
                 ..violation
             })?;
@@ -704,9 +704,9 @@ impl<'s> World<'s> {
         let records = self.hosts.iter().filter_map(|host| host.running.as_ref()).map(|running| running.boot.record());
         let mut views: BTreeMap<u128, BTreeSet<u32>> = BTreeMap::new();
         for record in records {
-            if let Some((_, founding)) = &record.accepted {
-                let members = founding.members.iter().map(|process| process.nonce).collect();
-                views.insert(founding.incarnation.0, members);
+            if let Some((_, initial_view)) = &record.accepted {
+                let members = initial_view.members.iter().map(|process| process.nonce).collect();
+                views.insert(initial_view.incarnation.0, members);
             }
             if let Some(belongs) = record.belongs {
                 views.entry(belongs.0).or_default();
@@ -741,7 +741,7 @@ impl<'s> World<'s> {
             }
         }
         if let Some(running) = &mut self.hosts[0].running {
-            running.boot.found();
+            running.boot.force_create();
         }
         Ok(())
     }

@@ -141,7 +141,7 @@ impl<'a> World<'a> {
 
     fn play(&mut self) -> Result<(), Violation> {
         for plan in &self.scene.groups {
-            self.found(plan)?;
+            self.create(plan)?;
         }
         while let Some(Reverse((at, _, event))) = self.heap.pop() {
             self.now = at;
@@ -157,7 +157,7 @@ impl<'a> World<'a> {
         self.groups.iter().zip(&self.scene.groups).try_for_each(|(group, plan)| group.ledger.rest(plan.objects.len()))
     }
 
-    fn found(&mut self, plan: &GroupPlan) -> Result<(), Violation> {
+    fn create(&mut self, plan: &GroupPlan) -> Result<(), Violation> {
         let members = plan.hosts.len() as u32;
         let schedule = Schedule::new(plan.algorithm.clone(), members);
         let group = self.groups.len();

@@ -84,7 +84,7 @@ mod tests {
     use crate::ledger::tests::{example, message};
 
     #[test]
-    fn space_that_somebody_still_needs_is_not_given_away() {
+    fn space_in_use_is_not_given_away() {
         let mut ledger = example(Order::Total);
         message(&mut ledger, 0, 1, 0);
         message(&mut ledger, 0, 2, 1);

@@ -16,11 +16,11 @@ pub mod one_incarnation;
 pub mod primary;
 pub mod sequence;
 pub mod stability;
-pub mod told;
 pub mod total_order;
 pub mod uniformity;
 pub mod validity;
 pub mod view_sequence;
+pub mod waiting;
 
 use std::fmt;
 

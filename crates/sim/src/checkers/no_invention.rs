@@ -47,7 +47,7 @@ mod tests {
     use spindle_core::Order;
 
     #[test]
-    fn bytes_that_nobody_sent_are_found() {
+    fn bytes_that_no_member_sent_are_found() {
         let mut ledger = example(Order::Total);
         message(&mut ledger, 0, 77, 0);
         assert_eq!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 77), Ok(()));

@@ -124,7 +124,7 @@ mod tests {
     const S: SubgroupId = SubgroupId(0);
 
     #[test]
-    fn nulls_that_nobody_waits_for_are_found() {
+    fn nulls_that_no_member_waits_for_are_found() {
         let mut ledger = example(Order::Total);
         let mut checker = NullRule::new([2].into_iter());
         message(&mut ledger, 1, 5, 3);

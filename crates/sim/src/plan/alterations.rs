@@ -1,7 +1,7 @@
 //! Subgroups that change while messages are in flight: shards that lose members and get others, and
 //! windows and message sizes that grow and shrink.
 use super::{Changes, JOINERS_MAX};
-use crate::happenings::{Happening, What};
+use crate::actions::{Action, What};
 use crate::random::Random;
 use spindle_core::wire::ring::frame_bytes;
 use spindle_core::{Change, Rule, SubgroupSpec, View};
@@ -51,10 +51,10 @@ impl Changes {
                 true => What::Crash { process, actions: random.below(12) },
                 false => What::Leave { process },
             };
-            self.happenings.push(Happening::at(at, goes));
+            self.actions.push(Action::at(at, goes));
             self.joiners += 1;
             at += random.range(unit / 16, unit * 2);
-            self.happenings.push(Happening::at(at, What::Join { process: members + self.joiners - 1 }));
+            self.actions.push(Action::at(at, What::Join { process: members + self.joiners - 1 }));
             at += random.below(unit);
         }
         self.end_ns = self.end_ns.max(at);
@@ -76,7 +76,7 @@ impl Changes {
             let altered = SubgroupSpec { members, senders, window, message_bytes_max, ..spec.clone() };
             let what = What::Change { process: random.below(processes as u64) as usize, change: changes.len() };
             changes.push(Change::Alter(altered));
-            self.happenings.push(Happening::at(at, what));
+            self.actions.push(Action::at(at, what));
             // Often the next change comes before the remaining messages of the last one have been
             // sent again.
             at += random.pick(&[1_000, 20_000, horizon / 2]);

@@ -1,6 +1,6 @@
 //! Large groups: [`Setting::Large`].
 use super::{AppPlan, MemberPlan, Plan, draw_ids};
-use crate::happenings::{Happening, What};
+use crate::actions::{Action, What};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::Random;
 use spindle_core::{Ablation, Change, MemberId, Order, Rule, SubgroupId, SubgroupSpec, View, ViewId};
@@ -31,7 +31,7 @@ impl Plan {
         let subgroups = (0..SUBGROUPS).map(|i| draw_subgroup(random, i, &ids)).collect();
         let nobody = View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups };
         let view = nobody.next(|_| true, &ids[..SENIORS], &[]);
-        let (happenings, changes) = draw_changes(random, &view);
+        let (actions, changes) = draw_changes(random, &view);
         let apps = draw_apps(random, &view, &ids);
         // In shared memory each of 63 peers sees each store at a time of its own, which takes ten
         // times as many events.
@@ -53,7 +53,7 @@ impl Plan {
                 ..Faults::NONE
             },
             members: ids.iter().map(member).collect(),
-            happenings,
+            actions,
             changes,
             suspect_after_ns: Some(SUSPECT_AFTER_NS),
             apps,
@@ -86,10 +86,10 @@ fn draw_subgroup(random: &mut Random, i: u64, ids: &[MemberId]) -> SubgroupSpec 
     }
 }
 
-fn draw_changes(random: &mut Random, view: &View) -> (Vec<Happening>, Vec<Change>) {
-    let (mut happenings, mut changes) = (vec![], vec![]);
+fn draw_changes(random: &mut Random, view: &View) -> (Vec<Action>, Vec<Change>) {
+    let (mut actions, mut changes) = (vec![], vec![]);
     for process in SENIORS..PROCESSES {
-        happenings.push(Happening::at(random.below(HORIZON_NS), What::Join { process }));
+        actions.push(Action::at(random.below(HORIZON_NS), What::Join { process }));
     }
     for _ in 0..CHANGES {
         let process = random.below(SENIORS as u64) as usize;
@@ -103,9 +103,9 @@ fn draw_changes(random: &mut Random, view: &View) -> (Vec<Happening>, Vec<Change
                 What::Change { process, change: changes.len() - 1 }
             }
         };
-        happenings.push(Happening::at(random.below(HORIZON_NS), what));
+        actions.push(Action::at(random.below(HORIZON_NS), what));
     }
-    (happenings, changes)
+    (actions, changes)
 }
 
 /// Draws the senders: one subgroup in four is used, in addition to that of all members.

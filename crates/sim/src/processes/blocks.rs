@@ -123,7 +123,7 @@ impl Running {
         }
         let settings = Settings {
             schedule: Schedule::new(group.algorithm(rack), hosts.count()),
-            me: hosts.position(group.my_place()),
+            me: hosts.position(group.my_position()),
             block_bytes: large.block_bytes,
             slots: SLOTS,
             ahead: large.ahead,
@@ -151,7 +151,7 @@ impl Running {
             root: group.root(),
             members: group.members().to_vec(),
             hosts: group.hosts().clone(),
-            me: group.my_place(),
+            me: group.my_position(),
             relay,
             mates,
             borrowed,

@@ -24,7 +24,7 @@ macro_rules! counts {
 
 counts! {
     /// Groups that were created.
-    foundings,
+    bootstraps,
     /// Processes that began their first view in a group that existed.
     joins,
     /// Members that were evicted from a view although they lived and had not asked to leave.

@@ -5,26 +5,26 @@ use super::keeping::Answer;
 use super::network::Load;
 use super::plan::{MS, S};
 use super::process::{Death, Heard, Near, Phase, Process, Way};
-use super::watching::Guest;
+use super::watching::ObserverStream;
 use super::world::{BOUNDED, Broken, Checked, Event, World};
 use crate::checkers::Invariant;
-use spindle_core::control::{Act, Letter, Me, News, Order, Purpose, To};
+use spindle_core::control::{Act, ControlEvent, ControlMessage, Me, Order, Purpose, To};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
 use std::rc::Rc;
 
 /// The time within which a control message to a process of this host arrives.
-const MAIL_NS: (u64, u64) = (3_000, 60_000);
+const CONTROL_NS: (u64, u64) = (3_000, 60_000);
 /// The pauses between two attempts to reach a process without an address.
 const UNREACHED_NS: (u64, u64) = (MS, 100 * MS);
 /// The number of control messages to one process that are stored while it has no address.
-const UNREACHED_LETTERS_MAX: usize = 64;
+const UNREACHED_CONTROL_MESSAGES_MAX: usize = 64;
 const DEATH: Invariant = Invariant(25, "a death is the end of a process");
 
 /// The maximum number of orders of one process in a second.
 const ORDERS_MAX: u64 = 60_000;
 /// The maximum number of control messages that wait at one process.
-const LETTERS_MAX: usize = 20_000;
+const CONTROL_MESSAGES_MAX: usize = 20_000;
 
 impl World<'_> {
     /// Runs one step of a process.
@@ -56,19 +56,19 @@ impl World<'_> {
         self.carry_out(process)?;
         let sends = self.send_states(process);
         let posts = self.move_posts(process);
-        let mail = self.flush(process);
+        let messages = self.flush(process);
         self.carry_out(process)?;
         let boot = process.boot.as_ref().map_or(u64::MAX, |boot| (now + boot.patience(now)).0.max(self.now + 1));
         // This step itself may have caused more input.
         let again = if process.roster.has_news() || !process.heard.is_empty() { self.now + 1_000 } else { u64::MAX };
         self.check_deaths(process)?;
         process.busy_until = self.now + std::mem::take(&mut process.busy_ns);
-        self.wake(process.number, wake_at.min(posts).min(sends).min(mail).min(boot).min(again));
+        self.wake(process.number, wake_at.min(posts).min(sends).min(messages).min(boot).min(again));
         Ok(())
     }
 
     /// Returns the events since the last step, in the order in which a driver processes them.
-    fn take_news(&mut self, process: &mut Process) -> Result<Vec<News>, crate::Violation> {
+    fn take_news(&mut self, process: &mut Process) -> Result<Vec<ControlEvent>, crate::Violation> {
         let now = Time(self.now);
         if std::mem::take(&mut process.is_displaced) && self.broken != Broken::RestoreForgotten {
             self.restore(process);
@@ -77,14 +77,14 @@ impl World<'_> {
         // A message with memory waits until the process has room for the descriptors, and all later
         // ones wait behind it.
         let has_room = process.full_until <= self.now;
-        while let Some(near) = process.mailbox.pop_front_if(|near| has_room || near.row.is_none()) {
+        while let Some(near) = process.control_socket.pop_front_if(|near| has_room || near.row.is_none()) {
             self.read(process, &near);
         }
         self.carry_out(process)?;
-        for (load, card, nonce) in self.take_letters(process) {
-            if let Load::Letter(letter, attachment) = load {
-                let letter = Letter::decode(&letter).expect("a letter of this version");
-                process.roster.hear(letter, Some((card, nonce)), &attachment, now);
+        for (load, card, nonce) in self.take_messages(process) {
+            if let Load::ControlMessage(message, attachment) = load {
+                let message = ControlMessage::decode(&message).expect("a control message of this version");
+                process.roster.hear(message, Some((card, nonce)), &attachment, now);
                 self.carry_out(process)?;
             }
         }
@@ -92,19 +92,19 @@ impl World<'_> {
             self.hear_of_net(process, heard);
             self.carry_out(process)?;
         }
-        let is_read = process.mailbox.is_empty() || self.broken == Broken::DeathsBeforeLetters;
+        let is_read = process.control_socket.is_empty() || self.broken == Broken::DeathsBeforeMessages;
         while let Some((id, death)) = process.deaths.pop_front_if(|_| is_read) {
             match death {
                 Death::Found(of) => {
                     let Me { pid, birth, .. } = self.processes[of].as_ref().expect("another process").me;
                     process.roster.found_ended(id, pid, birth);
                 }
-                Death::Told(of) if process.watched.get(&id) == Some(&of) => {
+                Death::Reported(of) if process.watched.get(&id) == Some(&of) => {
                     process.watched.remove(&id);
                     process.roster.watched_ended(id);
                 }
                 // The process watches another process with this id by now.
-                Death::Told(_) => {}
+                Death::Reported(_) => {}
             }
         }
         let mut news = vec![];
@@ -115,10 +115,10 @@ impl World<'_> {
         Ok(news)
     }
 
-    fn gather(&mut self, process: &mut Process, news: &mut Vec<News>) -> Checked {
+    fn gather(&mut self, process: &mut Process, news: &mut Vec<ControlEvent>) -> Checked {
         self.carry_out(process)?;
         for one in process.roster.take_news() {
-            if let News::Founding { from, nonce, config, words } = &one {
+            if let ControlEvent::Bootstrap { from, nonce, config, words } = &one {
                 if let Some(boot) = &mut process.boot {
                     boot.hear(*from, *nonce, *config, words, Time(self.now));
                 }
@@ -131,9 +131,12 @@ impl World<'_> {
 
     /// Reads a control message of this host.
     fn read(&mut self, process: &mut Process, near: &Near) {
-        let letter = Letter::decode(&near.letter).expect("a letter of this version");
-        match (letter, near.row) {
-            (Letter::Parts { incarnation, view, from, pid, birth, address, rack, .. }, Some((row, owner))) => {
+        let message = ControlMessage::decode(&near.message).expect("a control message of this version");
+        match (message, near.row) {
+            (
+                ControlMessage::RowDescriptors { incarnation, view, from, pid, birth, address, rack, .. },
+                Some((row, owner)),
+            ) => {
                 let me = Me { id: from, pid, birth };
                 let is_taken = process.roster.handed_over(incarnation, view, me, Way::Near(row, owner));
                 if is_taken {
@@ -143,14 +146,16 @@ impl World<'_> {
                     self.watch(process, from, owner);
                 }
             }
-            (Letter::State { view, from }, Some((connection, _))) => process.incoming.push((view, from, connection)),
-            (Letter::Bulk { incarnation, view, from, number }, Some((connection, _))) => {
+            (ControlMessage::State { view, from }, Some((connection, _))) => {
+                process.incoming.push((view, from, connection))
+            }
+            (ControlMessage::Bulk { incarnation, view, from, number }, Some((connection, _))) => {
                 self.keep_link(process, (incarnation, view, number), from, (connection, true));
             }
-            (Letter::Objects { from, reply }, Some((connection, _))) => {
+            (ControlMessage::Objects { from, reply }, Some((connection, _))) => {
                 process.objects.answers.push(Answer { from, reply, connection });
             }
-            (letter, _) => process.roster.hear(letter, None, &near.attachment, Time(self.now)),
+            (message, _) => process.roster.hear(message, None, &near.attachment, Time(self.now)),
         }
     }
 
@@ -178,11 +183,11 @@ impl World<'_> {
                     Purpose::Part { incarnation, view } if is_known => {
                         roster.keep_stream((incarnation, view), (with.id, nonce), Way::Stream(connection));
                     }
-                    Purpose::Guest { incarnation, view } if is_known && dialled => {
-                        roster.keep_guest_stream(incarnation, view, with.id, Way::Stream(connection));
+                    Purpose::Observer { incarnation, view } if is_known && dialled => {
+                        roster.keep_observer_stream(incarnation, view, with.id, Way::Stream(connection));
                     }
-                    Purpose::Guest { incarnation, view } if is_known && incarnation == roster.incarnation() => {
-                        process.guests.push(Guest { view, connection, is_served: false });
+                    Purpose::Observer { incarnation, view } if is_known && incarnation == roster.incarnation() => {
+                        process.observers.push(ObserverStream { view, connection, is_served: false });
                     }
                     Purpose::State { view } if dialled => self.send_pledged(process, with.id, view, connection),
                     Purpose::State { view } if is_known => process.incoming.push((view, with.id, connection)),
@@ -220,14 +225,14 @@ impl World<'_> {
                     self.places[process.place].disk = *record;
                     boot.persisted(now);
                 }
-                Act::Send(To::Seed(seed), letter) => {
+                Act::Send(To::Seed(seed), message) => {
                     let address =
                         process.roster.book().and_then(|book| book.seeds().list().get(seed as usize)).cloned();
                     if let Some(address) = address {
-                        process.roster.write_to(address, None, letter);
+                        process.roster.write_to(address, None, message);
                     }
                 }
-                Act::Send(To::Process(of), letter) => process.roster.post(of.id, letter),
+                Act::Send(To::Process(of), message) => process.roster.post(of.id, message),
             }
         }
         let waits = boot.waits();
@@ -263,13 +268,13 @@ impl World<'_> {
 
     fn carry_out_one(&mut self, process: &mut Process, order: Order) {
         match order {
-            Order::Near { to, letter, attachment } => {
-                let near = Near { letter: letter.encode().into(), attachment: (*attachment).into(), row: None };
+            Order::Near { to, message, attachment } => {
+                let near = Near { message: message.encode().into(), attachment: (*attachment).into(), row: None };
                 process.outbox.push_back((to, near));
             }
-            Order::Far { letter: Letter::Ask { .. }, .. } if self.looks_here_only(process) => {}
-            Order::Far { address, whom, letter, attachment } => {
-                let load = Load::Letter(letter.encode().into(), (*attachment).into());
+            Order::Far { message: ControlMessage::Ask { .. }, .. } if self.looks_here_only(process) => {}
+            Order::Far { address, whom, message, attachment } => {
+                let load = Load::ControlMessage(message.encode().into(), (*attachment).into());
                 self.post(process, address, whom, load);
             }
             Order::HandOver { view, to } => self.hand_over(process, view, &to),
@@ -313,7 +318,7 @@ impl World<'_> {
             Order::LookUp(name) => self.look_up(process.number, name),
             Order::Probe(ids) => {
                 let gone: Vec<MemberId> =
-                    ids.into_iter().filter(|id| self.mailbox_of(process, *id).is_none()).collect();
+                    ids.into_iter().filter(|id| self.control_socket_of(process, *id).is_none()).collect();
                 self.note_missing(process, &gone);
                 process.roster.unreached(gone);
             }
@@ -344,7 +349,7 @@ impl World<'_> {
     }
 
     /// Returns the process that is reached as `id` on this host.
-    pub(super) fn mailbox_of(&self, process: &Process, id: MemberId) -> Option<usize> {
+    pub(super) fn control_socket_of(&self, process: &Process, id: MemberId) -> Option<usize> {
         let host = &self.hosts[process.host];
         let held = process.held.get(&id).copied().filter(|held| host.living.contains(held));
         held.or_else(|| host.bound.get(&id).copied().filter(|bound| host.living.contains(bound)))
@@ -361,10 +366,11 @@ impl World<'_> {
         let incarnation = process.roster.incarnation();
         let address = process.roster.book().map(|book| book.card().address.clone());
         let (at, bytes, event, rack) = (0, 0, true, process.card.rack.clone());
-        let letter = Letter::Parts { incarnation, view, from, pid, birth, at, bytes, event, address, rack };
-        let letter: Rc<[u8]> = letter.encode().into();
+        let message =
+            ControlMessage::RowDescriptors { incarnation, view, from, pid, birth, at, bytes, event, address, rack };
+        let message: Rc<[u8]> = message.encode().into();
         for to in to {
-            let near = Near { letter: letter.clone(), attachment: [].into(), row: Some((row, process.number)) };
+            let near = Near { message: message.clone(), attachment: [].into(), row: Some((row, process.number)) };
             process.outbox.push_back((*to, near));
         }
     }
@@ -373,10 +379,10 @@ impl World<'_> {
     /// of the next attempt.
     fn flush(&mut self, process: &mut Process) -> u64 {
         let mut unreached = vec![];
-        let letters = std::mem::take(&mut process.outbox);
-        for (to, near) in letters {
+        let messages = std::mem::take(&mut process.outbox);
+        for (to, near) in messages {
             let is_due = process.tries.get(&to).is_none_or(|(at, _)| *at <= self.now) || unreached.contains(&to);
-            match self.mailbox_of(process, to).filter(|_| is_due) {
+            match self.control_socket_of(process, to).filter(|_| is_due) {
                 Some(other) => {
                     process.tries.remove(&to);
                     process.held.insert(to, other);
@@ -393,7 +399,8 @@ impl World<'_> {
         for id in &unreached {
             let pause = process.tries.get(id).map_or(UNREACHED_NS.0, |(_, pause)| *pause);
             process.tries.insert(*id, (self.now + pause, (2 * pause).min(UNREACHED_NS.1)));
-            let excess = process.outbox.iter().filter(|(to, _)| to == id).count().saturating_sub(UNREACHED_LETTERS_MAX);
+            let excess =
+                process.outbox.iter().filter(|(to, _)| to == id).count().saturating_sub(UNREACHED_CONTROL_MESSAGES_MAX);
             let mut left = excess;
             process.outbox.retain(|(to, _)| {
                 let drops = to == id && left > 0;
@@ -418,16 +425,20 @@ impl World<'_> {
     }
 
     fn deliver_near(&mut self, from: usize, to: usize, near: Near) {
-        let delay = self.random.range(MAIL_NS.0, MAIL_NS.1);
-        let due = self.mail_due.entry((from, to)).or_default();
+        let delay = self.random.range(CONTROL_NS.0, CONTROL_NS.1);
+        let due = self.messages_due.entry((from, to)).or_default();
         *due = (*due).max(self.now + delay);
         let due = *due;
-        self.push(due, Event::Mail { process: to, near });
+        self.push(due, Event::Messages { process: to, near });
     }
 
-    pub(super) fn check_mailbox(&self, process: &Process) -> Checked {
-        if process.mailbox.len() > LETTERS_MAX || process.outbox.len() > LETTERS_MAX {
-            return BOUNDED.broken(format!("{} letters wait at process {}", process.mailbox.len(), process.number));
+    pub(super) fn check_control_socket(&self, process: &Process) -> Checked {
+        if process.control_socket.len() > CONTROL_MESSAGES_MAX || process.outbox.len() > CONTROL_MESSAGES_MAX {
+            return BOUNDED.broken(format!(
+                "{} control messages wait at process {}",
+                process.control_socket.len(),
+                process.number
+            ));
         }
         Ok(())
     }
@@ -460,10 +471,10 @@ impl World<'_> {
         let (id, number) = (process.me.id, process.number);
         let standing = match self.broken {
             Broken::LockIgnored => Standing::Founder,
-            _ => self.hosts[process.host].found(id, number, random.max(1)),
+            _ => self.hosts[process.host].create(id, number, random.max(1)),
         };
         if standing == Standing::Founder {
-            self.note(|| format!("process {number} founds group {random:032x}"));
+            self.note(|| format!("process {number} creates group {random:032x}"));
             process.roster.set_incarnation(random.max(1));
         }
         standing

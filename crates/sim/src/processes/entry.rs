@@ -8,7 +8,7 @@ use super::subgroups::first_view;
 use super::views::{DIGEST, FAREWELL_NS, Next};
 use super::world::{Broken, Checked, Event, World};
 use spindle_core::control::{
-    Address, Book, Bootstrapping, Card, Found, Me, News, Refusal, Roster, Seeds, Seek, Setup, Wants,
+    Address, Book, Bootstrapping, Card, ControlEvent, Found, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
 };
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, limits};
@@ -96,7 +96,7 @@ impl World<'_> {
         address: Address,
     ) -> Process {
         let book = self.scene.is_afar.then(|| Book::new(card.clone(), self.seeds(address.clone()), true));
-        let (mailbox, heard, deaths, outbox, tries, held, watched, posts) = Default::default();
+        let (control_socket, heard, deaths, outbox, tries, held, watched, posts) = Default::default();
         let room = limits::MEMBERS_MAX as u32;
         let seek = match self.scene.is_afar {
             true => Seek::afar(self.wants(), room),
@@ -120,7 +120,7 @@ impl World<'_> {
             roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
             phase: Phase::Seeks(seek),
-            mailbox,
+            control_socket,
             heard,
             deaths,
             is_displaced: false,
@@ -145,7 +145,7 @@ impl World<'_> {
             orders: (0, 0),
             objects: Objects::new(Duration::from_nanos(self.scene.suspect_after_ns)),
             app: App::default(),
-            guests: vec![],
+            observers: vec![],
             sending: vec![],
             pledged: vec![],
             incoming: vec![],
@@ -213,7 +213,7 @@ impl World<'_> {
     }
 
     /// Runs a step of a process that looks for its group.
-    pub(super) fn seek(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+    pub(super) fn seek(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
         let now = Time(self.now);
         let Phase::Seeks(seek) = &mut process.phase else { return Ok(u64::MAX) };
         if process.is_leaving {
@@ -270,7 +270,7 @@ impl World<'_> {
                 }
                 let view = first_view(&self.scene.subgroups, members);
                 let Phase::Seeks(seek) = &process.phase else { unreachable!("it seeks") };
-                seek.founds(&view, &mut process.roster, now);
+                seek.creates(&view, &mut process.roster, now);
                 self.carry_out(process)?;
                 return self.begin_first(process, view, &[]);
             }

@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// Creates the group unless a member lives.
-    pub(super) fn found(&mut self, id: MemberId, process: usize, incarnation: u128) -> Standing {
+    pub(super) fn create(&mut self, id: MemberId, process: usize, incarnation: u128) -> Standing {
         if !self.marks.is_empty() {
             return Standing::Joiner(self.members());
         }

@@ -13,7 +13,7 @@ use super::subgroups::decode;
 use super::watching::Following;
 use super::world::{BOUNDED, Checked, World};
 use crate::checkers::Invariant;
-use spindle_core::control::{Address, Fetched, Fetching, Letter, ObjectName, ObjectOrder, Purpose, Wanted};
+use spindle_core::control::{Address, ControlMessage, Fetched, Fetching, ObjectName, ObjectOrder, Purpose, Wanted};
 use spindle_core::{Lapped, MemberId, Observer, Seen, SubgroupId, Time, View, ViewId};
 use std::collections::VecDeque;
 
@@ -105,13 +105,13 @@ impl World<'_> {
                 let purpose = Purpose::Objects { view: order.view, reply: order.reply };
                 self.begin_attempt(process.number, address, Some(order.from), purpose);
                 process.objects.pledged.push(order);
-            } else if let Some(other) = self.mailbox_of(process, order.from) {
+            } else if let Some(other) = self.control_socket_of(process, order.from) {
                 let connection = self.connect_here(process, other);
-                let letter = Letter::Objects { from: process.me.id, reply: order.reply };
+                let message = ControlMessage::Objects { from: process.me.id, reply: order.reply };
                 let row = Some((connection, other));
                 process
                     .outbox
-                    .push_back((order.from, Near { letter: letter.encode().into(), attachment: [].into(), row }));
+                    .push_back((order.from, Near { message: message.encode().into(), attachment: [].into(), row }));
                 self.begin_to_serve(process, order, connection);
             }
         }

@@ -1,7 +1,7 @@
 //! The driver of large messages at a member: bulk groups of the view, blocks in flight, and objects
-//! whose messages are delivered
-//! ([ADR 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
-//! The core decides; this module opens connections and moves bytes.
+//! whose messages are delivered ([ADR
+//! 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)). The
+//! core decides; this module opens connections and moves bytes.
 use super::blocks::{Effect, Parcel, Running};
 use super::network::Load;
 use super::objects::{Content, Dialling, Link, Objects};
@@ -12,7 +12,7 @@ use super::world::{BOUNDED, Broken, Checked, World};
 use crate::Violation;
 use crate::checkers::Invariant;
 use spindle_core::control::{
-    LINK_LOOK, Letter, Member, ObjectGroup, ObjectName, Purpose, SLOTS, Step, TABLE_OBJECTS_MAX,
+    ControlMessage, LINK_LOOK, Member, ObjectGroup, ObjectName, Purpose, SLOTS, Step, TABLE_OBJECTS_MAX,
 };
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
@@ -28,7 +28,7 @@ pub(super) fn ring_of(member: &Member, sender: Rank, subgroup: SubgroupId) -> Op
     let layout = member.engine().layout();
     // An observer or learner may ask for an object of a view with more subgroups.
     let is_there = sender.index() < layout.rows().len() && subgroup.index() < member.view().subgroups.len();
-    if is_there { layout.row(sender).place(subgroup)?.ring } else { None }
+    if is_there { layout.row(sender).subgroup(subgroup)?.ring } else { None }
 }
 
 impl World<'_> {
@@ -230,16 +230,16 @@ impl World<'_> {
 
     /// Gives the other members of this host the connections over which this host leader lends.
     fn lend_here(&mut self, process: &mut Process, group: &ObjectGroup<'_>) -> Vec<(Rank, super::objects::Stream)> {
-        let (me, mut mates) = (group.my_place(), vec![]);
+        let (me, mut mates) = (group.my_position(), vec![]);
         let places: Vec<Rank> = group.hosts().on_the_host_of(me).filter(|place| *place != me).collect();
         for place in places {
             let id = group.id(group.members()[place.index()]);
             // The others soon suspect a member without an address.
-            let Some(other) = self.mailbox_of(process, id) else { continue };
+            let Some(other) = self.control_socket_of(process, id) else { continue };
             let connection = self.connect_here(process, other);
             let (incarnation, view, from) = (process.roster.incarnation(), group.view(), process.me.id);
-            let letter = Letter::Bulk { incarnation, view, from, number: group.number() };
-            let near = Near { letter: letter.encode().into(), attachment: [].into(), row: Some((connection, other)) };
+            let message = ControlMessage::Bulk { incarnation, view, from, number: group.number() };
+            let near = Near { message: message.encode().into(), attachment: [].into(), row: Some((connection, other)) };
             process.outbox.push_back((id, near));
             mates.push((place, process.objects.stream(connection)));
         }

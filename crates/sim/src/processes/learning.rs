@@ -14,7 +14,9 @@ use super::world::{Broken, Checked, World};
 use crate::Violation;
 use crate::checkers::Invariant;
 use crate::random::mix;
-use spindle_core::control::{Bootstrapping, Learn, LearnError, Letter, News, Purpose, Restored, ViewStart};
+use spindle_core::control::{
+    Bootstrapping, ControlEvent, ControlMessage, Learn, LearnError, Purpose, Restored, ViewStart,
+};
 use spindle_core::{MemberId, Rank, SubgroupId, SubgroupSpec, Time, View, ViewId};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -49,9 +51,9 @@ impl App {
 
     /// Returns the states of the `touched` subgroups that contain all members and have a total
     /// order, if `id` is in the view. A subgroup is touched if the end of the view ends its epoch.
-    fn of(&self, view: &View, touched: &[bool], id: MemberId, founded: &[SubgroupSpec]) -> Delivered {
+    fn of(&self, view: &View, touched: &[bool], id: MemberId, initial: &[SubgroupSpec]) -> Delivered {
         let specs = view.rank_of(id).into_iter().flat_map(|rank| view.subgroups_of(rank));
-        let common = specs.filter(|(id, spec)| touched[id.index()] && is_common(founded, &spec.name));
+        let common = specs.filter(|(id, spec)| touched[id.index()] && is_common(initial, &spec.name));
         let names = common.map(|(_, spec)| &spec.name);
         names.map(|name| (name.clone(), self.delivered.get(name).copied().unwrap_or_default())).collect()
     }
@@ -164,7 +166,7 @@ impl World<'_> {
     }
 
     /// Runs a step of a learner.
-    pub(super) fn learn(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+    pub(super) fn learn(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
         let Phase::Learns(mut learning) = std::mem::replace(&mut process.phase, Phase::Out) else {
             return Ok(u64::MAX);
         };
@@ -216,7 +218,7 @@ impl World<'_> {
         &mut self,
         process: &mut Process,
         learning: &mut Learning,
-        news: Vec<News>,
+        news: Vec<ControlEvent>,
     ) -> Result<Step, Violation> {
         let now = Time(self.now);
         self.apply_learned(process, learning);
@@ -232,11 +234,13 @@ impl World<'_> {
         }
         self.carry_out(process)?;
         for one in news {
-            if let News::Died(id) | News::Lost(id) = &one {
+            if let ControlEvent::Died(id) | ControlEvent::Lost(id) = &one {
                 following.ahead.lost(*id);
             }
             match learn.hear(one, &mut following.follow, &mut process.roster, now) {
-                Ok(Some(News::Waits { blocked, .. })) => (process.is_told, process.knows_blocked) = (true, blocked),
+                Ok(Some(ControlEvent::Waits { blocked, .. })) => {
+                    (process.is_told, process.knows_blocked) = (true, blocked)
+                }
                 Ok(_) => {}
                 Err(why) => return Ok(Step::Failed(why)),
             }
@@ -246,7 +250,7 @@ impl World<'_> {
             return Ok(Step::Failed(why));
         }
         let Learning { learn, following, .. } = learning;
-        if let Some(view) = learn.founded(&following.follow, &process.roster) {
+        if let Some(view) = learn.created(&following.follow, &process.roster) {
             return Ok(Step::Enters(view, vec![]));
         }
         if following.is_cut_off(now) {
@@ -430,11 +434,11 @@ impl World<'_> {
             if let Some(address) = far {
                 process.pledged.push(Pledged { to, view, snapshot });
                 self.begin_attempt(process.number, address, Some(to), Purpose::State { view });
-            } else if let Some(learner) = self.mailbox_of(process, to) {
+            } else if let Some(learner) = self.control_socket_of(process, to) {
                 let connection = self.connect_here(process, learner);
-                let letter = Letter::State { view, from };
+                let message = ControlMessage::State { view, from };
                 let near =
-                    Near { letter: letter.encode().into(), attachment: [].into(), row: Some((connection, learner)) };
+                    Near { message: message.encode().into(), attachment: [].into(), row: Some((connection, learner)) };
                 process.outbox.push_back((to, near));
                 self.send_state(process, connection, snapshot);
             }

@@ -112,7 +112,7 @@ impl Ledger {
     }
 
     /// Returns how many groups were created.
-    pub(super) fn foundings(&self) -> u64 {
+    pub(super) fn bootstraps(&self) -> u64 {
         self.groups.len() as u64
     }
 

@@ -10,7 +10,7 @@ use super::streams::RETIRED_NS;
 use super::subgroups::{LONG_BYTES, UNSENT_MAX, Unsent, decode};
 use super::views::Next;
 use super::world::{Broken, Checked, World};
-use spindle_core::control::{Heard, News, Request};
+use spindle_core::control::{ControlEvent, Heard, Request};
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Batch, Engine, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View};
@@ -34,14 +34,14 @@ impl<'a> Upcalls<Board<'a>> for Taken<'_> {
 
 impl World<'_> {
     /// Runs a step of a member.
-    pub(super) fn take_part(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+    pub(super) fn take_part(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
         let now = Time(self.now);
-        self.check_mailbox(process)?;
+        self.check_control_socket(process)?;
         self.attach_arrivals(process);
-        let is_heard = |news: &News| {
-            self.broken != Broken::ViewsUntold || !matches!(news, News::Requests { what: Request::View, .. })
+        let is_heard = |news: &ControlEvent| {
+            self.broken != Broken::ViewsUntold || !matches!(news, ControlEvent::Requests { what: Request::View, .. })
         };
-        let news: Vec<News> = news.into_iter().filter(is_heard).collect();
+        let news: Vec<ControlEvent> = news.into_iter().filter(is_heard).collect();
         for news in news {
             let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
                 unreachable!("a member")
@@ -102,7 +102,7 @@ impl World<'_> {
         if member.next().is_some() {
             return Ok(self.install_next(process)?.min(serves_at));
         }
-        self.serve_guests(process, false);
+        self.serve_observers(process, false);
         self.heed_observers(process);
         self.give_state(process)?;
         self.send(process)?;
@@ -184,7 +184,7 @@ impl World<'_> {
         if ends && state == State::Running {
             return self.leave_group(process, "is suspected");
         }
-        self.serve_guests(process, !posts.is_empty());
+        self.serve_observers(process, !posts.is_empty());
         let table = process.table.take().expect("a member");
         self.send_posts(process.number, &table, posts);
         process.table = Some(table);

@@ -15,11 +15,11 @@ const AGAIN_NS: u64 = 250 * MS;
 const BACK_OFF_MIN_NS: u64 = 20 * MS;
 const BACK_OFF_MAX_NS: u64 = 1_000 * MS;
 /// The time that control messages wait for a connection.
-const LETTERS_NS: u64 = 5_000 * MS;
+const CONTROL_MESSAGES_NS: u64 = 5_000 * MS;
 /// The silence after which a connection for control messages counts as broken.
-const MAIL_SILENCE_NS: u64 = 10_000 * MS;
+const CONTROL_SILENCE_NS: u64 = 10_000 * MS;
 /// The maximum number of control messages that wait for one address.
-const LETTERS_MAX: usize = 1024;
+const CONTROL_MESSAGES_MAX: usize = 1024;
 
 impl World<'_> {
     pub(super) fn begin_attempt(&mut self, process: usize, address: Address, whom: Option<MemberId>, purpose: Purpose) {
@@ -107,7 +107,7 @@ impl World<'_> {
             return self.push(self.now + back, Event::Answers { process: attempt.process, with: accepting });
         }
         let silence_ns = match attempt.purpose {
-            Purpose::Mail => MAIL_SILENCE_NS,
+            Purpose::Control => CONTROL_SILENCE_NS,
             _ => self.scene.suspect_after_ns / 4,
         };
         let ends = [(attempt.process, from), (target, to)];
@@ -115,7 +115,7 @@ impl World<'_> {
         let connection = self.connections.add(Connection::new(ends, cards, silence_ns));
         let now = self.now;
         let purpose = attempt.purpose;
-        if purpose == Purpose::Mail {
+        if purpose == Purpose::Control {
             self.renew_inlet(target, attempt.process, connection);
         } else if let Some(process) = self.living(target) {
             let (with, nonce) = dialler;
@@ -168,7 +168,7 @@ impl World<'_> {
         let now = self.now;
         let Some(dialler) = self.living(attempt.process) else { return self.close(connection, 0) };
         match attempt.purpose {
-            Purpose::Mail => {
+            Purpose::Control => {
                 dialler.heard.push_back(Heard::Reached(attempt.address.clone(), with.clone()));
                 match dialler.posts.get_mut(&attempt.address) {
                     Some(post) => (post.state, post.with) = (PostState::Up(connection), Some(with)),
@@ -206,13 +206,13 @@ impl World<'_> {
         let now = self.now;
         let Some(process) = self.living(attempt.process) else { return };
         let address = attempt.address.clone();
-        if attempt.purpose != Purpose::Mail {
+        if attempt.purpose != Purpose::Control {
             process.heard.push_back(Heard::Failed(address, attempt.purpose, why));
         } else if let Some(post) = process.posts.get_mut(&address) {
             let is_final = matches!(why, DialError::Myself | DialError::IdConflict(_));
-            if is_final || now >= post.waiting_since + LETTERS_NS {
+            if is_final || now >= post.waiting_since + CONTROL_MESSAGES_NS {
                 process.posts.remove(&address);
-                process.heard.push_back(Heard::Failed(address, Purpose::Mail, why));
+                process.heard.push_back(Heard::Failed(address, Purpose::Control, why));
             } else {
                 post.state = PostState::Pausing(now + post.back_off);
                 post.back_off = (2 * post.back_off).min(BACK_OFF_MAX_NS);
@@ -227,19 +227,19 @@ impl World<'_> {
         let is_new = !process.posts.contains_key(&address);
         let now = self.now;
         let post = process.posts.entry(address.clone()).or_insert_with(|| Post {
-            letters: VecDeque::new(),
+            messages: VecDeque::new(),
             state: PostState::Trying,
             waiting_since: now,
             back_off: BACK_OFF_MIN_NS,
             with: None,
         });
-        if post.letters.len() >= LETTERS_MAX {
-            process.heard.push_back(Heard::Failed(address, Purpose::Mail, DialError::Full));
+        if post.messages.len() >= CONTROL_MESSAGES_MAX {
+            process.heard.push_back(Heard::Failed(address, Purpose::Control, DialError::Full));
             return;
         }
-        post.letters.push_back((whom, load));
+        post.messages.push_back((whom, load));
         if is_new {
-            self.begin_attempt(process.number, address, None, Purpose::Mail);
+            self.begin_attempt(process.number, address, None, Purpose::Control);
         }
     }
 
@@ -254,16 +254,16 @@ impl World<'_> {
                 PostState::Trying => {}
                 PostState::Pausing(until) if until <= self.now => {
                     post.state = PostState::Trying;
-                    self.begin_attempt(number, address, None, Purpose::Mail);
+                    self.begin_attempt(number, address, None, Purpose::Control);
                 }
                 PostState::Pausing(until) => wake_at = wake_at.min(until),
-                PostState::Up(connection) => self.move_letters(process, &address, connection),
+                PostState::Up(connection) => self.move_messages(process, &address, connection),
             }
         }
         wake_at
     }
 
-    fn move_letters(&mut self, process: &mut Process, address: &Address, number: usize) {
+    fn move_messages(&mut self, process: &mut Process, address: &Address, number: usize) {
         let now = self.now;
         // A connection that both sides have closed no longer exists.
         let is_open = self.connections.get_mut(number).is_some_and(|connection| {
@@ -278,20 +278,20 @@ impl World<'_> {
             post.waiting_since = now;
             post.state = PostState::Pausing(now + post.back_off);
             post.back_off = (2 * post.back_off).min(BACK_OFF_MAX_NS);
-            if post.letters.is_empty() {
+            if post.messages.is_empty() {
                 process.posts.remove(address);
             }
             return self.wake(process.number, now + BACK_OFF_MIN_NS);
         }
-        if !post.letters.is_empty() {
+        if !post.messages.is_empty() {
             post.back_off = BACK_OFF_MIN_NS;
         }
-        for (whom, load) in std::mem::take(&mut post.letters) {
+        for (whom, load) in std::mem::take(&mut post.messages) {
             match whom.filter(|whom| *whom != with.id) {
                 None => self.send_over(number, 0, load, false),
                 Some(wanted) => {
                     let why = DialError::Elsewhere { wanted };
-                    process.heard.push_back(Heard::Failed(address.clone(), Purpose::Mail, why));
+                    process.heard.push_back(Heard::Failed(address.clone(), Purpose::Control, why));
                 }
             }
         }
@@ -321,7 +321,7 @@ impl World<'_> {
 
     /// Returns the control messages that have arrived for a process in its step, with their
     /// senders. It also drops closed connections.
-    pub(super) fn take_letters(&mut self, process: &mut Process) -> Vec<(Load, Card, u128)> {
+    pub(super) fn take_messages(&mut self, process: &mut Process) -> Vec<(Load, Card, u128)> {
         let mut taken = vec![];
         let now = self.now;
         process.inlets.retain(|number| {

@@ -108,7 +108,7 @@ impl Links {
 #[derive(Clone, Debug)]
 pub(super) enum Load {
     /// A control message, as bytes, and its attachment.
-    Letter(Rc<[u8]>, Rc<[u8]>),
+    ControlMessage(Rc<[u8]>, Rc<[u8]>),
     /// Posts of one poll.
     Posts(Vec<Posted>),
     /// A whole row: the first packet of a stream.

@@ -4,7 +4,7 @@ use super::network::Load;
 use super::objects::Objects;
 use super::rows::Places;
 use super::subgroups::Unsent;
-use super::watching::{Guest, Watching};
+use super::watching::{ObserverStream, Watching};
 use spindle_core::control::{
     Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, Waits,
 };
@@ -26,7 +26,7 @@ pub(super) enum Way {
 /// A control message of a process of this host.
 #[derive(Clone, Debug)]
 pub(super) struct Near {
-    pub(super) letter: Rc<[u8]>,
+    pub(super) message: Rc<[u8]>,
     pub(super) attachment: Rc<[u8]>,
     /// The row that the message carries, and its owner's process.
     pub(super) row: Option<(usize, usize)>,
@@ -47,7 +47,7 @@ pub(super) enum Heard {
 /// Control messages to one address.
 #[derive(Debug)]
 pub(super) struct Post {
-    pub(super) letters: VecDeque<(Option<MemberId>, Load)>,
+    pub(super) messages: VecDeque<(Option<MemberId>, Load)>,
     pub(super) state: PostState,
     pub(super) waiting_since: u64,
     pub(super) back_off: u64,
@@ -113,7 +113,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) enum Death {
     /// The kernel reports the end of a watched process.
-    Told(usize),
+    Reported(usize),
     /// The process had already ended when the watch was to begin.
     Found(usize),
 }
@@ -141,7 +141,7 @@ pub(super) struct Process {
     pub(super) roster: Roster<Way>,
     pub(super) boot: Option<Bootstrapping>,
     pub(super) phase: Phase,
-    pub(super) mailbox: VecDeque<Near>,
+    pub(super) control_socket: VecDeque<Near>,
     pub(super) heard: VecDeque<Heard>,
     pub(super) deaths: VecDeque<(MemberId, Death)>,
     pub(super) is_displaced: bool,
@@ -180,7 +180,7 @@ pub(super) struct Process {
     /// The deliveries of its application.
     pub(super) app: App,
     /// Processes that observe or learn over streams.
-    pub(super) guests: Vec<Guest>,
+    pub(super) observers: Vec<ObserverStream>,
     /// States that it sends, and pending ones whose connections are not yet established.
     pub(super) sending: Vec<Sending>,
     pub(super) pledged: Vec<Pledged>,

@@ -43,19 +43,19 @@ pub(super) struct PendingChange {
 
 /// Draws the proposed changes of a seed, with their times. Members of the first `places` propose
 /// them before `calm_ns`, for the initial subgroups of a group or others.
-pub(super) fn drawn(seed: u64, founded: &[SubgroupSpec], places: u32, calm_ns: u64) -> Vec<(u64, Fault)> {
+pub(super) fn drawn(seed: u64, initial: &[SubgroupSpec], places: u32, calm_ns: u64) -> Vec<(u64, Fault)> {
     let mut random = Random::new(seed, 25);
     let random = &mut random;
     let amount = if random.one_in(2) { 0 } else { random.range(1, 8) };
     let change = |_| {
         let at = random.below(calm_ns);
         let place = random.below(places.into()) as u32;
-        (at, Fault::Propose { place, change: one(random, founded, places) })
+        (at, Fault::Propose { place, change: one(random, initial, places) })
     };
     (0..amount).map(change).collect()
 }
 
-fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> ProposedChange {
+fn one(random: &mut Random, initial: &[SubgroupSpec], places: u32) -> ProposedChange {
     let new = random.pick(&["x", "y"]);
     let id = MemberId(random.range(1, u64::from(places) + 1));
     match random.below(8) {
@@ -66,7 +66,7 @@ fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> ProposedCh
             ProposedChange::Create(spec)
         }
         3 | 4 => {
-            let spec = &founded[random.below(founded.len() as u64) as usize];
+            let spec = &initial[random.below(initial.len() as u64) as usize];
             let rule = match spec.member_rule {
                 Rule::Shard { set, .. } if random.one_in(2) => {
                     Some(Rule::Shard { set, least: random.range(1, 4) as u32, most: random.range(3, 9) as u32 })
@@ -84,7 +84,7 @@ fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> ProposedCh
         },
         6 => {
             // The first subgroup stays, so that all members hear each other.
-            let dropped = founded[1..].iter().map(|spec| spec.name.as_str()).chain(["x", "y"]).collect::<Vec<_>>();
+            let dropped = initial[1..].iter().map(|spec| spec.name.as_str()).chain(["x", "y"]).collect::<Vec<_>>();
             ProposedChange::Drop(random.pick(&dropped).into())
         }
         _ if random.one_in(2) => ProposedChange::Enter(new.into(), id),

@@ -4,7 +4,7 @@ use super::plan::MS;
 use super::process::{Near, Phase, Process};
 use super::world::{Event, OPERATOR, World};
 use spindle_core::MemberId;
-use spindle_core::control::{Letter, Request};
+use spindle_core::control::{ControlMessage, Request};
 
 /// The interval of the operator's requests.
 const ASK_NS: u64 = 500 * MS;
@@ -65,9 +65,9 @@ impl World<'_> {
     /// Lets an operator ask a process to give members up.
     pub(super) fn ask_to_give_up(&mut self, number: usize, reply: u64, lost: Vec<MemberId>) {
         self.note(|| format!("an operator asks process {number} to give up {lost:?}"));
-        let letter = Letter::Request { from: OPERATOR, reply, what: Request::Recover(lost) };
-        let near = Near { letter: letter.encode().into(), attachment: [].into(), row: None };
-        self.push(self.now, Event::Mail { process: number, near });
+        let message = ControlMessage::Request { from: OPERATOR, reply, what: Request::Recover(lost) };
+        let near = Near { message: message.encode().into(), attachment: [].into(), row: None };
+        self.push(self.now, Event::Messages { process: number, near });
     }
 
     /// Asks a blocked member to give up the members that it does not hear.

@@ -255,7 +255,7 @@ impl World<'_> {
         }
         // No member waits for a hung observer. A case that is not checked: if the members of a
         // group have died, its observer may miss that another group was created.
-        let is_expected = |process: &&&Process| process.paused_until <= self.now && self.ledger.foundings() == 1;
+        let is_expected = |process: &&&Process| process.paused_until <= self.now && self.ledger.bootstraps() == 1;
         for process in observers.iter().filter(is_expected) {
             let finds = self.finds_group(process, of, &living);
             if let Phase::Watches(watching) = &process.phase

@@ -109,7 +109,7 @@ impl World<'_> {
                     connection.ends[end].is_open = false;
                     return false;
                 }
-                Load::Letter(..) | Load::StateHead(_) | Load::StateBody | Load::Bulk(_) => {}
+                Load::ControlMessage(..) | Load::StateHead(_) | Load::StateBody | Load::Bulk(_) => {}
             }
         }
         true
@@ -254,11 +254,11 @@ impl World<'_> {
 
     /// Sends the posts of a poll of the process of this number.
     pub(super) fn send_posts(&mut self, number: usize, table: &Table, posts: Vec<Post>) {
-        let mut bells = 0u64;
+        let mut event_counts = 0u64;
         let mut far: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         for Post { peers, content, quiet } in posts {
             if !quiet {
-                bells |= peers;
+                event_counts |= peers;
             }
             if let Some(content) = content {
                 for rank in (0..table.streams.len()).filter(|rank| peers & table.places.far & 1 << rank != 0) {
@@ -267,7 +267,7 @@ impl World<'_> {
             }
         }
         for (rank, near) in table.near.iter().enumerate() {
-            if let Some(near) = near.filter(|_| bells >> rank & 1 == 1) {
+            if let Some(near) = near.filter(|_| event_counts >> rank & 1 == 1) {
                 let at = self.now + self.random.range(BELL_NS.0, BELL_NS.1);
                 self.wake(near, at);
             }
@@ -276,7 +276,7 @@ impl World<'_> {
             if let Some(connection) = table.streams[rank]
                 && let Some(end) = self.connections.get(connection).map(|found| found.end_of(number))
             {
-                self.send_over(connection, end, Load::Posts(posts), bells >> rank & 1 == 0);
+                self.send_over(connection, end, Load::Posts(posts), event_counts >> rank & 1 == 0);
             }
         }
     }

@@ -67,9 +67,9 @@ pub(super) fn first_view(specs: &[SubgroupSpec], ids: Vec<MemberId>) -> View {
 
 /// Returns true if all members have delivered the same messages there, in whatever view they
 /// joined: the subgroup contains all members in all views, and has a total order.
-pub(super) fn is_common(founded: &[SubgroupSpec], name: &str) -> bool {
+pub(super) fn is_common(initial: &[SubgroupSpec], name: &str) -> bool {
     let is_it = |spec: &SubgroupSpec| spec.order == Order::Total && spec.member_rule == Rule::Everyone;
-    founded.iter().any(|spec| spec.name == name && is_it(spec))
+    initial.iter().any(|spec| spec.name == name && is_it(spec))
 }
 
 /// A message to send, or to send again, or the space of a message that was given up.

@@ -86,12 +86,12 @@ fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
 }
 
 /// At most one seed of 10,000 shows the mutation.
-#[cfg(planted)]
+#[cfg(mutation)]
 #[test]
-#[ignore = "wants a process of its own: cargo xtask planted"]
-fn planted_bugs_of_admission_fail_their_test() {
-    use spindle_core::planted::{Bug, activate};
-    activate(Some(Bug::FarJoinersVote));
+#[ignore = "wants a process of its own: cargo xtask mutations"]
+fn mutation_bugs_of_admission_fail_their_test() {
+    use spindle_core::mutation::{Mutation, activate};
+    activate(Some(Mutation::FarJoinersVote));
     let held = std::panic::catch_unwind(a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach);
     activate(None);
     assert!(held.is_err(), "the test passes, whatever the bug");
@@ -197,7 +197,7 @@ fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
         let fault = (at, Fault::Leave { place: 1, down_ns: None });
         let outcome = play(&Scene { members: 2, faults: vec![fault], ..scene(places, 5 * MS) });
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
-        assert!(outcome.united && outcome.counts.foundings == 1, "after {at} ns: {outcome:?}");
+        assert!(outcome.united && outcome.counts.bootstraps == 1, "after {at} ns: {outcome:?}");
     }
 }
 
@@ -232,7 +232,7 @@ fn members_that_were_given_up_by_mistake_come_back() {
     };
     let outcome = play(&scene);
     assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
-    assert_eq!((outcome.counts.mistakes, outcome.counts.foundings), (1, 1));
+    assert_eq!((outcome.counts.mistakes, outcome.counts.bootstraps), (1, 1));
 }
 
 /// Processes of 61 hosts join a group of three at once, and vote in a view after the one that

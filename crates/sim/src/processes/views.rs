@@ -7,7 +7,7 @@ use super::rows::Board;
 use super::subgroups::Unsent;
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
-use spindle_core::control::{INSTALL_LOOK, Incarnation, Install, Member, News, Terms};
+use spindle_core::control::{ControlEvent, INSTALL_LOOK, Incarnation, Install, Member, Terms};
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Ablation, Engine, Rank, State, SubgroupId, Time, View, ViewId};
@@ -58,7 +58,7 @@ impl World<'_> {
     }
 
     /// Installs the first view of a process, when it has to wait for no other member.
-    pub(super) fn install_first(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+    pub(super) fn install_first(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
         let now = Time(self.now);
         let made = process.made.as_ref().expect("its row is made");
         if self.now > made.since + GATHER_NS {
@@ -185,7 +185,7 @@ impl World<'_> {
     /// it, and none has lived since.
     fn look_for_another_group(&mut self, process: &Process, of: u128, view: &View) {
         // The first group needs no permission.
-        if !self.scene.is_afar || view.id != ViewId(1) || self.ledger.foundings() == 0 || self.ledger.knows(of) {
+        if !self.scene.is_afar || view.id != ViewId(1) || self.ledger.bootstraps() == 0 || self.ledger.knows(of) {
             return;
         }
         let remembers = |(number, place): (usize, &super::plan::Place)| {
@@ -292,7 +292,7 @@ impl World<'_> {
         let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table: None };
         member.engine_mut().abandon(1, &mut board);
         let (is_finished, view) = (*member.engine().state() == State::Finished, member.view().id);
-        self.serve_guests(process, !posts.is_empty());
+        self.serve_observers(process, !posts.is_empty());
         let table = process.table.take().expect("a member");
         self.send_posts(process.number, &table, posts);
         process.table = Some(table);

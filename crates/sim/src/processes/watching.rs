@@ -10,7 +10,7 @@ use super::rows::{Board, Places};
 use super::views::{DIGEST, Next};
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
-use spindle_core::control::{Follow, FollowError, Letter, News, Request, RowsState, ViewStart};
+use spindle_core::control::{ControlEvent, ControlMessage, Follow, FollowError, Request, RowsState, ViewStart};
 use spindle_core::{Lapped, Layout, Observer, Order, Rank, Seen, SubgroupId, SubgroupSpec, Time, View};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ struct Check {
 
 /// A stream over which a process of another host follows a view.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct ObserverStream {
     pub(super) view: spindle_core::ViewId,
     pub(super) connection: usize,
     pub(super) is_served: bool,
@@ -93,7 +93,7 @@ impl Following {
 
     pub(super) fn places(&self) -> Vec<u64> {
         let Some((observer, _)) = &self.followed else { return vec![] };
-        (0..observer.view().subgroups.len() as u32).map(|id| observer.place(SubgroupId(id))).collect()
+        (0..observer.view().subgroups.len() as u32).map(|id| observer.sequence(SubgroupId(id))).collect()
     }
 
     /// Returns the first rounds of the view after the ended one that were already yielded.
@@ -277,7 +277,7 @@ impl World<'_> {
     }
 
     /// Runs a step of an observer.
-    pub(super) fn watch_group(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+    pub(super) fn watch_group(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
         let Phase::Watches(mut watching) = std::mem::replace(&mut process.phase, Phase::Out) else {
             return Ok(u64::MAX);
         };
@@ -292,7 +292,7 @@ impl World<'_> {
                 if let Some(view) = watching.following.follow.view().filter(|_| self.random.one_in(2)) {
                     for id in &view.members {
                         let what = Request::Forget;
-                        process.roster.post(*id, Letter::Request { from: process.me.id, reply: 0, what });
+                        process.roster.post(*id, ControlMessage::Request { from: process.me.id, reply: 0, what });
                     }
                 }
                 self.stop_following(process.number, &mut watching.following);
@@ -325,17 +325,17 @@ impl World<'_> {
         &mut self,
         process: &mut Process,
         watching: &mut Watching,
-        news: Vec<News>,
+        news: Vec<ControlEvent>,
     ) -> Result<Result<u64, String>, Violation> {
         let now = Time(self.now);
         let following = &mut watching.following;
         for one in news {
-            if let News::Died(id) | News::Lost(id) = &one {
+            if let ControlEvent::Died(id) | ControlEvent::Lost(id) = &one {
                 following.ahead.lost(*id);
             }
             match following.follow.hear(one, &mut process.roster, now) {
                 Ok(_) => {}
-                Err(FollowError::GroupGone) => return Ok(Err("another group was founded".into())),
+                Err(FollowError::GroupGone) => return Ok(Err("another group was created".into())),
                 Err(FollowError::Refused(why)) => return Ok(Err(why.to_string())),
             }
         }
@@ -358,9 +358,9 @@ impl World<'_> {
                         posts: &mut vec![],
                         object_table: None,
                     };
-                    let before = observer.place(lapped.subgroup);
+                    let before = observer.sequence(lapped.subgroup);
                     let gaps = observer.go_on(&lapped, &board);
-                    let after = observer.place(lapped.subgroup);
+                    let after = observer.sequence(lapped.subgroup);
                     let number = process.number;
                     self.note(|| format!("observer {number} was {lapped:?} from {before} to {after}: {gaps:?}"));
                     self.tell(number, || {
@@ -432,34 +432,34 @@ impl World<'_> {
 
     /// Serves the processes that follow a member's view over streams. `posted` is true if new posts
     /// exist.
-    pub(super) fn serve_guests(&mut self, process: &mut Process, posted: bool) {
+    pub(super) fn serve_observers(&mut self, process: &mut Process, posted: bool) {
         let number = process.number;
-        let Some(table) = process.table.as_ref().filter(|_| !process.guests.is_empty()) else { return };
+        let Some(table) = process.table.as_ref().filter(|_| !process.observers.is_empty()) else { return };
         let (view, mine) = (table.view.id, table.places.rows[table.places.me.index()].expect("its own"));
         let mut gone = vec![];
         let now = self.now;
-        for (at, guest) in process.guests.iter_mut().enumerate() {
-            let is_open = self.connections.get(guest.connection).is_some_and(|connection| {
+        for (at, observer) in process.observers.iter_mut().enumerate() {
+            let is_open = self.connections.get(observer.connection).is_some_and(|connection| {
                 let end = connection.end_of(number);
                 let is_reset = connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now);
                 connection.ends[end].is_open && !is_reset
             });
-            if !is_open || (guest.view < view && !guest.is_served) {
+            if !is_open || (observer.view < view && !observer.is_served) {
                 gone.push(at);
-            } else if guest.view == view && (posted || !guest.is_served) {
-                guest.is_served = true;
-                let connection = self.connections.get_mut(guest.connection).expect("it is open");
+            } else if observer.view == view && (posted || !observer.is_served) {
+                observer.is_served = true;
+                let connection = self.connections.get_mut(observer.connection).expect("it is open");
                 let end = connection.end_of(number);
                 if connection.ends[end].out.len() >= UNREAD_MAX {
                     connection.ends[end].out.pop_back();
                 }
                 let row = self.store.snapshot(mine);
-                self.send_over(guest.connection, end, Load::Row(row), false);
+                self.send_over(observer.connection, end, Load::Row(row), false);
             }
         }
         for at in gone.into_iter().rev() {
-            let guest = process.guests.swap_remove(at);
-            self.close_side(guest.connection, number);
+            let observer = process.observers.swap_remove(at);
+            self.close_side(observer.connection, number);
         }
     }
 
@@ -467,8 +467,8 @@ impl World<'_> {
     /// yet.
     pub(super) fn heed_observers(&self, process: &mut Process) {
         let Phase::Member(member) = &mut process.phase else { return };
-        let guests = process.guests.iter().filter(|guest| guest.is_served).count();
-        let is_followed = member.note_followers(guests, &process.roster);
+        let observers = process.observers.iter().filter(|observer| observer.is_served).count();
+        let is_followed = member.note_followers(observers, &process.roster);
         process.objects.set_followed(is_followed);
     }
 

@@ -12,7 +12,7 @@ use super::rows::Store;
 use super::story::Telling;
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
-use spindle_core::control::{Address, Card, Incarnation, Letter, Purpose, Record, Request};
+use spindle_core::control::{Address, Card, ControlMessage, Incarnation, Purpose, Record, Request};
 use spindle_core::{MemberId, ViewId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -63,7 +63,7 @@ pub(super) enum Event {
     Step {
         process: usize,
     },
-    Mail {
+    Messages {
         process: usize,
         near: Near,
     },
@@ -196,7 +196,7 @@ macro_rules! broken {
     ($($(#[$doc:meta])* $broken:ident,)*) => {
         /// The ways in which a driver breaks its duties. They show that the checkers notice.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        #[cfg_attr(not(planted), allow(unreachable_pub, reason = "builds with planted bugs export it"))]
+        #[cfg_attr(not(mutation), allow(unreachable_pub, reason = "builds with mutations export it"))]
         pub enum Broken {
             /// The driver keeps its duties.
             #[default]
@@ -204,7 +204,7 @@ macro_rules! broken {
             $($(#[$doc])* $broken,)*
         }
 
-        #[cfg(planted)]
+        #[cfg(mutation)]
         impl Broken {
             /// All broken duties.
             pub const ALL: &[Broken] = &[$(Broken::$broken,)*];
@@ -242,7 +242,7 @@ broken! {
     /// The kernel's reports of deaths are not passed on.
     DeathsUntold,
     /// The kernel's report of a death is passed on before the control messages of the dead process.
-    DeathsBeforeLetters,
+    DeathsBeforeMessages,
     /// A process without an address counts as dead.
     MissingIsDead,
     /// A member whose stream has ended counts as dead.
@@ -317,7 +317,7 @@ pub(super) struct World<'s> {
     pub(super) attempts_made: usize,
     pub(super) lives: Vec<Life>,
     /// By sender and receiver on one host: the arrival time of the last control message.
-    pub(super) mail_due: BTreeMap<(usize, usize), u64>,
+    pub(super) messages_due: BTreeMap<(usize, usize), u64>,
     /// The places of processes, by number.
     pub(super) process_places: Vec<usize>,
     /// The addresses to which the seeds' name resolves.
@@ -381,7 +381,7 @@ impl<'s> World<'s> {
             attempts_made: 0,
             lives,
             process_places: vec![],
-            mail_due: BTreeMap::new(),
+            messages_due: BTreeMap::new(),
             named: BTreeSet::new(),
             unreachable: BTreeSet::new(),
             ledger,
@@ -431,7 +431,7 @@ impl<'s> World<'s> {
             }
         }
         self.outcome.counts.virtual_ns = self.now;
-        self.outcome.counts.foundings = self.ledger.foundings();
+        self.outcome.counts.bootstraps = self.ledger.bootstraps();
         self.outcome.counts.views = self.ledger.views_changed();
         self.outcome.counts.deliveries = self.ledger.deliveries;
         self.outcome.counts.fifo = self.ledger.fifo;
@@ -517,10 +517,10 @@ impl<'s> World<'s> {
                     return done;
                 }
             }
-            Event::Mail { process, near } => {
+            Event::Messages { process, near } => {
                 let now = self.now;
                 if let Some(process) = self.living(process) {
-                    process.mailbox.push_back(near);
+                    process.control_socket.push_back(near);
                     let number = process.number;
                     self.wake(number, now);
                 }
@@ -531,7 +531,7 @@ impl<'s> World<'s> {
                     && watcher.watched.get(&id) == Some(&of)
                     && !untold
                 {
-                    watcher.deaths.push_back((id, Death::Told(of)));
+                    watcher.deaths.push_back((id, Death::Reported(of)));
                     self.wake(process, now);
                 }
             }
@@ -649,9 +649,9 @@ impl<'s> World<'s> {
                     self.places[whom as usize].process.and_then(|whom| self.living(whom)).map(|process| process.me.id);
                 if let (Some(number), Some(id)) = (self.places[by as usize].process, whom) {
                     self.excused.insert(id, self.now);
-                    let letter = Letter::Request { from: OPERATOR, reply: 1, what: Request::Evict(id) };
-                    let near = Near { letter: letter.encode().into(), attachment: [].into(), row: None };
-                    self.push(self.now, Event::Mail { process: number, near });
+                    let message = ControlMessage::Request { from: OPERATOR, reply: 1, what: Request::Evict(id) };
+                    let near = Near { message: message.encode().into(), attachment: [].into(), row: None };
+                    self.push(self.now, Event::Messages { process: number, near });
                 }
             }
             Fault::Propose { place, change } => self.propose_change(place, &change),

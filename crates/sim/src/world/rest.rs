@@ -227,7 +227,7 @@ impl World<'_> {
             let Stage { view, layout, .. } = &self.stages[home];
             let members = &view.subgroups[id.index()].members;
             for (owner, peer) in members.iter().flat_map(|owner| members.iter().map(move |peer| (*owner, *peer))) {
-                let place = layout.row(owner).place(id).expect("a member of the subgroup has a place for it");
+                let place = layout.row(owner).subgroup(id).expect("a member of the subgroup has a place for it");
                 self.compare_words(home, owner, peer, (place.entry..place.end).step_by(8))?;
             }
         }

@@ -1,13 +1,13 @@
 //! A stage: one view with the state that belongs to it alone. That is its memory, its members'
 //! engines and consumers, and the state of the checkers of one view. The state that outlives a view
 //! (time, processes, applications) belongs to the world.
+use crate::actions::Step;
 use crate::apps::Consumer;
 use crate::checkers::monotone::Monotone;
 use crate::checkers::null_rule::NullRule;
 use crate::checkers::primary::Primary;
 use crate::checkers::total_order::TotalOrder;
 use crate::checkers::uniformity::Uniformity;
-use crate::happenings::Step;
 use crate::ledger::Ledger;
 use crate::plan::Plan;
 use crate::table::{Extent, SimTable};
@@ -103,7 +103,8 @@ impl Stage {
         let tables = view
             .ranks()
             .map(|me| SimTable::new(me, &extents, !plan.faults.late_copies, mid_poll(me), Rc::clone(&count)));
-        let ring = |rank: Rank, id| layout.row(rank).place(id).and_then(|place| place.ring).expect("a sender's ring");
+        let ring =
+            |rank: Rank, id| layout.row(rank).subgroup(id).and_then(|place| place.ring).expect("a sender's ring");
         Stage {
             tables: tables.collect(),
             count,
@@ -226,7 +227,7 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
         name(at, Word::Proposal);
     }
     for (id, spec) in view.subgroups_of(me) {
-        let Some(place) = layout.row(me).place(id) else { continue };
+        let Some(place) = layout.row(me).subgroup(id) else { continue };
         let names = [
             (entry::PUBLISHED, "published"),
             (entry::ROUNDS, "rounds"),

@@ -1,8 +1,8 @@
 //! The effects of engines and applications on memory, on their way to the other members.
 use super::stage::{Seat, Word};
 use super::{Checked, Event, World};
+use crate::actions::Step;
 use crate::checkers::{Violation, monotone};
-use crate::happenings::Step;
 use crate::options::Visibility;
 use crate::table::{Action, Travel};
 use spindle_core::{Rank, SubgroupId};
@@ -200,7 +200,7 @@ impl World<'_> {
                 self.stages[stage].tables[peer.index()].expect_moved(rank, due);
             }
             let due = self.next_moment(seat, peer);
-            self.stages[stage].tables[peer.index()].expect_bell(rank, due);
+            self.stages[stage].tables[peer.index()].expect_event_count(rank, due);
             self.schedule(seat, peer);
         }
     }

@@ -2,9 +2,9 @@
 //! stage, and the messages that it sends again there.
 use super::stage::{Seat, Stage, Still};
 use super::{Checked, Event, Life, World};
+use crate::actions::{Step, What, When};
 use crate::apps::{App, OpenRing};
 use crate::checkers::{Violation, atomicity, no_invention};
-use crate::happenings::{Step, What, When};
 use crate::options::Visibility;
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::HEADER_BYTES;
@@ -246,8 +246,8 @@ impl World<'_> {
         let process = self.process_of(seat);
         let view = self.stages[seat.stage].view.clone();
         let now = When::Step { process, view: view.id.0, step: Step::Installs };
-        for happening in self.plan.happenings.iter().filter(|happening| happening.when == now) {
-            let What::Miss { whom, .. } = happening.what else { continue };
+        for action in self.plan.actions.iter().filter(|action| action.when == now) {
+            let What::Miss { whom, .. } = action.what else { continue };
             let Some(rank) = view.rank_of(self.plan.members[whom].id).filter(|rank| *rank != seat.rank) else {
                 continue;
             };

@@ -5,7 +5,7 @@
 # Invariants: 1 (total order), 13 (null rule).
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

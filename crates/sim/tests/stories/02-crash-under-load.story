@@ -6,7 +6,7 @@
 # Invariants: 4 (atomicity), 8 (uniformity), INV-TRIM.
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

@@ -6,7 +6,7 @@
 # Invariants: 5 (one view sequence), INV-PROMISE, INV-BIND, INV-QUORUM.
 
 processes a b c d e
-found
+bootstrap
 ----
     26 ms  a b c d e: begins view 1: a b c d e
 

@@ -9,7 +9,7 @@
 processes a b c d e
 delay a c 4ms
 delay a d 4ms
-found
+bootstrap
 ----
     36 ms  a b c d e: begins view 1: a b c d e
 

@@ -5,7 +5,7 @@
 # Invariants: 4 (atomicity), 6 (primary component), INV-QUORUM.
 
 processes a b c d e
-found
+bootstrap
 ----
     26 ms  a b c d e: begins view 1: a b c d e
 

@@ -7,7 +7,7 @@
 # Invariants: 5 (one view sequence), 21 (nobody waits in the dark).
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

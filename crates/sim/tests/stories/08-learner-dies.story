@@ -7,7 +7,7 @@
 
 state
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

@@ -5,7 +5,7 @@
 # Invariants: 4 (atomicity), 23 (no eviction without a cause).
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

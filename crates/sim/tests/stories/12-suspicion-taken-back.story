@@ -8,7 +8,7 @@
 # Invariants: 16 (no false storms), 23 (no eviction without a cause).
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

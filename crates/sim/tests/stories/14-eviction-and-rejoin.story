@@ -6,7 +6,7 @@
 # Invariants: 5 (one view sequence), 23 (no eviction without a cause).
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

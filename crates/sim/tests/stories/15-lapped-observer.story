@@ -7,7 +7,7 @@
 
 processes a b c
 subgroup main window 4
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

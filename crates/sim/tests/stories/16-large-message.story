@@ -8,7 +8,7 @@
 large
 processes a b c d
 delay 5ms
-found
+bootstrap
 ----
     85 ms  a b c d: begins view 1: a b c d
 

@@ -7,7 +7,7 @@
 # Invariants: 6 (primary component), 21 (nobody waits in the dark).
 
 processes a b
-found
+bootstrap
 ----
     14 ms  a b: begins view 1: a b
 

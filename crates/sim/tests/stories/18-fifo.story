@@ -8,7 +8,7 @@
 processes a b c d
 subgroup main fifo
 delay c b 40ms
-found
+bootstrap
 ----
     17 ms  a d: begins view 1: a b c d
     75 ms  c: begins view 1: a b c d

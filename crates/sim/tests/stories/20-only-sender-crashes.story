@@ -6,7 +6,7 @@
 # Invariants: 8 (uniformity), 13 (null rule), 15 (liveness), INV-TRIM.
 
 processes a b c
-found
+bootstrap
 ----
     24 ms  a b c: begins view 1: a b c
 

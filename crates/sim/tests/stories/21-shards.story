@@ -9,7 +9,7 @@ processes a b c d
 subgroup all
 subgroup s shard 2 3
 subgroup t shard 2 3
-found
+bootstrap
 ----
     26 ms  a b c d: begins view 1: a b c d; shard s: a c; shard t: b d
 

@@ -6,7 +6,7 @@
 # Invariants: 6 (primary component), 25 (a death is the end of a process), INV-QUORUM.
 
 processes a,b,c
-found
+bootstrap
 ----
     10 ms  a b c: begins view 1: a b c
 

@@ -6,7 +6,7 @@
 # Invariants: 1 (total order), 4 (atomicity).
 
 processes a b
-found
+bootstrap
 ----
     14 ms  a b: begins view 1: a b
 

@@ -511,16 +511,16 @@ fn trace(orders: &Orders) {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Arc::new(file)).init();
 }
 
-#[cfg(planted)]
+#[cfg(mutation)]
 fn plant(bug: &str) {
-    use spindle_core::planted::{Bug, activate};
-    let found = Bug::ALL.iter().find(|known| format!("{known:?}") == bug);
+    use spindle_core::mutation::{Mutation, activate};
+    let found = Mutation::ALL.iter().find(|known| format!("{known:?}") == bug);
     activate(Some(*found.expect("a bug that can be planted")));
 }
 
-#[cfg(not(planted))]
+#[cfg(not(mutation))]
 fn plant(_: &str) {
-    panic!("this build has no planted bugs: build it with --cfg planted");
+    panic!("this build has no mutations: build it with --cfg mutation");
 }
 
 fn run(orders: &Orders, log: &Log) -> Result<End, String> {

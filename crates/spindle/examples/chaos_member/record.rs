@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     /// `a` the view, `b` 1 if the member is no voter in it, `c` the id. These records come by rank.
     Member,
     /// The application's state of `subgroup` was `b`, after `c` messages since the group was
-    /// founded. This was so when view `a` began. If `a` is the largest number, it was so when the
+    /// created. This was so when view `a` began. If `a` is the largest number, it was so when the
     /// process ended in agreement with all members.
     State,
     /// Later deliveries in `subgroup` belong to view `a`; `c` the time.

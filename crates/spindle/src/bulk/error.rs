@@ -144,7 +144,7 @@ pub enum Cause {
     Down(std::sync::Arc<BulkDown>),
     /// By the report of a peer.
     #[error("member {by} says so")]
-    Told {
+    Reported {
         /// The peer.
         by: Rank,
     },

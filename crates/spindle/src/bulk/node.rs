@@ -68,7 +68,7 @@ enum Carrier {
 enum Finishing {
     No,
     Wanted,
-    Told,
+    Reported,
 }
 
 macro_rules! carrier {
@@ -202,7 +202,7 @@ impl BulkNode {
         let worked = carrier!(self, carrier => carrier.poll(events));
         if self.finishing == Finishing::Wanted && carrier!(self, carrier => carrier.is_at_rest()) {
             carrier!(self, carrier => carrier.tell_finished());
-            self.finishing = Finishing::Told;
+            self.finishing = Finishing::Reported;
             return true;
         }
         worked
@@ -241,7 +241,9 @@ impl BulkNode {
         match self.finishing {
             Finishing::No => false,
             Finishing::Wanted => has_failed && carrier!(self, carrier => carrier.is_flushed()),
-            Finishing::Told => carrier!(self, carrier => carrier.is_flushed() && (has_failed || carrier.open() == 0)),
+            Finishing::Reported => {
+                carrier!(self, carrier => carrier.is_flushed() && (has_failed || carrier.open() == 0))
+            }
         }
     }
 

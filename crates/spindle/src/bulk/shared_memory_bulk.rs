@@ -6,7 +6,7 @@ use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
 use spindle_core::rdmc::{SendError, Session};
 use spindle_fabric::RegionError;
-use spindle_fabric::bulk::{BulkDown, LocalLinks, LocalNews, LocalPart, Object, Segment};
+use spindle_fabric::bulk::{BulkDown, LocalEvent, LocalLinks, LocalPart, Object, Segment};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -173,21 +173,21 @@ impl SharedMemoryBulk {
         (0..self.finished.len()).filter(is_open).count() as u32
     }
 
-    fn hear(&mut self, from: Rank, news: LocalNews) -> Result<(), BulkDown> {
+    fn hear(&mut self, from: Rank, news: LocalEvent) -> Result<(), BulkDown> {
         let nonsense = |word| Err(BulkDown::Garbage { word });
         match news {
-            LocalNews::Finished => self.finished[from.index()] = true,
+            LocalEvent::Finished => self.finished[from.index()] = true,
             _ if self.failure.is_some() => {}
-            LocalNews::Object { number, .. } if from != self.root || number != self.done => return nonsense(number),
-            LocalNews::Object { object, .. } if object.len() as u64 > self.object_bytes_max => {
+            LocalEvent::Object { number, .. } if from != self.root || number != self.done => return nonsense(number),
+            LocalEvent::Object { object, .. } if object.len() as u64 > self.object_bytes_max => {
                 return Err(BulkDown::TooLong { bytes: object.len() as u64, max: self.object_bytes_max });
             }
-            LocalNews::Object { number, object } => {
+            LocalEvent::Object { number, object } => {
                 self.done += 1;
                 self.events.push(Event::Complete { object: ObjectId(number), data: object });
                 self.is_telling = true;
             }
-            LocalNews::Have { objects } => {
+            LocalEvent::Have { objects } => {
                 let known = self.have[from.index()]..=self.done + self.lent.len() as u64;
                 if self.me != self.root || !known.contains(&objects) {
                     return nonsense(objects);
@@ -195,10 +195,10 @@ impl SharedMemoryBulk {
                 self.have[from.index()] = objects;
                 self.settle();
             }
-            LocalNews::Closed { dead } if dead.index() >= self.have.len() => {
+            LocalEvent::Closed { dead } if dead.index() >= self.have.len() => {
                 return nonsense(dead.0.into());
             }
-            LocalNews::Closed { dead } => self.close(dead, Cause::Told { by: from }),
+            LocalEvent::Closed { dead } => self.close(dead, Cause::Reported { by: from }),
         }
         Ok(())
     }

@@ -489,7 +489,7 @@ impl Store for Side {
                 return Err(BulkDown::Garbage { word: dead.0.into() });
             }
             Word::Closed { dead } => {
-                self.loss = Some((dead, Cause::Told { by: from }));
+                self.loss = Some((dead, Cause::Reported { by: from }));
                 self.tell(Input::Closed { dead: self.position(dead) });
                 return Ok(());
             }

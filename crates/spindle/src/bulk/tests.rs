@@ -71,15 +71,15 @@ fn content(object: u64, bytes: u64) -> Vec<u8> {
 }
 
 /// Members that are polled in turn, and the events of each.
-struct Crowd {
+struct Cluster {
     members: Vec<(Option<BulkNode>, Vec<Event>)>,
     /// Whether buffers are posted at once.
     posts: bool,
 }
 
-impl Crowd {
-    fn new(nodes: Vec<BulkNode>) -> Crowd {
-        Crowd { members: nodes.into_iter().map(|node| (Some(node), vec![])).collect(), posts: true }
+impl Cluster {
+    fn new(nodes: Vec<BulkNode>) -> Cluster {
+        Cluster { members: nodes.into_iter().map(|node| (Some(node), vec![])).collect(), posts: true }
     }
 
     fn root(&mut self, root: u32) -> &mut BulkNode {
@@ -145,33 +145,33 @@ fn failures(told: &[Event]) -> Vec<&Failure> {
 
 /// Sends objects of these lengths, and checks that every member gets them.
 fn check_delivery(members: u32, root: u32, settings: &BulkSettings, kind: Kind, sizes: &[u64]) {
-    let mut crowd = Crowd::new(nodes(members, root, settings, kind));
-    check_objects(&mut crowd, root, sizes);
+    let mut cluster = Cluster::new(nodes(members, root, settings, kind));
+    check_objects(&mut cluster, root, sizes);
 }
 
-fn check_objects(crowd: &mut Crowd, root: u32, sizes: &[u64]) {
+fn check_objects(cluster: &mut Cluster, root: u32, sizes: &[u64]) {
     let start = Instant::now();
     for (i, bytes) in (0..).zip(sizes) {
         loop {
-            match crowd.root(root).send(content(i, *bytes)) {
+            match cluster.root(root).send(content(i, *bytes)) {
                 Ok(object) => break assert_eq!(object, ObjectId(i)),
-                Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { .. })) => _ = crowd.turn(),
+                Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { .. })) => _ = cluster.turn(),
                 Err(error) => panic!("{error}"),
             }
             assert!(start.elapsed() < PATIENCE, "no slot is free");
         }
     }
-    crowd.run_until("delivery", |told| completed(told).len() == sizes.len());
-    for (_, told) in &crowd.members {
+    cluster.run_until("delivery", |told| completed(told).len() == sizes.len());
+    for (_, told) in &cluster.members {
         for ((object, data), (i, bytes)) in completed(told).into_iter().zip((0..).zip(sizes)) {
             assert_eq!(object, i);
             assert!(*data == *content(i, *bytes), "object {i} of {bytes} bytes");
         }
         assert_eq!(failures(told).len(), 0);
     }
-    crowd.run_to_rest();
+    cluster.run_to_rest();
     let everywhere = |event: &&Event| matches!(event, Event::Everywhere { .. });
-    assert_eq!(crowd.members[root as usize].1.iter().filter(everywhere).count(), sizes.len());
+    assert_eq!(cluster.members[root as usize].1.iter().filter(everywhere).count(), sizes.len());
 }
 
 fn algorithms(members: u32) -> Vec<Algorithm> {
@@ -248,7 +248,7 @@ fn bytes_across(rack_of: &[u32], algorithm: Algorithm, bytes: u64) -> u64 {
         let streams = streams.into_iter().map(|stream| count(me, stream));
         BulkNode::over_streams(members, Rank(me), Rank(0), &settings(algorithm.clone()), streams).unwrap()
     });
-    check_objects(&mut Crowd::new(nodes.collect()), 0, &[bytes]);
+    check_objects(&mut Cluster::new(nodes.collect()), 0, &[bytes]);
     across.load(Ordering::Relaxed)
 }
 
@@ -268,11 +268,11 @@ fn between_racks_every_block_crosses_once() {
 fn small_objects_go_directly() {
     let settings = BulkSettings { direct_below: BLOCK + 1, slots: 8, ..settings(Algorithm::Chain) };
     check_delivery(5, 2, &settings, Kind::Unix, &SIZES);
-    let mut crowd = Crowd::new(nodes(5, 2, &settings, Kind::Unix));
-    crowd.run_to_rest();
-    crowd.root(2).send(vec![7; 10]).unwrap();
+    let mut cluster = Cluster::new(nodes(5, 2, &settings, Kind::Unix));
+    cluster.run_to_rest();
+    cluster.root(2).send(vec![7; 10]).unwrap();
     // The last member of the chain gets the object, whatever the members between do.
-    let (last, told) = &mut crowd.members[1];
+    let (last, told) = &mut cluster.members[1];
     let start = Instant::now();
     while completed(told).is_empty() {
         assert!(start.elapsed() < PATIENCE, "{told:?}");
@@ -284,53 +284,53 @@ fn small_objects_go_directly() {
 }
 
 #[test]
-fn one_alone_sends_to_nobody() {
+fn a_member_alone_sends_to_no_peer() {
     check_delivery(1, 0, &settings(Algorithm::BinomialPipeline), Kind::Unix, &SIZES);
 }
 
 #[test]
 fn blocks_wait_for_buffers_and_the_first_is_passed_on_without() {
-    let mut crowd = Crowd::new(nodes(3, 0, &settings(Algorithm::Chain), Kind::Unix));
-    crowd.posts = false;
-    crowd.root(0).send(content(0, 10 * BLOCK)).unwrap();
-    crowd.run_to_rest();
+    let mut cluster = Cluster::new(nodes(3, 0, &settings(Algorithm::Chain), Kind::Unix));
+    cluster.posts = false;
+    cluster.root(0).send(content(0, 10 * BLOCK)).unwrap();
+    cluster.run_to_rest();
     // The last member of the chain learns of the object although no member has made room.
     for member in [1, 2] {
-        let told = &crowd.members[member].1;
+        let told = &cluster.members[member].1;
         assert!(matches!(told[..], [Event::Allocate { object: ObjectId(0), bytes }] if bytes == 10 * BLOCK));
     }
-    let post = |crowd: &mut Crowd, member: u32, bytes: u64| {
-        crowd.root(member).post_receive_buffer(ObjectId(0), vec![0; bytes as usize])
+    let post = |cluster: &mut Cluster, member: u32, bytes: u64| {
+        cluster.root(member).post_receive_buffer(ObjectId(0), vec![0; bytes as usize])
     };
-    assert!(matches!(post(&mut crowd, 2, 3), Err(PostError::Length { expected: 10_000, found: 3, .. })));
-    post(&mut crowd, 2, 10 * BLOCK).unwrap();
-    crowd.run_to_rest();
-    assert!(completed(&crowd.members[2].1).is_empty(), "the first of the chain has no room, and one block");
-    post(&mut crowd, 1, 10 * BLOCK).unwrap();
-    assert!(matches!(post(&mut crowd, 1, 10 * BLOCK), Err(PostError::NotAwaited { .. })));
-    crowd.run_until("delivery", |told| completed(told).len() == 1);
-    assert!(crowd.members.iter().all(|(_, told)| *completed(told)[0].1 == *content(0, 10 * BLOCK)));
-    assert!(matches!(post(&mut crowd, 1, 10 * BLOCK), Err(PostError::NotAwaited { .. })));
+    assert!(matches!(post(&mut cluster, 2, 3), Err(PostError::Length { expected: 10_000, found: 3, .. })));
+    post(&mut cluster, 2, 10 * BLOCK).unwrap();
+    cluster.run_to_rest();
+    assert!(completed(&cluster.members[2].1).is_empty(), "the first of the chain has no room, and one block");
+    post(&mut cluster, 1, 10 * BLOCK).unwrap();
+    assert!(matches!(post(&mut cluster, 1, 10 * BLOCK), Err(PostError::NotAwaited { .. })));
+    cluster.run_until("delivery", |told| completed(told).len() == 1);
+    assert!(cluster.members.iter().all(|(_, told)| *completed(told)[0].1 == *content(0, 10 * BLOCK)));
+    assert!(matches!(post(&mut cluster, 1, 10 * BLOCK), Err(PostError::NotAwaited { .. })));
 }
 
 #[test]
-fn a_death_fails_what_is_not_complete_once_at_everybody() {
+fn a_death_fails_incomplete_transfers_once_at_each_survivor() {
     for members in 2..=9 {
         for algorithm in algorithms(members) {
             for dead in 0..members {
-                let mut crowd = Crowd::new(nodes(members, 0, &settings(algorithm.clone()), Kind::Unix));
-                crowd.root(0).send(content(0, 3)).unwrap();
-                crowd.run_until("delivery", |told| completed(told).len() == 1);
-                crowd.root(0).send(content(1, 400 * BLOCK)).unwrap();
-                crowd.root(0).send(content(2, 10)).unwrap_or(ObjectId(2));
+                let mut cluster = Cluster::new(nodes(members, 0, &settings(algorithm.clone()), Kind::Unix));
+                cluster.root(0).send(content(0, 3)).unwrap();
+                cluster.run_until("delivery", |told| completed(told).len() == 1);
+                cluster.root(0).send(content(1, 400 * BLOCK)).unwrap();
+                cluster.root(0).send(content(2, 10)).unwrap_or(ObjectId(2));
                 // The death comes in the middle of the transfer, as seen by the member that dies.
                 for _ in 0..3 + dead {
-                    crowd.turn();
+                    cluster.turn();
                 }
-                crowd.kill(dead);
-                crowd.run_until("the end", |told| !failures(told).is_empty() || completed(told).len() == 3);
-                crowd.run_to_rest();
-                for (member, (node, told)) in (0..).zip(&mut crowd.members) {
+                cluster.kill(dead);
+                cluster.run_until("the end", |told| !failures(told).is_empty() || completed(told).len() == 3);
+                cluster.run_to_rest();
+                for (member, (node, told)) in (0..).zip(&mut cluster.members) {
                     let Some(node) = node else { continue };
                     let [failure] = failures(told)[..] else { panic!("{member} of {members}: {told:?}") };
                     assert_eq!(failure.dead, Rank(dead), "{member} of {members}, {algorithm:?}: {failure}");
@@ -352,16 +352,16 @@ fn a_death_fails_what_is_not_complete_once_at_everybody() {
 }
 
 #[test]
-fn who_leaves_first_does_not_miss_what_is_on_the_way() {
-    let mut crowd = Crowd::new(nodes(3, 0, &settings(Algorithm::Chain), Kind::Unix));
-    crowd.run_to_rest();
-    crowd.root(0).send(content(0, 3)).unwrap();
-    (0..3).for_each(|member| crowd.root(member).finish());
+fn the_first_leaver_gets_the_messages_in_flight() {
+    let mut cluster = Cluster::new(nodes(3, 0, &settings(Algorithm::Chain), Kind::Unix));
+    cluster.run_to_rest();
+    cluster.root(0).send(content(0, 3)).unwrap();
+    (0..3).for_each(|member| cluster.root(member).finish());
     let start = Instant::now();
     // The last member of the chain hears from the root before it hears of the object.
-    while !(0..3).all(|member| crowd.root(member).is_finished()) {
+    while !(0..3).all(|member| cluster.root(member).is_finished()) {
         for member in [0, 2, 1] {
-            let (node, told) = &mut crowd.members[member];
+            let (node, told) = &mut cluster.members[member];
             let node = node.as_mut().unwrap();
             let before = told.len();
             node.poll(told);
@@ -369,9 +369,9 @@ fn who_leaves_first_does_not_miss_what_is_on_the_way() {
                 node.post_receive_buffer(*object, vec![0; *bytes as usize]).unwrap();
             }
         }
-        assert!(start.elapsed() < PATIENCE, "{:?}", crowd.members);
+        assert!(start.elapsed() < PATIENCE, "{:?}", cluster.members);
     }
-    for (_, told) in &crowd.members {
+    for (_, told) in &cluster.members {
         assert_eq!((completed(told).len(), failures(told).len()), (1, 0), "{told:?}");
     }
 }
@@ -397,17 +397,17 @@ fn greet(far: &mut UnixStream) {
     far.write_all(&greeting).unwrap();
 }
 
-fn told_by_raw(sends: impl FnOnce(&mut UnixStream, &mut Crowd)) -> Vec<Event> {
+fn told_by_raw(sends: impl FnOnce(&mut UnixStream, &mut Cluster)) -> Vec<Event> {
     let (stream, mut far) = raw_end();
     let settings = settings(Algorithm::Chain);
     let node = BulkNode::over_streams(2, Rank(1), Rank(0), &settings, [(Rank(0), stream)]).unwrap();
-    let mut crowd = Crowd::new(vec![node]);
-    crowd.turn();
+    let mut cluster = Cluster::new(vec![node]);
+    cluster.turn();
     greet(&mut far);
-    sends(&mut far, &mut crowd);
+    sends(&mut far, &mut cluster);
     far.shutdown(std::net::Shutdown::Write).unwrap();
-    crowd.run_until("the end", |told| !failures(told).is_empty());
-    crowd.members.remove(0).1
+    cluster.run_until("the end", |told| !failures(told).is_empty());
+    cluster.members.remove(0).1
 }
 
 #[test]
@@ -415,13 +415,13 @@ fn a_block_that_was_given_up_is_not_believed() {
     let block = |end: &[u8]| [frame(3, 0, [0, 5], [6, 1, 0, 0]), vec![1; 5], end.to_vec()].concat();
     let closed = frame(4, 1, [0; 2], [0; 4]);
     for (end, count) in [(b"is whole", 1), (b"is void!", 0)] {
-        let told = told_by_raw(|far, crowd| {
+        let told = told_by_raw(|far, cluster| {
             far.write_all(&block(end)).unwrap();
-            crowd.run_to_rest();
+            cluster.run_to_rest();
             far.write_all(&closed).unwrap();
         });
         assert_eq!(completed(&told).len(), count, "{told:?}");
-        assert!(matches!(failures(&told)[0], Failure { dead: Rank(1), cause: Cause::Told { by: Rank(0) }, .. }));
+        assert!(matches!(failures(&told)[0], Failure { dead: Rank(1), cause: Cause::Reported { by: Rank(0) }, .. }));
     }
 }
 
@@ -498,19 +498,19 @@ fn nonsense_from_one_is_no_trouble_between_others_but_the_end_of_the_group() {
     streams[1].push((Rank(3), Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())));
     let _silent = streams.pop();
     let node = |(me, streams)| BulkNode::over_streams(4, Rank(me), Rank(0), &settings, streams).unwrap();
-    let mut crowd = Crowd::new((0..).zip(streams).map(node).collect());
+    let mut cluster = Cluster::new((0..).zip(streams).map(node).collect());
     far.write_all(&[0x55; 100]).unwrap();
-    crowd.run_until("the end", |told| !failures(told).is_empty());
-    for (member, (_, told)) in (0..).zip(&crowd.members) {
+    cluster.run_until("the end", |told| !failures(told).is_empty());
+    for (member, (_, told)) in (0..).zip(&cluster.members) {
         let [failure] = failures(told)[..] else { panic!("{told:?}") };
         assert_eq!(failure.dead, Rank(3));
-        let is_told = matches!(failure.cause, Cause::Told { by: Rank(1) });
+        let is_told = matches!(failure.cause, Cause::Reported { by: Rank(1) });
         assert_eq!(is_told, member != 1, "{member}: {failure}");
     }
 }
 
 #[test]
-fn who_has_other_settings_is_told_so() {
+fn a_process_with_other_settings_is_told_so() {
     let ours = settings(Algorithm::Chain);
     are_told(&ours, &BulkSettings { block_bytes: BLOCK + 1, ..ours.clone() });
     // Files that differ, say.
@@ -522,18 +522,18 @@ fn who_has_other_settings_is_told_so() {
 /// Checks that two members with these settings learn that the settings differ.
 fn are_told(ours: &BulkSettings, theirs: &BulkSettings) {
     let [near, far] = ends(Kind::Unix);
-    let mut crowd = Crowd::new(vec![
+    let mut cluster = Cluster::new(vec![
         BulkNode::over_streams(2, Rank(0), Rank(0), ours, [(Rank(1), near)]).unwrap(),
         BulkNode::over_streams(2, Rank(1), Rank(0), theirs, [(Rank(0), far)]).unwrap(),
     ]);
-    crowd.run_until("the end", |told| !failures(told).is_empty());
+    cluster.run_until("the end", |told| !failures(told).is_empty());
     let is_greeting =
         |failure: &&Failure| matches!(&failure.cause, Cause::Down(down) if matches!(**down, BulkDown::Greeting { .. }));
-    assert!(crowd.members.iter().flat_map(|(_, told)| failures(told)).any(|failure| is_greeting(&failure)));
+    assert!(cluster.members.iter().flat_map(|(_, told)| failures(told)).any(|failure| is_greeting(&failure)));
 }
 
 #[test]
-fn what_makes_no_group_is_refused() {
+fn invalid_groups_are_refused() {
     let settings = settings(Algorithm::Chain);
     let node = |members, me, root, peers: &[u32], settings: &BulkSettings| {
         let mut keep = vec![];
@@ -571,12 +571,12 @@ enum Upcall {
     Failed(Failure),
 }
 
-struct Told {
+struct Reported {
     upcalls: Sender<(usize, Upcall)>,
     group: usize,
 }
 
-impl Upcalls for Told {
+impl Upcalls for Reported {
     fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
         Some(vec![0; bytes as usize].into())
     }
@@ -614,7 +614,7 @@ fn threads(members: u32, waiting: Waiting, kind: Kind) -> Threads {
     }
     for root in 0..members {
         for (me, node) in nodes(members, root, &settings, kind).into_iter().enumerate() {
-            let upcalls = Told { upcalls: senders[me].clone(), group: root as usize };
+            let upcalls = Reported { upcalls: senders[me].clone(), group: root as usize };
             groups[me].push(threads[me].run(node, upcalls).unwrap());
         }
     }
@@ -664,7 +664,7 @@ fn all_send_at_once_on_threads_however_these_wait() {
 }
 
 #[test]
-fn a_thread_that_dies_fails_its_groups_at_everybody_else() {
+fn a_thread_that_dies_fails_its_groups_at_all_others() {
     let members = 4;
     let Threads { mut threads, groups, told } = threads(members, Waiting::Interrupt, Kind::Tcp);
     groups[0][0].send(content(0, 500 * BLOCK)).unwrap();
@@ -688,7 +688,7 @@ fn a_thread_that_dies_fails_its_groups_at_everybody_else() {
 }
 
 #[test]
-fn who_leaves_before_the_others_is_told_who_is_left() {
+fn an_early_leaver_is_told_which_members_remain() {
     let Threads { threads: _threads, mut groups, told: _told } = threads(2, Waiting::Interrupt, Kind::Unix);
     let destroyed = groups[0].remove(0).destroy(Duration::from_millis(1));
     assert!(matches!(destroyed, Err(DestroyError::TimedOut { open: 1, .. })), "{destroyed:?}");
@@ -727,17 +727,17 @@ fn across_hosts_heads_pass_blocks_on_and_lend_to_the_others() {
             let count = Hosts::new(Rank(root), hosts).count();
             for algorithm in algorithms(count) {
                 let settings = BulkSettings { slots: 1 + root % 3, direct_below: BLOCK, ..settings(algorithm) };
-                let mut crowd = Crowd::new(across(hosts, root, &settings, Kind::Unix));
-                check_objects(&mut crowd, root, &SIZES);
+                let mut cluster = Cluster::new(across(hosts, root, &settings, Kind::Unix));
+                check_objects(&mut cluster, root, &SIZES);
             }
         }
     }
     // An object that a head receives is stored in memory that the head lends.
-    let mut crowd = Crowd::new(across(&[1, 2, 2], 0, &settings(Algorithm::Chain), Kind::Unix));
-    crowd.posts = false;
-    crowd.root(0).send(content(0, 20 * BLOCK)).unwrap();
-    crowd.run_until("delivery", |told| completed(told).len() == 1);
-    assert!(completed(&crowd.members[1].1)[0].1.segment().is_some());
+    let mut cluster = Cluster::new(across(&[1, 2, 2], 0, &settings(Algorithm::Chain), Kind::Unix));
+    cluster.posts = false;
+    cluster.root(0).send(content(0, 20 * BLOCK)).unwrap();
+    cluster.run_until("delivery", |told| completed(told).len() == 1);
+    assert!(completed(&cluster.members[1].1)[0].1.segment().is_some());
 }
 
 #[test]
@@ -746,48 +746,49 @@ fn between_hosts_every_object_crosses_once_however_many_members_they_have() {
     let count = |(to, stream)| (to, Box::new(Counted(stream, Arc::clone(&crossed))) as Connection);
     let streams = mesh(9, Kind::Unix).into_iter().map(|streams| streams.into_iter().map(count).collect()).collect();
     let nodes = across_over(&[1, 2, 3, 1, 2, 3, 1, 2, 3], 4, &settings(Algorithm::BinomialPipeline), streams);
-    check_objects(&mut Crowd::new(nodes), 4, &[bytes]);
+    check_objects(&mut Cluster::new(nodes), 4, &[bytes]);
     let crossed = crossed.load(Ordering::Relaxed);
     assert!((2 * bytes..2 * bytes + bytes / 2).contains(&crossed), "{crossed}");
 }
 
 #[test]
 fn a_head_has_an_object_when_all_of_its_host_have() {
-    let mut crowd = Crowd::new(across(&[1, 2, 2, 3], 0, &settings(Algorithm::BinomialPipeline), Kind::Unix));
-    let idle = crowd.members[2].0.take();
+    let mut cluster = Cluster::new(across(&[1, 2, 2, 3], 0, &settings(Algorithm::BinomialPipeline), Kind::Unix));
+    let idle = cluster.members[2].0.take();
     for object in 0..2 {
-        crowd.root(0).send(content(object, 20 * BLOCK)).unwrap();
+        cluster.root(0).send(content(object, 20 * BLOCK)).unwrap();
     }
-    crowd.run_until("delivery elsewhere", |told| completed(told).len() == 2 || told.is_empty());
-    crowd.run_to_rest();
-    let has = |crowd: &Crowd, member: usize| completed(&crowd.members[member].1).len();
-    assert_eq!([0, 1, 3].map(|member| has(&crowd, member)), [2, 0, 2]);
-    let everywhere =
-        |crowd: &Crowd| crowd.members[0].1.iter().filter(|event| matches!(event, Event::Everywhere { .. })).count();
-    assert_eq!(everywhere(&crowd), 0, "one of the second host has nothing");
-    assert!(crowd.root(0).send(vec![1]).is_err(), "so its slots are in use");
-    crowd.members[2].0 = idle;
-    crowd.run_until("delivery", |told| completed(told).len() == 2);
-    crowd.run_to_rest();
-    assert_eq!(everywhere(&crowd), 2);
+    cluster.run_until("delivery elsewhere", |told| completed(told).len() == 2 || told.is_empty());
+    cluster.run_to_rest();
+    let has = |cluster: &Cluster, member: usize| completed(&cluster.members[member].1).len();
+    assert_eq!([0, 1, 3].map(|member| has(&cluster, member)), [2, 0, 2]);
+    let everywhere = |cluster: &Cluster| {
+        cluster.members[0].1.iter().filter(|event| matches!(event, Event::Everywhere { .. })).count()
+    };
+    assert_eq!(everywhere(&cluster), 0, "one of the second host has nothing");
+    assert!(cluster.root(0).send(vec![1]).is_err(), "so its slots are in use");
+    cluster.members[2].0 = idle;
+    cluster.run_until("delivery", |told| completed(told).len() == 2);
+    cluster.run_to_rest();
+    assert_eq!(everywhere(&cluster), 2);
 }
 
 #[test]
-fn across_hosts_a_death_fails_the_group_once_at_everybody() {
+fn across_hosts_a_death_fails_the_group_once_at_each_member() {
     let hosts = [1, 1, 2, 2, 2, 3];
     for (root, dead) in (0..6).flat_map(|root| (0..6).map(move |dead| (root, dead))) {
-        let mut crowd = Crowd::new(across(&hosts, root, &settings(Algorithm::BinomialPipeline), Kind::Unix));
-        crowd.root(root).send(content(0, 3)).unwrap();
-        crowd.run_until("delivery", |told| completed(told).len() == 1);
+        let mut cluster = Cluster::new(across(&hosts, root, &settings(Algorithm::BinomialPipeline), Kind::Unix));
+        cluster.root(root).send(content(0, 3)).unwrap();
+        cluster.run_until("delivery", |told| completed(told).len() == 1);
         for object in 1..3 {
-            let sent = crowd.root(root).send(content(object, 400 * BLOCK));
+            let sent = cluster.root(root).send(content(object, 400 * BLOCK));
             assert!(sent.is_ok() || object == 2);
         }
-        (0..3 + dead).for_each(|_| _ = crowd.turn());
-        crowd.kill(dead);
-        crowd.run_until("the end", |told| !failures(told).is_empty());
-        crowd.run_to_rest();
-        for (member, (node, told)) in (0..).zip(&mut crowd.members).filter(|(member, _)| *member != dead) {
+        (0..3 + dead).for_each(|_| _ = cluster.turn());
+        cluster.kill(dead);
+        cluster.run_until("the end", |told| !failures(told).is_empty());
+        cluster.run_to_rest();
+        for (member, (node, told)) in (0..).zip(&mut cluster.members).filter(|(member, _)| *member != dead) {
             let [failure] = failures(told)[..] else { panic!("{member} of root {root}: {told:?}") };
             assert_eq!(failure.dead, Rank(dead), "{member} of root {root}: {failure}");
             let complete = completed(told);
@@ -809,17 +810,17 @@ fn a_head_without_memory_is_dead_to_the_others() {
     let mut parts = LocalPart::parts_among(&[Rank(1), Rank(2)], 3, Rank(1)).unwrap();
     let mate = BulkNode::across_hosts(Rank(2), hosts.clone(), &settings, [], parts.pop()).unwrap();
     let head = BulkNode::across_hosts(Rank(1), hosts, &settings, [(Rank(0), stream)], parts.pop()).unwrap();
-    let mut crowd = Crowd::new(vec![head, mate]);
-    crowd.turn();
+    let mut cluster = Cluster::new(vec![head, mate]);
+    cluster.turn();
     greet(&mut far);
     // The head of the first block of an object of 2^48 bytes, for which no machine has memory.
     far.write_all(&frame(3, 0, [0, BulkSettings::BLOCK_BYTES], [(1 << 48) + 1, 1, 0, 0])).unwrap();
-    crowd.run_until("the end", |told| !failures(told).is_empty());
-    let failure = failures(&crowd.members[0].1)[0].clone();
+    cluster.run_until("the end", |told| !failures(told).is_empty());
+    let failure = failures(&cluster.members[0].1)[0].clone();
     assert!(matches!(failure, Failure { dead: Rank(1), cause: Cause::Memory(_), .. }), "{failure}");
-    assert_eq!(failures(&crowd.members[1].1)[0].dead, Rank(1));
+    assert_eq!(failures(&cluster.members[1].1)[0].dead, Rank(1));
     assert_eq!(failure.objects, [ObjectId(0)]);
-    drop(crowd);
+    drop(cluster);
     let mut said = vec![];
     far.read_to_end(&mut said).unwrap();
     assert!(said.ends_with(&frame(4, 1, [0; 2], [0; 4])), "it says whose death it is");
@@ -827,7 +828,7 @@ fn a_head_without_memory_is_dead_to_the_others() {
 
 /// A root that sends a third object in two slots, before it can know that any is everywhere.
 #[test]
-fn a_root_that_uses_a_slot_too_early_is_lost_and_nobody_else() {
+fn only_the_root_that_uses_a_slot_too_early_is_lost() {
     let (stream, mut far) = raw_end();
     let settings = BulkSettings::default();
     let hosts = Hosts::new(Rank(0), &[1, 2, 2]);
@@ -835,26 +836,26 @@ fn a_root_that_uses_a_slot_too_early_is_lost_and_nobody_else() {
     // It does nothing.
     let _mate = BulkNode::across_hosts(Rank(2), hosts.clone(), &settings, [], parts.pop()).unwrap();
     let head = BulkNode::across_hosts(Rank(1), hosts, &settings, [(Rank(0), stream)], parts.pop()).unwrap();
-    let mut crowd = Crowd::new(vec![head]);
-    crowd.turn();
+    let mut cluster = Cluster::new(vec![head]);
+    cluster.turn();
     greet(&mut far);
     for (slot, counters) in [(0, [6, 1, 0, 0]), (1, [6, 1, 0, 0]), (0, [12, 2, 0, 0])] {
         far.write_all(&[frame(3, slot, [0, 5], counters), vec![1; 5], b"is whole".to_vec()].concat()).unwrap();
-        crowd.run_to_rest();
+        cluster.run_to_rest();
     }
-    let told = &crowd.members[0].1;
+    let told = &cluster.members[0].1;
     let [failure] = failures(told)[..] else { panic!("{told:?}") };
     assert!(matches!(failure, Failure { dead: Rank(0), cause: Cause::Down(_), .. }), "{failure}");
 }
 
 #[test]
-fn across_hosts_everybody_leaves_in_order() {
+fn across_hosts_all_members_leave_in_order() {
     let nodes = across(&[1, 1, 2, 2], 2, &BulkSettings::default(), Kind::Unix);
     let (upcalls, told) = channel();
     let thread = BulkThread::start(Waiting::Interrupt).unwrap();
     let groups: Vec<BulkGroup> = (0..)
         .zip(nodes)
-        .map(|(member, node)| thread.run(node, Told { group: member, upcalls: upcalls.clone() }).unwrap())
+        .map(|(member, node)| thread.run(node, Reported { group: member, upcalls: upcalls.clone() }).unwrap())
         .collect();
     for object in 0..4 {
         while groups[2].send(content(object, 300_000)).is_err() {
@@ -878,39 +879,39 @@ fn on_one_machine_objects_are_lent() {
     let settings = BulkSettings { direct_below: BLOCK, ..BulkSettings::default() };
     for members in 1..=9 {
         let root = members / 2;
-        let mut crowd = Crowd::new(local(members, root, &settings));
-        check_objects(&mut crowd, root, &SIZES);
+        let mut cluster = Cluster::new(local(members, root, &settings));
+        check_objects(&mut cluster, root, &SIZES);
     }
-    let mut crowd = Crowd::new(local(3, 0, &settings));
+    let mut cluster = Cluster::new(local(3, 0, &settings));
     let mut segment = Segment::create(5000).unwrap();
     segment.copy_from_slice(&content(0, 5000));
-    crowd.root(0).send(segment).unwrap();
-    crowd.run_until("delivery", |told| completed(told).len() == 1);
-    let at_root = completed(&crowd.members[0].1)[0].1.clone();
+    cluster.root(0).send(segment).unwrap();
+    cluster.run_until("delivery", |told| completed(told).len() == 1);
+    let at_root = completed(&cluster.members[0].1)[0].1.clone();
     assert!(at_root.segment().is_some(), "what stands in a segment is not copied");
     // The memory of an object lives as long as any member reads it.
     drop(at_root);
-    crowd.members[0].1.clear();
-    crowd.kill(0);
-    assert!(*completed(&crowd.members[2].1)[0].1 == *content(0, 5000));
+    cluster.members[0].1.clear();
+    cluster.kill(0);
+    assert!(*completed(&cluster.members[2].1)[0].1 == *content(0, 5000));
 }
 
 #[test]
-fn on_one_machine_a_death_fails_the_group_once_at_everybody() {
+fn on_one_machine_a_death_fails_the_group_once_at_each_member() {
     for dead in 0..4 {
-        let mut crowd = Crowd::new(local(4, 1, &BulkSettings::default()));
-        crowd.root(1).send(content(0, 3)).unwrap();
-        crowd.run_until("delivery", |told| completed(told).len() == 1);
+        let mut cluster = Cluster::new(local(4, 1, &BulkSettings::default()));
+        cluster.root(1).send(content(0, 3)).unwrap();
+        cluster.run_until("delivery", |told| completed(told).len() == 1);
         // No member is polled before one of them dies, so the objects that are sent now are not
         // everywhere.
-        crowd.root(1).send(content(1, 100_000)).unwrap();
-        crowd.root(1).send(content(2, 3)).unwrap();
-        let full = crowd.root(1).send(vec![1]);
+        cluster.root(1).send(content(1, 100_000)).unwrap();
+        cluster.root(1).send(content(2, 3)).unwrap();
+        let full = cluster.root(1).send(vec![1]);
         assert!(matches!(full, Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { slots: 2 }))));
-        crowd.kill(dead);
-        crowd.run_until("the end", |told| !failures(told).is_empty());
-        crowd.run_to_rest();
-        for (member, (_, told)) in (0..).zip(&crowd.members).filter(|(member, _)| *member != dead) {
+        cluster.kill(dead);
+        cluster.run_until("the end", |told| !failures(told).is_empty());
+        cluster.run_to_rest();
+        for (member, (_, told)) in (0..).zip(&cluster.members).filter(|(member, _)| *member != dead) {
             let [failure] = failures(told)[..] else { panic!("{told:?}") };
             assert_eq!(failure.dead, Rank(dead), "{member}: {failure}");
             assert_eq!(failure.objects.is_empty(), member != 1, "the root says what is not everywhere");
@@ -930,7 +931,7 @@ fn on_one_machine_threads_leave_in_order_and_parts_pass_as_descriptors() {
         assert_eq!(fds.len(), if me == 0 { 2 } else { 1 });
         let part = LocalPart::from_fds(3, Rank(me as u32), Rank(0), fds).unwrap();
         let node = BulkNode::on_one_machine(&BulkSettings::default(), part).unwrap();
-        groups.push(thread.run(node, Told { upcalls: upcalls.clone(), group: me }).unwrap());
+        groups.push(thread.run(node, Reported { upcalls: upcalls.clone(), group: me }).unwrap());
     }
     let mut segment = groups[0].segment(200_000).unwrap();
     segment.copy_from_slice(&content(0, 200_000));
@@ -987,48 +988,48 @@ fn on_one_machine_nonsense_closes_the_group_with_its_reason() {
         if !bytes.is_empty() {
             send(&bytes);
         }
-        let mut crowd = Crowd::new(vec![node]);
+        let mut cluster = Cluster::new(vec![node]);
         if bytes.is_empty() {
             drop(root);
         }
-        crowd.run_until("the end", |told| !failures(told).is_empty());
-        let failure = failures(&crowd.members[0].1)[0];
+        cluster.run_until("the end", |told| !failures(told).is_empty());
+        let failure = failures(&cluster.members[0].1)[0];
         let Cause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
         assert!(is(down), "{what}: {down:?}");
     }
 }
 
 #[test]
-fn memory_is_used_again_when_nobody_reads_it() {
-    let mut crowd = Crowd::new(local(3, 0, &BulkSettings::default()));
-    let sends = |crowd: &mut Crowd, count: u64| {
-        let mut segment = crowd.root(0).segment(100_000).unwrap();
+fn memory_is_reused_when_no_process_reads_it() {
+    let mut cluster = Cluster::new(local(3, 0, &BulkSettings::default()));
+    let sends = |cluster: &mut Cluster, count: u64| {
+        let mut segment = cluster.root(0).segment(100_000).unwrap();
         let start = segment.as_ptr() as usize;
         segment.copy_from_slice(&content(count, 100_000));
-        crowd.root(0).send(segment).unwrap();
-        crowd.run_until("delivery", |told| completed(told).len() as u64 == 1);
+        cluster.root(0).send(segment).unwrap();
+        cluster.run_until("delivery", |told| completed(told).len() as u64 == 1);
         let data: Vec<Object> =
-            crowd.members.iter_mut().map(|(_, told)| completed(&std::mem::take(told)).remove(0).1).collect();
+            cluster.members.iter_mut().map(|(_, told)| completed(&std::mem::take(told)).remove(0).1).collect();
         assert!(data.iter().all(|data| **data == *content(count, 100_000)));
-        crowd.run_to_rest();
-        crowd.members.iter_mut().for_each(|(_, told)| told.clear());
+        cluster.run_to_rest();
+        cluster.members.iter_mut().for_each(|(_, told)| told.clear());
         (start, data)
     };
-    let (first, read) = sends(&mut crowd, 0);
-    let (second, also_read) = sends(&mut crowd, 1);
+    let (first, read) = sends(&mut cluster, 0);
+    let (second, also_read) = sends(&mut cluster, 1);
     assert_ne!(first, second, "it is read");
     // One of the receivers, the root, and both but the root still have it.
     let [at_root, at_one, at_two]: [Object; 3] = read.try_into().unwrap();
     drop([at_one]);
-    let (third, third_read) = sends(&mut crowd, 2);
+    let (third, third_read) = sends(&mut cluster, 2);
     assert!(third != first && third != second);
     drop(at_two);
-    let (fourth, fourth_read) = sends(&mut crowd, 3);
+    let (fourth, fourth_read) = sends(&mut cluster, 3);
     assert_ne!(fourth, first, "the root's application has it");
     drop(at_root);
     let where_mapped = third_read[1].as_ptr();
     drop(third_read);
-    let (fifth, fifth_read) = sends(&mut crowd, 4);
+    let (fifth, fifth_read) = sends(&mut cluster, 4);
     assert!(fifth == first || fifth == third);
     assert!(fifth != third || fifth_read[1].as_ptr() == where_mapped, "and the others have it mapped");
     // Objects that are still read have not changed.
@@ -1036,24 +1037,24 @@ fn memory_is_used_again_when_nobody_reads_it() {
     assert!(fourth_read.iter().all(|data| **data == *content(3, 100_000)));
     // The same object in two groups, one of which ends while it is read: the other does not use its
     // memory.
-    let mut other = Crowd::new(local(2, 0, &BulkSettings::default()));
-    let mut segment = crowd.root(0).segment(300_000).unwrap();
+    let mut other = Cluster::new(local(2, 0, &BulkSettings::default()));
+    let mut segment = cluster.root(0).segment(300_000).unwrap();
     let shared_at = segment.as_ptr() as usize;
     segment.copy_from_slice(&content(50, 300_000));
     let shared = Object::from(segment);
-    crowd.root(0).send(shared.clone()).unwrap();
+    cluster.root(0).send(shared.clone()).unwrap();
     other.root(0).send(shared).unwrap();
-    for crowd in [&mut crowd, &mut other] {
-        crowd.run_until("delivery", |told| completed(told).len() == 1);
+    for cluster in [&mut cluster, &mut other] {
+        cluster.run_until("delivery", |told| completed(told).len() == 1);
     }
     let still_read = completed(&other.members[1].1).remove(0).1;
     drop(other);
-    crowd.members.iter_mut().for_each(|(_, told)| told.clear());
-    crowd.run_to_rest();
-    assert_ne!(crowd.root(0).segment(300_000).unwrap().as_ptr() as usize, shared_at);
+    cluster.members.iter_mut().for_each(|(_, told)| told.clear());
+    cluster.run_to_rest();
+    assert_ne!(cluster.root(0).segment(300_000).unwrap().as_ptr() as usize, shared_at);
     assert!(*still_read == *content(50, 300_000));
     // More than are kept.
-    let many: Vec<_> = (5..20).map(|count| sends(&mut crowd, count)).collect();
+    let many: Vec<_> = (5..20).map(|count| sends(&mut cluster, count)).collect();
     for (count, (_, data)) in (5..).zip(&many) {
         assert!(data.iter().all(|data| **data == *content(count, 100_000)));
     }
@@ -1104,22 +1105,22 @@ fn play(seed: u64) {
         .collect();
     sizes.iter_mut().for_each(|bytes| *bytes += chance.below(3));
     let dead = chance.one_in(2).then(|| (chance.below(members.into()) as u32, chance.below(400)));
-    let mut crowd = Crowd::new(nodes);
-    crowd.posts = false;
+    let mut cluster = Cluster::new(nodes);
+    cluster.posts = false;
     let mut awaited: Vec<(u32, ObjectId, u64)> = vec![];
     let (mut sent, start) = (0, Instant::now());
     for turn in 0.. {
         if let Some((dead, _)) = dead.filter(|(_, at)| *at == turn) {
-            crowd.kill(dead);
+            cluster.kill(dead);
         }
         if let Some(bytes) = sizes.get(sent).filter(|_| chance.one_in(3))
-            && let Some(node) = &mut crowd.members[root as usize].0
+            && let Some(node) = &mut cluster.members[root as usize].0
             && node.send(content(sent as u64, *bytes)).is_ok()
         {
             sent += 1;
         }
         let member = chance.below(members.into()) as u32;
-        let (node, told) = &mut crowd.members[member as usize];
+        let (node, told) = &mut cluster.members[member as usize];
         let Some(node) = node else { continue };
         let before = told.len();
         node.poll(told);
@@ -1129,7 +1130,7 @@ fn play(seed: u64) {
         }));
         if !awaited.is_empty() && chance.one_in(2) {
             let (member, object, bytes) = awaited.swap_remove(chance.below(awaited.len() as u64) as usize);
-            if let Some(node) = &mut crowd.members[member as usize].0 {
+            if let Some(node) = &mut cluster.members[member as usize].0 {
                 let posted = node.post_receive_buffer(object, vec![0xee; bytes as usize]);
                 assert!(posted.is_ok() || node.failure().is_some(), "{posted:?}");
             }
@@ -1138,13 +1139,13 @@ fn play(seed: u64) {
             let is_complete = dead.is_none() && completed(told).len() == sizes.len();
             node.is_none() || is_complete || !failures(told).is_empty()
         };
-        if turn % 16 == 0 && crowd.members.iter().all(is_over) {
+        if turn % 16 == 0 && cluster.members.iter().all(is_over) {
             break;
         }
-        assert!(start.elapsed() < PATIENCE, "it hangs: {settings:?}, {:?}", crowd.members);
+        assert!(start.elapsed() < PATIENCE, "it hangs: {settings:?}, {:?}", cluster.members);
     }
-    crowd.run_to_rest();
-    for (member, (node, told)) in (0..).zip(&crowd.members) {
+    cluster.run_to_rest();
+    for (member, (node, told)) in (0..).zip(&cluster.members) {
         let complete = completed(told);
         for (i, (object, data)) in (0..).zip(&complete) {
             assert_eq!(*object, i, "they complete in order, once");
@@ -1159,7 +1160,7 @@ fn play(seed: u64) {
     }
     if dead.is_none() {
         let everywhere = |event: &&Event| matches!(event, Event::Everywhere { .. });
-        assert_eq!(crowd.members[root as usize].1.iter().filter(everywhere).count(), sizes.len());
+        assert_eq!(cluster.members[root as usize].1.iter().filter(everywhere).count(), sizes.len());
     }
 }
 

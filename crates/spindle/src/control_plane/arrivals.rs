@@ -2,16 +2,16 @@
 //! streams, memory, and the ends of processes. The roster learns of them; descriptors and streams
 //! go to the layers that wait for them.
 use super::links::is_sent;
-use super::ways::{Mail, Ways};
-use super::{BulkLink, BulkWay, ControlPlane, Death, News, STARVED_PAUSE, lock};
+use super::ways::{Rendezvous, Ways};
+use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE, lock};
 use crate::network::dial_error;
 use crate::state::Way;
-use spindle_core::control::{self, Letter, Me, Purpose};
+use spindle_core::control::{self, ControlMessage, Me, Purpose};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::{Peer, PeerParts};
+use spindle_fabric::{Peer, RowDescriptors};
 use spindle_transport::Connection;
-use spindle_transport::mail::disclose;
 use spindle_transport::net::Event;
+use spindle_transport::rendezvous::disclose;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub(super) const NET_EVENTS_MAX: usize = 256;
 
 impl ControlPlane {
     /// Handles what has arrived. The work is bounded: the rest is announced again.
-    pub(crate) fn news(&mut self) -> Vec<News> {
+    pub(crate) fn news(&mut self) -> Vec<ControlPlaneEvent> {
         let mut news = vec![];
         let told = self.notices.take();
         let starved = self.starved_until.take_if(|until| *until <= Instant::now()).is_some();
         if told.displaced {
             self.restore();
         }
-        self.deaths.extend(told.deaths.into_iter().map(|(id, watch)| (id, Death::Told(watch))));
-        if told.mail || starved || !self.deaths.is_empty() {
+        self.deaths.extend(told.deaths.into_iter().map(|(id, watch)| (id, Death::Reported(watch))));
+        if told.messages || starved || !self.deaths.is_empty() {
             self.read(&mut news);
         }
         if told.net {
@@ -40,9 +40,9 @@ impl ControlPlane {
         }
         self.read_board();
         self.tell_deaths();
-        for (to, letter, pipe) in told.pipes {
-            if let Ways::Mail(mail) = &mut self.ways {
-                let _ = mail.outbox.push(to, letter, &pipe.map(Arc::new));
+        for (to, message, pipe) in told.pipes {
+            if let Ways::Rendezvous(rendezvous) = &mut self.ways {
+                let _ = rendezvous.outbox.push(to, message, &pipe.map(Arc::new));
             }
         }
         self.gather(&mut news);
@@ -54,23 +54,23 @@ impl ControlPlane {
 
     /// As [`news`](Self::news), including control messages that have come and were not announced
     /// yet.
-    pub(crate) fn news_now(&mut self) -> Vec<News> {
-        self.notices.note_mail();
+    pub(crate) fn news_now(&mut self) -> Vec<ControlPlaneEvent> {
+        self.notices.note_messages();
         self.news()
     }
 
     /// Passes on the findings of the roster. Messages about the creation of the group are handled
     /// here.
-    pub(super) fn gather(&mut self, news: &mut Vec<News>) {
+    pub(super) fn gather(&mut self, news: &mut Vec<ControlPlaneEvent>) {
         self.carry_out();
         let now = self.now();
         for one in self.roster.take_news() {
-            if let control::News::Founding { from, nonce, config, words } = &one {
+            if let control::ControlEvent::Bootstrap { from, nonce, config, words } = &one {
                 if let Some(bootstrap) = &mut self.bootstrap {
                     bootstrap.hear(*from, *nonce, *config, words, now);
                 }
             } else {
-                news.push(News::Control(one));
+                news.push(ControlPlaneEvent::Control(one));
             }
         }
     }
@@ -78,75 +78,77 @@ impl ControlPlane {
     /// Reports ended processes, after all their messages. A row that is on its way to this process
     /// is then not taken for a row of zeros.
     fn tell_deaths(&mut self) {
-        let Ways::Mail(mail) = &mut self.ways else { return };
-        if self.deaths.is_empty() || !mail.mailbox.is_drained() {
+        let Ways::Rendezvous(rendezvous) = &mut self.ways else { return };
+        if self.deaths.is_empty() || !rendezvous.control_socket.is_drained() {
             return;
         }
         for (id, death) in self.deaths.drain(..) {
             match death {
                 Death::Found(pid, birth) => self.roster.found_ended(id, pid, birth),
-                Death::Told(watch) if mail.is_death(id, watch) => self.roster.watched_ended(id),
+                Death::Reported(watch) if rendezvous.is_death(id, watch) => self.roster.watched_ended(id),
                 // Another process with the same id is watched now.
-                Death::Told(_) => {}
+                Death::Reported(_) => {}
             }
         }
     }
 
     /// Reads the control socket.
-    fn read(&mut self, news: &mut Vec<News>) {
+    fn read(&mut self, news: &mut Vec<ControlPlaneEvent>) {
         loop {
-            let Ways::Mail(mail) = &mut self.ways else { return };
-            let Some((letter, fds)) = mail.mailbox.receive() else {
-                if mail.mailbox.is_starved() {
+            let Ways::Rendezvous(rendezvous) = &mut self.ways else { return };
+            let Some((message, fds)) = rendezvous.control_socket.receive() else {
+                if rendezvous.control_socket.is_starved() {
                     self.starved_until = Some(Instant::now() + STARVED_PAUSE);
                 } else {
-                    mail.watch.mail_read();
+                    rendezvous.watch.messages_read();
                 }
                 return;
             };
-            self.take(letter, fds, news);
+            self.take(message, fds, news);
         }
     }
 
     /// Handles a control message of this host, with its descriptors.
-    pub(super) fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, news: &mut Vec<News>) {
-        match letter {
-            Letter::Parts { incarnation, view, from, pid, birth, at, bytes, address, rack, .. } => {
+    pub(super) fn take(&mut self, message: ControlMessage, fds: Vec<OwnedFd>, news: &mut Vec<ControlPlaneEvent>) {
+        match message {
+            ControlMessage::RowDescriptors {
+                incarnation, view, from, pid, birth, at, bytes, address, rack, ..
+            } => {
                 if self.take_memory(incarnation, view, Me { id: from, pid, birth }, at..at.saturating_add(bytes), fds) {
                     self.roster.learn_near(from, address, rack);
                 }
             }
-            Letter::State { view, from } => {
+            ControlMessage::State { view, from } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(News::State { view, from, way: Way::Pipe(pipe) });
+                    news.push(ControlPlaneEvent::State { view, from, way: Way::Pipe(pipe) });
                 }
             }
-            Letter::Objects { from, reply } => {
+            ControlMessage::Objects { from, reply } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(News::Objects { from, reply, way: Way::Pipe(pipe) });
+                    news.push(ControlPlaneEvent::Objects { from, reply, way: Way::Pipe(pipe) });
                 }
             }
-            Letter::Bulk { incarnation, view, from, number } => {
+            ControlMessage::Bulk { incarnation, view, from, number } => {
                 if let Some(socket) = fds.into_iter().next() {
                     let link = BulkLink { number, from, way: BulkWay::Lend(socket) };
                     self.bulk_links.keep(self.roster.incarnation(), incarnation, view, link);
                 }
             }
-            letter => {
-                let disclosed = match (&letter, fds.first()) {
-                    (Letter::View { bytes, .. }, Some(fd)) => disclose(fd, *bytes, VIEW_BYTES_MAX).ok(),
+            message => {
+                let disclosed = match (&message, fds.first()) {
+                    (ControlMessage::View { bytes, .. }, Some(fd)) => disclose(fd, *bytes, VIEW_BYTES_MAX).ok(),
                     _ => None,
                 };
-                self.hear(letter, None, &disclosed.unwrap_or_default());
+                self.hear(message, None, &disclosed.unwrap_or_default());
             }
         }
     }
 
     /// Handles a control message without descriptors. `sender` includes the process if it was sent
     /// over the network.
-    fn hear(&mut self, letter: Letter, sender: Option<(control::Card, u128)>, attachment: &[u8]) {
+    fn hear(&mut self, message: ControlMessage, sender: Option<(control::Card, u128)>, attachment: &[u8]) {
         let now = self.now();
-        self.roster.hear(letter, sender, attachment, now);
+        self.roster.hear(message, sender, attachment, now);
         self.carry_out();
     }
 
@@ -161,15 +163,15 @@ impl ControlPlane {
         mut fds: Vec<OwnedFd>,
     ) -> bool {
         let event = if fds.len() > 4 { fds.pop() } else { None };
-        let Ok([row, bell, pidfd, lease]) = <[OwnedFd; 4]>::try_from(fds) else { return false };
+        let Ok([row, event_count, pidfd, lease]) = <[OwnedFd; 4]>::try_from(fds) else { return false };
         let (at, bytes) = (range.start, range.end - range.start);
-        let way = Peer::Here(PeerParts { row, at, bytes, lease, bell, event });
+        let way = Peer::Here(RowDescriptors { row, at, bytes, lease, event_count, event });
         if !self.roster.handed_over(incarnation, view, from, way) {
             return false;
         }
         if self.roster.begin_watch(from.id)
-            && let Ways::Mail(mail) = &mut self.ways
-            && mail.watch(from.id, pidfd).is_err()
+            && let Ways::Rendezvous(rendezvous) = &mut self.ways
+            && rendezvous.watch(from.id, pidfd).is_err()
         {
             self.roster.not_taken(view, from.id);
         }
@@ -192,19 +194,19 @@ impl ControlPlane {
     }
 
     /// Handles what came from other hosts. The rest is announced again.
-    fn read_net(&mut self, news: &mut Vec<News>) {
+    fn read_net(&mut self, news: &mut Vec<ControlPlaneEvent>) {
         for _ in 0..NET_EVENTS_MAX {
-            let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways else { return };
+            let Ways::Rendezvous(Rendezvous { net: Some(net), .. }) = &mut self.ways else { return };
             let Some(event) = net.next() else { return };
             self.take_event(event, news);
         }
         self.notices.tell_of_net();
     }
 
-    fn take_event(&mut self, event: Event, news: &mut Vec<News>) {
+    fn take_event(&mut self, event: Event, news: &mut Vec<ControlPlaneEvent>) {
         match event {
-            Event::Letter { from, process, letter, attachment } => {
-                self.hear(letter, Some((from, process)), &attachment);
+            Event::ControlMessage { from, process, message, attachment } => {
+                self.hear(message, Some((from, process)), &attachment);
             }
             Event::Stream { with, process, purpose, stream, dialled } => {
                 let now = self.now();
@@ -243,17 +245,17 @@ impl ControlPlane {
         purpose: Purpose,
         stream: Connection,
         dialled: bool,
-        news: &mut Vec<News>,
+        news: &mut Vec<ControlPlaneEvent>,
     ) {
         match purpose {
             Purpose::Part { incarnation, view } => {
                 self.roster.keep_stream((incarnation, view), (with, process), Peer::There(stream));
             }
-            Purpose::Guest { incarnation, view } if dialled => {
-                self.roster.keep_guest_stream(incarnation, view, with, Peer::There(stream));
+            Purpose::Observer { incarnation, view } if dialled => {
+                self.roster.keep_observer_stream(incarnation, view, with, Peer::There(stream));
             }
-            Purpose::Guest { incarnation, view } if incarnation == self.incarnation() => {
-                news.push(News::Guest { view, stream });
+            Purpose::Observer { incarnation, view } if incarnation == self.incarnation() => {
+                news.push(ControlPlaneEvent::Observer { view, stream });
             }
             purpose if dialled && is_sent(&purpose) => {
                 if let Some(sender) = self.senders.remove(&(with, purpose)) {
@@ -262,9 +264,11 @@ impl ControlPlane {
                 }
             }
             Purpose::Objects { reply, .. } => {
-                news.push(News::Objects { from: with, reply, way: Way::Stream(stream) });
+                news.push(ControlPlaneEvent::Objects { from: with, reply, way: Way::Stream(stream) });
             }
-            Purpose::State { view } => news.push(News::State { view, from: with, way: Way::Stream(stream) }),
+            Purpose::State { view } => {
+                news.push(ControlPlaneEvent::State { view, from: with, way: Way::Stream(stream) })
+            }
             Purpose::Bulk { incarnation, view, number } => {
                 let link = BulkLink { number, from: with, way: BulkWay::Stream(stream) };
                 self.bulk_links.keep(self.roster.incarnation(), incarnation, view, link);

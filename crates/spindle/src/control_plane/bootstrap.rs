@@ -2,7 +2,7 @@
 use super::ControlPlane;
 use crate::bootstrap::Bootstrapping;
 use crate::data_dir::DataDirError;
-use spindle_core::control::{Founding, To, Waits};
+use spindle_core::control::{InitialView, To, Waits};
 
 impl ControlPlane {
     /// Lets this process take part in the creation of a group, or be found as a member.
@@ -51,15 +51,15 @@ impl ControlPlane {
         if let Some(book) = self.roster.book() {
             bootstrap.step(book.seeds(), now);
         }
-        while let Some((to, letter)) = bootstrap.next_letter(now) {
+        while let Some((to, message)) = bootstrap.next_message(now) {
             match to {
                 To::Seed(seed) => {
                     let address = self.roster.book().and_then(|book| book.seeds().list().get(seed as usize)).cloned();
                     if let Some(address) = address {
-                        self.roster.write_to(address, None, letter);
+                        self.roster.write_to(address, None, message);
                     }
                 }
-                To::Process(process) => self.roster.post(process.id, letter),
+                To::Process(process) => self.roster.post(process.id, message),
             }
         }
         self.bootstrap = Some(bootstrap);
@@ -67,7 +67,7 @@ impl ControlPlane {
     }
 
     /// Returns the group that this process has to begin, if it was just created.
-    pub(crate) fn take_begun(&mut self) -> Option<Founding> {
+    pub(crate) fn take_begun(&mut self) -> Option<InitialView> {
         let begun = self.bootstrap.as_mut()?.take_begun()?;
         self.roster.hear_of_founders(&begun.members);
         Some(begun)

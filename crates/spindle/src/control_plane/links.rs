@@ -1,7 +1,7 @@
 //! Ways for long data: to members of bulk groups, and to processes that get a state or objects.
-use super::ways::{Mail, Ways};
+use super::ways::{Rendezvous, Ways};
 use super::{ControlPlane, lock};
-use spindle_core::control::{Letter, Purpose};
+use spindle_core::control::{ControlMessage, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_transport::Connection;
 use std::os::fd::OwnedFd;
@@ -48,11 +48,11 @@ impl ControlPlane {
                 let link = (view, BulkLink { number, from, way: BulkWay::Lend(socket) });
                 board.leave(to, || lock(&board.bulk_links).entry(to).or_default().push(link));
             }
-            Ways::Mail(mail) => {
-                let letter = Letter::Bulk { incarnation, view, from, number };
+            Ways::Rendezvous(rendezvous) => {
+                let message = ControlMessage::Bulk { incarnation, view, from, number };
                 // If the outbox is full: a process that takes no control messages is suspected
                 // soon.
-                let _ = mail.outbox.push(to, letter, &[Arc::new(socket)]);
+                let _ = rendezvous.outbox.push(to, message, &[Arc::new(socket)]);
             }
         }
     }
@@ -62,7 +62,7 @@ impl ControlPlane {
     pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) {
         let incarnation = self.incarnation();
         let Some(address) = self.roster.book().and_then(|book| book.far(to)).cloned() else { return };
-        if let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways {
+        if let Ways::Rendezvous(Rendezvous { net: Some(net), .. }) = &mut self.ways {
             net.dial_bulk(address, to, incarnation, view, number);
         }
     }

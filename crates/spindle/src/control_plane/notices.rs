@@ -1,9 +1,9 @@
 //! Notices of other threads to the one that polls a member.
 use super::lock;
 use spindle_core::MemberId;
-use spindle_core::control::Letter;
+use spindle_core::control::ControlMessage;
 use spindle_fabric::Doorbell;
-use spindle_transport::mail::Notice;
+use spindle_transport::rendezvous::Notice;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,33 +14,33 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     any: AtomicBool,
-    mail: AtomicBool,
+    messages: AtomicBool,
     displaced: AtomicBool,
     net: AtomicBool,
     deaths: Mutex<Vec<(MemberId, u64)>>,
     doorbell: Mutex<Option<Doorbell>>,
     /// Pipes that can be handed over, each with its receiver and control message.
-    pipes: Mutex<Vec<(MemberId, Letter, [OwnedFd; 2])>>,
+    pipes: Mutex<Vec<(MemberId, ControlMessage, [OwnedFd; 2])>>,
     /// The thread that waits for events without a row.
     waiter: Mutex<Option<Thread>>,
 }
 
 /// The notices since the last look.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) mail: bool,
+pub(super) struct Noticed {
+    pub(super) messages: bool,
     pub(super) displaced: bool,
     pub(super) net: bool,
     /// The watches that report ended processes.
     pub(super) deaths: Vec<(MemberId, u64)>,
-    pub(super) pipes: Vec<(MemberId, Letter, [OwnedFd; 2])>,
+    pub(super) pipes: Vec<(MemberId, ControlMessage, [OwnedFd; 2])>,
 }
 
 impl Notices {
     pub(super) fn tell(&self, notice: Notice) {
         match notice {
             Notice::Death { token, serial } => lock(&self.deaths).push((MemberId(token), serial)),
-            Notice::Mail => self.mail.store(true, Ordering::Release),
+            Notice::Messages => self.messages.store(true, Ordering::Release),
             Notice::Displaced => self.displaced.store(true, Ordering::Release),
         }
         self.ring();
@@ -53,8 +53,8 @@ impl Notices {
     }
 
     /// Notes that the pipe for data to `to` is made.
-    pub(crate) fn tell_of_pipe(&self, to: MemberId, letter: Letter, pipe: [OwnedFd; 2]) {
-        lock(&self.pipes).push((to, letter, pipe));
+    pub(crate) fn tell_of_pipe(&self, to: MemberId, message: ControlMessage, pipe: [OwnedFd; 2]) {
+        lock(&self.pipes).push((to, message, pipe));
         self.ring();
     }
 
@@ -81,8 +81,8 @@ impl Notices {
     }
 
     /// Makes the next look read the control socket.
-    pub(super) fn note_mail(&self) {
-        self.mail.store(true, Ordering::Release);
+    pub(super) fn note_messages(&self) {
+        self.messages.store(true, Ordering::Release);
     }
 
     /// Returns whether there is a notice.
@@ -92,13 +92,13 @@ impl Notices {
     }
 
     /// Takes the notices since the last call.
-    pub(super) fn take(&self) -> Told {
+    pub(super) fn take(&self) -> Noticed {
         // Acquire: pairs with the release of `ring`. Earlier notices are found now.
         self.any.swap(false, Ordering::AcqRel);
-        let [mail, displaced, net] =
-            [&self.mail, &self.displaced, &self.net].map(|told| told.swap(false, Ordering::AcqRel));
+        let [messages, displaced, net] =
+            [&self.messages, &self.displaced, &self.net].map(|told| told.swap(false, Ordering::AcqRel));
         let (deaths, pipes) = (std::mem::take(&mut *lock(&self.deaths)), std::mem::take(&mut *lock(&self.pipes)));
-        Told { mail, displaced, net, deaths, pipes }
+        Noticed { messages, displaced, net, deaths, pipes }
     }
 
     /// Waits for a notice, up to `at_most`.

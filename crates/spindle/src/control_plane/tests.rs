@@ -2,9 +2,9 @@
 use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
-use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Question, Request, Told};
-use spindle_transport::mail::enclose;
+use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Question, Request, ViewAnnouncement};
 use spindle_transport::net::Event;
+use spindle_transport::rendezvous::enclose;
 use std::path::PathBuf;
 
 /// How long to wait for an expected event.
@@ -38,8 +38,8 @@ impl Hosts {
     /// Returns the control plane of a process with an id of its own.
     pub(crate) fn control_plane(&self, host: u32, id: u64, name: &str, seeds: &[&str]) -> ControlPlane {
         let (dir, group) = (RuntimeDir::new(self.dir(host)).unwrap(), GroupName::new("g").unwrap());
-        let mailbox = Mailbox::open(&dir, &group, MemberId(id)).unwrap();
-        ControlPlane::new(mailbox, None, Some((&self.network(name, seeds), &dir, &group))).unwrap()
+        let control_socket = ControlSocket::open(&dir, &group, MemberId(id)).unwrap();
+        ControlPlane::new(control_socket, None, Some((&self.network(name, seeds), &dir, &group))).unwrap()
     }
 }
 
@@ -56,7 +56,11 @@ pub(crate) fn view(id: u64, members: &[u64]) -> View {
 }
 
 /// Returns the first event of `control_plane` in which `find` finds a value.
-pub(crate) fn hear<T>(control_plane: &mut ControlPlane, what: &str, mut find: impl FnMut(News) -> Option<T>) -> T {
+pub(crate) fn hear<T>(
+    control_plane: &mut ControlPlane,
+    what: &str,
+    mut find: impl FnMut(ControlPlaneEvent) -> Option<T>,
+) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = control_plane.news().into_iter().find_map(&mut find) {
@@ -68,22 +72,23 @@ pub(crate) fn hear<T>(control_plane: &mut ControlPlane, what: &str, mut find: im
 }
 
 /// Returns the members that have died, according to these events.
-fn died(news: &[News]) -> Vec<MemberId> {
+fn died(news: &[ControlPlaneEvent]) -> Vec<MemberId> {
     let died = news.iter().filter_map(|news| match news {
-        News::Control(control::News::Died(id)) => Some(*id),
+        ControlPlaneEvent::Control(control::ControlEvent::Died(id)) => Some(*id),
         _ => None,
     });
     died.collect()
 }
 
-fn asks(news: &News) -> bool {
-    matches!(news, News::Control(control::News::Asks(_)))
+fn asks(news: &ControlPlaneEvent) -> bool {
+    matches!(news, ControlPlaneEvent::Control(control::ControlEvent::Asks(_)))
 }
 
 /// Returns a control plane of one host, without other hosts.
 fn near(hosts: &Hosts, id: u64) -> ControlPlane {
     let (dir, group) = (RuntimeDir::new(hosts.dir(0)).unwrap(), GroupName::new("g").unwrap());
-    let mut control_plane = ControlPlane::new(Mailbox::open(&dir, &group, MemberId(id)).unwrap(), None, None).unwrap();
+    let mut control_plane =
+        ControlPlane::new(ControlSocket::open(&dir, &group, MemberId(id)).unwrap(), None, None).unwrap();
     control_plane.set_incarnation(7);
     control_plane
 }
@@ -97,19 +102,19 @@ fn a_missing_address_proves_no_death() {
         control_plane.act(|roster, now| roster.ask(MemberId(id), QUESTION, now));
     }
     let news = control_plane.news_now();
-    let is_it = matches!(news[..], [News::Control(control::News::Lost(MemberId(3)))]);
+    let is_it = matches!(news[..], [ControlPlaneEvent::Control(control::ControlEvent::Lost(MemberId(3)))]);
     assert!(is_it, "a member is no less one for that: {news:?}");
     control_plane.act(|roster, now| roster.seek(&[MemberId(2)], now));
-    let Ways::Mail(mail) = &control_plane.ways else { unreachable!() };
-    assert!(!control_plane.roster.is_dead(MemberId(2)) && mail.outbox.holds_for(MemberId(2)));
+    let Ways::Rendezvous(rendezvous) = &control_plane.ways else { unreachable!() };
+    assert!(!control_plane.roster.is_dead(MemberId(2)) && rendezvous.outbox.holds_for(MemberId(2)));
     // It makes its address again, and gets the messages that were written meanwhile.
     let mut back = near(&hosts, 2);
     let asked = || {
         control_plane.flush_now();
         back.wait(Duration::from_millis(1));
-        back.news()
-            .into_iter()
-            .any(|news| matches!(news, News::Control(control::News::Asks(Asks { id: MemberId(1), .. }))))
+        back.news().into_iter().any(|news| {
+            matches!(news, ControlPlaneEvent::Control(control::ControlEvent::Asks(Asks { id: MemberId(1), .. })))
+        })
     };
     let start = Instant::now();
     assert!(std::iter::repeat_with(asked).take_while(|_| start.elapsed() < PATIENCE).any(|asked| asked));
@@ -126,7 +131,7 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let birth = Birth { started: 0, ..own_birth() };
     let process = |id, pid| HostProcess { id: MemberId(id), host: 0, pid, birth };
     let processes = vec![process(2, ends.id()), process(3, ended.id())];
-    let told = Told {
+    let told = ViewAnnouncement {
         view: view(1, &[1, 2, 3]),
         decision: vec![],
         newcomers: vec![control_plane.roster().as_process()],
@@ -135,11 +140,14 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
         cards: vec![],
     };
     let bytes = told.encode();
-    let letter = Letter::View { incarnation: 7, view: ViewId(1), from: MemberId(4), bytes: bytes.len() as u64 };
+    let message =
+        ControlMessage::View { incarnation: 7, view: ViewId(1), from: MemberId(4), bytes: bytes.len() as u64 };
     let mut news = vec![];
-    control_plane.take(letter, vec![enclose(&bytes).unwrap()], &mut news);
+    control_plane.take(message, vec![enclose(&bytes).unwrap()], &mut news);
     control_plane.gather(&mut news);
-    let is_told = |news: &[News]| news.iter().any(|news| matches!(news, News::Control(control::News::View { .. })));
+    let is_told = |news: &[ControlPlaneEvent]| {
+        news.iter().any(|news| matches!(news, ControlPlaneEvent::Control(control::ControlEvent::View { .. })))
+    };
     // A death is reported after all messages in the control socket.
     assert!(news.len() == 1 && is_told(&news) && !control_plane.roster.is_dead(MemberId(3)), "{news:?}");
     assert_eq!(died(&control_plane.news()), [MemberId(3)]);
@@ -159,7 +167,7 @@ fn a_process_that_gives_up_before_its_first_view_says_so() {
     joins.act(|roster, now| roster.ask(MemberId(1), QUESTION, now));
     joins.flush_now();
     let instance: Instance = hear(&mut control_plane, "question", |news| match news {
-        News::Control(control::News::Asks(asks)) if asks.id == MemberId(2) => Some(asks.instance),
+        ControlPlaneEvent::Control(control::ControlEvent::Asks(asks)) if asks.id == MemberId(2) => Some(asks.instance),
         _ => None,
     });
     control_plane.act(|roster, _| roster.expect(&view(2, &[1, 2])));
@@ -181,7 +189,9 @@ fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
     assert!(!control_plane.roster.never_begins(ViewId(2), MemberId(2)));
     drop(joins);
     hear(&mut control_plane, "last word", |news| {
-        let News::Control(control::News::Requests { from, what: Request::Stopped { .. }, .. }) = news else {
+        let ControlPlaneEvent::Control(control::ControlEvent::Requests { from, what: Request::Stopped { .. }, .. }) =
+            news
+        else {
             return None;
         };
         (from == MemberId(2)).then_some(())
@@ -196,14 +206,14 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     let (mut near, mut far) = (hosts.control_plane(0, 1, "near", &[]), hosts.control_plane(1, 2, "far", &["near"]));
     let count = 3 * NET_EVENTS_MAX;
     far.act(|roster, now| roster.ask_afar(QUESTION, now));
-    hear(&mut near, "first letter", |news| asks(&news).then_some(()));
+    hear(&mut near, "first control message", |news| asks(&news).then_some(()));
     for _ in 0..count {
         far.act(|roster, now| roster.ask_afar(QUESTION, now));
     }
     // When this is answered, most of the messages have arrived.
     far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });
     let start = Instant::now();
-    let Ways::Mail(Mail { net: Some(net), .. }) = &mut far.ways else { unreachable!() };
+    let Ways::Rendezvous(Rendezvous { net: Some(net), .. }) = &mut far.ways else { unreachable!() };
     while !matches!(net.next(), Some(Event::Stream { .. })) {
         assert!(start.elapsed() < PATIENCE);
         std::thread::yield_now();

@@ -4,8 +4,8 @@ use super::{BulkLink, lock};
 use crate::control_plane::Notices;
 use crate::network::Net;
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::PeerParts;
-use spindle_transport::mail::{MailError, Mailbox, Outbox, Watch, enclose};
+use spindle_fabric::RowDescriptors;
+use spindle_transport::rendezvous::{ControlSocket, Outbox, RendezvousError, Watch, enclose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
 pub(super) enum Ways {
-    Mail(Mail),
+    Rendezvous(Rendezvous),
     /// All members are in this process.
     Local(Arc<Board>),
 }
 
 /// The ways of a process with an address of its own.
 #[derive(Debug)]
-pub(super) struct Mail {
-    pub(super) mailbox: Mailbox,
+pub(super) struct Rendezvous {
+    pub(super) control_socket: ControlSocket,
     pub(super) outbox: Outbox,
     pub(super) watch: Watch,
     /// The watch over each watched process.
@@ -33,10 +33,10 @@ pub(super) struct Mail {
     enclosed: Option<(Arc<[u8]>, Arc<OwnedFd>)>,
 }
 
-impl Mail {
-    pub(super) fn new(mailbox: Mailbox, watch: Watch, pidfd: OwnedFd, net: Option<Net>) -> Mail {
-        Mail {
-            mailbox,
+impl Rendezvous {
+    pub(super) fn new(control_socket: ControlSocket, watch: Watch, pidfd: OwnedFd, net: Option<Net>) -> Rendezvous {
+        Rendezvous {
+            control_socket,
             outbox: Outbox::new(),
             watch,
             watched: BTreeMap::new(),
@@ -47,7 +47,7 @@ impl Mail {
     }
 
     /// Watches the process of `id`, and no other with that id.
-    pub(super) fn watch(&mut self, id: MemberId, pidfd: OwnedFd) -> Result<(), MailError> {
+    pub(super) fn watch(&mut self, id: MemberId, pidfd: OwnedFd) -> Result<(), RendezvousError> {
         self.watched.remove(&id);
         self.watched.insert(id, self.watch.watch(id.0, pidfd)?);
         Ok(())
@@ -88,8 +88,8 @@ impl Mail {
 /// The board on which the members of one process leave their memory for each other.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    pub(super) parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), PeerParts>>,
-    pub(super) bells: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
+    pub(super) parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), RowDescriptors>>,
+    pub(super) event_counts: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
     pub(super) bulk_links: Mutex<BTreeMap<MemberId, Vec<(ViewId, BulkLink)>>>,
     /// The members that hand over no more memory.
     pub(super) gone: Mutex<BTreeSet<MemberId>>,
@@ -99,13 +99,13 @@ impl Board {
     /// Leaves an item for `to`, and wakes it.
     pub(super) fn leave(&self, to: MemberId, put: impl FnOnce()) {
         put();
-        if let Some(notices) = lock(&self.bells).get(&to) {
+        if let Some(notices) = lock(&self.event_counts).get(&to) {
             notices.ring();
         }
     }
 
     /// Takes the items for `me`.
-    pub(super) fn take(&self, me: MemberId) -> Vec<(ViewId, MemberId, PeerParts)> {
+    pub(super) fn take(&self, me: MemberId) -> Vec<(ViewId, MemberId, RowDescriptors)> {
         let mut parts = lock(&self.parts);
         let mine = parts.extract_if(.., |(_, _, to), _| *to == me);
         mine.map(|((view, from, _), parts)| (view, from, parts)).collect()
@@ -114,26 +114,33 @@ impl Board {
 
 /// The parts that a member hands to all others.
 #[derive(Debug)]
-pub(crate) struct Handover {
+pub(crate) struct SharedRowDescriptors {
     pub(super) row: Arc<OwnedFd>,
     pub(super) at: u64,
     pub(super) bytes: u64,
     pub(super) lease: Arc<OwnedFd>,
-    pub(super) bell: Arc<OwnedFd>,
+    pub(super) event_count: Arc<OwnedFd>,
     pub(super) event: Option<Arc<OwnedFd>>,
 }
 
-impl Handover {
-    pub(crate) fn new(parts: PeerParts) -> Handover {
-        let PeerParts { row, at, bytes, lease, bell, event } = parts;
-        let [row, lease, bell] = [row, lease, bell].map(Arc::new);
-        Handover { row, at, bytes, lease, bell, event: event.map(Arc::new) }
+impl SharedRowDescriptors {
+    pub(crate) fn new(parts: RowDescriptors) -> SharedRowDescriptors {
+        let RowDescriptors { row, at, bytes, lease, event_count, event } = parts;
+        let [row, lease, event_count] = [row, lease, event_count].map(Arc::new);
+        SharedRowDescriptors { row, at, bytes, lease, event_count, event: event.map(Arc::new) }
     }
 
-    pub(super) fn try_clone(&self) -> std::io::Result<PeerParts> {
+    pub(super) fn try_clone(&self) -> std::io::Result<RowDescriptors> {
         let event = self.event.as_ref().map(|event| event.try_clone()).transpose()?;
-        let [row, lease, bell] = [&self.row, &self.lease, &self.bell].map(|fd| fd.try_clone());
-        Ok(PeerParts { row: row?, at: self.at, bytes: self.bytes, lease: lease?, bell: bell?, event })
+        let [row, lease, event_count] = [&self.row, &self.lease, &self.event_count].map(|fd| fd.try_clone());
+        Ok(RowDescriptors {
+            row: row?,
+            at: self.at,
+            bytes: self.bytes,
+            lease: lease?,
+            event_count: event_count?,
+            event,
+        })
     }
 }
 
@@ -141,17 +148,17 @@ impl Handover {
 mod tests {
     use super::*;
     use crate::control_plane::tests::Hosts;
-    use spindle_transport::mail::disclose;
+    use spindle_transport::rendezvous::disclose;
 
     #[test]
-    fn what_many_are_told_is_enclosed_once() {
+    fn an_attachment_to_many_is_made_once() {
         let hosts = Hosts::new("enclosed-once");
         let mut control_plane = hosts.control_plane(0, 1, "a", &[]);
-        let Ways::Mail(mail) = &mut control_plane.ways else { unreachable!() };
+        let Ways::Rendezvous(rendezvous) = &mut control_plane.ways else { unreachable!() };
         let told = Arc::<[u8]>::from(*b"told");
-        let fd = mail.enclose(&told).unwrap();
-        assert!(Arc::ptr_eq(&fd, &mail.enclose(&told).unwrap()));
+        let fd = rendezvous.enclose(&told).unwrap();
+        assert!(Arc::ptr_eq(&fd, &rendezvous.enclose(&told).unwrap()));
         assert_eq!(disclose(&fd, 4, 4).unwrap(), b"told");
-        assert!(!Arc::ptr_eq(&fd, &mail.enclose(&Arc::from(*b"else")).unwrap()));
+        assert!(!Arc::ptr_eq(&fd, &rendezvous.enclose(&Arc::from(*b"else")).unwrap()));
     }
 }

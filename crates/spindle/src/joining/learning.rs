@@ -29,7 +29,7 @@ impl Candidate<'_> {
         let (dir, group) = (self.dir.clone(), self.group.clone());
         let bytes_max = self.config.object_bytes_max;
         let follower = Follower::new(control_plane, self.digest, self.config.members, bytes_max, (dir, group));
-        let begin = (Arena::new(self.bell.clone()), self.config.terms());
+        let begin = (Arena::new(self.event_count.clone()), self.config.terms());
         let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
         let thread = thread.map_err(JoinError::Thread)?;
@@ -72,7 +72,7 @@ impl Candidate<'_> {
                         "state is restored"
                     );
                     queue.restored.store(true, Ordering::Release);
-                    restored = Some(Restored::new(view, taken.places));
+                    restored = Some(Restored::new(view, taken.sequences));
                 }
                 Some(Item::Message { subgroup, sender, sender_id, round, payload }) => {
                     if let Some(restored) = restored.as_ref().filter(|state| state.lacks(subgroup, sender, round)) {

@@ -27,8 +27,8 @@ impl Candidate<'_> {
     /// Reports this process, to begin with. Between hosts only processes that create the group, or
     /// are in it, know which are present.
     pub(super) fn see_myself(&mut self, control_plane: &ControlPlane) {
-        let founds = control_plane.book().is_none_or(|book| book.seeds().is_seed());
-        let present = if founds { vec![present(control_plane, control_plane.me)] } else { vec![] };
+        let creates = control_plane.book().is_none_or(|book| book.seeds().is_seed());
+        let present = if creates { vec![present(control_plane, control_plane.me)] } else { vec![] };
         self.show(BootstrapProgress { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
     }
 

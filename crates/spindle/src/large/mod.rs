@@ -201,7 +201,7 @@ impl Large {
         engine: &Engine,
         fabric: &Mesh,
     ) {
-        let (hosts, me) = (group.hosts(), group.my_place());
+        let (hosts, me) = (group.hosts(), group.my_position());
         let settings = self.settings(group, control_plane);
         let part = LocalPart::from_fds(hosts.members(), me, hosts.head(me), vec![socket]);
         let node = part
@@ -228,7 +228,7 @@ impl Large {
                 return self.told.tell(group.view(), Trouble::Unable(what));
             }
         };
-        let node = BulkNode::across_hosts(group.my_place(), group.hosts().clone(), &settings, streams, part);
+        let node = BulkNode::across_hosts(group.my_position(), group.hosts().clone(), &settings, streams, part);
         match outbound {
             Some(outbound) => self.send(group, node, outbound),
             None => self.receive(group, node, engine, fabric),
@@ -238,7 +238,7 @@ impl Large {
     /// Sends the other members of this host the sockets through which this member lends. Returns
     /// this member's part, or `None` if this host has no other members.
     fn lend(group: &ObjectGroup<'_>, control_plane: &mut ControlPlane) -> Result<Option<LocalPart>, BulkLinksError> {
-        let (hosts, me) = (group.hosts(), group.my_place());
+        let (hosts, me) = (group.hosts(), group.my_position());
         let here: Vec<Rank> = hosts.on_the_host_of(me).collect();
         if here.len() == 1 {
             return Ok(None);
@@ -272,7 +272,7 @@ impl Large {
     }
 
     fn receive(&mut self, group: &ObjectGroup<'_>, node: Result<BulkNode, BulkError>, engine: &Engine, fabric: &Mesh) {
-        let place = engine.layout().row(group.root()).place(group.subgroup());
+        let place = engine.layout().row(group.root()).subgroup(group.subgroup());
         let upcalls = Receiver {
             view: group.view(),
             members: group.members().to_vec(),

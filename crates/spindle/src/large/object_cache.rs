@@ -29,7 +29,7 @@ struct Current {
 impl Current {
     /// The ring of `sender` in a subgroup, if it has one in this view.
     fn ring(&self, subgroup: SubgroupId, sender: Rank) -> Option<Ring> {
-        self.layout.rows().get(sender.index())?.place(subgroup)?.ring
+        self.layout.rows().get(sender.index())?.subgroup(subgroup)?.ring
     }
 }
 

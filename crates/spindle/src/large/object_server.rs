@@ -8,7 +8,7 @@ use super::object_cache::ObjectCache;
 use crate::carry::{CarryReader, CarryWriter};
 use crate::control_plane::{ControlPlane, Notices};
 use crate::state::{PATIENCE, STREAM_WAIT, Way};
-use spindle_core::control::{self, Letter, ObjectOrder, Purpose, Wanted};
+use spindle_core::control::{self, ControlMessage, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_transport::Connection;
@@ -74,10 +74,10 @@ impl ObjectServer {
                     tell(from, view, count, &send_afar(&object_cache, view, &objects, stream));
                 })
             } else {
-                let letter = Letter::Objects { from: control_plane.me, reply };
+                let message = ControlMessage::Objects { from: control_plane.me, reply };
                 thread.spawn(move || {
                     let _served = served;
-                    let sent = send(&object_cache, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe));
+                    let sent = send(&object_cache, view, &objects, |pipe| notices.tell_of_pipe(from, message, pipe));
                     tell(from, view, count, &sent);
                 })
             };
@@ -265,7 +265,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_object_that_nobody_wants_any_more_is_not_read_on() {
+    fn an_object_without_readers_is_not_read_further() {
         let cancelled = Arc::new(AtomicBool::new(true));
         let way = sent(ObjectCache::of(&[(1, b"right")]), &[1], false);
         let coming = receive_apart(way, vec![5], cancelled, Arc::default()).unwrap();

@@ -71,8 +71,8 @@ impl Node {
             of_subgroup.end(engine, rows);
         }
         self.object_cache.end();
-        if let Some(mailbox) = self.control_plane.mailbox() {
-            mailbox.leave();
+        if let Some(control_socket) = self.control_plane.control_socket() {
+            control_socket.leave();
         }
     }
 }

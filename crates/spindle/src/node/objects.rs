@@ -25,10 +25,10 @@ impl Node {
         // Others' objects come with the view, and end with the epochs that contain any.
         for (id, spec) in view.subgroups_of(engine.me()).filter(|(_, spec)| spec.epoch.is_none()) {
             for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.rank()) {
-                let place = engine.layout().row(*member).place(id);
+                let place = engine.layout().row(*member).subgroup(id);
                 let ring = place.and_then(|place| place.ring).expect("it sends there");
                 let rounds = engine.delivered_rounds(id, sender);
-                let is_read = !self.handles[self.by_id[id.index()]].delivers_to_nobody();
+                let is_read = !self.handles[self.by_id[id.index()]].delivers_to_none();
                 self.object_cache
                     .keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
             }

@@ -1,14 +1,14 @@
 //! This member's memory for a view that has not begun here, and the ways to others that have come
 //! for it.
 use super::links::hasten;
-use crate::control_plane::{ControlPlane, Handover, News};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent, SharedRowDescriptors};
 use crate::error::JoinError;
 use crate::meeting::{self, Meeting};
 use spindle_core::control::{Begun, INSTALL_LOOK, Install};
 use spindle_core::wire::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
 use spindle_fabric::ofi::OfiMeeting;
-use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, PeerParts};
+use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, RowDescriptors};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ pub(crate) struct Preparing {
     /// The connections to members whose rows come through libfabric. They are closed before the row
     /// is released.
     meeting: Option<Meeting>,
-    row: Pledge,
+    row: PendingRow,
 }
 
 /// A preallocated row of a member in a view that may come, made while no member waits for it.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub(crate) struct PreallocatedRow {
     me: Rank,
     layout: RowLayout,
     row: OwnRow,
-    parts: PeerParts,
+    parts: RowDescriptors,
 }
 
 /// A pending row: this member's row in a view that it has not begun, and that others may have. If
 /// the member never begins the view, the others find that in this row.
 #[derive(Debug)]
-struct Pledge(Option<OwnRow>);
+struct PendingRow(Option<OwnRow>);
 
-impl Drop for Pledge {
+impl Drop for PendingRow {
     fn drop(&mut self) {
         if let Some(row) = &self.0 {
             row.control_block().store(membership::ABANDONED, 1);
@@ -43,14 +43,14 @@ impl Drop for Pledge {
     }
 }
 
-impl Spare {
+impl PreallocatedRow {
     /// Preallocates the row of `me` in the view after `view` if all stay and `joining` come. `None`
     /// if there is no memory for it, which does not matter yet.
-    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, arena: &mut Arena) -> Option<Spare> {
+    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, arena: &mut Arena) -> Option<PreallocatedRow> {
         let next = view.next(|_| true, joining, &[]);
         let (me, layout) = (next.rank_of(me)?, Layout::new(&next).ok()?);
         let (row, parts) = OwnRow::create(&layout, me, arena).ok()?;
-        Some(Spare { me, layout: layout.row(me).clone(), row, parts })
+        Some(PreallocatedRow { me, layout: layout.row(me).clone(), row, parts })
     }
 
     /// Returns whether it was made for a row like that of `me`.
@@ -65,16 +65,16 @@ impl Preparing {
         install: &Install,
         control_plane: &mut ControlPlane,
         arena: &mut Arena,
-        spare: Option<Spare>,
+        spare: Option<PreallocatedRow>,
     ) -> Result<Preparing, MeshError> {
         let engine = install.engine();
         let (row, parts) = match spare.filter(|spare| spare.fits(engine.layout(), engine.me())) {
-            Some(Spare { row, parts, .. }) => (row, parts),
+            Some(PreallocatedRow { row, parts, .. }) => (row, parts),
             None => OwnRow::create(engine.layout(), engine.me(), arena)?,
         };
         let meeting = Meeting::new(control_plane, install.view(), engine.layout(), &row)?;
-        control_plane.set_handover(install.view().id, Handover::new(parts));
-        Ok(Preparing { meeting, row: Pledge(Some(row)) })
+        control_plane.set_handover(install.view().id, SharedRowDescriptors::new(parts));
+        Ok(Preparing { meeting, row: PendingRow(Some(row)) })
     }
 
     /// Returns this member's row.
@@ -161,7 +161,7 @@ impl First {
         control_plane: &mut ControlPlane,
         mut arena: Arena,
         suspect_after: Option<Duration>,
-        spare: Option<Spare>,
+        spare: Option<PreallocatedRow>,
     ) -> Result<First, JoinError> {
         for (subgroup, sender, rounds) in known {
             engine.pass_over(*subgroup, *sender, *rounds);
@@ -196,7 +196,7 @@ impl First {
     /// [`JoinError::LeftOut`] if the group has a later view.
     pub(crate) fn attend(&self, control_plane: &mut ControlPlane, digest: u64) -> Result<(), JoinError> {
         for news in control_plane.news_now() {
-            if let News::Control(news) = news
+            if let ControlPlaneEvent::Control(news) = news
                 && control_plane.act(|roster, _| self.install.attend(&news, digest, roster))
             {
                 return Err(JoinError::LeftOut {

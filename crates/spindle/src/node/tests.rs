@@ -4,7 +4,7 @@ use crate::Config;
 use crate::control_plane::tests::{Hosts, PATIENCE, view};
 use spindle_core::Rows;
 use spindle_core::wire::layout::entry;
-use spindle_fabric::MemberBell;
+use spindle_fabric::MemberEventCount;
 use spindle_transport::{SocketOptions, SocketStream};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -20,17 +20,17 @@ impl Handler for Nothing {
 /// Data kept readable for observers over streams is freed when the last observer has gone, although
 /// no other event happens.
 #[test]
-fn when_the_last_guest_has_gone_what_was_kept_for_it_is_free() {
-    let hosts = Hosts::new("last-guest");
+fn when_the_last_observer_has_gone_what_was_kept_for_it_is_free() {
+    let hosts = Hosts::new("last-observer");
     let mut control_plane = hosts.control_plane(0, 1, "a", &[]);
-    let bell = MemberBell::with_event().unwrap();
+    let event_count = MemberEventCount::with_event().unwrap();
     let terms = Config::new("g", 1).terms();
     let engine = Engine::new(view(1, &[1]), Rank(0), terms.ablation).unwrap();
-    let mut first = First::new(engine, &[], &mut control_plane, Arena::new(bell), None, None).unwrap();
+    let mut first = First::new(engine, &[], &mut control_plane, Arena::new(event_count), None, None).unwrap();
     assert!(first.look(&mut control_plane));
     let mut node = Node::new(control_plane, first, terms).unwrap();
     let mut publisher = node.publisher("all").unwrap();
-    let place = *node.member.engine().layout().row(Rank(0)).places().next().unwrap();
+    let place = *node.member.engine().layout().row(Rank(0)).subgroups().next().unwrap();
     let start = Instant::now();
     let until = |node: &mut Node, what: &str, done: &dyn Fn(&Node) -> bool| {
         while !done(node) {
@@ -40,13 +40,13 @@ fn when_the_last_guest_has_gone_what_was_kept_for_it_is_free() {
     };
     let word = move |node: &Node, word: u64| node.fabric.load(Rank(0), place.entry + word);
     let kept = move |node: &Node| word(node, entry::PUBLISHED) - word(node, entry::FREED);
-    let (near, guest) = UnixStream::pair().unwrap();
-    node.guests.push((ViewId(1), Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())));
-    node.let_guests_in();
+    let (near, observer) = UnixStream::pair().unwrap();
+    node.observers.push((ViewId(1), Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())));
+    node.let_observers_in();
     publisher.send(b"kept for a while", PATIENCE).unwrap();
     let is_delivered = |node: &Node| node.status().subgroups[0].stats.delivered == 1;
     until(&mut node, "the delivery", &is_delivered);
     assert!(kept(&node) > 0);
-    drop(guest);
+    drop(observer);
     until(&mut node, "all of it to be free", &|node: &Node| kept(node) == 0);
 }

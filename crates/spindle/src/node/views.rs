@@ -1,17 +1,17 @@
 //! The change from one view to the next, and the chores beside the engine's work.
 use super::older::Homes;
-use super::preparing::{Preparing, Spare};
+use super::preparing::{PreallocatedRow, Preparing};
 use super::{Node, Poll, begin_handles};
-use crate::control_plane::News;
+use crate::control_plane::ControlPlaneEvent;
 use crate::error::Ended;
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};
-use spindle_core::control::{Heard, Incarnation, Install, Letter, Me, Purpose};
+use spindle_core::control::{ControlMessage, Heard, Incarnation, Install, Me, Purpose};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
 use spindle_fabric::{Fabric, Peer};
-use spindle_transport::mail::{Fate, fate};
+use spindle_transport::rendezvous::{Fate, fate};
 use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Shows {
 }
 
 /// Streams that are kept for views to come, at most.
-const GUESTS_MAX: usize = 64;
+const OBSERVERS_MAX: usize = 64;
 /// Views that a receiver may be behind before the next one has to wait for it.
 const VIEWS_BEHIND_MAX: usize = 8;
 
@@ -171,7 +171,7 @@ impl Node {
             Some(first) => self.fabric.wake(&[first]),
             None => self.fabric.wake(&shown),
         }
-        let (me, at) = (self.control_plane.me.0, row.place());
+        let (me, at) = (self.control_plane.me.0, row.offset());
         debug!(target: "spindle::view", me, view = next.id.0, at, shown = shown.len(), of = shows.unfound.len(), "row is shown");
         self.shows = shows;
         shown.into_iter().map(|rank| view.members[rank.index()]).collect()
@@ -272,7 +272,7 @@ impl Node {
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.lacks_since) = (None, None);
         self.clock.pause = Duration::ZERO;
-        self.let_guests_in();
+        self.let_observers_in();
         self.shared.set_view(Arc::clone(&view));
         let _running = self.shared.handler.enter();
         handler.view_changed(&ViewChange::new(old, view));
@@ -290,19 +290,23 @@ impl Node {
         let worked = self.attach_arrivals() | !news.is_empty();
         for news in news {
             match news {
-                News::Control(news) => {
+                ControlPlaneEvent::Control(news) => {
                     let heard = self.control_plane.act(|roster, now| self.member.hear(news, &self.fabric, roster, now));
                     self.heed(heard)?;
                 }
-                News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
-                News::Objects { .. } | News::Guest { .. } | News::State { .. } => {}
+                ControlPlaneEvent::Observer { view, stream } if self.observers.len() < OBSERVERS_MAX => {
+                    self.observers.push((view, stream))
+                }
+                ControlPlaneEvent::Objects { .. }
+                | ControlPlaneEvent::Observer { .. }
+                | ControlPlaneEvent::State { .. } => {}
             }
         }
         self.suspect_the_ended();
-        self.let_guests_in();
+        self.let_observers_in();
         self.heed_observers();
         if let Some(joining) = self.member.take_newcomers() {
-            self.spare = Spare::new(self.member.view(), &joining, self.control_plane.me, &mut self.arena);
+            self.spare = PreallocatedRow::new(self.member.view(), &joining, self.control_plane.me, &mut self.arena);
         }
         self.control_plane.act(|roster, now| self.member.step(roster, now));
         Ok(worked)
@@ -329,23 +333,23 @@ impl Node {
     /// Checks whether processes follow the group. They need delivered objects for a while, so these
     /// are kept then.
     pub(super) fn heed_observers(&mut self) {
-        let is_followed = self.member.note_followers(self.fabric.guests(), self.control_plane.roster());
+        let is_followed = self.member.note_followers(self.fabric.observers(), self.control_plane.roster());
         self.object_cache.set_on(is_followed);
     }
 
     /// Lets the processes that have made a stream for the view follow it.
-    pub(super) fn let_guests_in(&mut self) {
+    pub(super) fn let_observers_in(&mut self) {
         if self.preparing.is_some() {
             return;
         }
         let view = self.member.view().id;
-        for (_, stream) in self.guests.extract_if(.., |(wanted, _)| *wanted == view) {
+        for (_, stream) in self.observers.extract_if(.., |(wanted, _)| *wanted == view) {
             // If the system refuses, the process finds its stream closed.
-            let _ = self.fabric.add_guest(self.member.engine().layout(), stream);
+            let _ = self.fabric.add_observer(self.member.engine().layout(), stream);
             self.member.engine_mut().set_observed(true);
-            self.had_guests = true;
+            self.had_observers = true;
         }
-        self.guests.retain(|(wanted, _)| *wanted > view);
+        self.observers.retain(|(wanted, _)| *wanted > view);
     }
 
     /// Hands this application's state to one of the processes that want it, as it is between two
@@ -357,11 +361,11 @@ impl Node {
         let is_known = !self.handles.iter().any(SubgroupHandles::has_receiver);
         let Some(to) = self.control_plane.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
         let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
-        let place = |id| {
+        let sequence = |id| {
             let (home, there) = self.member.home(id)?;
             home.delivered(there)
         };
-        let places: Vec<Option<u64>> = ids.map(place).collect();
+        let sequences: Vec<Option<u64>> = ids.map(sequence).collect();
         let state = {
             let _running = self.shared.handler.enter();
             // All members run the same code: if this were the end of one of them, a joiner would
@@ -376,13 +380,13 @@ impl Node {
         if self.control_plane.is_far(to) {
             let stream = self.control_plane.dial_for(to, Purpose::State { view });
             let send = move || match stream.recv_timeout(STREAM_WAIT) {
-                Ok(stream) => send_state_afar(state, &places, stream),
+                Ok(stream) => send_state_afar(state, &sequences, stream),
                 Err(_) => Ok(()),
             };
             let _ = thread.spawn(send);
             return;
         }
-        let letter = Letter::State { view, from: self.control_plane.me };
-        let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_pipe(to, letter, pipe)));
+        let message = ControlMessage::State { view, from: self.control_plane.me };
+        let _ = thread.spawn(move || send_state(state, &sequences, |pipe| notices.tell_of_pipe(to, message, pipe)));
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     Address, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
     Transport, Who,
 };
-use spindle_transport::mail::RuntimeDir;
+use spindle_transport::rendezvous::RuntimeDir;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::PathBuf;

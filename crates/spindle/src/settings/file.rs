@@ -29,7 +29,7 @@ impl<'a> Text<'a> {
         Text { name, text, lines }
     }
 
-    pub(super) fn place(&self, span: Range<usize>) -> Origin {
+    pub(super) fn origin(&self, span: Range<usize>) -> Origin {
         let line = self.lines.partition_point(|start| *start <= span.start);
         let before = self.text.get(self.lines[line - 1]..span.start).unwrap_or("");
         let column = before.chars().count() as u32 + 1;
@@ -125,7 +125,7 @@ impl Reading<'_> {
                 _ => None,
             },
         };
-        let origin = self.text.place(span);
+        let origin = self.text.origin(span);
         let listed = name.clone().map(|(name, _)| name);
         if let Some(name) = &listed {
             self.settings.subgroups.push(Listed { name: name.clone(), origin });
@@ -140,7 +140,7 @@ impl Reading<'_> {
     }
 
     fn value(&mut self, key: &'static Key, subgroup: Option<&str>, value: &Spanned<DeValue<'_>>) {
-        let origin = self.text.place(value.span());
+        let origin = self.text.origin(value.span());
         match key.kind.read(value.get_ref()) {
             Some(read) => {
                 let value = self.settled(read);
@@ -196,7 +196,7 @@ impl Reading<'_> {
 
     fn wrong(&mut self, span: Range<usize>, key: Option<String>, message: String) {
         if self.problems.len() < PROBLEMS_MAX {
-            let origin = self.text.place(span);
+            let origin = self.text.origin(span);
             self.problems.push(Problem { origin, key, message, is_error: true });
         }
     }

@@ -74,7 +74,7 @@ pub const KEYS: &[Key] = &[
     Key { path: "group.name", about: "The group's name", standard: "", kind: Kind::GroupName, example: "\"example\"" },
     Key {
         path: "group.members",
-        about: "How many members found the group: nothing is sent before all are there. A group that runs is joined anyway",
+        about: "How many members create the group: nothing is sent before all are there. A group that runs is joined anyway",
         standard: "1",
         kind: Kind::Number { least: 1, most: MEMBERS_MAX as u64 },
         example: "1",
@@ -102,8 +102,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "member.data_dir",
-        about: "Where a seed keeps its votes while a group on several hosts is founded, if it was initialised: more than half of such \
-                seeds found the group. Otherwise all seeds have to answer",
+        about: "Where a seed keeps its votes while a group on several hosts is created, if it was initialised: more than half of such \
+                seeds create the group. Otherwise all seeds have to answer",
         standard: "",
         kind: Kind::Path,
         example: "\"/var/lib/spindle\"",

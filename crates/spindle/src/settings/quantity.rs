@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same() {
+    fn a_displayed_value_parses_to_the_same() {
         for bytes in [0, 1, 1000, 1024, 10_240, 65_536, (1 << 20) + 1, 3 << 30] {
             assert_eq!(parse_bytes(&show_bytes(bytes)), Some(bytes));
         }

@@ -161,7 +161,7 @@ fn nothing_said_gives_a_group_of_one_host() {
     let effective = settings.effective().unwrap();
     let (config, plain) = (effective.config().unwrap(), Config::new("g", 1));
     assert_eq!((config.members, config.id), (1, None));
-    let dir = spindle_transport::mail::RuntimeDir::default_path();
+    let dir = spindle_transport::rendezvous::RuntimeDir::default_path();
     assert_eq!((config.runtime_dir, effective.runtime_dir()), (Some(dir.clone()), dir));
     assert_eq!(config.suspect_after, plain.suspect_after);
     assert_eq!((config.gather_timeout, config.spin_for), (plain.gather_timeout, plain.spin_for));
@@ -174,7 +174,7 @@ fn nothing_said_gives_a_group_of_one_host() {
 }
 
 #[test]
-fn who_comes_later_counts_and_the_others_are_remembered() {
+fn a_late_answer_counts_and_the_others_are_remembered() {
     let mut settings =
         Settings::from_toml("x.toml", "[group]\nname = \"a\"\nmembers = 2\n[[subgroup]]\nname = \"s-1\"\n");
     // The order of the calls does not matter.
@@ -203,7 +203,7 @@ fn who_comes_later_counts_and_the_others_are_remembered() {
     let hidden = "5 (flag --members), 4 (variable SPINDLE_GROUP_MEMBERS), 2 (x.toml:3)";
     assert_eq!(told("group.members"), is("6", "flag --set", hidden));
     assert_eq!(told("group.name"), is("a", "x.toml:2", ""));
-    let dir = spindle_transport::mail::RuntimeDir::default_path();
+    let dir = spindle_transport::rendezvous::RuntimeDir::default_path();
     assert_eq!(told("runtime_dir"), is(&dir.display().to_string(), "default", ""));
     assert_eq!(told("subgroup.s-1.name"), is("s-1", "x.toml:5", ""));
     assert_eq!(told("subgroup.s-1.window"), is("9", "variable SPINDLE_SUBGROUP_S_1_WINDOW", ""));
@@ -309,7 +309,7 @@ fn mistakes_of_syntax_are_told_with_the_others() {
 }
 
 #[test]
-fn what_variables_and_flags_say_wrong_is_told_with_their_names() {
+fn invalid_variables_and_flags_are_named() {
     let mut settings = Settings::from_toml(
         "x.toml",
         "[group]\nname = \"a\"\n[[subgroup]]\nname = \"a-b\"\n[[subgroup]]\nname = \"a.b\"\n",
@@ -409,7 +409,7 @@ fn files_that_are_not_there_are_told() {
 }
 
 #[test]
-fn the_rack_comes_from_the_topology_unless_somebody_says_it() {
+fn the_rack_comes_from_the_topology_unless_it_is_given() {
     let dir = std::env::temp_dir().join(format!("spindle-topology-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let racks = dir.join("racks.toml");
@@ -467,7 +467,10 @@ fn the_rack_comes_from_the_topology_unless_somebody_says_it() {
     let wrong =
         errors("[group]\nname = \"a\"\n[network]\nlisten = [\"127.0.0.1:0\"]\nrack = \"row 1\"\ntopology = 3\n");
     assert_eq!(wrong.len(), 2, "{wrong:?}");
-    assert!(wrong[0].starts_with("x.toml:5:8: network.rack is \"row 1\"; allowed is 1 to 64 letters"), "{wrong:?}");
+    assert!(
+        wrong[0].starts_with("x.toml:5:8: network.rack is \"row 1\"; allowed is 1 to 64 control messages"),
+        "{wrong:?}"
+    );
     assert!(wrong[1].starts_with("x.toml:6:12: network.topology is 3; allowed is a path"), "{wrong:?}");
 }
 

@@ -108,9 +108,9 @@ impl Hosts {
             return Ok(Hosts::Net(address.to_canonical(), 0));
         }
         let name = plain(text);
-        let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_message = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         // A text of digits and dots only is an address with a mistake.
-        let is_name = !name.is_empty() && name.chars().all(is_letter) && name.chars().any(|c| c.is_ascii_alphabetic());
+        let is_name = !name.is_empty() && name.chars().all(is_message) && name.chars().any(|c| c.is_ascii_alphabetic());
         if is_name { Ok(Hosts::Name(name)) } else { Err(format!("{:?} is none of them", shorten(text))) }
     }
 
@@ -248,7 +248,7 @@ impl Reading<'_> {
                 self.wrong(span, message);
             }
             None => {
-                let origin = self.text.place(span);
+                let origin = self.text.origin(span);
                 self.entries.insert(hosts, (rack.clone(), origin));
             }
         }
@@ -256,7 +256,7 @@ impl Reading<'_> {
 
     fn wrong(&mut self, span: std::ops::Range<usize>, message: String) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem { origin: self.text.place(span), key: None, message, is_error: true });
+            self.problems.push(Problem { origin: self.text.origin(span), key: None, message, is_error: true });
         }
     }
 }
@@ -332,7 +332,7 @@ empty = []
     }
 
     #[test]
-    fn who_is_in_no_rack_or_in_two_is_told_what_was_looked_for() {
+    fn a_host_in_no_rack_or_in_two_is_reported_with_its_names() {
         let none = found(RACKS, &host(&["[fd01::1]:7411", "0.0.0.0:1", "seed.example.org:1"], "node-b\n")).unwrap_err();
         assert_eq!(none, "none of its racks has this host, which is fd01::1, seed.example.org, seed, node-b");
         let two = found(RACKS, &host(&["10.0.1.7:7411"], "node-a")).unwrap_err();

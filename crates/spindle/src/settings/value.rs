@@ -3,7 +3,7 @@ use super::quantity::{parse_bytes, parse_time, show_bytes, show_time};
 use crate::{Address, RackName, Who};
 use serde_json::{Value as Json, json};
 use spindle_core::limits::{MEMBERS_MAX, NAME_BYTES_MAX};
-use spindle_transport::mail::GroupName;
+use spindle_transport::rendezvous::GroupName;
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::SocketAddr;
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same() {
+    fn a_displayed_value_parses_to_the_same() {
         let time = Kind::Time { least: Duration::ZERO, most: Duration::from_secs(100), never: true };
         let number = Kind::Number { least: 1, most: 10 };
         let who = Kind::Who { shards: true };

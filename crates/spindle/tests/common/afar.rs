@@ -50,8 +50,8 @@ impl Hosts {
         self.at(host, "127.0.0.1:0".parse().unwrap(), members)
     }
 
-    /// The seeds have founded the group.
-    pub(crate) fn found(&self) -> Vec<Member> {
+    /// The seeds have created the group.
+    pub(crate) fn create(&self) -> Vec<Member> {
         let count = self.seeds.len();
         let starting: Vec<_> = (0..count).map(|seed| start(self.seed(seed, count as u32))).collect();
         starting.into_iter().map(|member| member.recv_timeout(LONG).unwrap().unwrap()).collect()

@@ -373,7 +373,7 @@ mod tests {
         let (_refuses, refusing) = bound(None);
         // Its queue is full, so the system answers no further process there.
         let (_silent, silent) = bound(Some(0));
-        let crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+        let half_open: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
         let answers = TcpListener::bind("127.0.0.1:0").unwrap();
         let answering = answers.local_addr().unwrap();
         let targets = [refusing, silent, answering].map(Target::Ip);
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(SocketAddr::try_from(peer).unwrap(), answering);
         let refused = until_connected(&mut HappyEyeballs::new(vec![Target::Ip(refusing)])).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        drop(crowd);
+        drop(half_open);
     }
 
     /// The system does not answer, as if each packet were lost. The address is tried for as long as
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn an_address_that_does_not_answer_is_tried_until_it_does() {
         let (listener, silent) = bound(Some(0));
-        let mut crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+        let mut half_open: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
         let (poller, _waker) = Poller::new().unwrap();
         let mut connecting = HappyEyeballs::new(vec![Target::Ip(silent)]);
         let start = Instant::now();
@@ -405,7 +405,7 @@ mod tests {
             poller.wait(Some(REPEAT_AFTER)).unwrap();
         }
         assert_eq!((connecting.pending.len(), connecting.pause), (REPEATS_MAX + 1, NEXT_ADDRESS_AFTER));
-        crowd.clear();
+        half_open.clear();
         rustix::io::ioctl_fionbio(&listener, true).unwrap();
         let mut accepted = vec![];
         while !matches!(connecting.progress(Token::Connecting(1), &poller), Ok(Some(_))) {
@@ -423,10 +423,10 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         // Fewer than the default.
         net::listen(&listener, 3).unwrap();
-        let mut crowd = vec![];
+        let mut half_open = vec![];
         let full = loop {
             match begin(&target) {
-                Ok(one) => crowd.push(one),
+                Ok(one) => half_open.push(one),
                 Err(error) => break error,
             }
         };

@@ -1,17 +1,17 @@
 //! The endpoint of a process, at which processes of other hosts reach it.
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
-use super::letters::Parcel;
 use super::listen::listen;
+use super::messages::Parcel;
 use super::poller::Poller;
 use super::resolve::Names;
 use super::switch::Switch;
 #[cfg(feature = "tls")]
 use super::tls::{Identity, TlsStream};
-use crate::mail::GroupName;
-use crate::mail::kernel::random;
+use crate::rendezvous::GroupName;
+use crate::rendezvous::kernel::random;
 use crate::stream::{Connection, SocketOptions, SocketStream, Stream};
-use spindle_core::control::{Address, Card, Letter, Purpose, RackName};
+use spindle_core::control::{Address, Card, ControlMessage, Purpose, RackName};
 use spindle_core::{MemberId, ViewId};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -66,14 +66,14 @@ pub enum Security {
 #[non_exhaustive]
 pub enum Event {
     /// A control message arrived.
-    Letter {
+    ControlMessage {
         /// The card that the sender says is its own.
         from: Card,
         /// The sender's process: a random number, which another process that claims the same id
         /// does not have.
         process: u128,
         /// The control message.
-        letter: Letter,
+        message: ControlMessage,
         /// Its attachment.
         attachment: Vec<u8>,
     },
@@ -105,7 +105,7 @@ pub enum Event {
         /// [Why](NetError::reason).
         why: String,
     },
-    /// A dial to that address, or sending control messages ([`Purpose::Mail`]) to it, failed.
+    /// A dial to that address, or sending control messages ([`Purpose::Control`]) to it, failed.
     Failed {
         /// The address.
         address: Address,
@@ -264,8 +264,8 @@ impl Endpoint {
     /// # Panics
     /// If the control message carries descriptors (parts, state), if the attachment has more than
     /// 64 MiB, or if its length is not what the control message says.
-    pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, attachment: &[u8]) {
-        let parcel = Parcel::new(whom, letter, attachment);
+    pub fn send(&self, to: &Address, whom: Option<MemberId>, message: &ControlMessage, attachment: &[u8]) {
+        let parcel = Parcel::new(whom, message, attachment);
         self.exchange.ask(Command::Send { to: to.clone(), parcel });
     }
 
@@ -274,12 +274,12 @@ impl Endpoint {
     /// [`Event::Stream`] or [`Event::Failed`].
     ///
     /// # Panics
-    /// For [`Purpose::Mail`] and [`Purpose::Life`]: control messages are [sent](Self::send), and
+    /// For [`Purpose::Control`] and [`Purpose::Life`]: control messages are [sent](Self::send), and
     /// processes are [watched](Self::watch).
     pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
         assert!(
-            !matches!(purpose, Purpose::Mail | Purpose::Life { .. }),
-            "letters are sent and lives watched, not dialled"
+            !matches!(purpose, Purpose::Control | Purpose::Life { .. }),
+            "control messages are sent and lives watched, not dialled"
         );
         self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
     }

@@ -1,6 +1,6 @@
 //! The reasons why a process can't be reached from other hosts, or can't reach them.
 use super::hello::Declined;
-use super::limits::QUEUE_LETTERS_MAX;
+use super::limits::QUEUE_CONTROL_MESSAGES_MAX;
 use spindle_core::MemberId;
 use spindle_core::control::Address;
 use std::io;
@@ -123,12 +123,12 @@ pub enum NetError {
         found: MemberId,
     },
     /// Too many control messages wait for one address; those that were sent before stay.
-    #[error("{letters} letters, or too large ones, wait for {address} (at most {max}); what was sent last is dropped", max = QUEUE_LETTERS_MAX)]
+    #[error("{messages} control messages, or too large ones, wait for {address} (at most {max}); what was sent last is dropped", max = QUEUE_CONTROL_MESSAGES_MAX)]
     QueueFull {
         /// The address.
         address: Address,
         /// How many control messages wait.
-        letters: u64,
+        messages: u64,
     },
     /// The connection failed before it could be used.
     #[error("the connection to {address} failed: {source}")]

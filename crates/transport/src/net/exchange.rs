@@ -2,8 +2,8 @@
 //! other.
 use super::endpoint::{Dropped, Event};
 use super::error::NetError;
-use super::letters::Parcel;
 use super::limits::{COMMAND_BYTES_MAX, COMMANDS_MAX, EVENT_BYTES_MAX, EVENTS_MAX};
+use super::messages::Parcel;
 use super::poller::Waker;
 use spindle_core::control::{Address, Purpose};
 use spindle_core::{MemberId, ViewId};
@@ -61,8 +61,8 @@ impl Exchange {
         if let Command::Send { to, .. } = &command
             && (state.commands.len() >= COMMANDS_MAX || state.command_bytes + bytes > COMMAND_BYTES_MAX)
         {
-            let why = NetError::QueueFull { address: to.clone(), letters: state.commands.len() as u64 };
-            state.tell(Event::Failed { address: to.clone(), purpose: Purpose::Mail, why });
+            let why = NetError::QueueFull { address: to.clone(), messages: state.commands.len() as u64 };
+            state.tell(Event::Failed { address: to.clone(), purpose: Purpose::Control, why });
         } else {
             state.command_bytes += bytes;
             state.commands.push_back(command);
@@ -153,7 +153,7 @@ impl Command {
 impl Event {
     fn bytes(&self) -> usize {
         match self {
-            Event::Letter { attachment, .. } => attachment.len(),
+            Event::ControlMessage { attachment, .. } => attachment.len(),
             _ => 0,
         }
     }

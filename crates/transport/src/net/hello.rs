@@ -6,7 +6,7 @@
 //! because later bytes belong to the connection's purpose. For any bytes, reading ends with a body
 //! or a [`HelloError`].
 use super::limits::HELLO_BYTES_MAX;
-use crate::mail::GroupName;
+use crate::rendezvous::GroupName;
 use crate::stream::{Space, Stream};
 use spindle_core::MemberId;
 use spindle_core::control::{Card, Purpose, VERSION};
@@ -45,7 +45,7 @@ pub enum Declined {
     #[error("the certificate shown to it does not name {name}, as that of id {id} must", name = super::names::name_of(*.0), id = .0)]
     Identity(MemberId),
     /// The refusing peer has too many connections.
-    #[error("it has {0} mail connections and takes no more; end processes that are not needed")]
+    #[error("it has {0} control connections and takes no more; end processes that are not needed")]
     TooMany(u32),
 }
 
@@ -295,9 +295,9 @@ mod tests {
     fn hellos() -> Vec<Hello> {
         let (incarnation, view) = (u128::MAX - 1, ViewId(7));
         let purposes = [
-            Purpose::Mail,
+            Purpose::Control,
             Purpose::Part { incarnation, view },
-            Purpose::Guest { incarnation, view },
+            Purpose::Observer { incarnation, view },
             Purpose::State { view },
             Purpose::Bulk { incarnation, view, number: u64::MAX },
             Purpose::Objects { view, reply: u64::MAX },
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_survives_the_trip() {
+    fn messages_survive_encoding() {
         for hello in hellos() {
             assert_eq!(Hello::decode(body(&hello.encode())), Ok(hello));
         }

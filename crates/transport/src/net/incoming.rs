@@ -1,6 +1,6 @@
 //! An incoming connection that has not said yet who it is, or that is being refused.
-use super::crowd::Source;
 use super::endpoint::Me;
+use super::half_open::Source;
 use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
 use super::poller::{Poller, Wire};
@@ -124,7 +124,7 @@ fn reason(why: &Declined) -> Option<String> {
         Declined::Identity(id) => {
             format!("its certificate does not name {}, as that of id {id} must", super::names::name_of(*id))
         }
-        Declined::TooMany(count) => format!("there are {count} mail connections, and it would be one too many"),
+        Declined::TooMany(count) => format!("there are {count} control connections, and it would be one too many"),
         Declined::Myself => return None,
     })
 }

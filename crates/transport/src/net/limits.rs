@@ -1,7 +1,7 @@
 //! Every maximum and every deadline of the connections between hosts, with the relations that must
 //! hold between them.
-use crate::mail::limits::GROUP_NAME_BYTES_MAX;
-use spindle_core::limits::{ADDRESS_BYTES_MAX, LETTER_BYTES_MAX, MEMBERS_MAX, RACK_BYTES_MAX};
+use crate::rendezvous::limits::GROUP_NAME_BYTES_MAX;
+use spindle_core::limits::{ADDRESS_BYTES_MAX, CONTROL_MESSAGE_BYTES_MAX, MEMBERS_MAX, RACK_BYTES_MAX};
 use std::time::Duration;
 
 /// Bytes in a hello, or in the answer to one, without their heads.
@@ -27,7 +27,7 @@ pub(super) const NAME_ADDRESSES_MAX: usize = 4 * MEMBERS_MAX;
 /// Names that are resolved at the same time; others wait for their turn.
 pub(super) const RESOLVING_MAX: usize = 8;
 /// The time without a connection after which control messages are given up.
-pub(super) const LETTERS_DEADLINE: Duration = Duration::from_secs(5);
+pub(super) const CONTROL_MESSAGES_DEADLINE: Duration = Duration::from_secs(5);
 /// The first pause before a control connection is tried again.
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(20);
 /// The longest such pause; each is twice as long as the one before.
@@ -37,8 +37,8 @@ pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// The pause after the system refused to accept a connection, for lack of descriptors or memory.
 pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections of one [kind](super::crowd) that have not said hello. For each one more, another is
-/// closed.
+/// Connections of one [kind](super::half_open) that have not said hello. For each one more, another
+/// is closed.
 pub(super) const HALF_OPEN_MAX: usize = 256;
 /// The same from one address that belongs to no peer.
 pub(super) const SOURCE_HALF_OPEN_MAX: usize = HALF_OPEN_MAX / 2;
@@ -59,7 +59,7 @@ pub(super) const ANSWER_ROUND_TRIPS: u32 = 8;
 /// idle connections.
 pub(super) const STILL_EVERY: Duration = Duration::from_secs(15);
 /// Control messages that wait for one address.
-pub(super) const QUEUE_LETTERS_MAX: usize = 1024;
+pub(super) const QUEUE_CONTROL_MESSAGES_MAX: usize = 1024;
 /// Bytes in them.
 pub(super) const QUEUE_BYTES_MAX: usize = 128 << 20;
 /// Commands of callers that the thread has not looked at.
@@ -78,7 +78,7 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 /// Reads from one connection before the others' turn.
 pub(super) const READS_MAX: usize = 16;
 /// Control messages handed to the system at once.
-pub(super) const LETTERS_PER_SEND: usize = 8;
+pub(super) const CONTROL_MESSAGES_PER_SEND: usize = 8;
 /// Calls to send on one connection before the others' turn.
 pub(super) const SENDS_MAX: usize = 64;
 /// Events taken from the system at once.
@@ -86,9 +86,9 @@ pub(super) const EVENTS_PER_WAIT: usize = 64;
 
 const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + RACK_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
 // An empty queue always has room for a control message with the largest attachment.
-const _: () = assert!(ATTACHMENT_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);
+const _: () = assert!(ATTACHMENT_BYTES_MAX + CONTROL_MESSAGE_BYTES_MAX < QUEUE_BYTES_MAX);
 const _: () = assert!(QUEUE_BYTES_MAX <= COMMAND_BYTES_MAX);
-const _: () = assert!(ATTACHMENT_BYTES_MAX + LETTER_BYTES_MAX < ARRIVING_BYTES_MAX);
+const _: () = assert!(ATTACHMENT_BYTES_MAX + CONTROL_MESSAGE_BYTES_MAX < ARRIVING_BYTES_MAX);
 const _: () = assert!(ATTACHMENT_BYTES_MAX < u32::MAX as usize);
 // A connection is read from before it can be the oldest of its source.
 const _: () = assert!(ACCEPTS_MAX < SOURCE_HALF_OPEN_MAX);

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_dialled_begins_and_the_other_answers_and_then_an_end_is_a_word() {
+    fn the_dialler_begins_the_other_answers_and_then_an_end_is_final() {
         let mut liveness = LivenessConnections::start(PATIENCE).unwrap();
         for (number, dialled) in [(1, true), (2, false)] {
             let (mine, mut theirs) = kept(&liveness, number, dialled);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_let_go_of_is_told_so() {
+    fn a_released_member_is_told_so() {
         let liveness = LivenessConnections::start(PATIENCE).unwrap();
         let (mine, theirs) = kept(&liveness, 1, true);
         let (also_mine, also_theirs) = kept(&liveness, 2, true);
@@ -495,7 +495,7 @@ mod tests {
     /// The end of a kept connection waits for no other thread, because no other thread's table has
     /// it. Its thread's table has nothing else, which would have to wait for that thread.
     #[test]
-    fn nobody_but_the_keeper_has_what_is_kept_and_it_has_nothing_else() {
+    fn only_the_keeper_holds_the_kept_memory_and_no_other() {
         let mut liveness = LivenessConnections::start(PATIENCE).unwrap();
         let (mine, mut theirs) = kept(&liveness, 1, true);
         let socket = fs::read_link(format!("/proc/self/fd/{}", mine.as_raw_fd())).unwrap();

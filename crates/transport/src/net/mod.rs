@@ -3,13 +3,13 @@
 //! and all data between hosts travels over connections to these addresses. Start reading there.
 //!
 //! A connection has one [`Purpose`](spindle_core::control::Purpose). The dialling side states it at
-//! the start (`hello.rs`), and the dialled side answers before the connection is used (`connecting.rs`
-//! dials, `incoming.rs` is an incoming connection). There are three kinds. One carries control
-//! messages (`post.rs` and `letters.rs`). One carries only its end, which reports the death of a
-//! process (`liveness.rs`). The third is a stream that is handed to the caller that asked for it. A
-//! connection for control messages carries only those of the process that dialled it. Two processes
-//! that dial each other at the same time therefore have two connections, and need to decide nothing
-//! between them. `switch.rs` is the thread that moves all data.
+//! the start (`hello.rs`), and the dialled side answers before the connection is used
+//! (`connecting.rs` dials, `incoming.rs` is an incoming connection). There are three kinds. One
+//! carries control messages (`post.rs` and `messages.rs`). One carries only its end, which reports
+//! the death of a process (`liveness.rs`). The third is a stream that is handed to the caller that
+//! asked for it. A connection for control messages carries only those of the process that dialled
+//! it. Two processes that dial each other at the same time therefore have two connections, and need
+//! to decide nothing between them. `switch.rs` is the thread that moves all data.
 //!
 //! Invariants:
 //! - *Nothing waits.* Callers hand commands to the thread, which waits only for the kernel's events
@@ -22,21 +22,21 @@
 //!   time is closed and counted. Invalid control messages and those that name another sender are
 //!   dropped and counted.
 //! - *A silent connection delays no member.* Every connection is accepted, and peers have half-open
-//!   slots of their own (`crowd.rs`).
+//!   slots of their own (`half_open.rs`).
 //!
 //! This is not membership, and it proves nothing: a connection that ends or can't be made is a
 //! reason to suspect.
 mod connecting;
-mod crowd;
 mod endpoint;
 mod error;
 mod exchange;
+mod half_open;
 mod hello;
 mod incoming;
-mod letters;
 mod limits;
 mod listen;
 mod liveness;
+mod messages;
 mod names;
 mod poller;
 mod post;

@@ -1,7 +1,9 @@
 //! The control messages to one address, and the connection on which they leave.
 use super::error::NetError;
-use super::letters::{self, Parcel};
-use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LETTERS_DEADLINE, QUEUE_BYTES_MAX, QUEUE_LETTERS_MAX};
+use super::limits::{
+    BACK_OFF_MAX, BACK_OFF_MIN, CONTROL_MESSAGES_DEADLINE, QUEUE_BYTES_MAX, QUEUE_CONTROL_MESSAGES_MAX,
+};
+use super::messages::{self, Parcel};
 use super::poller::{Poller, Wire};
 use crate::stream::Space;
 use spindle_core::MemberId;
@@ -62,10 +64,10 @@ impl Post {
             return Err(Some(self.elsewhere(wanted, card.id)));
         }
         let bytes: usize = self.parcels.iter().map(Parcel::len).sum();
-        if self.parcels.len() >= QUEUE_LETTERS_MAX || bytes + parcel.len() > QUEUE_BYTES_MAX {
+        if self.parcels.len() >= QUEUE_CONTROL_MESSAGES_MAX || bytes + parcel.len() > QUEUE_BYTES_MAX {
             let told = std::mem::replace(&mut self.was_full, true);
-            let letters = self.parcels.len() as u64;
-            return Err((!told).then(|| NetError::QueueFull { address: self.address.clone(), letters }));
+            let messages = self.parcels.len() as u64;
+            return Err((!told).then(|| NetError::QueueFull { address: self.address.clone(), messages }));
         }
         self.was_full = false;
         self.parcels.push_back(parcel);
@@ -104,7 +106,7 @@ impl Post {
     pub(super) fn progress(&mut self, poller: &Poller) -> bool {
         let State::Up(wire, _) = &mut self.state else { return true };
         let before = self.parcels.len();
-        let Ok(all) = letters::send(&mut self.parcels, &mut self.sent, &mut *wire.stream) else { return false };
+        let Ok(all) = messages::send(&mut self.parcels, &mut self.sent, &mut *wire.stream) else { return false };
         if self.parcels.len() < before {
             self.back_off = BACK_OFF_MIN;
         }
@@ -126,7 +128,7 @@ impl Post {
     }
 
     /// Returns whether control messages wait that have not left in full.
-    pub(super) fn has_letters(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         !self.parcels.is_empty()
     }
 
@@ -145,7 +147,7 @@ impl Post {
     }
 
     fn gives_up_at(&self) -> Instant {
-        self.waiting_since + LETTERS_DEADLINE
+        self.waiting_since + CONTROL_MESSAGES_DEADLINE
     }
 
     /// Returns the reason why its control messages are given up now, if they are.
@@ -153,7 +155,7 @@ impl Post {
         if self.is_up() || now < self.gives_up_at() {
             return None;
         }
-        let (address, what, after) = (self.address.clone(), "take a letter", LETTERS_DEADLINE);
+        let (address, what, after) = (self.address.clone(), "take a control message", CONTROL_MESSAGES_DEADLINE);
         Some(self.failed.take().unwrap_or(NetError::TimedOut { address, what, after }))
     }
 }

@@ -2,7 +2,7 @@
 //! of refusals that were left out.
 //!
 //! No I/O and no clock.
-use super::crowd::Source;
+use super::half_open::Source;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_sources_is_told_as_one() {
+    fn a_half_open_of_sources_is_told_as_one() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         let told = (0..=255).filter_map(|number| refusals.note(source(number), String::new(), now));
         let told: Vec<String> = told.map(|line| line.from()).collect();

@@ -2,7 +2,7 @@
 //! separate threads, because the system may take long. A thread that the system never answers
 //! stays, even after its endpoint.
 use super::limits::{NAME_ADDRESSES_MAX, RESOLVING_MAX};
-use spindle_core::control::{Address, Place};
+use spindle_core::control::{Address, Endpoint};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -79,10 +79,10 @@ impl Resolver {
     /// Returns the targets of `address` if no name has to be looked up for it; otherwise starts the
     /// look-up.
     pub(super) fn resolve(&self, ticket: u64, address: &Address) -> Option<Found> {
-        let (host, port) = match address.place() {
-            Place::Ip(ip) => return Some(Ok(vec![Target::Ip(*ip)])),
-            Place::Unix(path) => return Some(Ok(vec![Target::Unix(path.clone())])),
-            Place::Name { host, port } => (host.clone(), *port),
+        let (host, port) = match address.endpoint() {
+            Endpoint::Ip(ip) => return Some(Ok(vec![Target::Ip(*ip)])),
+            Endpoint::Unix(path) => return Some(Ok(vec![Target::Unix(path.clone())])),
+            Endpoint::Name { host, port } => (host.clone(), *port),
         };
         let mut shared = lock(&self.shared);
         shared.waiting.push_back((ticket, host, port));
@@ -178,10 +178,10 @@ fn look_up(names: &Names, host: &str, port: u16) -> Found {
 
 /// Returns the targets of `address`, and waits for them.
 pub(super) fn resolve_now(names: &Names, address: &Address) -> Found {
-    match address.place() {
-        Place::Ip(ip) => Ok(vec![Target::Ip(*ip)]),
-        Place::Unix(path) => Ok(vec![Target::Unix(path.clone())]),
-        Place::Name { host, port } => look_up(names, host, *port),
+    match address.endpoint() {
+        Endpoint::Ip(ip) => Ok(vec![Target::Ip(*ip)]),
+        Endpoint::Unix(path) => Ok(vec![Target::Unix(path.clone())]),
+        Endpoint::Name { host, port } => look_up(names, host, *port),
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_names_may_take_turns_with_kinds_repeat_itself_and_panic() {
+    fn resolvers_may_alternate_kinds_repeat_addresses_and_panic() {
         let names = Names::known_by(|host| match host {
             "both" => Ok(["10.0.0.1", "10.0.0.2", "10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap()).to_vec()),
             "none" => Ok(vec![]),

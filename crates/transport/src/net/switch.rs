@@ -1,19 +1,19 @@
 //! The endpoint's thread. It accepts, connects, reads and writes, and waits only for the kernel's
 //! list of descriptors that are ready.
 use super::connecting::{Connecting, Outcome};
-use super::crowd::{Crowd, Source};
 use super::endpoint::{Event, Me};
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
+use super::half_open::{HalfOpen, Source};
 use super::hello::Hello;
 use super::incoming::{Incoming, Turn};
-use super::letters::{Arriving, Brought, Stand};
 use super::limits::{
     ACCEPTS_MAX, ANSWER_MIN, ANSWER_ROUND_TRIPS, ARRIVING_BYTES_MAX, FAREWELL, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX,
     READ_BYTES, REFUSED_PAUSE, STILL_EVERY,
 };
 use super::listen::Listener;
 use super::liveness::{Fate, LivenessConnections, round_trip};
+use super::messages::{Arriving, Brought, Stand};
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
 use super::refusals::{Line, Refusals};
@@ -51,7 +51,7 @@ pub(super) struct Switch {
     /// Names that are looked up for the caller.
     look_ups: BTreeMap<u64, Address>,
     incoming: BTreeMap<u64, Incoming>,
-    crowd: Crowd,
+    half_open: HalfOpen,
     refusals: Refusals,
     inlets: BTreeMap<u64, Inlet>,
     posts: BTreeMap<u64, Post>,
@@ -130,7 +130,7 @@ impl Switch {
             connecting: BTreeMap::new(),
             look_ups: BTreeMap::new(),
             incoming: BTreeMap::new(),
-            crowd: Crowd::default(),
+            half_open: HalfOpen::default(),
             refusals: Refusals::default(),
             inlets: BTreeMap::new(),
             posts: BTreeMap::new(),
@@ -204,7 +204,7 @@ impl Switch {
             Token::Listener => self.accept(),
             Token::Connecting(id) => self.pursue(id),
             Token::Incoming(id) => {
-                self.crowd.heard(id);
+                self.half_open.heard(id);
                 self.question(id);
             }
             Token::Inlet(id) => self.read(id),
@@ -287,7 +287,7 @@ impl Switch {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Send { to, parcel } => {
-                trace!(target: TARGET, me = self.me.card.id.0, %to, bytes = parcel.len(), "letter");
+                trace!(target: TARGET, me = self.me.card.id.0, %to, bytes = parcel.len(), "message");
                 let id = match self.posts_by_address.get(&to) {
                     Some(id) => *id,
                     None => self.add_post(to),
@@ -296,7 +296,7 @@ impl Switch {
                 if let Err(why) = post.push(parcel) {
                     let address = post.address.clone();
                     if let Some(why) = why {
-                        self.exchange.tell(Event::Failed { address, purpose: Purpose::Mail, why });
+                        self.exchange.tell(Event::Failed { address, purpose: Purpose::Control, why });
                     }
                 } else if post.can_send() {
                     self.deliver(id);
@@ -372,7 +372,7 @@ impl Switch {
         let Some(found) = self.posts.get_mut(&post) else { return };
         found.state = State::Trying;
         let address = found.address.clone();
-        self.attempt(address, None, Purpose::Mail, Some(post));
+        self.attempt(address, None, Purpose::Control, Some(post));
     }
 
     fn attempt(&mut self, address: Address, whom: Option<MemberId>, purpose: Purpose, post: Option<u64>) {
@@ -450,7 +450,7 @@ impl Switch {
 
     fn give_up(&mut self, post: u64, why: NetError) {
         let Some(Post { address, .. }) = self.posts.remove(&post) else { return };
-        info!(target: TARGET, me = self.me.card.id.0, %address, reason = %why, "letters given up");
+        info!(target: TARGET, me = self.me.card.id.0, %address, reason = %why, "control messages given up");
         self.posts_by_address.remove(&address);
         let dials: Vec<u64> =
             self.connecting.iter().filter(|(_, attempt)| attempt.post == Some(post)).map(|(id, _)| *id).collect();
@@ -458,7 +458,7 @@ impl Switch {
             self.connecting.remove(&id);
             self.resolver.forget(id);
         }
-        self.exchange.tell(Event::Failed { address, purpose: Purpose::Mail, why });
+        self.exchange.tell(Event::Failed { address, purpose: Purpose::Control, why });
     }
 
     /// Continues to send control messages.
@@ -468,8 +468,8 @@ impl Switch {
             return;
         }
         let State::Up(_, with) = &post.state else { return };
-        let (member, address, waiting) = (with.id.0, &post.address, post.has_letters());
-        info!(target: TARGET, me = self.me.card.id.0, member, %address, waiting, "connection for letters lost");
+        let (member, address, waiting) = (with.id.0, &post.address, post.has_messages());
+        info!(target: TARGET, me = self.me.card.id.0, member, %address, waiting, "connection for control messages lost");
         self.exchange.tell(Event::Lost { with: with.clone() });
         if waiting {
             post.disconnected(None);
@@ -501,7 +501,7 @@ impl Switch {
                     self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Incoming(id)));
                 if let Ok(wire) = wire {
                     // The poller reports it at once if bytes have come with it.
-                    let victim = self.crowd.admit(id, source, self.is_known(source));
+                    let victim = self.half_open.admit(id, source, self.is_known(source));
                     self.incoming.insert(id, Incoming::new(wire, source));
                     self.dismiss(victim);
                 }
@@ -530,7 +530,7 @@ impl Switch {
         match turn {
             Turn::Pending => {
                 if incoming.wire.stream.peer().is_some() {
-                    let victim = self.crowd.proven(id);
+                    let victim = self.half_open.proven(id);
                     self.dismiss(victim);
                 }
                 return;
@@ -539,7 +539,7 @@ impl Switch {
             Turn::Garbage(_) => self.exchange.count(|dropped| dropped.incoming += 1),
             Turn::Ready(_) => {}
         }
-        self.crowd.remove(id);
+        self.half_open.remove(id);
         let Some(Incoming { wire, source, .. }) = self.incoming.remove(&id) else { return };
         match turn {
             Turn::Ready(hello) => self.welcome(wire, source, hello),
@@ -554,7 +554,7 @@ impl Switch {
         if let Purpose::Life { incarnation, view } = purpose {
             return self.keep(wire, Life::new(card, incarnation, view, false), process);
         }
-        if purpose != Purpose::Mail {
+        if purpose != Purpose::Control {
             let stream = wire.release(&self.poller);
             return self.exchange.tell(Event::Stream { with: card, process, purpose, stream, dialled: false });
         }
@@ -661,16 +661,16 @@ impl Switch {
         let stream = &mut *inlet.wire.stream;
         let (me, mut wrong) = (self.me.card.id.0, None);
         let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
-            Brought::Letter(letter, attachment) => {
-                trace!(target: TARGET, me, from = from.id.0, ?letter, attachment_bytes = attachment.len(), "letter received");
-                exchange.tell(Event::Letter { from: from.clone(), process, letter, attachment })
+            Brought::ControlMessage(message, attachment) => {
+                trace!(target: TARGET, me, from = from.id.0, ?message, attachment_bytes = attachment.len(), "control message received");
+                exchange.tell(Event::ControlMessage { from: from.clone(), process, message, attachment })
             }
             Brought::Garbage => {
-                wrong = Some("it sent what is no letter");
+                wrong = Some("it sent what is no control message");
                 exchange.count(|dropped| dropped.garbage += 1);
             }
             Brought::Forged => {
-                wrong = Some("it sent a letter in the name of another");
+                wrong = Some("it sent a control message in the name of another");
                 exchange.count(|dropped| dropped.forged += 1);
             }
         });
@@ -688,7 +688,7 @@ impl Switch {
     fn close(&mut self, id: u64) {
         self.unread.remove(&id);
         if let Some(inlet) = self.inlets.remove(&id) {
-            debug!(target: TARGET, me = self.me.card.id.0, member = inlet.from.id.0, "connection for letters ended");
+            debug!(target: TARGET, me = self.me.card.id.0, member = inlet.from.id.0, "connection for control messages ended");
             inlet.wire.release(&self.poller);
         }
     }

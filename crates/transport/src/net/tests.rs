@@ -2,16 +2,16 @@
 //! connections that are raw sockets.
 use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
 use super::hello::{Answer, Hello, HelloReader, Magic};
-use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
+use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_CONTROL_MESSAGES_MAX};
 use super::{Declined, Identity, Names, NetError, Rule};
-use crate::mail::GroupName;
+use crate::rendezvous::GroupName;
 use crate::stream::{Connection, SocketOptions, SocketStream, Space, Stream};
 use crate::testing::Authority;
 use crate::testing::PATIENCE;
 use crate::testing::TempDir;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use spindle_core::control::{Address, Birth, Card, Letter, Purpose, Request, VERSION};
+use spindle_core::control::{Address, Birth, Card, ControlMessage, Purpose, Request, VERSION};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
@@ -96,9 +96,9 @@ impl Host {
         &self.card().address
     }
 
-    fn letter(&self) -> (Card, Letter, Vec<u8>) {
+    fn message(&self) -> (Card, ControlMessage, Vec<u8>) {
         match self.next() {
-            Event::Letter { from, letter, attachment, .. } => (from, letter, attachment),
+            Event::ControlMessage { from, message, attachment, .. } => (from, message, attachment),
             other => panic!("{other:?}"),
         }
     }
@@ -141,20 +141,20 @@ fn endpoints_can_be_shared() {
 }
 
 /// Every control message has a number, and bytes that depend on it.
-fn numbered(number: u64) -> (Letter, Vec<u8>) {
+fn numbered(number: u64) -> (ControlMessage, Vec<u8>) {
     let attachment = vec![number as u8; (number % 7 * 100) as usize];
-    (Letter::Answer { reply: number, bytes: attachment.len() as u64 }, attachment)
+    (ControlMessage::Answer { reply: number, bytes: attachment.len() as u64 }, attachment)
 }
 
 fn send_numbered(from: &Endpoint, to: &Address, number: u64) {
-    let (letter, attachment) = numbered(number);
-    from.send(to, None, &letter, &attachment);
+    let (message, attachment) = numbered(number);
+    from.send(to, None, &message, &attachment);
 }
 
 fn expect_numbered(host: &Host, from: &Card, numbers: std::ops::Range<u64>) {
     for number in numbers {
-        let (letter, attachment) = numbered(number);
-        assert_eq!(host.letter(), (from.clone(), letter, attachment));
+        let (message, attachment) = numbered(number);
+        assert_eq!(host.message(), (from.clone(), message, attachment));
     }
 }
 
@@ -226,13 +226,13 @@ fn greeted(to: &Address, hello: &Hello) -> TcpStream {
     socket
 }
 
-fn bytes_of(letter: &Letter) -> Vec<u8> {
-    let body = letter.encode();
+fn bytes_of(message: &ControlMessage) -> Vec<u8> {
+    let body = message.encode();
     [&(body.len() as u32).to_le_bytes()[..], &0_u32.to_le_bytes(), &body].concat()
 }
 
-fn request(from: u64, reply: u64) -> Letter {
-    Letter::Request { from: MemberId(from), reply, what: Request::Status }
+fn request(from: u64, reply: u64) -> ControlMessage {
+    ControlMessage::Request { from: MemberId(from), reply, what: Request::Status }
 }
 
 fn ends_by(mut socket: impl Read) {
@@ -241,7 +241,7 @@ fn ends_by(mut socket: impl Read) {
 }
 
 /// Both sides connect at the same time, and each has its own connection for its control messages.
-fn letters_arrive_in_order(one: &str, other: &str) {
+fn messages_arrive_in_order(one: &str, other: &str) {
     let hosts = [open(options(1, one)), open(options(2, other))];
     let cards = [hosts[0].card().clone(), hosts[1].card().clone()];
     for number in 0..500 {
@@ -257,26 +257,26 @@ fn letters_arrive_in_order(one: &str, other: &str) {
 }
 
 #[test]
-fn letters_arrive_in_order_over_ipv4() {
-    letters_arrive_in_order(LOOPBACK, LOOPBACK);
+fn messages_arrive_in_order_over_ipv4() {
+    messages_arrive_in_order(LOOPBACK, LOOPBACK);
 }
 
 #[test]
-fn letters_arrive_in_order_over_ipv6() {
-    letters_arrive_in_order("[::1]:0", "[::1]:0");
+fn messages_arrive_in_order_over_ipv6() {
+    messages_arrive_in_order("[::1]:0", "[::1]:0");
 }
 
 #[test]
-fn letters_arrive_in_order_by_name() {
-    letters_arrive_in_order("localhost:0", "LOCALHOST:0");
+fn messages_arrive_in_order_by_name() {
+    messages_arrive_in_order("localhost:0", "LOCALHOST:0");
 }
 
 #[test]
-fn letters_arrive_in_order_over_unix_sockets_and_between_kinds() {
+fn messages_arrive_in_order_over_unix_sockets_and_between_kinds() {
     let temp = TempDir::new();
     let path = |name| format!("unix:{}", temp.path().join(name).display());
-    letters_arrive_in_order(&path("a"), &path("b"));
-    letters_arrive_in_order(&path("c"), LOOPBACK);
+    messages_arrive_in_order(&path("a"), &path("b"));
+    messages_arrive_in_order(&path("c"), LOOPBACK);
 }
 
 #[test]
@@ -284,17 +284,17 @@ fn large_attachments_arrive() {
     let (near, far) = (host(1), host(2));
     for bytes in [64 << 20, 1, 5_000_000] {
         let attachment: Vec<u8> = (0..bytes as u32).map(|i| (i ^ i >> 8) as u8).collect();
-        let letter = Letter::View { incarnation: 5, view: ViewId(9), from: MemberId(1), bytes };
-        near.send(far.address(), Some(MemberId(2)), &letter, &attachment);
-        let (from, got, came) = far.letter();
-        assert_eq!((&from, got), (near.card(), letter));
+        let message = ControlMessage::View { incarnation: 5, view: ViewId(9), from: MemberId(1), bytes };
+        near.send(far.address(), Some(MemberId(2)), &message, &attachment);
+        let (from, got, came) = far.message();
+        assert_eq!((&from, got), (near.card(), message));
         assert!(came == attachment);
     }
 }
 
 const PURPOSES: [Purpose; 5] = [
     Purpose::Part { incarnation: u128::MAX - 3, view: ViewId(7) },
-    Purpose::Guest { incarnation: 1, view: ViewId(u64::MAX) },
+    Purpose::Observer { incarnation: 1, view: ViewId(u64::MAX) },
     Purpose::State { view: ViewId(0) },
     Purpose::Bulk { incarnation: 3, view: ViewId(1), number: 1 << 40 },
     Purpose::Objects { view: ViewId(1), reply: 1 << 40 },
@@ -330,7 +330,7 @@ fn streams_outlive_their_endpoints() {
 
 /// Bytes that follow a hello, or its answer, in the same segment are not lost.
 #[test]
-fn what_follows_at_once_belongs_to_the_stream() {
+fn bytes_after_the_hello_belong_to_the_stream() {
     let far = host(2);
     let mut socket = raw(far.address());
     let first = hello(PURPOSES[2], 1, 1);
@@ -351,7 +351,7 @@ fn what_follows_at_once_belongs_to_the_stream() {
 }
 
 #[test]
-fn who_is_gone_is_lost_and_who_is_back_gets_letters() {
+fn a_gone_receiver_is_lost_and_one_that_is_back_gets_messages() {
     let near = host(1);
     let far = host(2);
     let card = far.card().clone();
@@ -367,7 +367,7 @@ fn who_is_gone_is_lost_and_who_is_back_gets_letters() {
 }
 
 #[test]
-fn who_stays_away_fails_its_letters_and_dials() {
+fn an_absent_peer_fails_its_messages_and_dials() {
     let near = host(1);
     let (_kept, nobody) = deserted();
     near.dial(&nobody, None, PURPOSES[1]);
@@ -376,7 +376,7 @@ fn who_stays_away_fails_its_letters_and_dials() {
     assert!(matches!(why, NetError::Connect { .. }), "{why}");
     send_numbered(&near, &nobody, 1);
     let (address, purpose, why) = near.failed();
-    assert_eq!((&address, purpose), (&nobody, Purpose::Mail));
+    assert_eq!((&address, purpose), (&nobody, Purpose::Control));
     assert!(matches!(why, NetError::Connect { .. }), "{why}");
     let no_path: Address = "unix:/nonexistent/spindle".parse().unwrap();
     near.dial(&no_path, None, PURPOSES[1]);
@@ -389,7 +389,7 @@ fn who_stays_away_fails_its_letters_and_dials() {
 }
 
 #[test]
-fn why_letters_wait_is_told_before_they_are_given_up() {
+fn why_messages_wait_is_told_before_they_are_given_up() {
     let near = host(1);
     let (_kept, nobody) = deserted();
     send_numbered(&near, &nobody, 1);
@@ -440,7 +440,7 @@ fn a_name_is_looked_up_with_all_its_addresses_and_by_one_at_a_time() {
 }
 
 #[test]
-fn who_is_connected_and_silent_is_given_up() {
+fn a_connected_silent_peer_is_given_up() {
     let near = host(1);
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
@@ -452,7 +452,7 @@ fn who_is_connected_and_silent_is_given_up() {
 }
 
 #[test]
-fn who_answers_something_else_is_a_stranger() {
+fn a_peer_with_an_unknown_answer_is_foreign() {
     let near = host(1);
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
@@ -477,7 +477,7 @@ fn half_open_strangers_are_closed_and_counted() {
     let far = host(2);
     let silent = raw(far.address());
     let mut slow = raw(far.address());
-    slow.write_all(&hello(Purpose::Mail, 1, 1).encode()[..40]).unwrap();
+    slow.write_all(&hello(Purpose::Control, 1, 1).encode()[..40]).unwrap();
     let mut rude = raw(far.address());
     rude.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     [silent, slow, rude].into_iter().for_each(ends_by);
@@ -490,12 +490,12 @@ fn half_open_strangers_are_closed_and_counted() {
 
 /// Sending control messages is retried until there is room.
 #[test]
-fn more_strangers_than_have_room_hold_up_nobody_for_ever() {
+fn more_connections_than_slots_delay_no_peer_for_ever() {
     let (near, far) = (host(1), host(2));
-    let crowd: Vec<_> = (0..HALF_OPEN_MAX + 20).map(|_| raw(far.address())).collect();
+    let half_open: Vec<_> = (0..HALF_OPEN_MAX + 20).map(|_| raw(far.address())).collect();
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
-    drop(crowd);
+    drop(half_open);
 }
 
 /// Connects from an address of this host.
@@ -521,12 +521,12 @@ fn silent_connections_delay_no_member() {
         };
         let (near, far) = (member(1), member(2));
         let silent = |last| (0..2 * HALF_OPEN_MAX / 3).map(move |_| Ipv4Addr::new(127, 0, 0, last));
-        let crowd = || (1..=5).flat_map(silent).map(|from| raw_from(from, far.address())).collect::<Vec<_>>();
+        let half_open = || (1..=5).flat_map(silent).map(|from| raw_from(from, far.address())).collect::<Vec<_>>();
         // Some before the first control message, when the endpoint has no peer, and some after it.
-        let mut open = crowd();
+        let mut open = half_open();
         send_numbered(&near, far.address(), 0);
         expect_numbered(&far, near.card(), 0..1);
-        open.extend(crowd());
+        open.extend(half_open());
         let third = member(3);
         for from in [&near, &third] {
             for purpose in PURPOSES {
@@ -543,7 +543,7 @@ fn silent_connections_delay_no_member() {
 fn foreign_versions_are_told_ours() {
     let far = host(2);
     let mut socket = raw(far.address());
-    let bytes = hello(Purpose::Mail, 1, 1).encode_as(VERSION + 1);
+    let bytes = hello(Purpose::Control, 1, 1).encode_as(VERSION + 1);
     // Its body is not looked at, and may be longer than this version's.
     socket.write_all(&[&bytes[..], &[1; 5000]].concat()).unwrap();
     assert_eq!(answer(&socket), Answer::Declined(Declined::Version(VERSION)));
@@ -569,7 +569,7 @@ fn foreign_versions_are_told_ours() {
 /// Dials and control messages fail in the same way, at once.
 fn fails_for(near: &Host, to: &Address, whom: Option<MemberId>, expected: impl Fn(&NetError) -> bool) {
     near.dial(to, whom, PURPOSES[0]);
-    near.send(to, whom, &Letter::Answer { reply: 0, bytes: 0 }, &[]);
+    near.send(to, whom, &ControlMessage::Answer { reply: 0, bytes: 0 }, &[]);
     for _ in 0..2 {
         let (address, _, why) = near.failed();
         assert!(address == *to && expected(&why), "{why:?}");
@@ -577,7 +577,7 @@ fn fails_for(near: &Host, to: &Address, whom: Option<MemberId>, expected: impl F
 }
 
 #[test]
-fn who_does_not_belong_is_refused() {
+fn a_foreign_process_is_refused() {
     let far = host(2);
     let other = GroupName::new("other").unwrap();
     let incoming = open(Options { group: other, ..options(1, LOOPBACK) });
@@ -590,7 +590,7 @@ fn who_does_not_belong_is_refused() {
 }
 
 #[test]
-fn who_was_wanted_is_somebody_else() {
+fn the_wanted_process_is_another() {
     let (near, far) = (host(1), host(2));
     let wanted = Some(MemberId(7));
     let elsewhere = |why: &NetError| matches!(why, NetError::Elsewhere { wanted: MemberId(7), found: MemberId(2), .. });
@@ -604,7 +604,7 @@ fn who_was_wanted_is_somebody_else() {
 }
 
 #[test]
-fn who_dials_itself_learns_it() {
+fn a_process_that_dials_itself_learns_it() {
     let near =
         open(Options { listen: vec![LOOPBACK.parse().unwrap(), "[::1]:0".parse().unwrap()], ..options(1, LOOPBACK) });
     let myself = |why: &NetError| matches!(why, NetError::Myself { .. });
@@ -615,7 +615,7 @@ fn who_dials_itself_learns_it() {
 }
 
 #[test]
-fn letters_leave_before_their_endpoint_ends() {
+fn messages_leave_before_their_endpoint_ends() {
     let (near, far) = (host(1), host(2));
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
@@ -626,25 +626,25 @@ fn letters_leave_before_their_endpoint_ends() {
 }
 
 #[test]
-fn who_reads_nothing_does_not_hold_an_end() {
+fn a_peer_that_reads_nothing_does_not_delay_an_end() {
     let near = host(1);
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
     let attachment = vec![0; 32 << 20];
-    near.send(&address, None, &Letter::Answer { reply: 1, bytes: 32 << 20 }, &attachment);
+    near.send(&address, None, &ControlMessage::Answer { reply: 1, bytes: 32 << 20 }, &attachment);
     let mut socket = listener.accept().unwrap().0;
-    socket.write_all(&Answer::Welcome(hello(Purpose::Mail, 2, 2).card, 77).encode()).unwrap();
+    socket.write_all(&Answer::Welcome(hello(Purpose::Control, 2, 2).card, 77).encode()).unwrap();
     socket.read_exact(&mut [0; 1000]).unwrap();
     drop(near);
     ends_by(socket);
 }
 
 #[test]
-fn letters_of_others_are_forged() {
+fn messages_of_others_are_forged() {
     let far = host(2);
-    let hello = hello(Purpose::Mail, 5, 5);
+    let hello = hello(Purpose::Control, 5, 5);
     let mut socket = greeted(far.address(), &hello);
-    let parts = Letter::Parts {
+    let parts = ControlMessage::RowDescriptors {
         incarnation: 1,
         view: ViewId(1),
         from: MemberId(5),
@@ -657,7 +657,7 @@ fn letters_of_others_are_forged() {
         rack: None,
     };
     socket.write_all(&[bytes_of(&request(6, 1)), bytes_of(&parts), bytes_of(&request(5, 2))].concat()).unwrap();
-    assert_eq!(far.letter(), (hello.card, request(5, 2), vec![]));
+    assert_eq!(far.message(), (hello.card, request(5, 2), vec![]));
     assert_eq!(far.dropped(), Dropped { garbage: 1, forged: 1, ..Dropped::default() });
     socket.write_all(&[0xff; 100]).unwrap();
     ends_by(socket);
@@ -669,16 +669,16 @@ fn letters_of_others_are_forged() {
 #[test]
 fn a_second_connection_follows_the_first() {
     let far = host(2);
-    let hello = hello(Purpose::Mail, 5, 5);
+    let hello = hello(Purpose::Control, 5, 5);
     for round in 0..20 {
         let mut first = greeted(far.address(), &hello);
-        let letters: Vec<u8> = (0..200).flat_map(|i| bytes_of(&request(5, i))).collect();
-        first.write_all(&letters).unwrap();
+        let messages: Vec<u8> = (0..200).flat_map(|i| bytes_of(&request(5, i))).collect();
+        first.write_all(&messages).unwrap();
         first.write_all(&bytes_of(&request(5, 200))[..10]).unwrap();
         let mut second = greeted(far.address(), &hello);
         second.write_all(&bytes_of(&request(5, 200))).unwrap();
         for i in 0..=200 {
-            assert_eq!(far.letter().1, request(5, i), "in round {round}");
+            assert_eq!(far.message().1, request(5, i), "in round {round}");
         }
         ends_by(first);
     }
@@ -686,22 +686,25 @@ fn a_second_connection_follows_the_first() {
 }
 
 #[test]
-fn letters_that_find_no_room_are_told_once() {
+fn messages_that_find_no_room_are_told_once() {
     let near = host(1);
     let (_kept, nobody) = deserted();
-    (0..QUEUE_LETTERS_MAX as u64 + 10).for_each(|number| send_numbered(&near, &nobody, number));
+    (0..QUEUE_CONTROL_MESSAGES_MAX as u64 + 10).for_each(|number| send_numbered(&near, &nobody, number));
     let (_, _, why) = near.failed();
-    assert!(matches!(why, NetError::QueueFull { letters, .. } if letters == QUEUE_LETTERS_MAX as u64), "{why}");
+    assert!(
+        matches!(why, NetError::QueueFull { messages, .. } if messages == QUEUE_CONTROL_MESSAGES_MAX as u64),
+        "{why}"
+    );
     let (_kept, nobody) = deserted();
     let large = vec![0; 60 << 20];
-    (0..3).for_each(|_| near.send(&nobody, None, &Letter::Answer { reply: 0, bytes: 60 << 20 }, &large));
-    assert!(matches!(near.failed().2, NetError::QueueFull { letters: 2, .. }));
+    (0..3).for_each(|_| near.send(&nobody, None, &ControlMessage::Answer { reply: 0, bytes: 60 << 20 }, &large));
+    assert!(matches!(near.failed().2, NetError::QueueFull { messages: 2, .. }));
     // The oldest were kept, until no process accepted them.
     (0..2).for_each(|_| assert!(matches!(near.failed().2, NetError::Connect { .. })));
 }
 
 #[test]
-fn what_was_forgotten_is_not_sent() {
+fn forgotten_messages_are_not_sent() {
     let temp = TempDir::new();
     let address: Address = format!("unix:{}", temp.path().join("far").display()).parse().unwrap();
     let near = host(1);
@@ -720,14 +723,14 @@ fn what_was_forgotten_is_not_sent() {
 }
 
 #[test]
-fn who_takes_no_events_is_not_sent_more() {
+fn a_subscriber_that_takes_no_events_gets_no_more() {
     let far = host(2);
-    let mut socket = greeted(far.address(), &hello(Purpose::Mail, 5, 5));
+    let mut socket = greeted(far.address(), &hello(Purpose::Control, 5, 5));
     let count = 40 * EVENTS_MAX as u64;
     let writer = std::thread::spawn(move || {
         for first in (0..count).step_by(1000) {
-            let letters: Vec<u8> = (first..count.min(first + 1000)).flat_map(|i| bytes_of(&request(5, i))).collect();
-            socket.write_all(&letters).unwrap();
+            let messages: Vec<u8> = (first..count.min(first + 1000)).flat_map(|i| bytes_of(&request(5, i))).collect();
+            socket.write_all(&messages).unwrap();
         }
         socket
     });
@@ -740,9 +743,9 @@ fn who_takes_no_events_is_not_sent_more() {
     assert!(far.waiting() <= EVENTS_MAX + turn, "{}", far.waiting());
     let (mut next, mut other) = (0, false);
     while next < count || !other {
-        match far.letter() {
-            (from, letter, _) if from.id == MemberId(5) => {
-                assert_eq!(letter, request(5, next));
+        match far.message() {
+            (from, message, _) if from.id == MemberId(5) => {
+                assert_eq!(message, request(5, next));
                 next += 1;
             }
             (from, ..) => other = from == *near.card(),
@@ -771,7 +774,7 @@ fn without_tls_nothing_leaves_the_host_unless_said() {
 }
 
 #[test]
-fn what_can_not_be_listened_at_is_told() {
+fn an_address_that_cannot_be_bound_is_reported() {
     let nowhere = Options { listen: vec![], ..options(1, LOOPBACK) };
     assert!(matches!(refused(nowhere), NetError::Nowhere));
     let far = host(2);
@@ -817,9 +820,9 @@ fn noise_costs_only_its_sender() {
         state
     };
     for round in 0..300 {
-        let purpose = if random() % 2 == 0 { Purpose::Mail } else { PURPOSES[0] };
+        let purpose = if random() % 2 == 0 { Purpose::Control } else { PURPOSES[0] };
         let mut bytes = hello(purpose, 5, u128::from(random() % 3)).encode();
-        if purpose == Purpose::Mail {
+        if purpose == Purpose::Control {
             bytes.extend(bytes_of(&request(5, 1)));
         }
         for _ in 0..random() % 4 {
@@ -838,8 +841,8 @@ fn noise_costs_only_its_sender() {
             send_numbered(&near, far.address(), round / 10);
             let wanted = loop {
                 match far.next() {
-                    Event::Letter { from, letter, .. } if from == *near.card() => break letter,
-                    Event::Letter { from, .. } => assert_eq!(from.address.to_string().len(), 11, "{from:?}"),
+                    Event::ControlMessage { from, message, .. } if from == *near.card() => break message,
+                    Event::ControlMessage { from, .. } => assert_eq!(from.address.to_string().len(), 11, "{from:?}"),
                     Event::Stream { .. } => {}
                     other => panic!("{other:?}"),
                 }
@@ -860,7 +863,7 @@ fn secured_pair(listen: &str) -> (Host, Host) {
 }
 
 #[test]
-fn letters_arrive_over_tls() {
+fn messages_arrive_over_tls() {
     for listen in [LOOPBACK, "[::1]:0"] {
         let (near, far) = secured_pair(listen);
         for number in 0..500 {
@@ -870,9 +873,9 @@ fn letters_arrive_over_tls() {
         expect_numbered(&far, near.card(), 0..500);
         expect_numbered(&near, far.card(), 0..500);
         let attachment: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect();
-        let letter = Letter::Answer { reply: 1, bytes: 20_000_000 };
-        near.send(far.address(), None, &letter, &attachment);
-        let (_, _, came) = far.letter();
+        let message = ControlMessage::Answer { reply: 1, bytes: 20_000_000 };
+        near.send(far.address(), None, &message, &attachment);
+        let (_, _, came) = far.message();
         assert!(came == attachment);
         near.forget(far.address());
         far.forget(near.address());
@@ -987,7 +990,7 @@ fn an_open_endpoint_shows_a_certificate_that_was_renewed() {
 }
 
 #[test]
-fn who_shows_no_certificate_is_not_let_in() {
+fn a_peer_without_certificate_is_refused() {
     let authority = Authority::new();
     let far = secured(2, LOOPBACK, authority.identity());
     let nameless = authority.identity().without_certificate();
@@ -1077,12 +1080,12 @@ fn a_loss_over_tls_is_told_once() {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 16 << 10).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
-    near.send(&address, None, &Letter::Answer { reply: 1, bytes: 200_000 }, &[7; 200_000]);
+    near.send(&address, None, &ControlMessage::Answer { reply: 1, bytes: 200_000 }, &[7; 200_000]);
     let far = SocketStream::new(listener.accept().unwrap().0, &SocketOptions::default()).unwrap();
     let mut far = super::TlsStream::new(far, &authority.identity(), false).unwrap();
     let head = read_exactly(&mut far, 16);
     read_exactly(&mut far, u32::from_le_bytes(*head.last_chunk().unwrap()) as usize);
-    let card = hello(Purpose::Mail, 2, 2).card;
+    let card = hello(Purpose::Control, 2, 2).card;
     write_all(&mut far, &Answer::Welcome(card.clone(), 77).encode());
     // It has begun to leave, and is accepted whole once the sender does something else.
     read_exactly(&mut far, 1);
@@ -1184,7 +1187,7 @@ fn child() {
 }
 
 #[test]
-fn who_is_watched_is_known_to_have_ended_and_who_leaves_has_not() {
+fn the_end_of_a_watched_process_is_known_and_a_leaver_has_not_ended() {
     let near = host(1);
     // Requests may come to these processes after their ends.
     let mut gone = vec![];
@@ -1236,7 +1239,7 @@ fn a_process_that_lives_answers_when_its_watch_has_ended() {
 }
 
 #[test]
-fn who_is_watched_over_tls_is_known_to_have_ended() {
+fn over_tls_the_end_of_a_watched_process_is_known() {
     let authority = Authority::new();
     let near = secured(1, LOOPBACK, authority.identity());
     let dies = Other::start(Some((&authority.path("ca.pem"), &authority.sign("other", |_| {}))));

@@ -884,7 +884,7 @@ mod tests {
     /// A socket that accepts nothing more: the bytes that were accepted before are held back,
     /// bounded, and arrive.
     #[test]
-    fn what_is_held_back_is_bounded_and_arrives() {
+    fn held_back_posts_are_bounded_and_arrive() {
         let [mut near, mut far] = pair();
         let (bytes, mut came) = (noise(8 << 20), vec![]);
         let (mut rest, start) = (&bytes[..], Instant::now());
@@ -951,7 +951,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_told_is_none() {
+    fn an_end_without_a_report_is_none() {
         let [mut near, mut far] = pair();
         let (mut came, start) = (vec![], Instant::now());
         push(&mut near, &mut &b"all of it?"[..]);
@@ -1010,7 +1010,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_certificate_that_is_out_of_date_or_for_later_is_told_when() {
+    fn an_expired_or_early_certificate_is_reported_with_its_dates() {
         let authority = Authority::new();
         let refused = |(cert, key): (PathBuf, PathBuf)| {
             let why = Identity::load(&authority.path("ca.pem"), &cert, &key).unwrap_err().to_string();

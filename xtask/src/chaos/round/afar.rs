@@ -36,7 +36,7 @@ impl Round<'_> {
         alone: bool,
         [any, second, leader, newest]: [usize; 4],
     ) -> Result<(), Trouble> {
-        if self.founding {
+        if self.creating {
             return Ok(());
         }
         let (one, other, first) = (self.processes[any].host, self.processes[second].host, self.processes[leader].host);

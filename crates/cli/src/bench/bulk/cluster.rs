@@ -1,6 +1,6 @@
 //! The processes of `spindle bench bulk`, as the benchmark process manages them.
 use super::wire::{Job, Order, Plan, Reply, Setup};
-use crate::bench::cluster::{MeetingPlace, killed};
+use crate::bench::cluster::{ScratchDir, killed};
 use crate::log;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Write};
@@ -39,7 +39,7 @@ pub(super) struct Took {
 
 impl BulkCluster {
     pub(super) fn start(members: u32, plan: Plan) -> anyhow::Result<BulkCluster> {
-        let dir = MeetingPlace::new()?;
+        let dir = ScratchDir::new()?;
         let mut cluster = BulkCluster { processes: vec![] };
         for rank in 0..members {
             let setup = Setup { parent: process::id(), dir: dir.0.clone(), members, rank, plan };

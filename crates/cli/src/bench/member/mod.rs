@@ -6,7 +6,7 @@ mod thread;
 
 use super::args::{Drive, Wait};
 use super::clock::Usage;
-use super::wire::{Counts, Job, Order, Place, Ran, Reply, Setup};
+use super::wire::{Counts, Job, Order, Ran, Reply, RuntimeDirArgs, Setup};
 use crate::clock::now_ns;
 use crate::parent;
 use anyhow::Context;
@@ -30,8 +30,8 @@ trait Worker {
     /// Returns the counts since the start.
     fn counts(&self) -> Counts;
 
-    /// Takes part in the group for a moment without sending. Returns false if a thread of the library
-    /// does that.
+    /// Takes part in the group for a moment without sending. Returns false if a thread of the
+    /// library does that.
     fn rest(&mut self) -> anyhow::Result<bool> {
         Ok(false)
     }
@@ -137,7 +137,7 @@ fn config(setup: &Setup) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-pub(super) fn network(place: &Place) -> anyhow::Result<Network> {
+pub(super) fn network(place: &RuntimeDirArgs) -> anyhow::Result<Network> {
     let seeds = place.seeds.iter().map(|seed| Ok(seed.parse()?)).collect::<anyhow::Result<_>>()?;
     let mut network = Network::new(place.listen.parse()?, seeds);
     network.advertise = place.advertise.as_ref().map(|address| address.parse()).transpose()?;

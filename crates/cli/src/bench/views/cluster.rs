@@ -6,8 +6,8 @@ use super::gate::Gate;
 use super::member::{self, Gap, Said};
 use crate::bench::args::Fabric;
 use crate::bench::clock::Usage;
-use crate::bench::cluster::{MeetingPlace, free_address};
-use crate::bench::wire::Place;
+use crate::bench::cluster::{ScratchDir, free_address};
+use crate::bench::wire::RuntimeDirArgs;
 use crate::clock::now_ns;
 use crate::log;
 use anyhow::{Context, anyhow, bail};
@@ -26,14 +26,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A member's report of a change of the view.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ChangeReport {
     gaps: Vec<Gap>,
     pub(super) first_after_ns: u64,
     /// The end of each phase of the change, if phases are timed; 0: the phase did not end.
     pub(super) phases: Vec<u64>,
 }
 
-impl Told {
+impl ChangeReport {
     /// Returns the longest time without a delivery, from `at_ns` to the first delivery after the
     /// change.
     pub(super) fn stall_ns(&self, at_ns: u64) -> u64 {
@@ -66,7 +66,7 @@ pub(super) struct Installed {
 pub(super) struct ViewCluster {
     args: Args,
     state: u64,
-    dir: MeetingPlace,
+    dir: ScratchDir,
     members: BTreeMap<u64, Member>,
     /// One proxy in front of each member, if connections between members are to break.
     gates: Option<Vec<Gate>>,
@@ -97,7 +97,7 @@ impl ViewCluster {
     }
 
     fn begin(args: &Args, state: u64, gates: Option<Vec<Gate>>) -> anyhow::Result<ViewCluster> {
-        let dir = MeetingPlace::new()?;
+        let dir = ScratchDir::new()?;
         let mut cluster = ViewCluster {
             args: args.clone(),
             state,
@@ -146,7 +146,7 @@ impl ViewCluster {
             // The seed is any existing member. The founders start with the first of them.
             let seed = self.members.values().find_map(|member| member.address.as_ref()).unwrap_or(address);
             let provider = args.fabric.provider();
-            let place = Place { listen, advertise, seeds: vec![seed.clone()], insecure: false, provider };
+            let place = RuntimeDirArgs { listen, advertise, seeds: vec![seed.clone()], insecure: false, provider };
             command.args(["--place", &serde_json::to_string(&place)?]);
         }
         for (name, value) in [
@@ -223,7 +223,7 @@ impl ViewCluster {
 
     /// Returns the reports of all other members about the change in which `gone` leave and `come`
     /// join.
-    pub(super) fn told(&mut self, gone: &[u64], come: &[u64]) -> anyhow::Result<Vec<Told>> {
+    pub(super) fn told(&mut self, gone: &[u64], come: &[u64]) -> anyhow::Result<Vec<ChangeReport>> {
         let others = self.members.iter_mut().filter(|(id, _)| !gone.contains(id) && !come.contains(id));
         let mut told = vec![];
         for (id, member) in others {
@@ -242,7 +242,7 @@ impl ViewCluster {
             if !phases.is_empty() {
                 phases.push(first_after_ns);
             }
-            told.push(Told { gaps, first_after_ns, phases });
+            told.push(ChangeReport { gaps, first_after_ns, phases });
         }
         Ok(told)
     }
@@ -292,7 +292,7 @@ impl ViewCluster {
 
     /// Returns the times since `at_ns` in which members delivered nothing; `None` if the view has
     /// changed meanwhile. The current view has to be that of the founders.
-    pub(super) fn gaps(&mut self, at_ns: u64) -> anyhow::Result<Option<Vec<Told>>> {
+    pub(super) fn gaps(&mut self, at_ns: u64) -> anyhow::Result<Option<Vec<ChangeReport>>> {
         let ids: Vec<u64> = self.members.keys().copied().collect();
         for id in &ids {
             // A member that was evicted has ended, and its report is read below.
@@ -302,8 +302,8 @@ impl ViewCluster {
         for id in ids {
             let is_it = |said: &Said| matches!(said, Said::Gaps { .. } | Said::Changed { .. } | Said::Evicted);
             let Said::Gaps { gaps } = self.member(id)?.hear(id, is_it)? else { return Ok(None) };
-            let told_now = Told { gaps, first_after_ns: at_ns, phases: vec![] };
-            told.push(Told { first_after_ns: at_ns + told_now.stall_ns(at_ns), ..told_now });
+            let told_now = ChangeReport { gaps, first_after_ns: at_ns, phases: vec![] };
+            told.push(ChangeReport { first_after_ns: at_ns + told_now.stall_ns(at_ns), ..told_now });
         }
         Ok(Some(told))
     }

@@ -27,7 +27,7 @@
 //!   the view changes nevertheless, the trial is repeated with another group, and counted in
 //!   `view_changes`. With `--object` a view is renewed `suspect_after_ms` after links for large
 //!   messages broke, and a busy machine may keep a member silent for as long;
-//! - `crowd`, with `--crowd`: `joins`, `views`, `seconds`;
+//! - `join_burst`, with `--join_burst`: `joins`, `views`, `seconds`;
 //! - `objects`, with `--object`: `bytes`, of each, `delivered`, by the member that had delivered
 //!   most, and `bytes_per_second`, there.
 //!
@@ -53,7 +53,7 @@ use super::tell;
 use crate::clock::now_ns;
 use crate::exit::{FAILED, Failure};
 use anyhow::{Context, ensure};
-use cluster::{Joined, Told, ViewCluster};
+use cluster::{ChangeReport, Joined, ViewCluster};
 use rustix::process::Signal;
 use serde::Serialize;
 use spindle_fabric::probe;
@@ -78,12 +78,12 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "shm")]
     fabric: Fabric,
     /// Let the oldest member also send large messages of this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "crowd"])]
+    #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "join_burst"])]
     object: Option<u64>,
     /// Measure the cost of changes for two members with a stream that these do not touch, beside
     /// this many idle subgroups
     #[arg(long, value_name = "SUBGROUPS", value_parser = clap::value_parser!(u32).range(0..=1000),
-          conflicts_with_all = ["state", "crowd", "object", "rate", "size"])]
+          conflicts_with_all = ["state", "join_burst", "object", "rate", "size"])]
     subgroups: Option<u32>,
     /// Members of an idle subgroup, with --subgroups
     #[arg(long, value_name = "N", default_value_t = 3, requires = "subgroups", value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -105,7 +105,7 @@ pub(crate) struct Args {
     state: Option<u64>,
     /// Also let this many processes join at once
     #[arg(long, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(1..=500))]
-    crowd: Option<u32>,
+    join_burst: Option<u32>,
     /// Let members poll without a pause, even if nothing happens
     #[arg(long)]
     polls: bool,
@@ -153,7 +153,7 @@ struct Phase {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Crowd {
+struct JoinBurst {
     joins: u32,
     views: u64,
     seconds: f64,
@@ -192,7 +192,7 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     memcpy_fresh_bytes_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    crowd: Option<Crowd>,
+    join_burst: Option<JoinBurst>,
     #[serde(skip_serializing_if = "Option::is_none")]
     objects: Option<Objects>,
 }
@@ -211,7 +211,7 @@ struct Times {
 impl Times {
     /// Adds one trial. `at_ns` is the time of the event; `told` has the reports of the members that
     /// stayed.
-    fn add(&mut self, at_ns: u64, told: &[Told]) {
+    fn add(&mut self, at_ns: u64, told: &[ChangeReport]) {
         self.trials += 1;
         self.stalls.extend(told.iter().map(|told| told.stall_ns(at_ns)));
         let last = told.iter().map(|told| told.first_after_ns).max().unwrap_or(at_ns);
@@ -307,8 +307,8 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     if let Some(bytes) = args.state {
         join_with_state(args, bytes, &mut report)?;
     }
-    if let Some(joins) = args.crowd {
-        report.crowd = Some(crowd(args, joins)?);
+    if let Some(joins) = args.join_burst {
+        report.join_burst = Some(join_burst(args, joins)?);
     }
     Ok(report)
 }
@@ -446,9 +446,9 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Measures many processes that join at once. None sends: on a few cores, the deliveries of hundreds
-/// of members would take more time than the joins.
-fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
+/// Measures many processes that join at once. None sends: on a few cores, the deliveries of
+/// hundreds of members would take more time than the joins.
+fn join_burst(args: &Args, joins: u32) -> anyhow::Result<JoinBurst> {
     let mut cluster = ViewCluster::start(&Args { members: 3, rate: 0, ..args.clone() }, 0)?;
     let at_ns = now_ns();
     let ids: Vec<u64> = (0..joins).map(|_| cluster.add()).collect::<anyhow::Result<_>>()?;
@@ -458,7 +458,7 @@ fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
         last = (last.0.max(joined.view), last.1.max(joined.at_ns));
     }
     // The founders' view is the first.
-    Ok(Crowd { joins, views: last.0 - 1, seconds: (last.1 - at_ns) as f64 / 1e9 })
+    Ok(JoinBurst { joins, views: last.0 - 1, seconds: (last.1 - at_ns) as f64 / 1e9 })
 }
 
 impl Report {
@@ -530,7 +530,7 @@ impl Report {
             let (bytes, rate) = (short(bytes as f64), short(bytes_per_second));
             writeln!(out, "meanwhile a member delivered {delivered} large messages of {bytes}B ({rate}B/s)")?;
         }
-        if let Some(Crowd { joins, views, seconds }) = self.crowd {
+        if let Some(JoinBurst { joins, views, seconds }) = self.join_burst {
             writeln!(out, "{joins} processes that join at once: {views} views, {seconds:.2} s")?;
         }
         Ok(())

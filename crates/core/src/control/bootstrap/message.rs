@@ -21,7 +21,7 @@ pub struct Ballot {
 
 /// The value that the seeds vote on: the group's incarnation, and the processes of its first view.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Founding {
+pub struct InitialView {
     /// The incarnation.
     pub incarnation: Incarnation,
     /// The members of the first view, ascending. Each has acknowledged this incarnation.
@@ -62,7 +62,7 @@ pub enum Message {
         /// True if the promise is on disk.
         durable: bool,
         /// The newest vote of this seed.
-        accepted: Option<(Ballot, Founding)>,
+        accepted: Option<(Ballot, InitialView)>,
     },
     /// The sender has promised a higher ballot.
     Behind {
@@ -87,8 +87,8 @@ pub enum Message {
         ballot: Ballot,
         /// The digest of the sender's seed list.
         seeds: u64,
-        /// The founding to vote for.
-        founding: Founding,
+        /// The bootstrap to vote for.
+        initial_view: InitialView,
     },
     /// The answer to [`Accept`](Message::Accept): the seed has voted.
     Accepted {
@@ -100,7 +100,7 @@ pub enum Message {
     /// The group is created.
     Decided {
         /// The decided first view.
-        founding: Founding,
+        initial_view: InitialView,
     },
     /// The sender is a member of a group.
     Exists {
@@ -118,7 +118,7 @@ pub struct Record {
     /// The promised ballot. No lower ballot gets its vote.
     pub promised: Ballot,
     /// Its newest vote.
-    pub accepted: Option<(Ballot, Founding)>,
+    pub accepted: Option<(Ballot, InitialView)>,
     /// The group of which this process, or an earlier one, was a member, or that it knows to have
     /// been created.
     pub belongs: Option<Incarnation>,
@@ -176,18 +176,18 @@ impl Message {
                 out.push(PLEDGE);
                 put_incarnation(&mut out, *incarnation);
             }
-            Message::Accept { ballot, seeds, founding } => {
+            Message::Accept { ballot, seeds, initial_view } => {
                 out.extend([ACCEPT, *seeds]);
                 put_ballot(&mut out, *ballot);
-                put_founding(&mut out, founding);
+                put_founding(&mut out, initial_view);
             }
             Message::Accepted { ballot, durable } => {
                 out.extend([ACCEPTED, u64::from(*durable)]);
                 put_ballot(&mut out, *ballot);
             }
-            Message::Decided { founding } => {
+            Message::Decided { initial_view } => {
                 out.push(DECIDED);
-                put_founding(&mut out, founding);
+                put_founding(&mut out, initial_view);
             }
             Message::Exists { incarnation } => {
                 out.push(EXISTS);
@@ -219,13 +219,13 @@ impl Message {
             PLEDGE => Message::Pledge { incarnation: incarnation(from)? },
             ACCEPT => {
                 let seeds = word(from)?;
-                Message::Accept { ballot: ballot(from)?, seeds, founding: founding(from)? }
+                Message::Accept { ballot: ballot(from)?, seeds, initial_view: initial_view(from)? }
             }
             ACCEPTED => {
                 let durable = truth(from)?;
                 Message::Accepted { ballot: ballot(from)?, durable }
             }
-            DECIDED => Message::Decided { founding: founding(from)? },
+            DECIDED => Message::Decided { initial_view: initial_view(from)? },
             EXISTS => Message::Exists { incarnation: incarnation(from)? },
             _ => return None,
         };
@@ -265,19 +265,19 @@ fn put_ballot(out: &mut Vec<u64>, ballot: Ballot) {
     out.extend([ballot.round, u64::from(ballot.seed)]);
 }
 
-fn put_founding(out: &mut Vec<u64>, founding: &Founding) {
-    put_incarnation(out, founding.incarnation);
-    out.push(founding.members.len() as u64);
-    out.extend(founding.members.iter().map(|process| process.id.0));
+fn put_founding(out: &mut Vec<u64>, initial_view: &InitialView) {
+    put_incarnation(out, initial_view.incarnation);
+    out.push(initial_view.members.len() as u64);
+    out.extend(initial_view.members.iter().map(|process| process.id.0));
     let nonce = |process: Option<&Process>| process.map_or(0, |process| u64::from(process.nonce));
-    out.extend(founding.members.chunks(2).map(|pair| nonce(pair.first()) | nonce(pair.get(1)) << 32));
+    out.extend(initial_view.members.chunks(2).map(|pair| nonce(pair.first()) | nonce(pair.get(1)) << 32));
 }
 
-fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(Ballot, Founding)>) {
+fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(Ballot, InitialView)>) {
     out.push(u64::from(accepted.is_some()));
-    if let Some((ballot, founding)) = accepted {
+    if let Some((ballot, initial_view)) = accepted {
         put_ballot(out, *ballot);
-        put_founding(out, founding);
+        put_founding(out, initial_view);
     }
 }
 
@@ -307,7 +307,7 @@ fn ballot(from: &mut &[u64]) -> Option<Ballot> {
     Some(Ballot { round, seed: u32::try_from(word(from)?).ok()? })
 }
 
-fn founding(from: &mut &[u64]) -> Option<Founding> {
+fn initial_view(from: &mut &[u64]) -> Option<InitialView> {
     let incarnation = incarnation(from)?;
     let count = usize::try_from(word(from)?).ok().filter(|count| *count <= MEMBERS_MAX)?;
     let ids = from.split_off(..count)?;
@@ -315,13 +315,13 @@ fn founding(from: &mut &[u64]) -> Option<Founding> {
     let members: Vec<Process> =
         ids.iter().zip(nonces).map(|(id, nonce)| Process { id: MemberId(*id), nonce }).collect();
     // The first view has one process of each id, in ascending order.
-    members.is_sorted_by(|a, b| a.id < b.id).then_some(Founding { incarnation, members })
+    members.is_sorted_by(|a, b| a.id < b.id).then_some(InitialView { incarnation, members })
 }
 
-fn accepted(from: &mut &[u64]) -> Option<Option<(Ballot, Founding)>> {
+fn accepted(from: &mut &[u64]) -> Option<Option<(Ballot, InitialView)>> {
     if !truth(from)? {
         return Some(None);
     }
     let ballot = ballot(from)?;
-    Some(Some((ballot, founding(from)?)))
+    Some(Some((ballot, initial_view(from)?)))
 }

@@ -1,12 +1,12 @@
 //! Events of the bootstrap, for a subscriber of `tracing`: why the process waits, attempts, votes,
 //! and the outcome. The code in this file decides nothing.
-use super::{Ballot, Founding, Incarnation, Message, Process, Record, Waiting};
+use super::{Ballot, Incarnation, InitialView, Message, Process, Record, Waiting};
 use crate::ids::MemberId;
 use core::fmt;
 use tracing::{debug, info, trace, warn};
 
 /// The target of these events.
-const TARGET: &str = "spindle::founding";
+const TARGET: &str = "spindle::initial_view";
 
 #[derive(Clone, Copy)]
 pub(super) struct Teller {
@@ -54,8 +54,8 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, from = from.id.0, "pledge received");
     }
 
-    pub(super) fn proposes(self, ballot: Ballot, founding: &Founding) {
-        let members = Members(founding);
+    pub(super) fn proposes(self, ballot: Ballot, initial_view: &InitialView) {
+        let members = Members(initial_view);
         debug!(target: TARGET, me = self.me.0, ballot = %Shown(ballot), %members, "votes asked for");
     }
 
@@ -71,8 +71,8 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, to = to.id.0, ballot = %Shown(ballot), "ballot promised");
     }
 
-    pub(super) fn voted(self, to: Process, ballot: Ballot, founding: &Founding) {
-        let (ballot, members) = (Shown(ballot), Members(founding));
+    pub(super) fn voted(self, to: Process, ballot: Ballot, initial_view: &InitialView) {
+        let (ballot, members) = (Shown(ballot), Members(initial_view));
         debug!(target: TARGET, me = self.me.0, to = to.id.0, %ballot, %members, "vote given");
     }
 
@@ -92,9 +92,9 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, promised = %Shown(record.promised), ?belongs, "record written");
     }
 
-    pub(super) fn founded(self, founding: &Founding, after_ns: u64) {
-        let (incarnation, after_ms) = (Hex(founding.incarnation), after_ns / super::MS);
-        info!(target: TARGET, me = self.me.0, %incarnation, members = %Members(founding), after_ms, "group is founded");
+    pub(super) fn created(self, initial_view: &InitialView, after_ns: u64) {
+        let (incarnation, after_ms) = (Hex(initial_view.incarnation), after_ns / super::MS);
+        info!(target: TARGET, me = self.me.0, %incarnation, members = %Members(initial_view), after_ms, "group is created");
     }
 
     pub(super) fn exists(self, incarnation: Incarnation) {
@@ -118,7 +118,7 @@ struct Hex(Incarnation);
 struct Shown(Ballot);
 
 /// The ids of the first view, separated by commas.
-struct Members<'a>(&'a Founding);
+struct Members<'a>(&'a InitialView);
 
 impl fmt::Display for Hex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

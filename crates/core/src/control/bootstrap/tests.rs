@@ -5,8 +5,8 @@ fn process(id: u64) -> Process {
     Process { id: MemberId(id), nonce: id as u32 + 7 }
 }
 
-fn founding(count: u64) -> Founding {
-    Founding { incarnation: Incarnation(u128::MAX - 5), members: (0..count).map(process).collect() }
+fn initial_view(count: u64) -> InitialView {
+    InitialView { incarnation: Incarnation(u128::MAX - 5), members: (0..count).map(process).collect() }
 }
 
 fn samples() -> Vec<Message> {
@@ -15,14 +15,14 @@ fn samples() -> Vec<Message> {
         Message::Hello { seeds: 5, belongs: None },
         Message::Here { seeds: 0, durable: true, belongs: Some(incarnation) },
         Message::Prepare { ballot, seeds: u64::MAX },
-        Message::Promise { ballot, durable: false, accepted: Some((ballot, founding(3))) },
+        Message::Promise { ballot, durable: false, accepted: Some((ballot, initial_view(3))) },
         Message::Promise { ballot, durable: true, accepted: None },
         Message::Behind { promised: ballot },
         Message::Invite { incarnation, forced: true },
         Message::Pledge { incarnation },
-        Message::Accept { ballot, seeds: 1, founding: founding(2) },
+        Message::Accept { ballot, seeds: 1, initial_view: initial_view(2) },
         Message::Accepted { ballot, durable: true },
-        Message::Decided { founding: founding(MEMBERS_MAX as u64) },
+        Message::Decided { initial_view: initial_view(MEMBERS_MAX as u64) },
         Message::Exists { incarnation },
     ]
 }
@@ -36,7 +36,7 @@ fn messages_and_records_survive_the_trip_and_cuts_are_noticed() {
         assert_eq!(Message::decode(&[&words[..], &[0]].concat()), None);
     }
     let ballot = Ballot { round: 2, seed: 1 };
-    for accepted in [None, Some((ballot, founding(5)))] {
+    for accepted in [None, Some((ballot, initial_view(5)))] {
         let record = Record { seeds: 3, promised: ballot, accepted, belongs: Some(Incarnation(1)) };
         let words = record.encode();
         assert_eq!(Record::decode(&words).as_ref(), Some(&record));
@@ -79,7 +79,7 @@ fn start(index: u32, members: u32, durable: bool) -> Bootstrap {
 
 /// Delivers messages between the seeds, as far as `passes` allows, until none is left or until
 /// `until`.
-fn talk(boots: &mut [Bootstrap], until: u64, passes: impl Fn(u32, u32) -> bool) -> Vec<Option<Founding>> {
+fn talk(boots: &mut [Bootstrap], until: u64, passes: impl Fn(u32, u32) -> bool) -> Vec<Option<InitialView>> {
     let mut begun = vec![None; boots.len()];
     for ms in 0..until {
         let now = Time(ms * MS);
@@ -93,7 +93,7 @@ fn talk(boots: &mut [Bootstrap], until: u64, passes: impl Fn(u32, u32) -> bool) 
                     Output::Send { to: To::Seed(to), message } => sent.push((i, to as usize, message)),
                     Output::Send { to: To::Process(to), message } => sent.push((i, to.id.0 as usize, message)),
                     Output::Persist(_) => boot.persisted(now),
-                    Output::Begin(founding) => begun[i] = Some(founding),
+                    Output::Begin(initial_view) => begun[i] = Some(initial_view),
                     Output::Join(_) | Output::Waits(_) | Output::Conflict { .. } => {}
                 }
             }
@@ -133,7 +133,7 @@ fn silence_is_no_answer_without_disks() {
             assert_eq!(boots[0].waiting().seeds, [SeedState::Own, SeedState::Answers, SeedState::Unreachable]);
             assert_eq!(boots[2].waiting().seeds, [SeedState::Silent, SeedState::Silent, SeedState::Own]);
             // An operator's word replaces the missing answer.
-            boots[1].found();
+            boots[1].force_create();
             let begun = talk(&mut boots, 10_000, |from, to| from != 2 && to != 2);
             assert_eq!(begun[1].as_ref().unwrap().members, [0, 1].map(process));
             assert_eq!(begun[0], begun[1]);

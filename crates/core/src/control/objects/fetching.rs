@@ -16,7 +16,7 @@
 //! A connection belongs to the [question](Fetching::question) that was pending when it was
 //! answered. Once that question is over, the driver closes the connection.
 use super::TARGET;
-use crate::control::{Letter, Roster, Wanted};
+use crate::control::{ControlMessage, Roster, Wanted};
 use crate::ids::{MemberId, Time};
 use crate::limits::WANTED_MAX;
 use crate::multicast::{Lapped, Seen};
@@ -284,7 +284,7 @@ impl Fetching {
         let (incarnation, reply, me) = (roster.incarnation(), self.asked, roster.me());
         debug!(target: TARGET, me = me.0, view = view.id.0, from = from.0, objects = wanted_of.len(), "objects asked for");
         let objects = wanted_of.iter().map(|(wanted, _)| *wanted).collect();
-        roster.post(from, Letter::Want { incarnation, view: view.id, from: me, reply, objects });
+        roster.post(from, ControlMessage::Want { incarnation, view: view.id, from: me, reply, objects });
         self.fetch = Some(Fetch { from, reply, wanted: wanted_of, is_answered: false, until: now + ANSWER_WAIT });
     }
 
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_an_object_waits_for_it() {
+    fn messages_behind_an_object_wait_for_it() {
         let mut case = Case::new();
         case.want(10, 3);
         case.put(11);
@@ -400,18 +400,18 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_a_letter_to_one_member_and_an_answer_to_another_question_is_none() {
+    fn the_question_is_a_message_to_one_member_and_an_answer_to_another_question_is_none() {
         let mut case = Case::new();
         case.want(1, 3);
         assert!(case.step() && !case.step(), "it asks once");
         let (from, reply) = (case.asked().0, case.fetching.asked);
-        let mut letters = vec![];
+        let mut messages = vec![];
         while let Some(order) = case.roster.next_order() {
-            if let Order::Near { to, letter: Letter::Want { view, from, reply, objects, .. }, .. } = order {
-                letters.push((to, view, from, reply, objects.len()));
+            if let Order::Near { to, message: ControlMessage::Want { view, from, reply, objects, .. }, .. } = order {
+                messages.push((to, view, from, reply, objects.len()));
             }
         }
-        assert_eq!(letters, [(from, ViewId(1), MemberId(9), reply, 1)]);
+        assert_eq!(messages, [(from, ViewId(1), MemberId(9), reply, 1)]);
         assert_eq!(case.fetching.answered(from, reply - 1, case.now), None, "an answer of long ago");
         assert_eq!(case.fetching.answered(MemberId(8), reply, case.now), None, "another process");
         case.fetching.came(Some(vec![1, 2, 3]), case.now);

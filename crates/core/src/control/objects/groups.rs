@@ -100,14 +100,14 @@ impl<'a> ObjectGroup<'a> {
     ///
     /// # Panics
     /// If `member` is no member of the group.
-    pub fn place(&self, member: Rank) -> Rank {
+    pub fn position(&self, member: Rank) -> Rank {
         let place = self.members().iter().position(|rank| *rank == member);
         Rank(place.expect("a member of the subgroup") as u32)
     }
 
     /// Returns this member's rank in the group.
-    pub fn my_place(&self) -> Rank {
-        self.place(self.me)
+    pub fn my_position(&self) -> Rank {
+        self.position(self.me)
     }
 
     /// Returns the id of a member of the view.
@@ -122,19 +122,19 @@ impl<'a> ObjectGroup<'a> {
 
     /// Returns the leaders of the other hosts, in the order of the schedule.
     fn other_heads(&self) -> impl Iterator<Item = Rank> + Clone + use<'_, 'a> {
-        let me = self.my_place();
+        let me = self.my_position();
         self.hosts.heads().iter().filter(move |place| **place != me).map(|place| self.members()[place.index()])
     }
 
     /// True if this member takes part through a socket of `from`, which is then the leader of this
     /// host.
     pub fn is_lent_by(&self, from: Rank) -> bool {
-        from != self.me && self.members().contains(&from) && self.hosts.head(self.my_place()) == self.place(from)
+        from != self.me && self.members().contains(&from) && self.hosts.head(self.my_position()) == self.position(from)
     }
 
     /// True if `from` and this member are the leaders of two hosts.
     fn is_between_heads(&self, from: Rank) -> bool {
-        let is_head = |member| self.hosts.heads().contains(&self.place(member));
+        let is_head = |member| self.hosts.heads().contains(&self.position(member));
         from != self.me && self.members().contains(&from) && is_head(from) && is_head(self.me)
     }
 
@@ -325,7 +325,7 @@ impl<S> ObjectGroups<S> {
         }
         if missing.is_empty() && (!group.is_mine() || has_objects) {
             let mut streams = core::mem::take(streams);
-            let heads = group.other_heads().filter_map(|head| Some((group.place(head), streams.remove(&head)?)));
+            let heads = group.other_heads().filter_map(|head| Some((group.position(head), streams.remove(&head)?)));
             steps.push(Step::Begin(heads.collect()));
         }
         steps
@@ -398,7 +398,7 @@ mod tests {
         let view = view(&[1, 3, 4]);
         let of = |subgroup, root, me| {
             let number = ObjectGroup::number_of(SubgroupId(subgroup), Rank(root));
-            ObjectGroup::new(&view, number, Rank(me), |_| 0).map(|group| (group.number(), group.my_place()))
+            ObjectGroup::new(&view, number, Rank(me), |_| 0).map(|group| (group.number(), group.my_position()))
         };
         assert_eq!(of(0, 3, 4), Some((3, Rank(2))));
         assert_eq!([of(0, 0, 4), of(0, 3, 0), of(1, 3, 4), of(0, u32::MAX, 4)], [None; 4]);

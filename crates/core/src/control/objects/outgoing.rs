@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sent_again_is_forgotten_at_last() {
+    fn messages_that_are_not_resent_are_forgotten() {
         let mut outgoing = outgoing(true);
         send(&mut outgoing, 'a', 10);
         // The application still commits in the ring of the ended view.

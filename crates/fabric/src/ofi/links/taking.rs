@@ -16,7 +16,7 @@ const GOES_MAX: u32 = 8;
 impl OfiLinks {
     /// Takes completed operations. Returns true if data arrived.
     pub(in crate::ofi) fn look(&mut self) -> bool {
-        let mut arrived = self.take_mail();
+        let mut arrived = self.take_messages();
         let queues = self.desk.adapter().queues();
         if queues > self.watched {
             // Another view has opened a queue. It is read even if it can't be waited for.
@@ -35,9 +35,9 @@ impl OfiLinks {
     }
 
     /// Takes the entries that other desks have found. Returns true if data arrived with them.
-    pub(super) fn take_mail(&mut self) -> bool {
+    pub(super) fn take_messages(&mut self) -> bool {
         let mut arrived = false;
-        if self.desk.has_mail() {
+        if self.desk.has_messages() {
             for completion in self.desk.take_completions() {
                 arrived |= self.take(completion);
             }
@@ -147,7 +147,7 @@ impl OfiLinks {
     /// # Errors
     /// The queue is no longer usable.
     pub(in crate::ofi) fn look_at_events(&mut self) -> Result<(), Failure> {
-        if self.desk.has_mail() {
+        if self.desk.has_messages() {
             self.desk.take_events().into_iter().for_each(|event| self.note(event));
         }
         // So that callers can't fill the memory: events that do not fit wait at the provider.

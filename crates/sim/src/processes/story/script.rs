@@ -35,8 +35,8 @@ pub(super) enum Directive {
     Subgroup(SubgroupSpec),
     /// `large`: messages may be larger than a ring.
     Large,
-    /// `found`: run until all founders have begun the first view; only that is traced.
-    Found,
+    /// `bootstrap`: run until all founders have begun the first view; only that is traced.
+    Bootstrap,
     /// `run T`.
     Run(u64),
     /// `until P TEXT`: run until the trace of this block has an entry of P that begins so.
@@ -99,7 +99,7 @@ impl Directive {
             ["delay", from, to, time] => Directive::Delay(Some((name(from), name(to))), ns(time)?),
             ["subgroup", subgroup, rest @ ..] => Directive::Subgroup(spec(subgroup, rest)?),
             ["large"] => Directive::Large,
-            ["found"] => Directive::Found,
+            ["bootstrap"] => Directive::Bootstrap,
             ["run", time] => Directive::Run(ns(time)?),
             ["until", process, text @ ..] if !text.is_empty() => Directive::Until(name(process), text.join(" ")),
             ["send", by, count, rest @ ..] => {

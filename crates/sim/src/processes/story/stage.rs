@@ -44,7 +44,7 @@ impl<'s> Stage<'s> {
             | Directive::Delay(..)
             | Directive::Subgroup(_)
             | Directive::Large => Ok(()),
-            Directive::Found => self.found(),
+            Directive::Bootstrap => self.bootstrap(),
             Directive::Run(ns) => self.run(self.until_ns + ns),
             Directive::Until(process, text) => self.until(process, text),
             Directive::Send { by, count, subgroup, bytes } => self.send(by, *count, subgroup.as_deref(), *bytes),
@@ -181,7 +181,7 @@ impl<'s> Stage<'s> {
         Ok(())
     }
 
-    fn found(&mut self) -> Result<(), String> {
+    fn bootstrap(&mut self) -> Result<(), String> {
         for name in &self.stated.names[..self.stated.founders] {
             self.until(name, "begins view 1:")?;
         }

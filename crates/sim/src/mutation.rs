@@ -1,0 +1,125 @@
+//! The search for mutations: the number of seeds until the checkers notice each. Only in builds
+//! with `--cfg mutation`.
+pub use crate::processes::Broken;
+use crate::{Faults, Options, Setting, Summary, Violation, bootstrap, bulk, campaign, processes};
+use spindle_core::mutation::{Mutation, activate};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// A mutation that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The first seed that shows it.
+    pub seed: u64,
+    /// The violation by which it shows.
+    pub violation: Violation,
+}
+
+/// Mutations of the block multicast, which has a model of its own.
+pub const BULK: [Mutation; 6] = [
+    Mutation::CreditIgnored,
+    Mutation::SendsUnheld,
+    Mutation::LengthFromBlocks,
+    Mutation::SlotReusedEarly,
+    Mutation::StepsAhead,
+    Mutation::FailureForgotten,
+];
+
+/// Mutations of the bootstrap between hosts, which also has a model of its own.
+pub const BOOTSTRAP: [Mutation; 11] = [
+    Mutation::AnswersBeforeDisk,
+    Mutation::SilenceIsAnAnswer,
+    Mutation::AnyMajority,
+    Mutation::EvictedFound,
+    Mutation::VotesForgotten,
+    Mutation::PromisesForgotten,
+    Mutation::WaitersAreMembers,
+    Mutation::MembersKeepSilent,
+    Mutation::MembersUnheard,
+    Mutation::SilentWhileItWaits,
+    Mutation::OldAnswersCount,
+];
+
+/// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
+/// mutations show there, too.
+pub const CONTROL: [Mutation; 26] = [
+    Mutation::AdmissionsLost,
+    Mutation::JoinersUntold,
+    Mutation::NoncesIgnored,
+    Mutation::FirstViewNeverOver,
+    Mutation::EvictionIsProof,
+    Mutation::ReadmittedAtOnce,
+    Mutation::NoTimeToBegin,
+    Mutation::BeginsHastily,
+    Mutation::RestCutOff,
+    Mutation::MoveUnshown,
+    Mutation::CutOffAsksNobody,
+    Mutation::StrangersPass,
+    Mutation::GivenUpUntold,
+    Mutation::RedialsGiveUp,
+    Mutation::OlderStreamsLost,
+    Mutation::DecisionsUntold,
+    Mutation::GoneFound,
+    Mutation::LateStreamsRefused,
+    Mutation::FarJoinersVote,
+    Mutation::ConflictsBelieved,
+    Mutation::SeedPlacesKept,
+    Mutation::BlockedUnknown,
+    Mutation::BlockedUntold,
+    Mutation::ObserversKept,
+    Mutation::PlacesGuessed,
+    Mutation::DeathOfAnother,
+];
+
+/// Mutations of other layers that whole processes show, too.
+pub const SHOWN: [Mutation; 6] = [
+    Mutation::SuspicionKept,
+    Mutation::SilenceIsAnAnswer,
+    Mutation::FifoTwice,
+    Mutation::WaitingForgotten,
+    Mutation::ResendForgotten,
+    Mutation::LeftoversTooLong,
+];
+
+/// Searches for a mutation of the core, or for a broken duty of a driver, with whole processes.
+pub fn hunt_in_processes(bug: Option<Mutation>, broken: Broken, seeds: Range<u64>) -> Option<Found> {
+    static HUNTING: Mutex<()> = Mutex::new(());
+    let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    activate(bug);
+    // A panic is not the finding of a checker.
+    let is_checked = |(_, violation): &&(u64, Violation)| violation.number != 0;
+    let goes_on = |summary: &processes::Summary| !summary.failures.iter().any(|failure| is_checked(&failure));
+    let summary = processes::campaign_with(broken, seeds, 2, goes_on);
+    activate(None);
+    let found = summary.failures.iter().find(is_checked).cloned();
+    found.map(|(seed, violation)| Found { seed, violation })
+}
+
+/// Searches for `bug` with the `seeds`, in their order. Returns `None` if no seed shows it. The
+/// result is the same every time. Only one search runs at a time, as a process can have only one
+/// mutation at a time.
+pub fn hunt(bug: Mutation, seeds: Range<u64>) -> Option<Found> {
+    static HUNTING: Mutex<()> = Mutex::new(());
+    let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    activate(Some(bug));
+    let failures = if BULK.contains(&bug) {
+        bulk::campaign(seeds, |summary| summary.failures.is_empty()).failures
+    } else if BOOTSTRAP.contains(&bug) {
+        bootstrap::campaign(seeds, |summary| summary.failures.is_empty()).failures
+    } else {
+        let Summary { failures, .. } = campaign(seeds, 2, &options(bug), |summary| summary.failures.is_empty());
+        failures
+    };
+    activate(None);
+    // Every seed below the first failure was begun before it and is in the summary.
+    failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
+}
+
+/// Returns the options of a search. A mutation of the membership shows only where members join and
+/// leave.
+fn options(bug: Mutation) -> Options {
+    match (bug as u32) < (Mutation::DeadRowsUnread as u32) {
+        true => Options { faults: Faults { membership: false, ..Faults::ALL }, ..Options::default() },
+        false => Options { setting: Setting::Views, ..Options::default() },
+    }
+}
