@@ -24,7 +24,7 @@ const TARGETS: [&str; 8] = [
     "spindle::view",
     "spindle::bootstrap",
     "spindle::net",
-    "spindle::mail",
+    "spindle::rendezvous",
     "spindle::state",
     "spindle::object",
     "spindle::handler",
@@ -42,7 +42,7 @@ pub(crate) struct Verbosity {
     /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object,
     /// whose "event" is "log". $SPINDLE_LOG takes precedence: it is a filter such as
     /// warn,spindle::view=debug. Targets are spindle::view, spindle::bootstrap, spindle::net,
-    /// spindle::mail, spindle::state, spindle::object, spindle::handler and spindle::lag.
+    /// spindle::rendezvous, spindle::state, spindle::object, spindle::handler and spindle::lag.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
 }

@@ -396,7 +396,7 @@ fn a_leader_is_suspected_when_it_decides() {
     }
 }
 
-/// Returns the happening that `process` installs the second view, in which the memory of `whom`
+/// Returns the action with which `process` installs the second view, in which the memory of `whom`
 /// does not arrive at it.
 fn miss(process: usize, whom: usize) -> Action {
     Action::on(process, 2, Step::Installs, What::Miss { process, whom })

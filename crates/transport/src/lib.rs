@@ -1,6 +1,6 @@
 //! Sockets of a group: everything that processes exchange without sharing memory.
 //!
-//! Start with [`mail`], the rendezvous of processes on one host over Unix sockets, and [`net`], the
+//! Start with [`rendezvous`], the rendezvous of processes on one host over Unix sockets, and [`net`], the
 //! connections between hosts, with TLS. A [`Stream`] is a connection that is handed over for data.
 //!
 //! The crate moves bytes and descriptors and holds no policy: which process is admitted, suspected

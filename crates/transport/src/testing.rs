@@ -27,7 +27,7 @@ impl TempDir {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mail-{}-{n}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("rendezvous-{}-{n}", std::process::id()));
         std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
         Self(path)
     }

@@ -2,12 +2,12 @@
 //! histories are checked while they are made.
 //!
 //! [`plan`] draws events and their times from a seed. [`round`] carries them out, waits until all
-//! members are in one view, and lets the group finish. [`crowd`] manages the processes,
+//! members are in one view, and lets the group finish. [`cluster`] manages the processes,
 //! [`mod@hosts`] provides their hosts and network, and [`judge`] compares their records with the
 //! invariants. The member is the example `chaos_member` of the library. A round that fails is
 //! reported with its seed. `--seed` plays it again, with the same events at the same times, on a
 //! machine that will schedule it differently.
-mod crowd;
+mod cluster;
 mod hosts;
 mod judge;
 mod plan;
@@ -19,7 +19,7 @@ mod round;
 use crate::process::{Interrupted, Session, Signals, Skipped};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
-use crowd::Folder;
+use cluster::Folder;
 use plan::What;
 use round::{Failure, Round, Tally};
 use serde_json::{Value, json};

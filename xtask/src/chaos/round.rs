@@ -4,7 +4,7 @@ mod afar;
 mod operator;
 
 use super::Options;
-use super::crowd::{Folder, Process};
+use super::cluster::{Folder, Process};
 use super::hosts::{self, Hosts};
 use super::judge::{Breach, Judge, Sums};
 use super::plan::{Bounds, Dice, Event, Plan, What};
@@ -423,7 +423,7 @@ impl<'a> Round<'a> {
             return Ok(());
         };
         let Ok(files) = std::fs::read_dir(&dir) else { return Ok(()) };
-        let is_socket = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "mail");
+        let is_socket = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "sock");
         let mut files: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).filter(is_socket).collect();
         files.sort();
         if files.is_empty() {

@@ -91,7 +91,7 @@ pub struct Follow {
     /// The newest view whose rows all members were asked for that had not sent theirs.
     asked_for: ViewId,
     /// The number of processes that were members or waited, as a member has told.
-    crowd: usize,
+    present: usize,
     /// When streams were made last, by view. An attempt may fail at once, for want of descriptors
     /// say.
     dialled: BTreeMap<ViewId, Time>,
@@ -129,7 +129,7 @@ impl Follow {
             pause: ASK_EVERY,
             questions: 0,
             asked_for: ViewId(0),
-            crowd: 0,
+            present: 0,
             dialled,
             heard: now,
         }
@@ -195,7 +195,7 @@ impl Follow {
             let question = Question { config: self.digest, members: self.founders, observer: !wants_in, follows };
             roster.ask_afar(question, now);
             let asked = self.next_asked(here, wants_in, roster);
-            let pauses = (asked.len().max(self.crowd) / ASKED_PER_PAUSE).clamp(1, PAUSES_MAX);
+            let pauses = (asked.len().max(self.present) / ASKED_PER_PAUSE).clamp(1, PAUSES_MAX);
             self.pause = ASK_EVERY * pauses as u32;
             self.questions += 1;
             for member in asked {
@@ -255,7 +255,7 @@ impl Follow {
                 self.hear_of(incarnation, view, roster)?;
                 return Ok(None);
             }
-            ControlEvent::Waits { ref present, .. } => self.crowd = present.len(),
+            ControlEvent::Waits { ref present, .. } => self.present = present.len(),
             ControlEvent::Died(id) => {
                 // It may have been the last one. Members may tell again and again of other
                 // processes that have ended.

@@ -73,7 +73,7 @@ mod tests {
         }
         for bad in ["", "row 1", "r\u{e4}ck", "a\n", "\0", &"x".repeat(65)] {
             let error = bad.parse::<RackName>().unwrap_err().to_string();
-            assert!(error.contains("1 to 64 control messages"), "{error}");
+            assert!(error.contains("1 to 64 letters"), "{error}");
         }
     }
 }

@@ -91,7 +91,7 @@ fn directives(text: &str) -> Result<Vec<(usize, Directive)>, String> {
 mod tests {
     use super::*;
 
-    const SHORT: &str = "# Two.\n\nprocesses a b\nfound\n\nsend a 1\nrun 100ms\nexpect delivered a b: a1\n";
+    const SHORT: &str = "# Two.\n\nprocesses a b\nbootstrap\n\nsend a 1\nrun 100ms\nexpect delivered a b: a1\n";
 
     #[test]
     fn a_story_that_was_told_is_told_the_same_way_again() {

@@ -467,10 +467,7 @@ fn the_rack_comes_from_the_topology_unless_it_is_given() {
     let wrong =
         errors("[group]\nname = \"a\"\n[network]\nlisten = [\"127.0.0.1:0\"]\nrack = \"row 1\"\ntopology = 3\n");
     assert_eq!(wrong.len(), 2, "{wrong:?}");
-    assert!(
-        wrong[0].starts_with("x.toml:5:8: network.rack is \"row 1\"; allowed is 1 to 64 control messages"),
-        "{wrong:?}"
-    );
+    assert!(wrong[0].starts_with("x.toml:5:8: network.rack is \"row 1\"; allowed is 1 to 64 letters"), "{wrong:?}");
     assert!(wrong[1].starts_with("x.toml:6:12: network.topology is 3; allowed is a path"), "{wrong:?}");
 }
 

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::{debug, info, trace, warn};
 
-/// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`,
+/// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.sock`,
 /// which is its control socket. Nothing here waits, except for the group's lock where the
 /// documentation says so.
 ///

@@ -1,7 +1,7 @@
 //! The files of a group in the runtime directory: they show which processes have an address there
 //! and which are members. The lock under which both change is a file there, too.
 //!
-//! Each process has a socket, `<group>.<id>.mail`. A second name of the same socket,
+//! Each process has a socket, `<group>.<id>.sock`. A second name of the same socket,
 //! `<group>.<id>.live`, is the mark that its owner is a member. So connecting shows whether there
 //! is a process behind a mark, as it does for an address, and no cleanup is needed to know that.
 //! The lock file holds the incarnation of the group that was created last. The last process to
@@ -180,26 +180,26 @@ impl GroupFiles {
     /// them whether they live, some may have ended.
     pub(super) fn known_members(&self) -> Result<Vec<MemberId>, RendezvousError> {
         self.dir.follow();
-        Ok(match self.crowd()? {
+        Ok(match self.marked_if_many()? {
             Some(members) => members,
             None => self.members()?,
         })
     }
 
     /// Returns the ids with a mark if there are many and one of the first belongs to a live member.
-    fn crowd(&self) -> Result<Option<Vec<MemberId>>, RendezvousError> {
+    fn marked_if_many(&self) -> Result<Option<Vec<MemberId>>, RendezvousError> {
         let mut marked = self.list(MARK)?;
         let probe = Probe::new()?;
         let lives = |id: &MemberId| self.mark(*id).is_ok_and(|spot| probe.answers(&spot).unwrap_or(false));
-        let is_crowd = marked.len() > CENSUS_MAX && marked.iter().take(CENSUS_MAX).any(lives);
+        let are_many = marked.len() > CENSUS_MAX && marked.iter().take(CENSUS_MAX).any(lives);
         marked.sort_unstable();
-        Ok(is_crowd.then_some(marked))
+        Ok(are_many.then_some(marked))
     }
 
     /// Returns the processes for one that comes. Does the same as [`census`](Self::census) unless
     /// the members are so many that this would keep other processes from the lock for long.
     pub(super) fn brief_census(&self, held: &Lock) -> Result<Census, RendezvousError> {
-        match self.crowd()? {
+        match self.marked_if_many()? {
             Some(members) => Ok(Census { addressees: self.list(ADDRESS)?, members }),
             None => self.census(held),
         }

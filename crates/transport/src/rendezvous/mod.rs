@@ -49,7 +49,7 @@ use spindle_core::MemberId;
 pub use watch::{Notice, Watch};
 
 /// The target of events on one host.
-const TARGET: &str = "spindle::mail";
+const TARGET: &str = "spindle::rendezvous";
 
 /// The role of a process that has just taken its address.
 #[derive(Debug)]

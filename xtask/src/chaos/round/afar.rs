@@ -1,7 +1,7 @@
 //! The part of a round among hosts: disturbances of networks, kills during them, and the time that
 //! the group takes to recover.
 use super::{DOUBTS, LATE_MAX, RECOVERY_MAX, Round, Trouble, UNNOTICED, now};
-use crate::chaos::crowd::Process;
+use crate::chaos::cluster::Process;
 use crate::chaos::hosts::{self, Hosts};
 use crate::chaos::plan::{Event, What};
 use std::time::{Duration, Instant};

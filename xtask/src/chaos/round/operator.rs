@@ -1,7 +1,7 @@
 //! An operator's order: most members are lost for good, and the rest of the group continues without
 //! them.
 use super::{Round, Trouble};
-use crate::chaos::crowd::Operator;
+use crate::chaos::cluster::Operator;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -454,7 +454,7 @@ fn join_burst(args: &Args, joins: u32) -> anyhow::Result<JoinBurst> {
     let ids: Vec<u64> = (0..joins).map(|_| cluster.add()).collect::<anyhow::Result<_>>()?;
     let mut last = (0, at_ns);
     for id in ids {
-        let joined = cluster.joined(id).context("a process of the crowd did not get in")?;
+        let joined = cluster.joined(id).context("a process did not get in")?;
         last = (last.0.max(joined.view), last.1.max(joined.at_ns));
     }
     // The founders' view is the first.
