@@ -12,7 +12,7 @@ use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member};
 use spindle_core::multicast::stats::Frontier;
-use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
+use spindle_core::{Ablation, Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
@@ -207,12 +207,38 @@ impl Node {
     /// # Errors
     /// Why the group ended for this member before everything was delivered.
     pub fn poll(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
+        self.begin();
+        self.look_around(handler);
+        let mut worked = self.relay_ended_views();
+        self.keep_waiting_rings_open();
+        if self.has_chores || self.control_plane.has_notice() {
+            worked |= self.do_chores(handler)?;
+            if self.preparing.is_some() {
+                return self.install(handler);
+            }
+        }
+        worked |= self.progress_fabric();
+        self.note_departed_observers();
+        worked |= self.poll_earlier_views(handler);
+        let progress = self.poll_engine(handler);
+        self.note_engine_state(handler, progress);
+        self.outcome(progress, worked)
+    }
+
+    /// In the first poll: makes the row readable, and reports the processes that ended while this
+    /// member joined.
+    #[inline]
+    fn begin(&mut self) {
         if !self.running {
             self.running = true;
             self.seal();
-            // Processes may have ended while this member joined.
             self.suspect_the_ended();
         }
+    }
+
+    /// Reads the clock and, at intervals, looks for the work that only time brings.
+    #[inline]
+    fn look_around(&mut self, handler: &mut impl Handler) {
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
             if std::mem::take(&mut self.clock.looked) {
@@ -222,44 +248,71 @@ impl Node {
                 self.look_at_lags(handler, self.clock.now);
             }
         }
-        // Alone, and before anything that asks whether all is sent on: a silent application's ring
-        // is looked after for ever.
-        let mut worked = self.relaying && self.preparing.is_none() && self.relay();
+    }
+
+    /// Sends on what rings of ended views still contain. No other step of a poll does: this member
+    /// relays the ring of an application that is silent for as long as it is silent.
+    #[inline]
+    fn relay_ended_views(&mut self) -> bool {
+        self.relaying && self.preparing.is_none() && self.relay()
+    }
+
+    /// Keeps the view open while an application waits for room in a ring.
+    #[inline]
+    fn keep_waiting_rings_open(&mut self) {
         if self.waiting {
             self.waiting = self.handles.iter().any(SubgroupHandles::is_waiting);
             self.member.engine_mut().keep_open(self.waiting);
         }
-        if self.has_chores || self.control_plane.has_notice() {
-            worked |= self.do_chores(handler)?;
-            if self.preparing.is_some() {
-                return self.install(handler);
-            }
-        }
-        if self.fabric.progress() {
-            worked = true;
+    }
+
+    /// Moves words and frames of this and of other hosts.
+    #[inline]
+    fn progress_fabric(&mut self) -> bool {
+        let worked = self.fabric.progress();
+        if worked {
             self.heed_broken_streams();
         }
+        worked
+    }
+
+    /// Drops the objects that were kept for observers of other hosts when the last of those has
+    /// gone. The fabric does not report the ends of their streams.
+    #[inline]
+    fn note_departed_observers(&mut self) {
         if self.had_observers && self.fabric.observers() == 0 {
-            // The ends of these streams are not reported. Objects that were kept for the last of
-            // them can be dropped.
             self.had_observers = false;
             self.heed_observers();
         }
+    }
+
+    /// Serves the subgroups that a change of the view did not touch, and frees ended views.
+    #[inline]
+    fn poll_earlier_views(&mut self, handler: &mut impl Handler) -> bool {
         if !self.over.is_empty() {
             self.look_after_retired();
         }
-        if !self.older.is_empty() {
-            worked |= self.poll_older(handler);
-        }
+        !self.older.is_empty() && self.poll_older(handler)
+    }
+
+    /// Receives, sends and delivers.
+    #[inline]
+    fn poll_engine(&mut self, handler: &mut impl Handler) -> Progress {
         let mut upcalls = Upcaller { handler, watch: &self.shared.handler, handles: &self.handles, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
             engine.upcalls_took(self.clock.since_tick());
         }
+        progress
+    }
+
+    /// Reports what the engine's poll has changed.
+    #[inline]
+    fn note_engine_state(&mut self, handler: &mut impl Handler, progress: Progress) {
+        let engine = self.member.engine();
         let is_blocked = engine.is_blocked();
-        let is_changing = engine.is_changing();
-        if is_changing && !self.is_change_noted() {
+        if engine.is_changing() && !self.is_change_noted() {
             self.note_change();
         }
         if self.shared.is_sample_taken() {
@@ -277,6 +330,11 @@ impl Node {
         self.wake_at = progress.wake_at;
         self.clock.worked = progress.worked;
         self.lags.has_worked |= progress.worked;
+    }
+
+    /// Returns what the caller learns of this poll, and ends the view if the engine has.
+    #[inline]
+    fn outcome(&mut self, progress: Progress, worked: bool) -> Result<Poll, Ended> {
         match self.member.engine().state() {
             State::Running if worked || progress.worked || !progress.partial && progress.has_more(self.clock.now) => {
                 // If it slept before.
