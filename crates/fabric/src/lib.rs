@@ -43,7 +43,7 @@ pub mod shm;
 pub mod tcp;
 
 pub use arena::Arena;
-pub use bell::{Bell, Doorbell};
+pub use bell::{Announced, Bell, Doorbell};
 pub use coarse::CoarseClock;
 pub use fabric::Fabric;
 pub use life::LivenessThread;

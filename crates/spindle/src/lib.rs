@@ -40,6 +40,7 @@ pub mod settings;
 mod shared;
 mod state;
 mod status;
+mod stream;
 mod subgroup_handles;
 mod tracking;
 
@@ -67,6 +68,7 @@ pub use spindle_fabric::net::{Identity, Names, NetError, Rule as IdentityRule, S
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
+pub use stream::{Delivery, DeliveryStream};
 pub use tracking::{NotDelivered, Outcome, Receipt};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].

@@ -120,12 +120,32 @@ impl Publisher {
         Ok(commit_tracked(frame, &slot))
     }
 
-    /// As [`send_tracked`](Self::send_tracked), for a message that fits into the ring. Waits for
-    /// room asynchronously, in any runtime.
+    /// As [`send`](Self::send), and waits for room asynchronously, in any runtime, without a
+    /// deadline. If the caller drops the future before it is ready, the message is not sent.
     ///
     /// # Errors
-    /// As [`claim_async`](Self::claim_async).
+    /// [`SendError`], without the variants of a wait that is over.
+    pub async fn send_async(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let copy = || Buffer::copied(payload).map(Object::from);
+            return self.put_async(payload.len() as u64, copy, |_, _| ()).await;
+        }
+        let mut frame = self.claim_async(payload.len() as u64).await?;
+        frame.copy_from_slice(payload);
+        frame.commit();
+        Ok(())
+    }
+
+    /// As [`send_tracked`](Self::send_tracked). Waits for room as [`send_async`](Self::send_async)
+    /// does.
+    ///
+    /// # Errors
+    /// As there.
     pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let copy = || Buffer::copied(payload).map(Object::from);
+            return self.put_async(payload.len() as u64, copy, track).await;
+        }
         let slot = Arc::clone(&self.held.0);
         let mut frame = self.claim_async(payload.len() as u64).await?;
         frame.copy_from_slice(payload);
@@ -155,6 +175,23 @@ impl Publisher {
         let permit = slot.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        let noted = note(&slot, &frame);
+        slot.outbound.send(permit, frame, object);
+        slot.tracker.announce_if_tracked();
+        Ok(noted)
+    }
+
+    /// As [`put`](Self::put), and waits asynchronously.
+    async fn put_async<T>(
+        &mut self,
+        len: u64,
+        object: impl FnOnce() -> Option<Object>,
+        note: impl FnOnce(&PublisherSlot, &Frame<'_>) -> T,
+    ) -> Result<T, SendError> {
+        let slot = Arc::clone(&self.held.0);
+        let permit = slot.permit_async(len, self.inner.message_bytes_max()).await?;
+        let object = object().ok_or(SendError::NoMemory { len })?;
+        let frame = self.claim_async(ObjectName::BYTES).await?;
         let noted = note(&slot, &frame);
         slot.outbound.send(permit, frame, object);
         slot.tracker.announce_if_tracked();
@@ -246,11 +283,30 @@ impl SharedPublisher {
         Ok(commit_tracked(frame, &slot))
     }
 
+    /// As [`Publisher::send_async`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_async(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let copy = || Buffer::copied(payload).map(Object::from);
+            return self.put_async(payload.len() as u64, copy, |_, _| ()).await;
+        }
+        let mut frame = self.claim_async(payload.len() as u64).await?;
+        frame.copy_from_slice(payload);
+        frame.commit();
+        Ok(())
+    }
+
     /// As [`Publisher::send_tracked_async`].
     ///
     /// # Errors
     /// As there.
     pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let copy = || Buffer::copied(payload).map(Object::from);
+            return self.put_async(payload.len() as u64, copy, track).await;
+        }
         let slot = Arc::clone(&self.held.0);
         let mut frame = self.claim_async(payload.len() as u64).await?;
         frame.copy_from_slice(payload);
@@ -279,6 +335,23 @@ impl SharedPublisher {
         let permit = slot.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        let noted = note(&slot, &frame);
+        slot.outbound.send(permit, frame, object);
+        slot.tracker.announce_if_tracked();
+        Ok(noted)
+    }
+
+    /// As [`put`](Self::put), and waits asynchronously.
+    async fn put_async<T>(
+        &mut self,
+        len: u64,
+        object: impl FnOnce() -> Option<Object>,
+        note: impl FnOnce(&PublisherSlot, &Frame<'_>) -> T,
+    ) -> Result<T, SendError> {
+        let slot = Arc::clone(&self.held.0);
+        let permit = slot.permit_async(len, self.inner.message_bytes_max()).await?;
+        let object = object().ok_or(SendError::NoMemory { len })?;
+        let frame = self.claim_async(ObjectName::BYTES).await?;
         let noted = note(&slot, &frame);
         slot.outbound.send(permit, frame, object);
         slot.tracker.announce_if_tracked();

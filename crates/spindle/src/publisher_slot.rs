@@ -10,7 +10,7 @@
 //! No thread waits for it. A frame that it commits in the old ring is sent again when it comes.
 use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
-use crate::shared::Shared;
+use crate::shared::{Shared, note_waker};
 use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
 use spindle_core::ring::Kind;
@@ -18,9 +18,10 @@ use spindle_core::{Rank, Resend, Resent, Rows};
 use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The longest single sleep of a claimer that waits for a ring.
@@ -199,12 +200,17 @@ impl PublisherSlot {
         message_bytes_max: u64,
         at_most: Duration,
         in_upcall: bool,
-    ) -> Result<Permit<'_>, SendError> {
+    ) -> Result<Permit, SendError> {
         let max = self.outbound.bytes_max();
         if len > max {
             return Err(SendError::TooLong { len, max: max.max(message_bytes_max) });
         }
         self.outbound.permit(at_most, in_upcall, || self.refusal())
+    }
+
+    /// As [`permit`](Self::permit), for a task.
+    pub(crate) fn permit_async(self: &Arc<Self>, len: u64, message_bytes_max: u64) -> Permitting {
+        Permitting { slot: Arc::clone(self), len, message_bytes_max }
     }
 
     /// Waits until `ready`, which checks the slot, returns a value.
@@ -224,7 +230,7 @@ impl PublisherSlot {
 
     async fn wait_async<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
         poll_fn(|context| {
-            self.lock().wakers.push(context.waker().clone());
+            note_waker(&mut self.lock().wakers, context.waker());
             match ready() {
                 Some(found) => Poll::Ready(Some(found)),
                 None if self.refusal().is_some() => Poll::Ready(None),
@@ -232,6 +238,27 @@ impl PublisherSlot {
             }
         })
         .await
+    }
+}
+
+/// Becomes ready with a permit for an object, or with the reason why there is none.
+#[derive(Debug)]
+pub(crate) struct Permitting {
+    slot: Arc<PublisherSlot>,
+    len: u64,
+    message_bytes_max: u64,
+}
+
+impl Future for Permitting {
+    type Output = Result<Permit, SendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Permitting { slot, len, message_bytes_max } = &*self;
+        let (len, max) = (*len, slot.outbound.bytes_max());
+        if len > max {
+            return Poll::Ready(Err(SendError::TooLong { len, max: max.max(*message_bytes_max) }));
+        }
+        slot.outbound.poll_permit(context, || slot.refusal())
     }
 }
 

@@ -3,6 +3,7 @@ use crate::error::Ended;
 use spindle_core::View;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
 
 /// The state that all handles of one member see: the newest view, and the end.
 #[derive(Debug)]
@@ -47,6 +48,13 @@ impl Shared {
     /// Sets the end, unless one was set before.
     pub(crate) fn set_end(&self, end: End) {
         let _ = self.end.set(end);
+    }
+}
+
+/// Adds a waker to a list of wakers, unless it is there.
+pub(crate) fn note_waker(wakers: &mut Vec<Waker>, waker: &Waker) {
+    if !wakers.iter().any(|noted| noted.will_wake(waker)) {
+        wakers.push(waker.clone());
     }
 }
 

@@ -273,7 +273,7 @@ impl SubgroupHandles {
 
     pub(crate) fn wake_receiver(&self) {
         if let Some(inlet) = &self.inlet {
-            inlet.bell.ring();
+            inlet.wake();
         }
     }
 
