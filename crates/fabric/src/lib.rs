@@ -41,7 +41,7 @@ pub mod tcp;
 
 pub use arena::Arena;
 pub use coarse::CoarseClock;
-pub use event_count::{Doorbell, EventCount};
+pub use event_count::{Announced, Doorbell, EventCount};
 pub use fabric::Fabric;
 pub use life::LivenessThread;
 pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};

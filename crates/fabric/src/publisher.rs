@@ -13,6 +13,7 @@ use crate::region::{Lease, OwnRegion};
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claim, ClaimError, Claims, Exclusive};
 use std::future::Future;
+use std::future::poll_fn;
 use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
@@ -245,12 +246,12 @@ impl Publisher {
     pub async fn claim_async_or(
         &mut self,
         len: u64,
-        mut go_on: impl AsyncFnMut(&mut Self) -> bool,
+        mut go_on: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<bool>,
     ) -> Result<Frame<'_>, PublishError> {
         let claim = loop {
             let claimer = Claimer::Only(&mut self.exclusive);
             match (Taking { outlet: &self.outlet, claimer, len, ticket: None }).await {
-                Err(PublishError::Ended) if go_on(self).await => {}
+                Err(PublishError::Ended) if poll_fn(|context| go_on(self, context)).await => {}
                 outcome => break outcome?,
             }
         };
@@ -365,11 +366,11 @@ impl SharedPublisher {
     pub async fn claim_async_or(
         &mut self,
         len: u64,
-        mut go_on: impl AsyncFnMut(&mut Self) -> bool,
+        mut go_on: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<bool>,
     ) -> Result<Frame<'_>, PublishError> {
         let claim = loop {
             match (Taking { outlet: &self.outlet, claimer: Claimer::OneOfMany, len, ticket: None }).await {
-                Err(PublishError::Ended) if go_on(self).await => {}
+                Err(PublishError::Ended) if poll_fn(|context| go_on(self, context)).await => {}
                 outcome => break outcome?,
             }
         };

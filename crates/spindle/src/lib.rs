@@ -47,6 +47,7 @@ pub mod settings;
 mod shared;
 mod state;
 mod status;
+mod stream;
 mod subgroup_handles;
 mod tracking;
 
@@ -81,6 +82,7 @@ pub use spindle_transport::net::{Names, NetError, Security};
 pub use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
+pub use stream::{Delivery, DeliveryStream};
 pub use tracking::{NotDelivered, Outcome, Receipt};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].

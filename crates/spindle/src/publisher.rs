@@ -1,7 +1,8 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
 use crate::bulk::{Buffer, Object};
 use crate::error::SendError;
-use crate::publisher_slot::{Held, PublisherSlot, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
+use crate::large::Permit;
+use crate::publisher_slot::{Held, PublisherSlot, failed, go_on, go_on_shared, poll_go_on, poll_go_on_shared};
 use crate::shared::Upcall;
 use crate::tracking::Receipt;
 use spindle_core::ClaimError;
@@ -74,7 +75,7 @@ impl Publisher {
         if slot.shared.needs_attention() {
             slot.attend(self.inner.next_position())?;
         }
-        let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, slot).await).await;
+        let claimed = self.inner.claim_async_or(len, |inner, context| poll_go_on(inner, slot, context)).await;
         claimed.map_err(|error| failed(error, slot, false))
     }
 
@@ -126,13 +127,37 @@ impl Publisher {
         Ok(commit_tracked(frame, &slot))
     }
 
-    /// As [`send_tracked`](Self::send_tracked), for a message that fits into the ring. Waits for
-    /// room asynchronously, in any runtime.
+    /// As [`send`](Self::send), and waits for room asynchronously, in any runtime, without a
+    /// deadline. If the caller drops the future before it is ready, the message is not sent.
     ///
     /// # Errors
-    /// As [`claim_async`](Self::claim_async).
+    /// [`SendError`], without the variants of a wait that is over.
+    pub async fn send_async(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let slot = Arc::clone(&self.held.0);
+            let (permit, object, frame) = self.admit_async(payload).await?;
+            slot.commit_object(permit, object, frame);
+            return Ok(());
+        }
+        let mut frame = self.claim_async(payload.len() as u64).await?;
+        frame.copy_from_slice(payload);
+        frame.commit();
+        Ok(())
+    }
+
+    /// As [`send_tracked`](Self::send_tracked). Waits for room as [`send_async`](Self::send_async)
+    /// does.
+    ///
+    /// # Errors
+    /// As there.
     pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
         let slot = Arc::clone(&self.held.0);
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let (permit, object, frame) = self.admit_async(payload).await?;
+            let receipt = track(&slot, &frame);
+            slot.commit_object(permit, object, frame);
+            return Ok(receipt);
+        }
         let mut frame = self.claim_async(payload.len() as u64).await?;
         frame.copy_from_slice(payload);
         Ok(commit_tracked(frame, &slot))
@@ -162,9 +187,16 @@ impl Publisher {
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
         let noted = note(&slot, &frame);
-        slot.outbound.send(permit, frame, object);
-        slot.tracker.announce_if_tracked();
+        slot.commit_object(permit, object, frame);
         Ok(noted)
+    }
+
+    /// Waits for room for an object that is a copy of `payload`, and for its name.
+    async fn admit_async(&mut self, payload: &[u8]) -> Result<(Permit, Object, Frame<'_>), SendError> {
+        let (slot, len) = (Arc::clone(&self.held.0), payload.len() as u64);
+        let permit = slot.permit_async(len, self.inner.message_bytes_max()).await?;
+        let object = Buffer::copied(payload).ok_or(SendError::NoMemory { len })?;
+        Ok((permit, object.into(), self.claim_async(ObjectName::BYTES).await?))
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that no member waits for it.
@@ -217,7 +249,7 @@ impl SharedPublisher {
         if slot.shared.needs_attention() {
             slot.attend(self.inner.next_position())?;
         }
-        let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, slot).await).await;
+        let claimed = self.inner.claim_async_or(len, |inner, context| poll_go_on_shared(inner, slot, context)).await;
         claimed.map_err(|error| failed(error, slot, false))
     }
 
@@ -258,12 +290,35 @@ impl SharedPublisher {
         Ok(commit_tracked(frame, &slot))
     }
 
+    /// As [`Publisher::send_async`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_async(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let slot = Arc::clone(&self.held.0);
+            let (permit, object, frame) = self.admit_async(payload).await?;
+            slot.commit_object(permit, object, frame);
+            return Ok(());
+        }
+        let mut frame = self.claim_async(payload.len() as u64).await?;
+        frame.copy_from_slice(payload);
+        frame.commit();
+        Ok(())
+    }
+
     /// As [`Publisher::send_tracked_async`].
     ///
     /// # Errors
     /// As there.
     pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
         let slot = Arc::clone(&self.held.0);
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            let (permit, object, frame) = self.admit_async(payload).await?;
+            let receipt = track(&slot, &frame);
+            slot.commit_object(permit, object, frame);
+            return Ok(receipt);
+        }
         let mut frame = self.claim_async(payload.len() as u64).await?;
         frame.copy_from_slice(payload);
         Ok(commit_tracked(frame, &slot))
@@ -292,9 +347,16 @@ impl SharedPublisher {
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
         let noted = note(&slot, &frame);
-        slot.outbound.send(permit, frame, object);
-        slot.tracker.announce_if_tracked();
+        slot.commit_object(permit, object, frame);
         Ok(noted)
+    }
+
+    /// Waits for room for an object that is a copy of `payload`, and for its name.
+    async fn admit_async(&mut self, payload: &[u8]) -> Result<(Permit, Object, Frame<'_>), SendError> {
+        let (slot, len) = (Arc::clone(&self.held.0), payload.len() as u64);
+        let permit = slot.permit_async(len, self.inner.message_bytes_max()).await?;
+        let object = Buffer::copied(payload).ok_or(SendError::NoMemory { len })?;
+        Ok((permit, object.into(), self.claim_async(ObjectName::BYTES).await?))
     }
 
     /// As [`Publisher::skip_rounds`].

@@ -8,21 +8,22 @@
 //!
 //! A claimer may not notice the end: it is silent, sees room in the old ring, or still has a frame.
 //! No thread waits for it. A frame that it commits in the old ring is sent again when it comes.
+use crate::bulk::Object;
 use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
-use crate::shared::Shared;
+use crate::shared::{Shared, note_waker};
 use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, Rank, Resend, Resent, Rows};
 use spindle_fabric::{
-    Doorbell, EventCount, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher,
+    Doorbell, EventCount, Fabric, Frame, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher,
 };
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The longest single sleep of a claimer that waits for a ring.
@@ -220,12 +221,23 @@ impl PublisherSlot {
         message_bytes_max: u64,
         at_most: Duration,
         in_upcall: bool,
-    ) -> Result<Permit<'_>, SendError> {
+    ) -> Result<Permit, SendError> {
         let max = self.outbound.bytes_max();
         if len > max {
             return Err(SendError::TooLong { len, max: max.max(message_bytes_max) });
         }
         self.outbound.permit(at_most, in_upcall, || self.refusal())
+    }
+
+    /// As [`permit`](Self::permit), for a task.
+    pub(crate) fn permit_async(self: &Arc<Self>, len: u64, message_bytes_max: u64) -> Permitting {
+        Permitting { slot: Arc::clone(self), len, message_bytes_max }
+    }
+
+    /// Commits `frame` as the name of `object`.
+    pub(crate) fn commit_object(&self, permit: Permit, object: Object, frame: Frame<'_>) {
+        self.outbound.send(permit, frame, object);
+        self.tracker.announce_if_tracked();
     }
 
     /// Waits until `ready`, which checks the slot, returns a value.
@@ -243,16 +255,34 @@ impl PublisherSlot {
         }
     }
 
-    async fn wait_async<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
-        poll_fn(|context| {
-            self.lock().wakers.push(context.waker().clone());
-            match ready() {
-                Some(found) => Poll::Ready(Some(found)),
-                None if self.refusal().is_some() => Poll::Ready(None),
-                None => Poll::Pending,
-            }
-        })
-        .await
+    /// As [`wait`](Self::wait), for a task, which is woken when the ring in the slot changes.
+    fn poll<T>(&self, context: &Context<'_>, ready: impl FnOnce() -> Option<T>) -> Poll<Option<T>> {
+        note_waker(&mut self.lock().wakers, context.waker());
+        match ready() {
+            None if self.refusal().is_none() => Poll::Pending,
+            found => Poll::Ready(found),
+        }
+    }
+}
+
+/// Becomes ready with a permit for an object, or with the reason why there is none.
+#[derive(Debug)]
+pub(crate) struct Permitting {
+    slot: Arc<PublisherSlot>,
+    len: u64,
+    message_bytes_max: u64,
+}
+
+impl Future for Permitting {
+    type Output = Result<Permit, SendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Permitting { slot, len, message_bytes_max } = &*self;
+        let (len, max) = (*len, slot.outbound.bytes_max());
+        if len > max {
+            return Poll::Ready(Err(SendError::TooLong { len, max: max.max(*message_bytes_max) }));
+        }
+        slot.outbound.poll_permit(context, || slot.refusal())
     }
 }
 
@@ -269,13 +299,14 @@ pub(crate) fn go_on(publisher: &mut Publisher, slot: &PublisherSlot, at_most: Du
     next.map(|next| *publisher = next).is_some()
 }
 
-pub(crate) async fn go_on_async(publisher: &mut Publisher, slot: &PublisherSlot) -> bool {
+/// As [`go_on`], for a task.
+pub(crate) fn poll_go_on(publisher: &mut Publisher, slot: &PublisherSlot, context: &mut Context<'_>) -> Poll<bool> {
     if !publisher.room().has_ended() {
-        return false;
+        return Poll::Ready(false);
     }
     publisher.retire();
     slot.ring_engine();
-    slot.wait_async(|| slot.take()).await.map(|next| *publisher = next).is_some()
+    slot.poll(context, || slot.take()).map(|next| next.map(|next| *publisher = next).is_some())
 }
 
 #[cold]
@@ -289,13 +320,18 @@ pub(crate) fn go_on_shared(publisher: &mut SharedPublisher, slot: &PublisherSlot
     next.map(|next| *publisher = next).is_some()
 }
 
-pub(crate) async fn go_on_shared_async(publisher: &mut SharedPublisher, slot: &PublisherSlot) -> bool {
+/// As [`go_on_shared`], for a task.
+pub(crate) fn poll_go_on_shared(
+    publisher: &mut SharedPublisher,
+    slot: &PublisherSlot,
+    context: &mut Context<'_>,
+) -> Poll<bool> {
     if !publisher.room().has_ended() {
-        return false;
+        return Poll::Ready(false);
     }
     publisher.retire();
     slot.ring_engine();
-    slot.wait_async(|| slot.take_shared()).await.map(|next| *publisher = next).is_some()
+    slot.poll(context, || slot.take_shared()).map(|next| next.map(|next| *publisher = next).is_some())
 }
 
 /// Sends the messages in the ring of an ended view again.

@@ -1,11 +1,14 @@
 //! Receives messages on a thread of the application.
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
+use crate::stream::DeliveryStream;
 use spindle_core::{Batch, Cursor, Handoff, Message, SubgroupId, View};
-use spindle_fabric::{Doorbell, EventCount, Reader};
+use spindle_fabric::{Announced, Doorbell, EventCount, Reader};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// How often a receiver looks at the frontier before it sleeps.
@@ -47,8 +50,9 @@ pub(crate) struct Stretch {
 /// The coming views, passed from the polling thread to the receiver of one subgroup.
 #[derive(Debug)]
 pub(crate) struct Inlet {
-    /// Wakes the receiver.
-    pub(crate) event_count: EventCount,
+    event_count: EventCount,
+    /// The task that waits for messages. It has announced itself at the event_count, as a thread would.
+    task: Mutex<Option<(Waker, Announced)>>,
     stretches: Mutex<VecDeque<Stretch>>,
     /// Set when the receiver is dropped: no later view is taken.
     pub(crate) gone: AtomicBool,
@@ -111,6 +115,21 @@ impl Receiver {
         }
     }
 
+    /// As [`receive`](Self::receive), and waits asynchronously, in any runtime. It waits without a
+    /// deadline: a caller that drops the future loses no message.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive), without [`ReceiveError::TimedOut`].
+    pub async fn receive_async(&mut self) -> Result<Deliveries<'_>, ReceiveError> {
+        Waiting(self).await?;
+        Ok(self.deliveries())
+    }
+
+    /// Turns this into a stream of copies, for any runtime.
+    pub fn into_stream(self) -> DeliveryStream {
+        DeliveryStream::new(self)
+    }
+
     /// Returns the view, with members by rank, in which the members of the subgroup began to send
     /// the next messages.
     pub fn view(&self) -> &View {
@@ -154,7 +173,7 @@ impl Receiver {
         self.inlet.ring_newest(&self.stretch);
     }
 
-    fn deliveries(&mut self) -> Deliveries<'_> {
+    pub(crate) fn deliveries(&mut self) -> Deliveries<'_> {
         let Stretch { view, cursor, handoff, rows, engine, .. } = &mut self.stretch;
         let batch = Some(cursor.advance(rows, handoff.frontier()));
         Deliveries { batch, handoff, engine, view }
@@ -168,6 +187,40 @@ impl Receiver {
         };
         // The receiver now sees everything that the engine handed off before it ended.
         if self.is_ready() { None } else { Some(end) }
+    }
+
+    /// Returns whether a message is ready, or the end, if one of the two has come.
+    fn look(&mut self) -> Option<Result<(), ReceiveError>> {
+        if self.is_ready() {
+            return Some(Ok(()));
+        }
+        match self.end() {
+            Some(end) => Some(Err(end)),
+            // The search for the end may have found the last messages.
+            None => self.is_ready().then_some(Ok(())),
+        }
+    }
+
+    /// Becomes ready once a message is, or with the end. At most one task waits at a time.
+    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReceiveError>> {
+        self.inlet.leave();
+        if let Some(outcome) = self.look() {
+            return Poll::Ready(outcome);
+        }
+        self.inlet.enter(context.waker());
+        // A message that came before the announcement woke no task.
+        match self.look() {
+            Some(outcome) => {
+                self.inlet.leave();
+                Poll::Ready(outcome)
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Returns the view of the next messages.
+    pub(crate) fn shared_view(&self) -> &Arc<View> {
+        &self.stretch.view
     }
 
     #[cold]
@@ -204,6 +257,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
+        self.inlet.leave();
         self.inlet.gone.store(true, Ordering::Release);
         self.stretch.handoff.give_up();
         for stretch in self.inlet.lock().drain(..) {
@@ -215,7 +269,12 @@ impl Drop for Receiver {
 
 impl Inlet {
     pub(crate) fn new() -> Inlet {
-        Inlet { event_count: EventCount::new(), stretches: Mutex::default(), gone: AtomicBool::new(false) }
+        Inlet {
+            event_count: EventCount::new(),
+            task: Mutex::default(),
+            stretches: Mutex::default(),
+            gone: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {
@@ -231,6 +290,42 @@ impl Inlet {
         self.lock().back().unwrap_or(current).engine.ring();
     }
 
+    fn task(&self) -> MutexGuard<'_, Option<(Waker, Announced)>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Announces a task, which then has to look for messages once more.
+    fn enter(&self, waker: &Waker) {
+        let waker = waker.clone();
+        let mut task = self.task();
+        // Under the lock: a thread that rings and sees the announcement finds the waker.
+        *task = Some((waker, self.event_count.announce()));
+    }
+
+    /// Withdraws the task, unless it was woken.
+    fn leave(&self) {
+        let task = self.task().take();
+        if let Some((_, announced)) = task {
+            self.event_count.withdraw(announced);
+        }
+    }
+
+    /// Wakes the receiver, if it waits. The caller stores the news before it calls this.
+    pub(crate) fn wake(&self) {
+        if self.event_count.ring() {
+            self.wake_task();
+        }
+    }
+
+    #[cold]
+    fn wake_task(&self) {
+        let task = self.task().take();
+        if let Some((waker, announced)) = task {
+            self.event_count.withdraw(announced);
+            waker.wake();
+        }
+    }
+
     /// Returns how many views the receiver is behind.
     pub(crate) fn behind(&self) -> usize {
         self.lock().len()
@@ -244,7 +339,24 @@ impl Inlet {
         }
         stretches.push_back(stretch);
         drop(stretches);
-        self.event_count.ring();
+        self.wake();
+    }
+}
+
+/// Becomes ready with a receiver that has messages, or with the end.
+struct Waiting<'a>(&'a mut Receiver);
+
+impl Future for Waiting<'_> {
+    type Output = Result<(), ReceiveError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_ready(context)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.inlet.leave();
     }
 }
 

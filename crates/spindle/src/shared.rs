@@ -7,6 +7,7 @@ use spindle_core::View;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
 
 /// The end is set.
 const ENDED: u8 = 1;
@@ -104,6 +105,13 @@ impl Shared {
     pub(crate) fn clear_sample(&self) {
         self.sampler.clear();
         self.attention.fetch_and(!SAMPLE, Ordering::Relaxed);
+    }
+}
+
+/// Adds a waker to a list of wakers, unless it is there.
+pub(crate) fn note_waker(wakers: &mut Vec<Waker>, waker: &Waker) {
+    if !wakers.iter().any(|noted| noted.will_wake(waker)) {
+        wakers.push(waker.clone());
     }
 }
 

@@ -310,7 +310,7 @@ impl SubgroupHandles {
 
     pub(crate) fn wake_receiver(&self) {
         if let Some(inlet) = &self.inlet {
-            inlet.event_count.ring();
+            inlet.wake();
         }
     }
 

@@ -4,11 +4,13 @@
 use crate::bulk::{BulkGroup, Object};
 use crate::control_plane::Notices;
 use crate::error::SendError;
+use crate::shared::note_waker;
 use spindle_core::control::{ObjectName, Outgoing};
 use spindle_core::{Claims, Rank, ViewId};
 use spindle_fabric::{Doorbell, Frame, Reader, commit_name, name_place};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// A member's objects in one subgroup.
@@ -25,6 +27,8 @@ pub(crate) struct Outbound {
 struct State {
     outgoing: Outgoing<Object>,
     lane: Option<Lane>,
+    /// The tasks that wait for room.
+    wakers: Vec<Waker>,
 }
 
 /// The ring, the object table and the bulk group of one view.
@@ -42,12 +46,12 @@ struct Lane {
 /// A promise that there is room for one more object.
 #[derive(Debug)]
 #[must_use = "it is taken back when it is dropped"]
-pub(crate) struct Permit<'a>(&'a Outbound);
+pub(crate) struct Permit(Arc<Outbound>);
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.lock().outgoing.release();
-        self.0.room.notify_one();
+        self.0.notify();
     }
 }
 
@@ -64,9 +68,18 @@ impl Outbound {
 
     /// Wakes all waiting threads, which check again whether they have a reason to wait.
     pub(crate) fn wake(&self) {
-        // The lock is held, so that no thread is between checking and waiting.
-        let _state = self.lock();
-        self.room.notify_all();
+        self.notify();
+    }
+
+    /// Wakes all threads and tasks that wait for room.
+    fn notify(&self) {
+        // Under the lock, so that no thread is between checking and waiting.
+        let wakers = {
+            let mut state = self.lock();
+            self.room.notify_all();
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -75,11 +88,11 @@ impl Outbound {
 
     /// Waits until there is room for one more object, `at_most` that long.
     pub(crate) fn permit(
-        &self,
+        self: &Arc<Self>,
         at_most: Duration,
         in_upcall: bool,
         refusal: impl Fn() -> Option<SendError>,
-    ) -> Result<Permit<'_>, SendError> {
+    ) -> Result<Permit, SendError> {
         let start = Instant::now();
         let mut state = self.lock();
         loop {
@@ -87,7 +100,7 @@ impl Outbound {
                 return Err(refusal);
             }
             if state.outgoing.promise() {
-                return Ok(Permit(self));
+                return Ok(Permit(Arc::clone(self)));
             }
             let left = at_most.saturating_sub(start.elapsed());
             if left.is_zero() {
@@ -102,8 +115,26 @@ impl Outbound {
         }
     }
 
+    /// As [`permit`](Self::permit), for a task.
+    pub(crate) fn poll_permit(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        refusal: impl Fn() -> Option<SendError>,
+    ) -> Poll<Result<Permit, SendError>> {
+        let mut state = self.lock();
+        if let Some(refusal) = refusal() {
+            return Poll::Ready(Err(refusal));
+        }
+        if state.outgoing.promise() {
+            return Poll::Ready(Ok(Permit(Arc::clone(self))));
+        }
+        // Under the lock under which the tasks to wake are taken.
+        note_waker(&mut state.wakers, context.waker());
+        Poll::Pending
+    }
+
     /// Sends an object in the place of `frame`.
-    pub(crate) fn send(&self, permit: Permit<'_>, frame: Frame<'_>, object: Object) {
+    pub(crate) fn send(&self, permit: Permit, frame: Frame<'_>, object: Object) {
         let mut state = self.lock();
         let own = state.outgoing.name(object);
         let is_news = state.commit(own, frame);
@@ -185,7 +216,7 @@ impl Outbound {
     fn forgotten(&self, objects: Vec<Object>) {
         if !objects.is_empty() {
             drop(objects);
-            self.room.notify_all();
+            self.notify();
         }
     }
 
@@ -218,11 +249,10 @@ impl Outbound {
 
     /// Handles the end of the group: no thread waits any more.
     pub(crate) fn end(&self) {
-        // The lock is held, so that no thread is between checking and waiting.
         let mut state = self.lock();
         let (lane, _) = (state.lane.take(), state.outgoing.end_view());
         drop(state);
-        self.room.notify_all();
+        self.notify();
         drop(lane);
     }
 }
