@@ -22,6 +22,8 @@ pub const SEGMENTS_MAX: u64 = 1 << 20;
 pub const SUBGROUPS_MAX: usize = 4096;
 /// The most spare segments that one log keeps.
 pub const SPARES_MAX: usize = 16;
+/// The most pruned segments that one log keeps for use again, if fewer are configured.
+pub const RECYCLED_MAX: usize = 4;
 /// The longest name of a group, in bytes.
 pub const GROUP_NAME_BYTES_MAX: usize = 255;
 /// The most slices that one system call writes.

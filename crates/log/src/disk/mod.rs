@@ -47,6 +47,8 @@ pub trait File: Send + Sync {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
     /// Reads at an offset, and returns how many bytes were read: 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Announces a read, so that it may begin. A hint.
+    fn will_read(&self, _offset: u64, _bytes: u64) {}
     /// Makes what was written durable, the length included.
     fn sync_data(&self) -> io::Result<()>;
     /// The length in bytes.

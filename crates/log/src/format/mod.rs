@@ -11,7 +11,7 @@ mod state;
 pub use identity::Identity;
 pub(crate) use identity::Mismatch;
 pub(crate) use journal::{Frame, FrameKind};
-pub(crate) use segment::{Batch, RECORD_MARK, Seed, SegmentHeader, encode_record, record_checksum};
+pub(crate) use segment::{Batch, RECORD_MARK, Seed, SegmentHeader, encode_record, place_record, record_checksum};
 pub(crate) use segment::{parse_batch, parse_record};
 pub(crate) use snapshot::{Block, SnapshotHeader};
 pub(crate) use state::{Position, Slot};
@@ -40,10 +40,12 @@ impl Binding {
     }
 }
 
+#[inline]
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
+#[inline]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes[offset..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -3,7 +3,7 @@ use super::{Binding, put, put_version, u32_at, u64_at, u128_at, version_at};
 use crate::limits::{ALIGNMENT, BATCH_HEADER_BYTES, FORMAT, PAGE_BYTES, RECORD_HEADER_BYTES};
 use crate::planted::planted;
 use crate::version::Version;
-use crc32c::crc32c_append;
+use crc32c::{crc32c, crc32c_append};
 
 const MAGIC: &[u8; 8] = b"SPNDLSEG";
 const HEADER_BYTES: usize = 104;
@@ -139,21 +139,44 @@ impl Seed {
     }
 }
 
-/// Appends a record without its checksum, which depends on where it will be written.
+impl Seed {
+    /// The word that a record's checksum is combined with at an offset. Masks of two offsets of one
+    /// segment always differ, as do those of two generations or segments but for one in 2^32.
+    #[inline]
+    pub(crate) fn mask(self, offset: u64) -> u32 {
+        let offset = if planted!(ChecksumsBindNothing) { 0 } else { offset };
+        crc32c_append(self.0, &offset.to_le_bytes())
+    }
+}
+
+/// Appends a record. Its checksum lacks the mask, since it is not known yet where it will be.
+#[inline]
 pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, payload: &[u8]) {
-    to.extend_from_slice(&[0; 4]);
-    to.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    to.extend_from_slice(&version.epoch.to_le_bytes());
-    to.extend_from_slice(&version.sequence.to_le_bytes());
-    to.extend_from_slice(&clock.to_le_bytes());
+    let start = to.len();
+    let padded = (RECORD_HEADER_BYTES as usize + payload.len()).next_multiple_of(ALIGNMENT as usize);
+    to.reserve(padded);
+    let mut header = [0; RECORD_HEADER_BYTES as usize];
+    put(&mut header, 4, &(payload.len() as u32).to_le_bytes());
+    put_version(&mut header, 8, version);
+    put(&mut header, 24, &clock.to_le_bytes());
+    to.extend_from_slice(&header);
     to.extend_from_slice(payload);
-    to.resize(to.len().next_multiple_of(ALIGNMENT as usize), 0);
+    let crc = crc32c(&to[start + 4..]);
+    put(to, start, &crc.to_le_bytes());
+    to.resize(start + padded, 0);
+}
+
+/// Combines the checksum of an encoded record with the mask of its place.
+#[inline]
+pub(crate) fn place_record(bytes: &mut [u8], seed: Seed, offset: u64) {
+    let crc = u32_at(bytes, 0) ^ seed.mask(offset);
+    put(bytes, 0, &crc.to_le_bytes());
 }
 
 /// The checksum of a record at an offset. `bytes` are the record without padding.
+#[inline]
 pub(crate) fn record_checksum(seed: Seed, offset: u64, bytes: &[u8]) -> u32 {
-    let offset = if planted!(ChecksumsBindNothing) { 0 } else { offset };
-    crc32c_append(crc32c_append(seed.0, &offset.to_le_bytes()), &bytes[4..])
+    crc32c(&bytes[4..]) ^ seed.mask(offset)
 }
 
 /// The fields of a record header: version, clock, and length of the payload.

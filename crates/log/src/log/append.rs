@@ -4,8 +4,8 @@ use super::{Begun, Log, TEMPORARY, Written, make_file};
 use crate::chunk::{Chunk, follows};
 use crate::disk::{File, write_all};
 use crate::error::{Context, Error, Result, in_range};
-use crate::format::{Batch, Position, Seed, SegmentHeader, parse_record, put, record_checksum};
-use crate::limits::{BATCH_HEADER_BYTES, PAGE_BYTES, RECORD_HEADER_BYTES, SEGMENTS_MAX};
+use crate::format::{Batch, Position, Seed, SegmentHeader, parse_record, place_record, u32_at};
+use crate::limits::{BATCH_HEADER_BYTES, PAGE_BYTES, SEGMENTS_MAX};
 use crate::planted::planted;
 use crate::version::{Record, Version};
 use std::ops::Range;
@@ -91,6 +91,14 @@ impl Log {
     /// Distributes the records over segments, without writing anything.
     fn plan(&self, chunks: &[Chunk]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
+        let total: u64 = chunks.iter().map(Chunk::bytes).sum();
+        let room = self.active.as_ref().map_or(0, |(_, length)| length.saturating_sub(self.end.offset));
+        if total > 0 && total + 2 * BATCH_HEADER_BYTES <= room {
+            let pieces = chunks.iter().enumerate().filter(|(_, chunk)| !chunk.is_empty());
+            let pieces = pieces.map(|(index, chunk)| (index, 0..chunk.raw().len())).collect();
+            let records = chunks.iter().map(Chunk::records).sum();
+            return vec![Part { begins: None, pieces, records, bytes: total }];
+        }
         let (mut offset, mut length) = (self.end.offset, self.active.as_ref().map_or(0, |(_, length)| *length));
         for (index, chunk) in chunks.iter().enumerate() {
             for span in chunk.spans() {
@@ -279,24 +287,24 @@ impl Log {
         let seed = Seed::new(self.binding, number, generation);
         let mut offset = self.end.offset + BATCH_HEADER_BYTES;
         let mut index = Vec::new();
-        let mut last = self.last.unwrap_or_default();
+        let mut last = (Version::MIN, 0);
         for (chunk, range) in &part.pieces {
             let bytes = &mut chunks[*chunk].raw_mut()[range.clone()];
-            let mut at = 0;
+            let (mut at, mut begin) = (0, 0);
             while at < bytes.len() {
-                let (version, clock, length) = parse_record(&bytes[at..]);
-                let end = at + RECORD_HEADER_BYTES as usize + length as usize;
-                let crc = record_checksum(seed, offset, &bytes[at..end]);
-                put(bytes, at, &crc.to_le_bytes());
+                place_record(&mut bytes[at..], seed, offset);
                 if self.indexed_at == 0 || offset - self.indexed_at >= self.config.index_bytes {
+                    let (version, clock, _) = parse_record(&bytes[at..]);
                     index.push(Entry { version, clock, offset, generation });
                     self.indexed_at = offset;
                 }
-                last = (version, clock);
-                let padded = Chunk::encoded_bytes(u64::from(length));
+                let padded = Chunk::encoded_bytes(u64::from(u32_at(bytes, at + 4)));
+                begin = at;
                 at += padded as usize;
                 offset += padded;
             }
+            let (version, clock, _) = parse_record(&bytes[begin..]);
+            last = (version, clock);
         }
         Written { begun: None, number, end: offset, last, index }
     }

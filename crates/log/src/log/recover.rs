@@ -14,7 +14,7 @@ use crate::disk::{Disk, File, read_full, write_all};
 use crate::error::{Context, Damage, Error, Result};
 use crate::format::{Batch, Binding, Position, RECORD_MARK, Seed, SegmentHeader, Slot};
 use crate::format::{parse_batch, parse_record, record_checksum, u32_at};
-use crate::limits::{ALIGNMENT, BATCH_HEADER_BYTES, PAGE_BYTES, RECORD_HEADER_BYTES, SCAN_BYTES};
+use crate::limits::{ALIGNMENT, BATCH_HEADER_BYTES, PAGE_BYTES, RECORD_HEADER_BYTES, RECYCLED_MAX, SCAN_BYTES};
 use crate::planted::planted;
 use crate::version::Version;
 use std::collections::{BTreeSet, VecDeque};
@@ -287,24 +287,29 @@ impl<'a> Scan<'a> {
 
     /// The item at an offset, or the reason why there is none.
     fn item(&self, window: &mut Window, at: Position, seed: Option<Seed>) -> io::Result<Result<Item, &'static str>> {
-        let Some(header) = window.bytes(at.offset, RECORD_HEADER_BYTES)? else { return Ok(Err("the segment ends")) };
-        if u32_at(header, 4) == RECORD_MARK {
-            let bytes = window.bytes(at.offset, BATCH_HEADER_BYTES)?;
-            let batch = bytes.and_then(|bytes| parse_batch(bytes, self.binding, at.segment, at.offset));
+        let mut bytes = window.held(at.offset, BATCH_HEADER_BYTES)?;
+        if bytes.len() < RECORD_HEADER_BYTES as usize {
+            return Ok(Err("the segment ends"));
+        }
+        let length = u64::from(u32_at(bytes, 4));
+        if length == u64::from(RECORD_MARK) {
+            let batch = parse_batch(bytes, self.binding, at.segment, at.offset);
             return Ok(batch.map(Item::Batch).ok_or("the checksum of the batch header differs"));
         }
         let Some(seed) = seed else { return Ok(Err("a batch header is missing")) };
-        if header.iter().all(|byte| *byte == 0) {
-            return Ok(Err("the record is missing"));
+        let end = RECORD_HEADER_BYTES + length;
+        if (bytes.len() as u64) < end {
+            if at.offset + end > window.end() {
+                return Ok(Err("the record is longer than the segment"));
+            }
+            bytes = window.held(at.offset, end)?;
         }
-        let (version, clock, length) = parse_record(header);
-        let bytes = RECORD_HEADER_BYTES + u64::from(length);
-        let Some(record) = window.bytes(at.offset, bytes)? else {
-            return Ok(Err("the record is longer than the segment"));
-        };
+        let Some(record) = bytes.get(..end as usize) else { return Ok(Err("the file ends early")) };
         if record_checksum(seed, at.offset, record) != u32_at(record, 0) {
-            return Ok(Err("the checksum of the record differs"));
+            let is_blank = record[..RECORD_HEADER_BYTES as usize].iter().all(|byte| *byte == 0);
+            return Ok(Err(if is_blank { "the record is missing" } else { "the checksum of the record differs" }));
         }
+        let (version, clock, length) = parse_record(record);
         Ok(Ok(Item::Record(version, clock, Chunk::encoded_bytes(u64::from(length)))))
     }
 
@@ -626,7 +631,7 @@ impl Log {
     pub(super) fn keep_or_remove(&mut self, path: &str, is_spare: bool) -> Result<()> {
         let shown = self.disk.shown(path);
         let length = self.disk.open(path).and_then(|file| file.bytes()).during("open", &shown)?;
-        let is_wanted = self.spares.len() <= self.config.spares && length == self.config.segment_bytes;
+        let is_wanted = self.spares.len() <= self.config.spares.max(RECYCLED_MAX - 1) && length == self.config.segment_bytes;
         match (is_wanted, is_spare) {
             (true, true) => self.spares.push(path.to_owned()),
             (true, false) => {

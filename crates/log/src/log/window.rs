@@ -3,6 +3,11 @@ use crate::disk::{File, read_full};
 use std::io;
 use std::sync::Arc;
 
+/// A window that reads at least so much at a time announces what it will read next.
+const AHEAD_FROM: usize = 256 << 10;
+/// The bytes that are announced.
+const AHEAD_BYTES: u64 = 8 << 20;
+
 /// The part of a file that was read last. Moving it forward reads each byte once.
 pub(crate) struct Window {
     file: Arc<dyn File>,
@@ -60,6 +65,17 @@ impl Window {
         Ok(Some(&self.buffer[from..from + count as usize]))
     }
 
+    /// All bytes in memory from an offset on: at least `count`, or fewer at the end.
+    pub(crate) fn held(&mut self, offset: u64, count: u64) -> io::Result<&[u8]> {
+        if !self.holds(offset, count) && offset < self.end {
+            self.fill(offset, count.min(self.end - offset))?;
+        }
+        if offset < self.start || offset > self.start + self.filled as u64 {
+            return Ok(&[]);
+        }
+        Ok(&self.buffer[(offset - self.start) as usize..self.filled])
+    }
+
     fn fill(&mut self, offset: u64, count: u64) -> io::Result<()> {
         let wanted = count.max(self.step as u64).min(self.end - offset) as usize;
         // Bytes that are in memory already are moved, not read again.
@@ -74,6 +90,10 @@ impl Window {
         }
         (self.start, self.filled) = (offset, kept.min(wanted));
         let filled = self.filled;
+        // Whatever reads in order gets the next bytes from the disk while it works on these.
+        if self.step >= AHEAD_FROM {
+            self.file.will_read(offset + wanted as u64, AHEAD_BYTES);
+        }
         let read = read_full(&*self.file, &mut self.buffer[filled..wanted], offset + filled as u64)?;
         self.filled = filled + read;
         Ok(())
