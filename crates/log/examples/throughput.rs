@@ -202,7 +202,11 @@ fn recovery(root: &Path, bytes: u64, payload: usize) -> Outcome<()> {
         let count = (BATCH / payload) as u64;
         let version = |index| Version::new(1, sequence + index);
         let log = store.log(1)?;
-        log.append((0..count).map(|index| Record { version: version(index), clock: (sequence + index) * 10, payload: &content }))?;
+        log.append((0..count).map(|index| Record {
+            version: version(index),
+            clock: (sequence + index) * 10,
+            payload: &content,
+        }))?;
         sequence += count;
         written += count * payload as u64;
     }
@@ -221,7 +225,10 @@ fn recovery(root: &Path, bytes: u64, payload: usize) -> Outcome<()> {
         }
         let (read, recovered) = (median(rates.0), median(rates.1));
         let ratio = recovered / read;
-        println!("recovery of {} MB of {payload} B, {name}: {recovered:.0} MB/s, bare read {read:.0} MB/s, ratio {ratio:.2}", bytes >> 20);
+        println!(
+            "recovery of {} MB of {payload} B, {name}: {recovered:.0} MB/s, bare read {read:.0} MB/s, ratio {ratio:.2}",
+            bytes >> 20
+        );
     }
     points(&directory, sequence)?;
     std::fs::remove_dir_all(&directory)?;

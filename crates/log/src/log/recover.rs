@@ -631,7 +631,8 @@ impl Log {
     pub(super) fn keep_or_remove(&mut self, path: &str, is_spare: bool) -> Result<()> {
         let shown = self.disk.shown(path);
         let length = self.disk.open(path).and_then(|file| file.bytes()).during("open", &shown)?;
-        let is_wanted = self.spares.len() <= self.config.spares.max(RECYCLED_MAX - 1) && length == self.config.segment_bytes;
+        let is_wanted =
+            self.spares.len() <= self.config.spares.max(RECYCLED_MAX - 1) && length == self.config.segment_bytes;
         match (is_wanted, is_spare) {
             (true, true) => self.spares.push(path.to_owned()),
             (true, false) => {
