@@ -59,6 +59,7 @@ pub const fn journal_frame_bytes(value: usize) -> u64 {
 const _: () = {
     assert!(RECORD_HEADER_BYTES.is_multiple_of(ALIGNMENT) && BATCH_HEADER_BYTES.is_multiple_of(ALIGNMENT));
     assert!(PAYLOAD_BYTES_MAX < u32::MAX as u64, "a length of u32::MAX marks a batch");
+    assert!((SEGMENT_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX) / ALIGNMENT < 1 << 32, "offsets fill 32 bits of the mask");
     assert!(SEGMENT_BYTES_MIN > PAGE_BYTES + BATCH_HEADER_BYTES + RECORD_HEADER_BYTES);
     assert!(SCAN_BYTES as u64 > PAGE_BYTES && READ_BYTES as u64 > PAGE_BYTES);
     // By default a full state, written twice, leaves space for the largest change.

@@ -88,7 +88,7 @@ mod tests {
         let round = queue.next_round();
         assert_eq!(
             round.iter().map(|batch| (batch.subgroup, batch.chunks.len())).collect::<Vec<_>>(),
-            [(1, 3), (2, 1)]
+            [(1, 2), (2, 1)]
         );
         assert!(!queue.is_empty());
         queue.push(2, chunk(1, 10));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The zeros that are written at a time when a file is created.
-const ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
 /// A directory of a file system.
 #[derive(Clone, Debug)]

@@ -7,6 +7,8 @@ use crc32c::{crc32c, crc32c_append};
 
 const MAGIC: &[u8; 8] = b"SPNDLSEG";
 const HEADER_BYTES: usize = 104;
+/// The first byte of a record that its checksum covers. The mask covers the length.
+const COVERED_FROM: usize = 8;
 const KIND_SEGMENT: u32 = 1;
 const KIND_BATCH: u32 = 2;
 const KIND_RECORD: u32 = 3;
@@ -140,12 +142,15 @@ impl Seed {
 }
 
 impl Seed {
-    /// The word that a record's checksum is combined with at an offset. Masks of two offsets of one
-    /// segment always differ, as do those of two generations or segments but for one in 2^32.
+    /// The word that the checksum of a record of `length` bytes is combined with at an offset.
+    ///
+    /// It is a checksum itself, of 64 bits that hold both. So it differs for any two offsets of a
+    /// segment, and for any two lengths, and for two generations or segments but for one in 2^32.
     #[inline]
-    pub(crate) fn mask(self, offset: u64) -> u32 {
+    pub(crate) fn mask(self, offset: u64, length: u32) -> u32 {
         let offset = if planted!(ChecksumsBindNothing) { 0 } else { offset };
-        crc32c_append(self.0, &offset.to_le_bytes())
+        let word = (offset / ALIGNMENT) ^ (u64::from(length) << 32);
+        crc32c_append(self.0, &word.to_le_bytes())
     }
 }
 
@@ -161,7 +166,7 @@ pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, payl
     put(&mut header, 24, &clock.to_le_bytes());
     to.extend_from_slice(&header);
     to.extend_from_slice(payload);
-    let crc = crc32c(&to[start + 4..]);
+    let crc = crc32c(&to[start + COVERED_FROM..]);
     put(to, start, &crc.to_le_bytes());
     to.resize(start + padded, 0);
 }
@@ -169,14 +174,14 @@ pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, payl
 /// Combines the checksum of an encoded record with the mask of its place.
 #[inline]
 pub(crate) fn place_record(bytes: &mut [u8], seed: Seed, offset: u64) {
-    let crc = u32_at(bytes, 0) ^ seed.mask(offset);
+    let crc = u32_at(bytes, 0) ^ seed.mask(offset, u32_at(bytes, 4));
     put(bytes, 0, &crc.to_le_bytes());
 }
 
 /// The checksum of a record at an offset. `bytes` are the record without padding.
 #[inline]
 pub(crate) fn record_checksum(seed: Seed, offset: u64, bytes: &[u8]) -> u32 {
-    crc32c(&bytes[4..]) ^ seed.mask(offset)
+    crc32c(&bytes[COVERED_FROM..]) ^ seed.mask(offset, u32_at(bytes, 4))
 }
 
 /// The fields of a record header: version, clock, and length of the payload.

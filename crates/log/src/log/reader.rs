@@ -4,7 +4,7 @@ use super::window::Window;
 use crate::chunk::Chunk;
 use crate::error::{Context, Damage, Error, Result};
 use crate::format::{Binding, Seed, parse_batch, parse_record, record_checksum, u32_at};
-use crate::limits::{BATCH_HEADER_BYTES, PAYLOAD_BYTES_MAX, READ_BYTES, RECORD_HEADER_BYTES};
+use crate::limits::{BATCH_HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES};
 use crate::version::{Record, Version};
 use std::sync::Arc;
 
@@ -110,20 +110,31 @@ impl Reader {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn at_clock(&mut self, clock: u64) -> Result<Option<Record<'_>>> {
-        let mut found = None;
-        if let Some(entry) = self.entry_before(clock)? {
-            self.seek(entry);
-            while let Some(record) = self.next()? {
-                if record.clock > clock {
-                    break;
+        let Some(entry) = self.entry_before(clock)? else { return Ok(None) };
+        self.seek(entry);
+        self.check_cut()?;
+        let mut last = None;
+        loop {
+            if self.at.is_none() && !self.place()? {
+                break;
+            }
+            match self.find()? {
+                None => break,
+                Some(found) if found.header.1 > clock => break,
+                Some(found) => {
+                    self.skip(&found);
+                    let generation = self.at.as_ref().map(|cursor| (cursor.generation, cursor.seed));
+                    last = Some((found, generation));
                 }
-                found = Some(record.version);
             }
         }
-        match found {
-            Some(version) => self.get(version),
-            None => Ok(None),
+        let Some((found, generation)) = last else { return Ok(None) };
+        // The search may have passed into the batch of a later generation.
+        if let (Some(cursor), Some((generation, seed))) = (&mut self.at, generation) {
+            (cursor.offset, cursor.generation, cursor.seed) = (found.offset, generation, seed);
         }
+        self.target = Target::Version(found.header.0);
+        self.take(found).map(Some)
     }
 
     /// An indexed version whose clock is at most `clock`, as late as the index knows one.
@@ -292,7 +303,6 @@ impl Reader {
         self.last = Some(version);
         let Some(cursor) = &mut self.at else { return Err(Error::Stopped) };
         cursor.offset += Chunk::encoded_bytes(u64::from(length));
-        cursor.window.set_step(READ_BYTES);
         let read = cursor.window.bytes(found.offset, bytes).during("read", &cursor.segment.path)?;
         let payload = read.map_or(&[][..], |bytes| &bytes[RECORD_HEADER_BYTES as usize..]);
         Ok(Record { version, clock, payload })

@@ -322,13 +322,12 @@ impl<'a> Scan<'a> {
         for number in self.numbers.range(stop.at.segment..).copied().collect::<Vec<_>>() {
             let Some((file, length)) = self.open(number)? else { continue };
             let from = if number == stop.at.segment { stop.at.offset.max(PAGE_BYTES) } else { PAGE_BYTES };
-            if number > stop.at.segment || stop.at.offset == 0 {
-                if let Ok(header) = self.raw_header(&*file, number)? {
-                    if self.counts(Position { segment: number, offset: from }, header.generation, stop.generation)? {
-                        self.evidence = self.evidence.max(header.durable);
-                        self.report.torn_segments += 1;
-                    }
-                }
+            if (number > stop.at.segment || stop.at.offset == 0)
+                && let Ok(header) = self.raw_header(&*file, number)?
+                && self.counts(Position { segment: number, offset: from }, header.generation, stop.generation)?
+            {
+                self.evidence = self.evidence.max(header.durable);
+                self.report.torn_segments += 1;
             }
             let path = self.disk.shown(&segment_path(self.path, number));
             let mut window = Window::new(file, length, SCAN_BYTES);
@@ -401,10 +400,10 @@ impl<'a> Scan<'a> {
                 continue;
             }
             let item = self.item(window, at, Some(seed)).during("read", &path)?;
-            if let Ok(Item::Record(version, ..)) = item {
-                if Some(version) > last {
-                    return Ok(Some(Resumption { offset, version, generation }));
-                }
+            if let Ok(Item::Record(version, ..)) = item
+                && Some(version) > last
+            {
+                return Ok(Some(Resumption { offset, version, generation }));
             }
         }
         let mut offset = stop.at.offset;
@@ -415,10 +414,10 @@ impl<'a> Scan<'a> {
             }
             let seed = Seed::new(self.binding, number, batch.generation);
             let item = self.item(window, Position { segment: number, offset }, Some(seed)).during("read", &path)?;
-            if let Ok(Item::Record(version, ..)) = item {
-                if Some(version) > last {
-                    return Ok(Some(Resumption { offset, version, generation: batch.generation }));
-                }
+            if let Ok(Item::Record(version, ..)) = item
+                && Some(version) > last
+            {
+                return Ok(Some(Resumption { offset, version, generation: batch.generation }));
             }
         }
         Ok(None)

@@ -1,12 +1,11 @@
 //! A sliding window over a file.
 use crate::disk::{File, read_full};
+use crate::limits::{READ_BYTES, SCAN_BYTES};
 use std::io;
 use std::sync::Arc;
 
 /// A window that reads at least so much at a time announces what it will read next.
-const AHEAD_FROM: usize = 256 << 10;
-/// The bytes that are announced.
-const AHEAD_BYTES: u64 = 8 << 20;
+const AHEAD_FROM: usize = SCAN_BYTES;
 
 /// The part of a file that was read last. Moving it forward reads each byte once.
 pub(crate) struct Window {
@@ -77,6 +76,10 @@ impl Window {
     }
 
     fn fill(&mut self, offset: u64, count: u64) -> io::Result<()> {
+        if self.filled > 0 && self.step < READ_BYTES && offset >= self.start {
+            // It reads on, so it reads more at a time.
+            self.step = (2 * self.step).min(READ_BYTES);
+        }
         let wanted = count.max(self.step as u64).min(self.end - offset) as usize;
         // Bytes that are in memory already are moved, not read again.
         let held = self.start + self.filled as u64;
@@ -92,7 +95,7 @@ impl Window {
         let filled = self.filled;
         // Whatever reads in order gets the next bytes from the disk while it works on these.
         if self.step >= AHEAD_FROM {
-            self.file.will_read(offset + wanted as u64, AHEAD_BYTES);
+            self.file.will_read(offset + wanted as u64, self.step as u64);
         }
         let read = read_full(&*self.file, &mut self.buffer[filled..wanted], offset + filled as u64)?;
         self.filled = filled + read;
