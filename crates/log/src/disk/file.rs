@@ -98,11 +98,22 @@ impl Disk for FileDisk {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Locked::Owned(Box::new(file)))
+        Ok(Locked::Owned(Box::new(Lock(file))))
     }
 
     fn shown(&self, path: &str) -> String {
         self.path(path).display().to_string()
+    }
+}
+
+/// A locked file. It is unlocked explicitly: a child that another thread has just forked, and that has
+/// not executed its program yet, has the descriptor too and would hold the lock a little longer.
+struct Lock(fs::File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file unlocks it as well.
+        let _ = self.0.unlock();
     }
 }
 

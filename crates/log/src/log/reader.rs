@@ -312,6 +312,10 @@ impl Reader {
     fn advance(&mut self) -> Result<bool> {
         let Some(cursor) = &mut self.at else { return Ok(false) };
         let view = self.shared.view();
+        // One commit may have added to this segment and begun the next one since its end was seen.
+        if cursor.offset < cursor.segment.body().end {
+            return Ok(true);
+        }
         let after = view.segments.partition_point(|segment| segment.number <= cursor.segment.number);
         // A gap before the first segment is one of pruned records.
         let is_pruned = after == 0;
@@ -336,6 +340,10 @@ impl Reader {
 
     fn damage(&self, reason: &'static str) -> Error {
         let Some(cursor) = &self.at else { return Error::Stopped };
+        if self.shared.cuts() != self.cuts {
+            // The bytes were cut while they were read, and others have been written there.
+            return Error::WasCut { version: self.last.unwrap_or_default() };
+        }
         Error::Corrupt(Box::new(Damage {
             path: cursor.segment.path.clone(),
             offset: cursor.offset,
