@@ -70,11 +70,17 @@ impl Writer {
     /// [`Error::Io`] if the thread cannot be started.
     pub fn start(store: Store, report: impl FnMut(Outcome) + Send + 'static) -> Result<Self> {
         let (commands, received) = sync_channel(COMMANDS_MAX);
-        let spares = start_spares(&store, commands.clone())?;
+        let (spares, spares_thread) = start_spares(&store, commands.clone())?;
         let queue = Queue::new(store.config().batch_bytes);
         let state =
             Thread { store, queue, flows: BTreeMap::new(), spares, asked: Vec::new(), report: Box::new(report) };
-        let thread = spawn("spindle-log", move || state.run(&received))?;
+        let thread = spawn("spindle-log", move || {
+            let store = state.run(&received);
+            // The thread must not write to a file of the store once the store belongs to another.
+            drop(received);
+            let _ = spares_thread.join();
+            store
+        })?;
         Ok(Self { commands, thread: Some(thread) })
     }
 
@@ -144,11 +150,11 @@ fn spawn<R: Send + 'static>(name: &str, run: impl FnOnce() -> R + Send + 'static
 }
 
 /// Starts the thread that fills spare segments with zeros, so that no commit waits for that.
-fn start_spares(store: &Store, commands: SyncSender<Command>) -> Result<SyncSender<(u32, String)>> {
+fn start_spares(store: &Store, commands: SyncSender<Command>) -> Result<(SyncSender<(u32, String)>, JoinHandle<()>)> {
     let (ask, asked) = sync_channel::<(u32, String)>(crate::limits::SUBGROUPS_MAX);
     let disk = store.disk().clone();
     let (bytes, reserve) = (store.config().segment_bytes, store.config().reserve_bytes);
-    spawn("spindle-spares", move || {
+    let thread = spawn("spindle-spares", move || {
         for (subgroup, path) in asked {
             let made = make_file(&*disk, &path, bytes, reserve).map(drop);
             if commands.send(Command::Spare(subgroup, path, made)).is_err() {
@@ -156,7 +162,7 @@ fn start_spares(store: &Store, commands: SyncSender<Command>) -> Result<SyncSend
             }
         }
     })?;
-    Ok(ask)
+    Ok((ask, thread))
 }
 
 struct Thread {

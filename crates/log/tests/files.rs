@@ -134,6 +134,46 @@ fn a_reader_beside_the_writer_sees_all_in_order() {
 }
 
 #[test]
+fn readers_beside_pruning_read_nothing_that_was_recycled() {
+    let directory = Directory::new("recycled");
+    let mut store = open(&directory);
+    append(&mut store, 0..10);
+    let readers = store.log(SUBGROUP).expect("open").readers();
+    let is_done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut reader = readers.reader();
+            let is_done = &is_done;
+            scope.spawn(move || {
+                let (mut read, mut pruned) = (0_u64, 0_u64);
+                while is_done.load(Ordering::Acquire) == 0 {
+                    match reader.next() {
+                        Ok(Some(record)) => {
+                            assert!(record.payload == payload(record.version.sequence));
+                            read += 1;
+                        }
+                        Ok(None) => std::thread::yield_now(),
+                        Err(Error::Pruned { oldest }) => {
+                            pruned += 1;
+                            reader.seek(oldest);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                println!("{read} records, pruned {pruned} times");
+                assert!(read > 0);
+            });
+        }
+        for batch in 1..300 {
+            append(&mut store, batch * 100..batch * 100 + 100);
+            let from = Version::new(1, (batch * 100_u64).saturating_sub(1000));
+            store.log(SUBGROUP).expect("open").prune(from).expect("the disk works");
+        }
+        is_done.store(1, Ordering::Release);
+    });
+}
+
+#[test]
 fn a_full_queue_is_visible_and_order_is_checked() {
     let directory = Directory::new("queue");
     let mut store =
