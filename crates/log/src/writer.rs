@@ -35,6 +35,9 @@ pub struct Outcome {
     pub result: Result<Option<Version>>,
 }
 
+/// The subgroup that wants a spare segment, and the path for it.
+type SpareRequest = (u32, String);
+
 enum Command {
     Open(u32, Arc<Flow>, SyncSender<Chunk>),
     Append(u32, Chunk),
@@ -150,8 +153,8 @@ fn spawn<R: Send + 'static>(name: &str, run: impl FnOnce() -> R + Send + 'static
 }
 
 /// Starts the thread that fills spare segments with zeros, so that no commit waits for that.
-fn start_spares(store: &Store, commands: SyncSender<Command>) -> Result<(SyncSender<(u32, String)>, JoinHandle<()>)> {
-    let (ask, asked) = sync_channel::<(u32, String)>(crate::limits::SUBGROUPS_MAX);
+fn start_spares(store: &Store, commands: SyncSender<Command>) -> Result<(SyncSender<SpareRequest>, JoinHandle<()>)> {
+    let (ask, asked) = sync_channel::<SpareRequest>(crate::limits::SUBGROUPS_MAX);
     let disk = store.disk().clone();
     let (bytes, reserve) = (store.config().segment_bytes, store.config().reserve_bytes);
     let thread = spawn("spindle-spares", move || {
@@ -169,7 +172,7 @@ struct Thread {
     store: Store,
     queue: Queue,
     flows: BTreeMap<u32, (Arc<Flow>, SyncSender<Chunk>)>,
-    spares: SyncSender<(u32, String)>,
+    spares: SyncSender<SpareRequest>,
     /// The subgroups for which a spare segment is being made.
     asked: Vec<u32>,
     report: Box<dyn FnMut(Outcome) + Send>,

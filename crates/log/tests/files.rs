@@ -237,6 +237,7 @@ fn pruning_stops_at_holds_and_tells_readers() {
     hold.advance(Version::new(1, 3000));
     log.prune(Version::new(1, 3000)).expect("the disk works");
     drop(hold);
+    assert!(matches!(readers.hold(Version::new(1, 7)), Err(Error::Pruned { .. })));
     log.retain(&Retention { bytes_max: Some(2 << 20), snapshot: Some(Version::new(1, 3999)), ..Retention::default() })
         .expect("the disk works");
     assert!(log.segments() <= 2 && log.segments() < segments);

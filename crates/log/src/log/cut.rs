@@ -66,18 +66,17 @@ impl Log {
 
     fn prune_segments(&mut self, count: usize) -> Result<usize> {
         self.check_alive()?;
-        // A hold cannot be registered between this and the change of the view, which readers see.
-        let held = self.shared.holds().versions.values().min().copied();
         let (count, floor, first) = {
+            // A hold that is registered from here on is refused if it comes too late.
+            let mut holds = self.shared.holds();
+            let held = holds.versions.values().min().copied();
             let view = self.shared.view();
             let pruned = view.segments.iter().take(count);
             let count = pruned.take_while(|segment| held.is_none_or(|held| segment.body().last < held)).count();
-            let (Some(last), Some(next)) =
-                (count.checked_sub(1).map(|at| view.segments[at].clone()), view.segments.get(count))
-            else {
-                return Ok(0);
-            };
+            let last = count.checked_sub(1).map(|at| view.segments[at].clone());
+            let (Some(last), Some(next)) = (last, view.segments.get(count)) else { return Ok(0) };
             let body = last.body();
+            holds.pruned = holds.pruned.max(Some(body.last));
             (count, (body.last, body.last_clock), next.number)
         };
         let slot = Slot { first_segment: first, floor: Some(floor.0), floor_clock: floor.1, ..self.slot };
@@ -218,6 +217,7 @@ impl Log {
             floor_clock: clock,
             ..self.slot
         })?;
+        self.shared.holds().pruned = Some(version);
         let paths: Vec<_> = {
             let mut view = self.shared.view_mut();
             (view.durable, view.floor) = (Some(version), Some(version));

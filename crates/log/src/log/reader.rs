@@ -45,9 +45,12 @@ impl Readers {
         }
     }
 
-    /// Keeps records from `from` on from being pruned until the hold is dropped. `None` if there
-    /// are [`HOLDS_MAX`](crate::limits::HOLDS_MAX) already.
-    pub fn hold(&self, from: Version) -> Option<super::Hold> {
+    /// Keeps records from `from` on from being pruned until the hold is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Pruned`] if `from` is or is being pruned, [`Error::Range`] if there are
+    /// [`HOLDS_MAX`](crate::limits::HOLDS_MAX) holds already.
+    pub fn hold(&self, from: Version) -> Result<super::Hold> {
         super::Hold::new(&self.shared, from)
     }
 }

@@ -565,6 +565,7 @@ impl Log {
         let view = View { segments, durable, floor: slot.floor };
         let shared = Arc::new(Shared::default());
         *shared.view_mut() = view;
+        shared.holds().pruned = slot.floor;
         let mut log = Self {
             disk,
             path: path.to_owned(),

@@ -1,5 +1,7 @@
 //! The part of a log that readers share with the writer. It changes once a commit, after the sync.
 use crate::disk::File;
+use crate::error::{Error, Result, in_range};
+use crate::limits::HOLDS_MAX;
 use crate::version::Version;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,6 +81,8 @@ pub(crate) struct Shared {
 pub(crate) struct Holds {
     next: u64,
     pub(crate) versions: BTreeMap<u64, Version>,
+    /// The last version that was pruned or is being pruned.
+    pub(crate) pruned: Option<Version>,
 }
 
 impl Shared {
@@ -110,16 +114,17 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub(crate) fn new(shared: &Arc<Shared>, from: Version) -> Option<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, from: Version) -> Result<Self> {
         let mut holds = shared.holds();
-        if holds.versions.len() >= crate::limits::HOLDS_MAX {
-            return None;
+        in_range("the number of holds", holds.versions.len() as u64, 0, HOLDS_MAX as u64 - 1)?;
+        if let Some(pruned) = holds.pruned.filter(|pruned| from <= *pruned) {
+            return Err(Error::Pruned { oldest: pruned.next() });
         }
         let key = holds.next;
         holds.next += 1;
         holds.versions.insert(key, from);
         drop(holds);
-        Some(Self { shared: shared.clone(), key })
+        Ok(Self { shared: shared.clone(), key })
     }
 
     /// Lets everything below `from` be pruned. The version only grows.
