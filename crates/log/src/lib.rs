@@ -3,7 +3,7 @@
 //! A [`Store`] is an open data directory: a [`Log`] for each subgroup, and the [`Journal`] of the
 //! agreement. A [`Writer`] owns a store on a thread of its own and commits what [`Appender`]s hand
 //! over, in groups. [`Readers`] read what is durable while the writer appends. Start with [`Store`];
-//! `log::recover` shows what happens after a crash.
+//! `log::scan` shows what happens after a crash.
 //!
 //! The crate decides nothing about groups: versions and clocks come from the caller, and a damaged
 //! log is an error that names the lost range. It contains no `unsafe` code, and every operation of

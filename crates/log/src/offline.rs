@@ -5,7 +5,7 @@
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::Binding;
-use crate::log::recover::Scan;
+use crate::log::scan::Scan;
 use crate::log::shared::{Shared, View};
 use crate::log::{Progress, Readers, Report};
 use crate::snapshot::Snapshots;

@@ -1,7 +1,7 @@
 //! The log of one subgroup.
 //!
 //! A log is a chain of segments with ascending versions, and a state file with two slots. The first
-//! type to read is [`Log`]; [`recover`] shows how a log is opened after a crash.
+//! type to read is [`Log`]; `scan.rs` shows how the end of a log is found after a crash.
 //!
 //! Invariants:
 //! - **LOG-PREFIX**: after any crash a log holds a prefix of what was appended since its last cut,
@@ -13,8 +13,9 @@
 mod append;
 mod cut;
 mod reader;
-pub(crate) mod recover;
+mod recover;
 mod repair;
+pub(crate) mod scan;
 pub(crate) mod shared;
 pub(crate) mod window;
 

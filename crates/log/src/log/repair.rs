@@ -1,5 +1,5 @@
 //! Replacing a damaged range of records by those of a peer.
-use super::recover::{Resumption, Scan};
+use super::scan::{Resumption, Scan};
 use super::window::Window;
 use super::{STATE, TEMPORARY, segment_path};
 use crate::chunk::{Chunk, follows};
