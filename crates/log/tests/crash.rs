@@ -107,6 +107,39 @@ fn rot_is_reported_and_repaired() {
     println!("{} runs", repaired.get());
 }
 
+/// A crash after every operation of a repair: the damage is still reported, or it is repaired.
+#[test]
+fn every_crash_point_of_a_repair() {
+    let mut points = 0;
+    for seed in 0..60 {
+        let mut model = Model::new(seed);
+        model.open().expect("no faults");
+        (0..25).for_each(|_| model.step().expect("no faults"));
+        model.store.take().expect("open").record_frontiers().expect("no faults");
+        model.recorded = model.acked;
+        model.disk.crash();
+        model.is_rotten = true;
+        model.disk.rot("segment-");
+        let (damaged, records, acked) = (model.disk.clone(), model.records.clone(), model.acked);
+        let Some(damage) = model.damage() else { continue };
+        for after in 0.. {
+            model.disk = damaged.fork(seed + after);
+            (model.records, model.acked, model.recorded) = (records.clone(), acked, acked);
+            model.disk.set_faults(Faults { crash_after: Some(after), ..Faults::default() });
+            let is_whole = model.repair(&damage).is_ok();
+            model.disk.crash();
+            model.open().unwrap_or_else(|error| panic!("seed {seed}, operation {after}: {error}"));
+            model.store = None;
+            points += 1;
+            if is_whole {
+                break;
+            }
+        }
+    }
+    println!("{points} crash points");
+    assert!(points > 100, "{points} crash points");
+}
+
 /// Damage to one page of the state, of the journal or of a snapshot loses nothing or is reported.
 #[test]
 fn rot_beside_the_segments_loses_nothing() {

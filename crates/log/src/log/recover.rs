@@ -1,10 +1,8 @@
 //! Opening a log after whatever happened.
 //!
-//! Recovery reads every byte below the end and checks every checksum. At the first item that is not
-//! valid it looks for *evidence*: the highest version that any slot, segment header or batch header
-//! names as durable, those behind the item included. If the evidence goes beyond the last valid
-//! record, acknowledged data is damaged, which is an error. Else the item is a torn tail, and the
-//! log ends before it.
+//! The [`Scan`] says where the log ends, or that it is damaged. Then the records that no frontier
+//! covers are written again and synced, a new generation begins (LOG-ONCE), and files that do not
+//! belong to it are recycled or removed.
 use super::scan::Scan;
 use super::shared::{Segment, Shared, View};
 use super::window::Window;

@@ -115,7 +115,7 @@ impl Model {
     pub fn open(&mut self) -> Result<(), Error> {
         let store = match self.open_store() {
             Err(Error::Corrupt(damage)) if self.is_rotten => {
-                self.repair(&damage);
+                self.repair(&damage).unwrap_or_else(|error| panic!("repair of {damage:?}: {error}"));
                 return self.open();
             }
             other => other?,
@@ -124,7 +124,7 @@ impl Model {
     }
 
     /// Replaces the lost range as a peer would.
-    fn repair(&mut self, damage: &Damage) {
+    pub fn repair(&self, damage: &Damage) -> Result<(), Error> {
         let range: Vec<Owned> = self
             .records
             .iter()
@@ -133,9 +133,17 @@ impl Model {
             .filter(|record| damage.before.is_some() || Some(record.version) <= damage.through)
             .cloned()
             .collect();
-        let directory = DataDirectory::open(Arc::new(self.disk.clone()), &identity()).expect("no faults");
+        let directory = DataDirectory::open(Arc::new(self.disk.clone()), &identity())?;
         let records: Vec<Record<'_>> = range.iter().map(Owned::record).collect();
-        repair(&directory, damage, &records).unwrap_or_else(|error| panic!("repair of {damage:?}: {error}"));
+        repair(&directory, damage, &records)
+    }
+
+    /// The damage of the log, if it has one.
+    pub fn damage(&self) -> Option<Damage> {
+        match self.open_store() {
+            Err(Error::Corrupt(damage)) => Some(*damage),
+            _ => None,
+        }
     }
 
     fn check(&mut self, mut store: Store) -> Result<(), Error> {
