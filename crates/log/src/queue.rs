@@ -57,6 +57,11 @@ impl Queue {
         batch.chunks.into_iter().rev().for_each(|chunk| waiting.push_front(chunk));
     }
 
+    /// Removes what waits for a subgroup.
+    pub fn remove(&mut self, subgroup: u32) {
+        self.subgroups.remove(&subgroup);
+    }
+
     /// Removes everything.
     pub fn clear(&mut self) {
         self.subgroups.clear();

@@ -233,7 +233,13 @@ impl Thread {
     fn take(&mut self, command: Command) -> bool {
         match command {
             Command::Open(subgroup, flow, returned) => drop(self.flows.insert(subgroup, (flow, returned))),
-            Command::Append(subgroup, chunk) => drop(self.queue.push(subgroup, chunk)),
+            Command::Append(subgroup, chunk) => {
+                // Behind a batch that failed nothing is written, or the log would have a gap.
+                let is_open = self.flows.get(&subgroup).is_some_and(|(flow, _)| flow.failure.get().is_none());
+                if is_open {
+                    drop(self.queue.push(subgroup, chunk));
+                }
+            }
             Command::Do(function) => function(&mut self.store),
             Command::Spare(subgroup, path, made) => {
                 self.asked.retain(|asked| *asked != subgroup);
@@ -289,6 +295,7 @@ impl Thread {
                     if let Some((flow, _)) = flow {
                         let _ = flow.failure.set(error.clone());
                     }
+                    self.queue.remove(subgroup);
                 }
             }
             (self.report)(Outcome { subgroup, result });

@@ -173,6 +173,41 @@ fn readers_beside_pruning_read_nothing_that_was_recycled() {
     });
 }
 
+/// A disk that fails under the writer: the log keeps a prefix without a gap, and every producer learns
+/// of the failure.
+#[test]
+fn after_a_failure_nothing_more_is_written() {
+    use spindle_log::disk::{Faults, SimDisk};
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed, 1 << 30);
+        let mut store = Store::open(Arc::new(disk.clone()), &identity(), model::config()).expect("no faults");
+        store.open_log(SUBGROUP, &mut |_| ()).expect("no faults");
+        let writer = Writer::start(store, |_| ()).expect("a thread");
+        let mut appender = writer.appender(SUBGROUP).expect("open");
+        disk.set_faults(Faults { sync_errors: 40, write_errors: 40, ..Faults::default() });
+        let failure = (0..).find_map(|sequence| {
+            let payload = payload(sequence);
+            let record = Record { version: Version::new(1, sequence), clock: 0, payload: &payload };
+            let failure = loop {
+                match appender.try_append(record) {
+                    Err(Error::QueueFull { .. }) => std::thread::yield_now(),
+                    other => break other.err(),
+                }
+            };
+            appender.flush().expect("the writer runs");
+            failure
+        });
+        assert!(matches!(failure, Some(Error::Io { .. } | Error::Poisoned { .. })), "seed {seed}: {failure:?}");
+        let durable = appender.durable().map(|version| version.sequence);
+        drop(writer.stop());
+        disk.crash();
+        let mut store = Store::open(Arc::new(disk.clone()), &identity(), model::config()).expect("no faults");
+        store.open_log(SUBGROUP, &mut |_| ()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let end = check(&mut store.log(SUBGROUP).expect("open").readers().reader(), 0);
+        assert!(end >= durable.map_or(0, |durable| durable + 1), "seed {seed}: {end} records, {durable:?} was durable");
+    }
+}
+
 #[test]
 fn a_full_queue_is_visible_and_order_is_checked() {
     let directory = Directory::new("queue");

@@ -34,7 +34,9 @@ impl Log {
             last = Some(end);
         }
         let parts = self.plan(chunks);
-        self.make_room(&parts)?;
+        if let Err(error) = self.make_room(&parts) {
+            return if error.is_transient() { Err(error) } else { self.poisoned(Err(error)) };
+        }
         for part in parts {
             let result = self.write_part(&part, chunks);
             self.poisoned(result)?;
