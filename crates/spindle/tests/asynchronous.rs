@@ -272,7 +272,8 @@ fn tasks_with_clones_send_across_a_view_change() {
     assert!(here.last().unwrap().0 > here[0].0, "the view has not changed while tasks sent");
     for task in 0..TASKS {
         let numbers = here.iter().filter(|(_, payload)| payload[..4] == task.to_le_bytes());
-        let numbers: Vec<_> = numbers.map(|(_, payload)| u32::from_le_bytes(payload[4..].try_into().unwrap())).collect();
+        let numbers: Vec<_> =
+            numbers.map(|(_, payload)| u32::from_le_bytes(payload[4..].try_into().unwrap())).collect();
         assert!(numbers.iter().copied().eq(0..EACH), "task {task}");
     }
     tasks.into_iter().for_each(|task| task.join().unwrap());

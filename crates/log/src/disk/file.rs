@@ -1,0 +1,153 @@
+//! Real files.
+use super::{Disk, File, Locked};
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io::{self, IoSlice, Read, Seek, Write};
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The zeros that are written at a time when a file is created.
+static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+
+/// A directory of a file system.
+#[derive(Clone, Debug)]
+pub struct FileDisk {
+    root: PathBuf,
+}
+
+impl FileDisk {
+    /// The directory `root`, which is created if it is missing.
+    ///
+    /// # Errors
+    /// The error of the file system.
+    pub fn new(root: impl Into<PathBuf>) -> io::Result<Self> {
+        let root = root.into();
+        if !root.is_dir() {
+            fs::create_dir_all(&root)?;
+            if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                fs::File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(Self { root })
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+impl Disk for FileDisk {
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        fs::create_dir_all(self.path(path))
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        fs::read_dir(self.path(path))?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path(path))?;
+        let mut offset = 0;
+        while offset < bytes {
+            let step = (bytes - offset).min(ZEROS.len() as u64);
+            file.write_all_at(&ZEROS[..step as usize], offset)?;
+            offset += step;
+        }
+        Ok(Arc::new(Opened(file)))
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(Opened(OpenOptions::new().read(true).write(true).open(self.path(path))?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        fs::remove_file(self.path(path))
+    }
+
+    fn sync_directory(&self, path: &str) -> io::Result<()> {
+        fs::File::open(self.path(path))?.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let status = rustix::fs::statvfs(&self.root)?;
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+
+    fn lock(&self, path: &str) -> io::Result<Locked> {
+        let path = self.path(path);
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                file.take(32).read_to_string(&mut owner)?;
+                return Ok(Locked::By(owner.trim().parse().unwrap_or(0)));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Locked::Owned(Box::new(Lock(file))))
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.path(path).display().to_string()
+    }
+}
+
+/// A locked file. It is unlocked explicitly: a child that another thread has just forked, and that has
+/// not executed its program yet, has the descriptor too and would hold the lock a little longer.
+struct Lock(fs::File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file unlocks it as well.
+        let _ = self.0.unlock();
+    }
+}
+
+struct Opened(fs::File);
+
+impl File for Opened {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        loop {
+            match rustix::io::pwritev(&self.0, slices, offset) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        loop {
+            match self.0.read_at(buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn will_read(&self, offset: u64, bytes: u64) {
+        // A hint: without it the read takes longer.
+        let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(bytes), rustix::fs::Advice::WillNeed);
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}

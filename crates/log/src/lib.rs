@@ -1,0 +1,47 @@
+//! The durable log of a member.
+//!
+//! A [`Store`] is an open data directory: a [`Log`] for each subgroup, and the [`Journal`] of the
+//! agreement. A [`Writer`] owns a store on a thread of its own and commits what [`Appender`]s hand
+//! over, in groups. [`Readers`] read what is durable while the writer appends. Start with [`Store`];
+//! `log::scan` shows what happens after a crash.
+//!
+//! The crate decides nothing about groups: versions and clocks come from the caller, and a damaged
+//! log is an error that names the lost range. It contains no `unsafe` code, and every operation of
+//! the disk goes through the trait [`Disk`], so that the simulator runs the same code over a disk
+//! that loses, tears and reorders writes.
+//!
+//! Invariants, cited where they are kept: LOG-PREFIX, LOG-ONCE and LOG-FRONTIER (module `log`),
+//! LOG-FAIR (module `queue`). The page `docs/protocol/log.md` has the formats.
+#![forbid(unsafe_code)]
+#[cfg(not(target_os = "linux"))]
+compile_error!("Spindle runs on Linux only: the log relies on its rules for fdatasync and directories");
+
+mod chunk;
+mod config;
+pub mod disk;
+mod error;
+mod format;
+mod journal;
+pub mod limits;
+mod log;
+pub mod mutation;
+mod offline;
+mod queue;
+mod snapshot;
+mod store;
+mod version;
+mod writer;
+
+pub use chunk::Chunk;
+pub use config::Config;
+pub use disk::{Disk, FileDisk};
+pub use error::{Damage, Error, Result};
+pub use format::Identity;
+pub use journal::Journal;
+pub use log::{Hold, Log, Progress, Reader, Readers, Report, Retention, repair};
+pub use offline::{Verification, export, open_read_only, verify};
+pub use queue::Queue;
+pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
+pub use store::{Batch, DataDirectory, Store};
+pub use version::{Record, Version};
+pub use writer::{Appender, Outcome, Writer};
