@@ -66,7 +66,8 @@ impl Publisher {
         claimed.map_err(|error| failed(error, slot, Upcall::is_running()))
     }
 
-    /// Claims a frame of `len` bytes; waits for room asynchronously, in any runtime.
+    /// Claims a frame of `len` bytes; waits for room asynchronously, in any runtime. A caller that
+    /// drops the future claims nothing.
     ///
     /// # Errors
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].

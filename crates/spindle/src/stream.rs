@@ -21,8 +21,9 @@ const COPIED_BYTES: usize = 256 << 10;
 /// for this member, the last item is the reason.
 ///
 /// The stream copies up to 256 messages, or up to the message with which 256 KiB are reached. They
-/// count as delivered once they are copied. When they are taken, it copies the next ones.
-/// [`Receiver::receive_async`] waits in the same way and lends messages without a copy.
+/// count as delivered once they are copied, and a stream that is dropped discards those that were
+/// not taken. When they are taken, it copies the next ones. [`Receiver::receive_async`] waits in
+/// the same way and lends messages without a copy.
 #[derive(Debug)]
 pub struct DeliveryStream {
     receiver: Receiver,
