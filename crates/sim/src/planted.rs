@@ -60,6 +60,8 @@ pub const CONTROL: [Bug; 26] = [
     Bug::OlderStreamsLost,
     Bug::DecisionsUntold,
     Bug::GoneFound,
+    Bug::GivenKeyAdopted,
+    Bug::WaitersAdopted,
     Bug::LateStreamsRefused,
     Bug::FarJoinersVote,
     Bug::ConflictsBelieved,

@@ -119,7 +119,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
     let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
     // A refusal contains the digest of the required configuration, whichever process asks.
     let digest = hear(mailbox, |letter, _| match letter {
-        Letter::Refused { why: Refusal::Config(digest) } => Some(digest),
+        Letter::Refused { why: Refusal::Config { settings, .. } } => Some(settings.digest()),
         _ => None,
     });
     let _ = mailbox.send(MemberId(1), &ask(digest), &[]).unwrap();

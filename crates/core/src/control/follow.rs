@@ -9,7 +9,7 @@
 //! 1. The observer has yielded everything of the view: [`Follow::end`].
 //! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or to the newest. The driver maps them.
 //! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
-use super::{ASK_EVERY, INSTALL_LOOK, News, Question, Refusal, Roster};
+use super::{ASK_EVERY, INSTALL_LOOK, News, Question, Refusal, Roster, SharedSettings};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::membership::Decision;
 use crate::view::View;
@@ -48,7 +48,7 @@ pub enum ViewStart {
 }
 
 /// Why the group can't be followed any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FollowError {
     /// All members of the group are gone.
     GroupGone,
@@ -93,6 +93,9 @@ pub struct Follow {
     dialled: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
     heard: Time,
+    /// The settings of a process that waits to create the group with other settings than this one,
+    /// until they are taken.
+    differing: Option<SharedSettings>,
 }
 
 /// The newest view that has begun.
@@ -125,6 +128,7 @@ impl Follow {
             crowd: 0,
             dialled,
             heard: now,
+            differing: None,
         }
     }
 
@@ -224,6 +228,11 @@ impl Follow {
         asked
     }
 
+    /// Takes the settings of a process that waits to create the group with other settings.
+    pub fn take_differing(&mut self) -> Option<SharedSettings> {
+        self.differing.take()
+    }
+
     /// Notes that something has come from a member.
     pub fn note_life(&mut self, now: Time) {
         self.heard = now;
@@ -236,6 +245,11 @@ impl Follow {
     pub fn hear<W>(&mut self, news: News, roster: &mut Roster<W>, now: Time) -> Result<Option<News>, FollowError> {
         self.note_life(now);
         match news {
+            // The group may yet be created, with the settings of this process.
+            News::Refused(Refusal::Config { settings, incarnation: 0 }) => {
+                self.differing = Some(settings);
+                return Ok(None);
+            }
             News::Refused(why) if !matches!(why, Refusal::NoState(_)) => return Err(FollowError::Refused(why)),
             News::View { incarnation, view, .. } => {
                 self.hear_of(incarnation, view, roster)?;
@@ -528,7 +542,11 @@ mod tests {
         let mut case = Case::following(3);
         let other = News::View { incarnation: 8, view: view(1, &[4]), decision: vec![] };
         assert_eq!(case.hear(other), Err(FollowError::GroupGone));
-        assert_eq!(case.hear(News::Refused(Refusal::Config(3))), Err(FollowError::Refused(Refusal::Config(3))));
+        let settings = SharedSettings::new([("window".into(), "3".into())]);
+        let other = |incarnation| Refusal::Config { settings: settings.clone(), incarnation };
+        assert_eq!(case.hear(News::Refused(other(5))), Err(FollowError::Refused(other(5))));
+        assert_eq!(case.hear(News::Refused(other(0))), Ok(None), "the group does not exist yet");
+        assert_eq!(case.follow.take_differing(), Some(settings.clone()));
         let no_state = News::Refused(Refusal::NoState(MemberId(2)));
         assert_eq!(case.hear(no_state.clone()), Ok(Some(no_state)), "that is for learners to judge");
     }

@@ -12,6 +12,7 @@ pub(crate) mod letter;
 mod port;
 mod rack;
 pub mod ring;
+mod settings;
 
 pub use address::{Address, AddressError, Place};
 pub use birth::Birth;
@@ -21,3 +22,4 @@ pub use letter::{Letter, Refusal, Request, Stranger, VERSION, Wanted, stranger};
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};
 pub use ring::Ring;
+pub use settings::{Difference, SharedSettings};

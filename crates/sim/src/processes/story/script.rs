@@ -289,6 +289,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         large,
         epochs: true,
         slow: None,
+        differing: vec![],
     };
     Ok(Stated { scene, names, founders })
 }
