@@ -70,14 +70,20 @@ pub enum JoinError {
     Refused(Refusal),
     /// The running group has other settings, and this process does not
     /// [adopt](crate::Config::adoption) them.
-    #[error("the running group has other settings: {}; {}", tell_differences(differences), settings_remedy(differences))]
+    #[error(
+        "the running group has other settings: {}; {}",
+        tell_differences(differences),
+        settings_remedy(differences)
+    )]
     OtherSettings {
         /// The settings that prevent it, with both values. None are listed if they are too many to
         /// compare.
         differences: Vec<Difference>,
     },
     /// The shared settings of the running group have no meaning for this process.
-    #[error("the settings of the running group can't be read: {settings}; report this, and give all members the same version")]
+    #[error(
+        "the settings of the running group can't be read: {settings}; report this, and give all members the same version"
+    )]
     UnreadableSettings {
         /// The settings, as text.
         settings: String,

@@ -3,9 +3,7 @@
 mod common;
 
 use common::Scratch;
-use spindle::{
-    Adoption, Batch, BootstrapProgress, Config, Difference, JoinError, Node, Refusal, Subgroup, SubgroupId,
-};
+use spindle::{Adoption, Batch, BootstrapProgress, Config, Difference, JoinError, Node, Refusal, Subgroup, SubgroupId};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

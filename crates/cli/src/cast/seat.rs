@@ -14,8 +14,8 @@ use crate::waiting::Waiting;
 use spindle::bulk::Object;
 use spindle::settings::Settings;
 use spindle::{
-    Adoption, Batch, Ended, Group, Handler, JoinError, MemberId, Publisher, ReceiveError, Receiver, SendError, Subgroup,
-    SubgroupId, ViewId,
+    Adoption, Batch, Ended, Group, Handler, JoinError, MemberId, Publisher, ReceiveError, Receiver, SendError,
+    Subgroup, SubgroupId, ViewId,
 };
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender, channel};
@@ -95,7 +95,9 @@ impl Seat {
         config.object_bytes_max = OBJECT_BYTES_MAX;
         // Only the time of suspicion may be another one.
         if let Adoption::Except(mut given) = effective.adoption() {
-            given.extend(config.shared_settings().pairs().map(|(key, _)| key.to_string()).filter(|key| key != SUSPICION));
+            given.extend(
+                config.shared_settings().pairs().map(|(key, _)| key.to_string()).filter(|key| key != SUSPICION),
+            );
             config.adoption = Adoption::Except(given);
         }
         let gather_timeout = config.gather_timeout;

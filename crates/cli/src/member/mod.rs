@@ -25,8 +25,8 @@ use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Difference, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MailError, Node,
-    Publisher, Security, SubgroupId, View, ViewChange, ViewId,
+    Batch, Config, Difference, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MailError,
+    Node, Publisher, Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_transport::mail::{GroupName, Mailbox};
 use std::fmt;

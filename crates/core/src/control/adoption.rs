@@ -74,8 +74,7 @@ mod tests {
 
     #[test]
     fn the_network_is_never_adopted() {
-        let (own, group) =
-            (settings(&[("network.fabric.kind", "tcp")]), settings(&[("network.fabric.kind", "ofi")]));
+        let (own, group) = (settings(&[("network.fabric.kind", "tcp")]), settings(&[("network.fabric.kind", "ofi")]));
         assert_eq!(refused(&[], &own, &group), Some(vec!["network.fabric.kind".into()]));
     }
 

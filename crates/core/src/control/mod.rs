@@ -47,8 +47,8 @@ mod told;
 use core::time::Duration;
 
 pub use crate::wire::{
-    Address, AddressError, Birth, Card, Difference, Letter, Place, PortAddress, Purpose, RackName, RackNameError, Refusal, Request,
-    SharedSettings, Stranger, VERSION, Wanted, stranger,
+    Address, AddressError, Birth, Card, Difference, Letter, Place, PortAddress, Purpose, RackName, RackNameError,
+    Refusal, Request, SharedSettings, Stranger, VERSION, Wanted, stranger,
 };
 pub use adoption::Adoption;
 pub use book::{Book, DialError};

@@ -86,7 +86,9 @@ impl SharedSettings {
         keys.dedup();
         let differing = keys.into_iter().filter(|key| here.get(key) != there.get(key));
         let value = |of: &BTreeMap<&str, &str>, key| of.get(key).map(|value| String::from(*value));
-        differing.map(|key| Difference { key: key.into(), here: value(&here, key), there: value(&there, key) }).collect()
+        differing
+            .map(|key| Difference { key: key.into(), here: value(&here, key), there: value(&there, key) })
+            .collect()
     }
 
     pub(super) fn put(&self, out: &mut Writer) {
@@ -170,7 +172,8 @@ mod tests {
 
     #[test]
     fn each_difference_has_both_values() {
-        let (one, other) = (settings(&[("a", "1"), ("b", "2"), ("c", "3")]), settings(&[("a", "1"), ("b", "4"), ("d", "5")]));
+        let (one, other) =
+            (settings(&[("a", "1"), ("b", "2"), ("c", "3")]), settings(&[("a", "1"), ("b", "4"), ("d", "5")]));
         let told: Vec<String> = one.differences(&other).iter().map(ToString::to_string).collect();
         assert_eq!(told, ["b is 4 there and 2 here", "c is not set there and 3 here", "d is 5 there and not set here"]);
         assert_eq!(one.differences(&one), []);
@@ -198,7 +201,8 @@ mod tests {
         };
         let long = "x".repeat(SETTINGS_BYTES_MAX);
         let long = format!("a = {long}\n");
-        for text in ["a", "a = 1", "a = 1\n\n", "b = 1\na = 1\n", "a = 1\na = 2\n", "a = \u{1b}[2J\n", " = 1\n", &long] {
+        for text in ["a", "a = 1", "a = 1\n\n", "b = 1\na = 1\n", "a = 1\na = 2\n", "a = \u{1b}[2J\n", " = 1\n", &long]
+        {
             let read = SharedSettings::read(&mut Reader(&written(text)));
             assert_eq!(read, Err(WireError::Value { field: "settings" }), "{text:?}");
         }

@@ -231,6 +231,7 @@ impl World<'_> {
             }
             found = seek.ask(&here, &mut process.roster, now);
         }
+        let asked_with = seek.settings(now).digest();
         let found = match found {
             Some(found) => Some(found),
             None => seek.step(news, &mut process.roster, now),
@@ -242,6 +243,10 @@ impl World<'_> {
         });
         process.is_told |= seek.differing(now).is_some();
         let (own, _) = self.scene.settings(process.place);
+        if seek.settings(now).digest() != asked_with {
+            let whose = if *seek.settings(now) == own { "its own settings" } else { "the settings of the group" };
+            self.tell(process.number, || format!("asks with {whose}"));
+        }
         let settings = match &found {
             Some(Found::View { incarnation, .. }) => seek.settings_in(*incarnation),
             Some(Found::Group) => seek.settings(now),

@@ -194,7 +194,11 @@ impl World<'_> {
             return SETTINGS.broken(format!("process {number} is in a group of other settings"));
         }
         let (own, adoption) = self.scene.settings(process.place);
-        if own.differences(settings).iter().any(|it| matches!(&adoption, Adoption::Except(given) if given.contains(&it.key))) {
+        if own
+            .differences(settings)
+            .iter()
+            .any(|it| matches!(&adoption, Adoption::Except(given) if given.contains(&it.key)))
+        {
             return SETTINGS.broken(format!("process {number} has adopted a value in place of one that was given"));
         }
         self.outcome.counts.adopted += u64::from(own != *settings);
