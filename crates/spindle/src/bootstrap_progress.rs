@@ -36,7 +36,7 @@ pub struct BootstrapProgress {
     pub seeds_missing: u32,
     /// The settings that differ from those of another process that waits to create the group, with
     /// both values. The group can't be created with both processes.
-    pub differing: Vec<Difference>,
+    pub differing: Box<[Difference]>,
     /// How many processes that wait have other settings than this one, as far as they have asked it.
     pub differing_here: u32,
     /// The seeds that this process could not use in its last try, in their order.

@@ -249,7 +249,7 @@ impl Learner {
             self.hear(news);
         }
         if let Some(differing) = self.follower.take_differing() {
-            let differences = self.terms.settings.differences(&differing);
+            let differences = self.terms.settings.differences(&differing).into();
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).differing = differences;
         }
         self.look_for_the_state();

@@ -76,7 +76,7 @@ impl World<'_> {
         } else if let Standing::Joiner(_) = self.stand(&mut process) {
             match self.scene.learns {
                 true => self.begin_learning(&mut process),
-                false => process.phase = Phase::Seeks(Seek::joiner(self.wants(place))),
+                false => process.phase = Phase::Seeks(Box::new(Seek::joiner(self.wants(place)))),
             }
         }
         self.add_process(process);
@@ -121,7 +121,7 @@ impl World<'_> {
             started: self.now,
             roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
-            phase: Phase::Seeks(seek),
+            phase: Phase::Seeks(Box::new(seek)),
             mailbox,
             heard,
             deaths,
@@ -265,7 +265,8 @@ impl World<'_> {
             Some(Found::Refused(why)) => return self.refused(process, why),
             Some(Found::Gone) => {
                 if self.stand(process) == Standing::Founder {
-                    process.phase = Phase::Seeks(Seek::founder(self.wants(process.place), self.scene.members));
+                    process.phase =
+                        Phase::Seeks(Box::new(Seek::founder(self.wants(process.place), self.scene.members)));
                 }
             }
             Some(Found::Group) => {

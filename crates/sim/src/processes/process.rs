@@ -97,7 +97,7 @@ pub(super) struct Over {
 /// The state of a process.
 #[derive(Debug)]
 pub(super) enum Phase {
-    Seeks(Seek),
+    Seeks(Box<Seek>),
     /// Its first view is about to begin.
     Installs(Box<Install>),
     Member(Box<Member>),

@@ -43,6 +43,7 @@ impl Candidate<'_> {
     /// Reports which settings differ from those of other processes that wait to create the group.
     pub(super) fn see_settings(&mut self, seek: &Seek, now: Time) {
         let differing = seek.differing(now).map(|theirs| self.settings.differences(theirs)).unwrap_or_default();
+        let differing = differing.into();
         self.show(BootstrapProgress { differing, differing_here: seek.differing_here(now), ..self.seen.clone() });
     }
 
