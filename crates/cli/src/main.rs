@@ -36,7 +36,7 @@ use std::env::args_os;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 14)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 15)");
 
 /// Ordered multicast among processes: every member gets every message in the same order, at memory
 /// speed.

@@ -112,6 +112,14 @@ impl Board {
                     object["silent"] = silent.into();
                 }
             }
+            if !progress.differing.is_empty() {
+                let differing = progress.differing.iter();
+                let differing = differing.map(|it| json!({"key": it.key, "here": it.here, "there": it.there}));
+                object["differing"] = differing.collect();
+            }
+            if progress.differing_here > 0 {
+                object["differing_here"] = progress.differing_here.into();
+            }
             if progress.seeds_missing > 0 {
                 object["seeds_missing"] = progress.seeds_missing.into();
             }

@@ -241,12 +241,47 @@ fn members_that_want_another_group_are_turned_away_and_the_group_forms_without_t
     assert!(error.contains("created by 3 members"), "{error}");
     let error = wrong(&["--id", "1"], 3).expect(1).error();
     assert!(error.contains("id 1 is in use in group terms"), "{error}");
-    let error = wrong(&["--max-message", "100"], 3).expect(1).error();
-    assert!(error.contains("another configuration"), "{error}");
+    // Processes that only wait report other settings, and wait for those that have their own.
+    let mut other = Running::start(scratch.member("terms", 3).args(["--window", "50"]));
+    let waiting: serde_json::Value = serde_json::from_str(&other.says("differing\":[")).unwrap();
+    let differing = &waiting["differing"];
+    assert_eq!(differing, &json!([{"key": "subgroup.all.window", "here": "50", "there": "100"}]));
+    other.signal(Signal::TERM);
+    let error = other.done().expect(143).stop();
+    assert!(error.contains("subgroup.all.window is 100 there and 50 here"), "{error}");
     // Without a number of members a process joins a group of any number.
     let others = [0, 1].map(|_| Running::start(&mut scratch.spindle(["member", "terms", "--json"])));
     let done = Running::all_done(others.into_iter().chain([first]).collect());
     done.into_iter().for_each(|done| drop(done.expect(0)));
+}
+
+/// A member, an observer and `status` need no settings of a running group. A setting that was given
+/// is not replaced.
+#[test]
+fn a_running_group_is_joined_with_its_own_settings() {
+    let scratch = Scratch::new();
+    let list = b"[group]\nsuspect_after = \"7s\"\n[[subgroup]]\nname = \"news\"\nwindow = 7\n";
+    let file = scratch.file("news.toml", list);
+    let mut first = Running::start(scratch.member("adopts", 1).arg("--config").arg(&file).stdin(Stdio::piped()));
+    first.event("joined");
+    let refused = |extra: &[&str]| {
+        Running::start(scratch.spindle(["member", "adopts", "--json"]).args(extra)).done().expect(1).error()
+    };
+    let error = refused(&["--suspect-after", "3"]);
+    assert!(error.contains("group.suspect_after is 7s there and 3s here; leave group.suspect_after out"), "{error}");
+    let error = refused(&["--window", "50"]);
+    assert!(error.contains("subgroup.all.window is not set there and 50 here"), "{error}");
+    Running::start(&mut scratch.spindle(["status", "adopts"])).done().expect(0);
+    let mut observer = Running::start(&mut scratch.spindle(["observe", "adopts", "--json"]));
+    observer.event("observing");
+    let mut second = Running::start(scratch.spindle(["member", "adopts", "--json"]).stdin(Stdio::piped()));
+    let adopted = second.event("adopted");
+    let expected = json!({"event": "adopted", "key": "group.suspect_after", "value": "7s", "own": "1s"});
+    assert_eq!(adopted, expected);
+    second.send(b"from the second\n");
+    assert_eq!(first.lines(1), ["from the second"]);
+    let members = [first, second, observer];
+    Running::all_done(members.into()).into_iter().for_each(|done| drop(done.expect(0)));
 }
 
 #[test]

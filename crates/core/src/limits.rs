@@ -27,6 +27,8 @@ pub const BULK_SLOTS_MAX: u32 = 64;
 pub const BULK_AHEAD_MAX: u32 = 64;
 /// Bytes in one control message between processes.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 16 << 10;
+/// Bytes of the shared settings as text, if the text travels in a control message.
+pub const SETTINGS_BYTES_MAX: usize = 4 << 10;
 /// Objects that one control message asks for.
 pub const WANTED_MAX: usize = 16;
 /// Words of a control message for the bootstrap of a group: an id and half a word for each member,
@@ -48,6 +50,7 @@ pub const PORT_ADDRESS_BYTES_MAX: usize = 68;
 // bootstrap.
 const _: () = assert!(MEMBERS_MAX * 12 + 128 <= CONTROL_MESSAGE_BYTES_MAX);
 const _: () = assert!(8 * BOOTSTRAP_WORDS_MAX + 64 <= CONTROL_MESSAGE_BYTES_MAX);
+const _: () = assert!(SETTINGS_BYTES_MAX + 64 <= CONTROL_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
 // The span of a frame is stored in 31 bits, in granules of 16 bytes.
 const _: () =

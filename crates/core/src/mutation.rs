@@ -266,6 +266,10 @@ mod bugs {
         DecisionsUntold,
         /// A process that bootstraps the group counts processes that have ended.
         GoneFound,
+        /// A process adopts a group's value of a key that its user gave.
+        GivenKeyAdopted,
+        /// A process adopts the settings of a process that only waits.
+        WaitersAdopted,
         /// Streams for a view that has begun are refused.
         LateStreamsRefused,
         /// A process of another host votes as soon as it is admitted, whether members reach it or

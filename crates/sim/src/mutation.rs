@@ -60,6 +60,8 @@ pub const CONTROL: [Mutation; 26] = [
     Mutation::OlderStreamsLost,
     Mutation::DecisionsUntold,
     Mutation::GoneFound,
+    Mutation::GivenKeyAdopted,
+    Mutation::WaitersAdopted,
     Mutation::LateStreamsRefused,
     Mutation::FarJoinersVote,
     Mutation::ConflictsBelieved,

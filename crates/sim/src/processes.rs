@@ -38,7 +38,7 @@ mod watching;
 mod world;
 
 pub use counts::Counts;
-pub use plan::{Fault, Large, Place, Scene, Slow};
+pub use plan::{Differing, Fault, Large, Place, Scene, Slow};
 pub use proposed_changes::ProposedChange;
 #[cfg(mutation)]
 pub use world::Broken;

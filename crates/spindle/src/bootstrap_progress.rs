@@ -1,6 +1,6 @@
 //! The processes that are present while a group is created, or while a process waits for admission.
 use spindle_core::MemberId;
-use spindle_core::control::{SeedsKnown, Unreached, Waits};
+use spindle_core::control::{Difference, SeedsKnown, Unreached, Waits};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -34,12 +34,20 @@ pub struct BootstrapProgress {
     pub waits: Option<Box<Waits>>,
     /// How many more seeds have to answer before the group can be created.
     pub seeds_missing: u32,
+    /// The settings that differ from those of another process that waits to create the group, with
+    /// both values. The group can't be created with both processes.
+    pub differing: Box<[Difference]>,
+    /// How many processes that wait have other settings than this one, as far as they have asked
+    /// it.
+    pub differing_here: u32,
     /// The seeds that this process could not use in its last try, in their order.
     pub unreached: Vec<Unreached>,
 }
 
 /// The most members that are listed; the others are counted.
 const PRESENT_TOLD: usize = 8;
+/// The most differing settings that are listed; the others are counted.
+const DIFFERENCES_TOLD: usize = 8;
 /// The most unusable seeds that are listed; the others are counted.
 const UNREACHED_TOLD: usize = 4;
 
@@ -73,6 +81,7 @@ impl BootstrapProgress {
     /// Returns the remedy.
     pub(crate) fn remedy(&self) -> &'static str {
         match self.present.is_empty() {
+            _ if !self.differing.is_empty() || self.differing_here > 0 => "start all with the same settings",
             true => "see that the seeds run and can be reached, or wait longer",
             false if self.dir.is_some() => "start who is missing, with the same directory, or wait longer",
             false => "start who is missing, or wait longer",
@@ -113,6 +122,25 @@ impl BootstrapProgress {
     }
 }
 
+/// Returns differences in words.
+pub(crate) fn tell_differences(differences: &[Difference]) -> String {
+    if differences.is_empty() {
+        return "too many to compare".to_string();
+    }
+    let mut told: Vec<String> = differences.iter().take(DIFFERENCES_TOLD).map(ToString::to_string).collect();
+    told.extend(differences.len().checked_sub(DIFFERENCES_TOLD + 1).map(|more| format!("and {} more", more + 1)));
+    told.join(", ")
+}
+
+/// Returns the remedy for settings that differ from those of a running group.
+pub(crate) fn settings_remedy(differences: &[Difference]) -> String {
+    match differences {
+        [] => "start it with the settings of the members".to_string(),
+        [one] => format!("leave {} out to join with the group's value, or give the same", one.key),
+        _ => "leave these settings out to join with the group's values, or give the same".to_string(),
+    }
+}
+
 impl fmt::Display for BootstrapProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.present.is_empty() {
@@ -120,6 +148,14 @@ impl fmt::Display for BootstrapProgress {
             true if self.seeds.is_none() && self.unreached.is_empty() => write!(f, "nobody has answered")?,
             true => write!(f, "no seed has answered")?,
             false => self.write_present(f)?,
+        }
+        if !self.differing.is_empty() {
+            write!(f, "; a process that waits has other settings: {}", tell_differences(&self.differing))?;
+        }
+        match self.differing_here {
+            0 => {}
+            1 => write!(f, "; 1 more process waits with other settings, and reports them")?,
+            more => write!(f, "; {more} more processes wait with other settings, and report them")?,
         }
         self.waits.iter().try_for_each(|waits| write!(f, "{waits}"))?;
         self.seeds.iter().try_for_each(|seeds| write!(f, "; {seeds}"))?;

@@ -1,7 +1,8 @@
 //! The settings that a process needs before it joins: the group, the number of its first members,
 //! and its subgroups.
-use crate::network::{Network, Transport};
-use spindle_core::control::ANY_CONFIG;
+use crate::network::Network;
+use crate::shared_settings;
+use spindle_core::control::{ANY_CONFIG, Adoption, SharedSettings};
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
@@ -65,6 +66,18 @@ pub struct Config {
     /// it for one process only, when all members of the earlier group have ended. Otherwise the
     /// earlier group continues elsewhere beside the new one.
     pub force_create: bool,
+    /// Whether this process adopts the shared settings of a running group: the subgroups,
+    /// [`suspect_after`](Self::suspect_after) and [`object_bytes_max`](Self::object_bytes_max).
+    ///
+    /// By default it does not: the code of a program relies on its subgroups and message sizes.
+    /// With other settings than those of the group, [`join`](Self::join) then fails with
+    /// [`JoinError::OtherSettings`](crate::JoinError::OtherSettings), which has each difference. A
+    /// program that adopts finds the group's subgroups in [`Node::view`](crate::Node::view); a
+    /// smaller message size there makes longer messages objects, or refuses them.
+    ///
+    /// Processes that only wait to create a group never adopt each other's settings. They report
+    /// the differences in their [progress](crate::BootstrapProgress), and wait.
+    pub adoption: Adoption,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
 }
@@ -131,6 +144,7 @@ impl Config {
             data_dir: None,
             was_member_of: None,
             force_create: false,
+            adoption: Adoption::Never,
             ablation: Ablation::default(),
         }
     }
@@ -145,25 +159,15 @@ impl Config {
         view
     }
 
-    /// Returns a number that differs, in all likelihood, when a setting differs that members must
-    /// agree on.
-    pub(crate) fn digest(&self) -> u64 {
-        // FNV-1a over the version, which decides the layout of the view, and the debug form of the
-        // settings that must be equal.
-        let transport = match self.network.as_ref().map(|network| &network.transport) {
-            None => "false".to_string(),
-            Some(Transport::Tcp) => "true".to_string(),
-            Some(Transport::Ofi(options)) => format!("{:?} of libfabric", options.provider),
-        };
-        let version = crate::RENDEZVOUS_VERSION;
-        let Config { suspect_after, object_bytes_max, subgroups, .. } = self;
-        let text = format!("{version} {suspect_after:?} {object_bytes_max} {subgroups:?} {transport}");
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    /// Returns the settings that all members of a group must share, with the keys of a
+    /// configuration file.
+    pub fn shared_settings(&self) -> SharedSettings {
+        shared_settings::write(self)
     }
 
     /// Returns the digest that an observer with this configuration sends.
     pub(crate) fn observer_digest(&self) -> u64 {
-        if self.subgroups.is_empty() { ANY_CONFIG } else { self.digest() }
+        if self.subgroups.is_empty() { ANY_CONFIG } else { self.shared_settings().digest() }
     }
 }
 

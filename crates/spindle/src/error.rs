@@ -1,7 +1,7 @@
 //! The errors, one type for each kind of call.
-use crate::bootstrap_progress::BootstrapProgress;
+use crate::bootstrap_progress::{BootstrapProgress, settings_remedy, tell_differences};
 use crate::data_dir::DataDirError;
-use spindle_core::control::Refusal;
+use spindle_core::control::{Difference, Refusal};
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::{MeshError, OfiError};
 use spindle_transport::net::NetError;
@@ -68,6 +68,26 @@ pub enum JoinError {
     /// The members refuse this process.
     #[error("the members refuse to let this process in: {0}")]
     Refused(Refusal),
+    /// The running group has other settings, and this process does not
+    /// [adopt](crate::Config::adoption) them.
+    #[error(
+        "the running group has other settings: {}; {}",
+        tell_differences(differences),
+        settings_remedy(differences)
+    )]
+    OtherSettings {
+        /// The settings that prevent it, with both values. None are listed if they are too many to
+        /// compare.
+        differences: Vec<Difference>,
+    },
+    /// The shared settings of the running group have no meaning for this process.
+    #[error(
+        "the settings of the running group can't be read: {settings}; report this, and give all members the same version"
+    )]
+    UnreadableSettings {
+        /// The settings, as text.
+        settings: String,
+    },
     /// A group can't have so many members.
     #[error("a group has 1 to {max} members, not {got}", max = limits::MEMBERS_MAX)]
     Members {

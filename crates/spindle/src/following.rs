@@ -11,7 +11,7 @@ use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
 use crate::large::ReorderBuffer;
 use spindle_core::control::{
-    self, ControlMessage, Fetched, Follow, FollowError, Learn, Request, Roster, RowsState, ViewStart,
+    self, ControlMessage, Fetched, Follow, FollowError, Learn, Request, Roster, RowsState, SharedSettings, ViewStart,
 };
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, Time, View};
 use spindle_fabric::{Mirror, Peer, Watched};
@@ -83,6 +83,11 @@ impl Follower {
             payload,
             object_bytes_max,
         }
+    }
+
+    /// Takes the settings of a process that waits to create the group with other settings.
+    pub(crate) fn take_differing(&mut self) -> Option<SharedSettings> {
+        self.follow.take_differing()
     }
 
     pub(crate) fn me(&self) -> MemberId {

@@ -9,10 +9,11 @@ use crate::error::JoinError;
 use crate::learning::Admitted;
 use crate::network::Network;
 use crate::node::{First, Node, Terms};
+use crate::shared_settings;
 use crate::state::TARGET;
 use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
-use spindle_core::control::{Attempts, Found, LearnError, Seek, Wants};
+use spindle_core::control::{Attempts, Found, LearnError, Refusal, Seek, SharedSettings, Wants};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Engine, MemberId, Process, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
@@ -49,10 +50,14 @@ enum Sought {
 
 /// A process that is not a member yet.
 struct Candidate<'a> {
-    config: &'a Config,
+    /// The configuration as its user gave it.
+    own: &'a Config,
+    /// The same, with the settings of a running group if this process has adopted them.
+    config: Config,
     dir: RuntimeDir,
     group: GroupName,
-    digest: u64,
+    /// The shared settings of `config`.
+    settings: SharedSettings,
     /// It is made before the members wait for this process: in a process with threads this takes
     /// milliseconds.
     event_count: MemberEventCount,
@@ -122,6 +127,8 @@ impl Config {
         let mut attempts = Attempts::default();
         loop {
             match candidate.join(&mut handler) {
+                // Members were asked that know only their own settings.
+                Err(JoinError::Refused(Refusal::Config { settings, .. })) => candidate.adopt(&settings)?,
                 Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
                     tracing::info!(target: TARGET, reason = %error, "begins to join anew");
                 }
@@ -156,7 +163,7 @@ impl Config {
             Ok((control_plane, first))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
-        members.into_iter().map(|(control_plane, first)| Node::new(control_plane, first, terms)).collect()
+        members.into_iter().map(|(control_plane, first)| Node::new(control_plane, first, terms.clone())).collect()
     }
 
     fn check(&self) -> Result<(), JoinError> {
@@ -175,7 +182,7 @@ impl Config {
             spin_for: self.spin_for,
             suspect_after: self.suspect_after,
             ablation: self.ablation,
-            digest: self.digest(),
+            settings: self.shared_settings(),
         }
     }
 }
@@ -190,14 +197,15 @@ impl<'a> Candidate<'a> {
         let (dir, group) = config.place()?;
         let event_count =
             if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
-        let (digest, event_count) = (config.digest(), event_count.map_err(no_event_count)?);
+        let (settings, event_count) = (config.shared_settings(), event_count.map_err(no_event_count)?);
         let deadline = after(Instant::now(), config.gather_timeout);
         let seen = BootstrapProgress::of(config.members, vec![]);
         Ok(Candidate {
-            config,
+            own: config,
+            config: config.clone(),
             dir,
             group,
-            digest,
+            settings,
             event_count,
             deadline,
             cancelled,
@@ -211,7 +219,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
-        if let Some(network) = &self.config.network {
+        if let Some(network) = &self.own.network {
             return self.join_afar(network, handler);
         }
         let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
@@ -228,6 +236,7 @@ impl<'a> Candidate<'a> {
                 // dead group.
                 Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
                 Standing::Founder { incarnation } => {
+                    self.use_own();
                     control_plane.set_incarnation(incarnation);
                     Seek::founder(self.wants(false), self.config.members)
                 }
@@ -260,6 +269,7 @@ impl<'a> Candidate<'a> {
         self.see_myself(&control_plane);
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
+        self.use_own();
         let bootstrap = self.begin_bootstrap(control_plane.roster().as_process(), control_plane.now())?;
         control_plane.set_bootstrap(bootstrap);
         let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
@@ -285,7 +295,8 @@ impl<'a> Candidate<'a> {
         // A process that looks for its group again accepts any number of first members: other
         // processes may create a group with another number meanwhile.
         let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.members };
-        Wants { digest: self.digest, members, learns }
+        let (settings, adoption) = (self.own.shared_settings(), self.own.adoption.clone());
+        Wants { settings, adoption, members, learns }
     }
 
     /// Returns the group that this process was a member of, if any.
@@ -299,7 +310,7 @@ impl<'a> Candidate<'a> {
         let random = [random_word()?, random_word()?];
         let (members, word) = (self.config.members, self.config.force_create);
         let belongs = self.was_in();
-        let terms = bootstrap::Terms { me, config: self.digest, members, random, dir, belongs, word };
+        let terms = bootstrap::Terms { me, config: self.settings.digest(), members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
     }
 
@@ -326,15 +337,33 @@ impl<'a> Candidate<'a> {
             let found = control_plane.act(|roster, now| seek.step(news, roster, now));
             let found = found.or_else(|| control_plane.take_begun().map(Found::from));
             seek.take_heard().into_iter().for_each(|here| self.hear_of(here));
+            let now = control_plane.now();
+            self.see_settings(&seek, now);
+            // Values without a meaning are noticed before the group admits this process.
+            let asks_with = seek.settings(now).clone();
+            if asks_with != self.settings {
+                self.take_over(&asks_with)?;
+                if let Some(bootstrap) = control_plane.bootstrap() {
+                    bootstrap.adopt(asks_with.digest());
+                }
+            }
             self.see_seeds(control_plane, seek.unlike());
             self.see_waits(control_plane);
             let view = match found {
                 None => continue,
+                Some(Found::Refused(Refusal::Config { settings, .. })) => {
+                    self.use_own();
+                    return Err(self.other_settings(&settings));
+                }
                 Some(Found::Refused(why)) => return Err(JoinError::Refused(why)),
                 Some(Found::Group) => return Ok(Sought::Group),
                 Some(Found::Gone) => return Ok(Sought::Gone),
-                Some(Found::View { incarnation, view }) => Self::enter(control_plane, incarnation)?.then_some(view),
+                Some(Found::View { incarnation, view }) => {
+                    self.take_over(&seek.settings_in(incarnation).clone())?;
+                    Self::enter(control_plane, incarnation)?.then_some(view)
+                }
                 Some(Found::Founders { incarnation, members }) => {
+                    self.use_own();
                     self.create(control_plane, &seek, incarnation, members)?
                 }
             };
@@ -342,6 +371,44 @@ impl<'a> Candidate<'a> {
                 return Ok(Sought::View(view));
             }
         }
+    }
+
+    /// Joins with the shared settings that its user gave.
+    fn use_own(&mut self) {
+        self.config = self.own.clone();
+        self.settings = self.own.shared_settings();
+    }
+
+    /// Joins with the shared settings of a running group, if this process may adopt them.
+    fn adopt(&mut self, settings: &SharedSettings) -> Result<(), JoinError> {
+        match self.own.adoption.check(&self.own.shared_settings(), settings) {
+            Ok(()) => self.take_over(settings),
+            Err(_) => Err(self.other_settings(settings)),
+        }
+    }
+
+    /// Joins with these shared settings.
+    fn take_over(&mut self, settings: &SharedSettings) -> Result<(), JoinError> {
+        if *settings == self.own.shared_settings() {
+            self.use_own();
+            return Ok(());
+        }
+        let unreadable = || JoinError::UnreadableSettings { settings: settings.text().to_string() };
+        let taken = shared_settings::take_over(self.own, settings).ok_or_else(unreadable)?;
+        taken.check()?;
+        if self.settings != *settings {
+            let differences = self.own.shared_settings().differences(settings);
+            let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+            tracing::info!(target: TARGET, settings = told.join(", "), "adopts the settings of the group");
+        }
+        (self.config, self.settings) = (taken, settings.clone());
+        Ok(())
+    }
+
+    fn other_settings(&self, group: &SharedSettings) -> JoinError {
+        let own = self.own.shared_settings();
+        let differences = self.own.adoption.check(&own, group).err().unwrap_or_default();
+        JoinError::OtherSettings { differences }
     }
 
     /// Registers this process as a member of the group on this host. Returns false if another group
@@ -397,7 +464,7 @@ impl<'a> Candidate<'a> {
         control_plane.has_joined()?;
         while !first.look(&mut control_plane) {
             control_plane.wait(self.tick(LONG_TICK)?.min(first.patience()));
-            if let Err(error) = first.attend(&mut control_plane, self.digest) {
+            if let Err(error) = first.attend(&mut control_plane, &self.settings) {
                 return Err(self.note_left_out(error));
             }
         }

@@ -237,7 +237,7 @@ impl Learner {
             }
             // The application does not report that it is done.
             control_plane.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
-            first.attend(&mut control_plane, self.terms.digest)?;
+            first.attend(&mut control_plane, &self.terms.settings)?;
         }
         Ok(Admitted { first, control_plane })
     }
@@ -247,6 +247,10 @@ impl Learner {
         self.ask()?;
         for news in self.follower.news_by(&mut self.learn)? {
             self.hear(news);
+        }
+        if let Some(differing) = self.follower.take_differing() {
+            let differences = self.terms.settings.differences(&differing).into();
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).differing = differences;
         }
         self.look_for_the_state();
         if self.learn.has_asked() && !std::mem::replace(&mut self.had_spare, true) {

@@ -45,6 +45,7 @@ mod sampling;
 #[cfg(feature = "settings")]
 pub mod settings;
 mod shared;
+mod shared_settings;
 mod state;
 mod status;
 mod stream;
@@ -68,6 +69,7 @@ pub use observing::{Missed, Observed, Observing};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
+pub use spindle_core::control::{Adoption, Difference, SharedSettings};
 pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};

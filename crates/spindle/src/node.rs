@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Batch, Handler};
-use spindle_core::control::{self, LINK_LOOK, Member};
+use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
 use spindle_core::{Ablation, Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
@@ -103,13 +103,13 @@ pub struct Node {
 }
 
 /// The part of its configuration that a node keeps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) spin_for: Duration,
     pub(crate) suspect_after: Option<Duration>,
     pub(crate) ablation: Ablation,
-    /// The digest of the configuration that all members must share.
-    pub(crate) digest: u64,
+    /// The settings that all members must share.
+    pub(crate) settings: SharedSettings,
     pub(crate) object_bytes_max: u64,
 }
 
@@ -131,7 +131,7 @@ impl Node {
     /// Creates a member whose first view is ready.
     pub(crate) fn new(mut control_plane: ControlPlane, first: First, terms: Terms) -> Result<Node, JoinError> {
         let (begun, fabric, arena) = first.begin(&mut control_plane)?;
-        let alike = control::Terms { digest: terms.digest, suspect_after: terms.suspect_after };
+        let alike = control::Terms { settings: terms.settings.clone(), suspect_after: terms.suspect_after };
         let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
         let view = Arc::clone(member.view());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
@@ -194,6 +194,17 @@ impl Node {
     /// founder draws it. See [`Config::was_member_of`](crate::Config::was_member_of).
     pub fn incarnation(&self) -> u128 {
         self.control_plane.incarnation()
+    }
+
+    /// Returns the settings that all members of the group share. They differ from those of the
+    /// [`Config`](crate::Config) if this process has [adopted](crate::Config::adoption) them.
+    pub fn shared_settings(&self) -> &SharedSettings {
+        &self.terms.settings
+    }
+
+    /// Returns the longest message that is sent as an object, in bytes; 0 if none is.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.terms.object_bytes_max
     }
 
     /// Returns this member's id.

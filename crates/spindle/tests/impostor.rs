@@ -119,7 +119,7 @@ fn get_in(control_socket: &mut ControlSocket) -> (u128, View) {
     let _ = control_socket.send(MemberId(1), &ask(0), &[]).unwrap();
     // A refusal contains the digest of the required configuration, whichever process asks.
     let digest = hear(control_socket, |message, _| match message {
-        ControlMessage::Refused { why: Refusal::Config(digest) } => Some(digest),
+        ControlMessage::Refused { why: Refusal::Config { settings, .. } } => Some(settings.digest()),
         _ => None,
     });
     let _ = control_socket.send(MemberId(1), &ask(digest), &[]).unwrap();

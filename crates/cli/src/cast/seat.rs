@@ -14,8 +14,8 @@ use crate::waiting::Waiting;
 use spindle::bulk::Object;
 use spindle::settings::Settings;
 use spindle::{
-    Batch, Ended, Group, Handler, JoinError, MemberId, Publisher, ReceiveError, Receiver, SendError, Subgroup,
-    SubgroupId, ViewId,
+    Adoption, Batch, Ended, Group, Handler, JoinError, MemberId, Publisher, ReceiveError, Receiver, SendError,
+    Subgroup, SubgroupId, ViewId,
 };
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender, channel};
@@ -26,6 +26,8 @@ const SUBGROUP: &str = "files";
 /// Longest message in the rings. Pieces and long lists are sent as objects.
 const MESSAGE_BYTES_MAX: u64 = 4096;
 const WINDOW: u64 = 64;
+/// The shared setting that a cast takes over from the group.
+const SUSPICION: &str = "group.suspect_after";
 /// Longest object, longer than any piece or offer.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
 const _: () = assert!(OBJECT_BYTES_MAX > 2 * PIECE_BYTES_MAX && OBJECT_BYTES_MAX > 64 * PIECES_MAX);
@@ -91,6 +93,13 @@ impl Seat {
         config.subgroups =
             vec![Subgroup { window: WINDOW, message_bytes_max: MESSAGE_BYTES_MAX, ..Subgroup::new(SUBGROUP) }];
         config.object_bytes_max = OBJECT_BYTES_MAX;
+        // Only the time of suspicion may be another one.
+        if let Adoption::Except(mut given) = effective.adoption() {
+            given.extend(
+                config.shared_settings().pairs().map(|(key, _)| key.to_string()).filter(|key| key != SUSPICION),
+            );
+            config.adoption = Adoption::Except(given);
+        }
         let gather_timeout = config.gather_timeout;
         let waiting = Waiting::start(&found.group, json)?;
         let joined = config.join_with(&mut |progress| waiting.see(progress), &stop.flag);

@@ -84,6 +84,11 @@ impl Input {
         Ok(Input { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups })
     }
 
+    /// Sets the longest message, as the settings of the group have it.
+    pub(super) fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Sends all messages, to one group after the other if a group ends before. The first message
     /// that a group does not take is the first message of the next group.
     pub(super) fn send_all(mut self, publishers: &Receiver<Publisher>, counts: &Counts) -> Sent {

@@ -25,8 +25,8 @@ use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, Node, Publisher,
-    RendezvousError, Security, SubgroupId, View, ViewChange, ViewId,
+    Batch, Config, Difference, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, Node,
+    Publisher, RendezvousError, Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_transport::rendezvous::{ControlSocket, GroupName};
 use std::fmt;
@@ -146,17 +146,19 @@ pub(crate) struct Args {
     /// blocked: true if the group runs, and too few of its members are left to admit a process;
     /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
     /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
-    /// that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "metrics" (url), "silent" (subgroup: this member does not send there, so its input is
-    /// not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked:
-    /// whether it can't continue), "lag" (subgroup, member, me: whether it is this one, behind,
-    /// seconds, over: a member has not delivered what all had received a second before, or no
-    /// longer lags), "conflict" (mine, theirs: two groups of this name, of which one has to be
-    /// ended), "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is
-    /// delivered here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an
-    /// operator's recovery gave this member up), every second "progress" and at the end "finished"
-    /// (seconds, sent, sent_bytes, delivered, delivered_bytes), "stopped" (message, status: a
-    /// signal stopped it in order), or "error" (message, status).
+    /// that have not answered, if there are any; differing: settings that another process which
+    /// waits has with another value, a list of {key, here, there}), "adopted" (key, value, own: a
+    /// setting of the running group that this member uses in place of its default), "joined" (view,
+    /// rank, id, members: a list of ids), "metrics" (url), "silent" (subgroup: this member does not
+    /// send there, so its input is not read), "view" (view, members, joined, left: lists of ids),
+    /// "blocked" (view, blocked: whether it can't continue), "lag" (subgroup, member, me: whether
+    /// it is this one, behind, seconds, over: a member has not delivered what all had received a
+    /// second before, or no longer lags), "conflict" (mine, theirs: two groups of this name, of
+    /// which one has to be ended), "stalled" (stalled: whether the output has taken nothing for 2
+    /// s, while nothing is delivered here), "evicted" (view, id, sent, delivered, unconfirmed,
+    /// given_up: whether an operator's recovery gave this member up), every second "progress" and
+    /// at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), "stopped"
+    /// (message, status: a signal stopped it in order), or "error" (message, status).
     #[arg(long)]
     json: bool,
 
@@ -186,7 +188,8 @@ impl Args {
         let mut settings = self.whom.read()?;
         let names = settings.subgroups();
         let subgroup = match &self.subgroup {
-            Some(name) if !names.contains(&name.as_str()) => {
+            // If no file lists the subgroups, a running group may have others.
+            Some(name) if settings.lists_subgroups() && !names.contains(&name.as_str()) => {
                 let message =
                     format!("--subgroup {name}: the settings have no such subgroup, but {}", names.join(", "));
                 return Err(Failure::new(USAGE, message));
@@ -248,12 +251,12 @@ fn take_part(args: Args) -> Outcome {
     tell_warnings(&effective, args.json);
     let mut config = effective.config()?;
     config.force_create = args.force_create;
+    config.adoption = effective.adoption();
     if let Some(dir) = config.data_dir.as_ref().filter(|_| args.init) {
         spindle::initialise_data_dir(dir, &config.group).map_err(|error| Failure::new(USAGE, error))?;
     }
-    let longest = config.subgroups.iter().find(|s| s.name == subgroup).map_or(0, |s| s.message_bytes_max);
-    let longest = longest.max(config.object_bytes_max);
-    let input = Input::open(&args.input, args.frames, longest)?;
+    // The longest message is known when the settings of the group are.
+    let mut input = Input::open(&args.input, args.frames, config.object_bytes_max)?;
     let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
     let metrics = args.metrics.map(|address| Exposed::start(address, &config.group)).transpose()?;
     if let Some(exposed) = &metrics {
@@ -288,6 +291,10 @@ fn take_part(args: Args) -> Outcome {
         incarnation,
     };
     let node = member.try_join(&member.config).and_then(|joined| member.joined(joined))?;
+    member.choose_subgroup(node.view())?;
+    tell_adopted(&member.config, &node, member.args.json);
+    let longest = node.view().subgroup(&member.subgroup).map(|id| node.view().subgroups[id.index()].message_bytes_max);
+    input.set_bytes_max(longest.unwrap_or(0).max(node.object_bytes_max()));
     let mut group = member.start(node, output)?;
     let counts = Arc::clone(&member.counts);
     spawn("input", member.events.clone(), move || Event::Sent(input.send_all(&for_input, &counts)))?;
@@ -355,6 +362,24 @@ impl Member {
             }
             error => error.into(),
         })
+    }
+
+    /// Takes the group's first subgroup if none was named and the group does not have the one that
+    /// this member would have created.
+    fn choose_subgroup(&mut self, view: &View) -> Outcome {
+        if view.subgroup(&self.subgroup).is_some() {
+            return Ok(());
+        }
+        let known: Vec<&str> = view.subgroups.iter().map(|subgroup| subgroup.name.as_str()).collect();
+        match (&self.args.subgroup, known.first()) {
+            (None, Some(first)) => self.subgroup = first.to_string(),
+            (Some(name), _) => {
+                let message = format!("--subgroup {name}: the group has no such subgroup, but {}", known.join(", "));
+                return Err(Failure::new(USAGE, message));
+            }
+            (None, None) => {}
+        }
+        Ok(())
     }
 
     fn try_join(&self, config: &Config) -> Outcome<Result<Node, JoinError>> {
@@ -646,6 +671,20 @@ pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
         match json {
             true => lines::tell(json!({"event": "warning", "message": problem.to_string()})),
             false => eprintln!("{problem}"),
+        }
+    }
+}
+
+/// Reports the settings of a running group that this member has adopted.
+fn tell_adopted(config: &Config, node: &Node, json: bool) {
+    let adopted = config.shared_settings().differences(node.shared_settings());
+    for Difference { key, here, there } in &adopted {
+        match json {
+            true => lines::tell(json!({"event": "adopted", "key": key, "value": there, "own": here})),
+            false => {
+                let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".into());
+                eprintln!("{key} is {} as in the group; the default is {}", value(there), value(here));
+            }
         }
     }
 }

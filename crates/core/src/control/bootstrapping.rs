@@ -72,10 +72,17 @@ impl Bootstrapping {
         self.boot.wake_at().since(now)
     }
 
+    /// Takes over the digest of the settings of a running group, or its own again.
+    pub fn adopt(&mut self, config: u64) {
+        self.config = config;
+    }
+
     /// Takes in a message of a process. A process with another configuration takes no part in the
-    /// bootstrap.
+    /// bootstrap, but it may report that a group exists.
     pub fn hear(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64], now: Time) {
-        if let Some(message) = Message::decode(words).filter(|_| config == self.config) {
+        let is_report = |message: &Message| matches!(message, Message::Exists { .. });
+        let message = Message::decode(words).filter(|message| config == self.config || is_report(message));
+        if let Some(message) = message {
             self.boot.hear(Process { id: from, nonce }, message, now);
         }
     }

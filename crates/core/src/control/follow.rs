@@ -12,7 +12,7 @@
 //! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or
 //!    to the newest. The driver maps them.
 //! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
-use super::{ASK_EVERY, ControlEvent, INSTALL_LOOK, Question, Refusal, Roster};
+use super::{ASK_EVERY, ControlEvent, INSTALL_LOOK, Question, Refusal, Roster, SharedSettings};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::membership::Decision;
 use crate::view::View;
@@ -51,7 +51,7 @@ pub enum ViewStart {
 }
 
 /// Why the group can't be followed any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FollowError {
     /// All members of the group are gone.
     GroupGone,
@@ -97,6 +97,9 @@ pub struct Follow {
     dialled: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
     heard: Time,
+    /// The settings of a process that waits to create the group with other settings than this one,
+    /// until they are taken.
+    differing: Option<SharedSettings>,
 }
 
 /// The newest view that has begun.
@@ -132,6 +135,7 @@ impl Follow {
             present: 0,
             dialled,
             heard: now,
+            differing: None,
         }
     }
 
@@ -232,6 +236,11 @@ impl Follow {
         asked
     }
 
+    /// Takes the settings of a process that waits to create the group with other settings.
+    pub fn take_differing(&mut self) -> Option<SharedSettings> {
+        self.differing.take()
+    }
+
     /// Notes that something has come from a member.
     pub fn note_life(&mut self, now: Time) {
         self.heard = now;
@@ -250,6 +259,11 @@ impl Follow {
     ) -> Result<Option<ControlEvent>, FollowError> {
         self.note_life(now);
         match news {
+            // The group may yet be created, with the settings of this process.
+            ControlEvent::Refused(Refusal::Config { settings, incarnation: 0 }) => {
+                self.differing = Some(settings);
+                return Ok(None);
+            }
             ControlEvent::Refused(why) if !matches!(why, Refusal::NoState(_)) => return Err(FollowError::Refused(why)),
             ControlEvent::View { incarnation, view, .. } => {
                 self.hear_of(incarnation, view, roster)?;
@@ -550,7 +564,11 @@ mod tests {
         let mut case = Case::following(3);
         let other = ControlEvent::View { incarnation: 8, view: view(1, &[4]), decision: vec![] };
         assert_eq!(case.hear(other), Err(FollowError::GroupGone));
-        assert_eq!(case.hear(ControlEvent::Refused(Refusal::Config(3))), Err(FollowError::Refused(Refusal::Config(3))));
+        let settings = SharedSettings::new([("window".into(), "3".into())]);
+        let other = |incarnation| Refusal::Config { settings: settings.clone(), incarnation };
+        assert_eq!(case.hear(ControlEvent::Refused(other(5))), Err(FollowError::Refused(other(5))));
+        assert_eq!(case.hear(ControlEvent::Refused(other(0))), Ok(None), "the group does not exist yet");
+        assert_eq!(case.follow.take_differing(), Some(settings.clone()));
         let no_state = ControlEvent::Refused(Refusal::NoState(MemberId(2)));
         assert_eq!(case.hear(no_state.clone()), Ok(Some(no_state)), "that is for learners to judge");
     }

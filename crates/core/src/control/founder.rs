@@ -1,5 +1,5 @@
 //! The processes that wait at the process that may create the group with them.
-use super::{Asks, CLAIM_FOR, Claim, Refusal, admits};
+use super::{Asks, CLAIM_FOR, Claim, Refusal, SharedSettings, admits};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Time};
 use crate::mutation::mutation;
 use alloc::collections::BTreeMap;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 /// The processes that wait to create the group.
 #[derive(Debug)]
 pub struct Founder {
-    digest: u64,
+    settings: SharedSettings,
     /// The number of members that create the group, and the maximum number.
     members: u32,
     room: u32,
@@ -18,6 +18,8 @@ pub struct Founder {
     claim: Claim,
     /// The processes that wait among other seeds, and when they asked last.
     unlike: BTreeMap<MemberId, Time>,
+    /// The processes that wait with other settings, and when they asked last.
+    differing: BTreeMap<MemberId, Time>,
     /// The processes that were present last, as reported to the waiting ones.
     present: Vec<(MemberId, u32)>,
     /// True if a process has asked or gone since that report.
@@ -32,10 +34,10 @@ struct Waiter {
 
 impl Founder {
     /// Returns a process that creates a group of `members` members, or of up to `room`, with
-    /// processes that have the same configuration.
-    pub fn new(digest: u64, members: u32, room: u32) -> Founder {
-        let (asking, claim, unlike, present, changed) = Default::default();
-        Founder { digest, members, room, asking, claim, unlike, present, changed }
+    /// processes that have the same settings.
+    pub fn new(settings: SharedSettings, members: u32, room: u32) -> Founder {
+        let (asking, claim, unlike, differing, present, changed) = Default::default();
+        Founder { settings, members, room, asking, claim, unlike, differing, present, changed }
     }
 
     /// Takes in the seeds among which the group is created, and whether this process creates it
@@ -57,9 +59,15 @@ impl Founder {
     /// that it has to wait.
     pub fn asked(&mut self, asks: &Asks, now: Time) -> Option<Option<Refusal>> {
         let id = asks.id;
-        if !admits(self.digest, asks.config, asks.observer) {
-            return Some(Some(Refusal::Config(self.digest)));
+        if !admits(self.settings.digest(), asks.config, asks.observer) {
+            self.changed |= self.asking.remove(&id).is_some();
+            if self.differing.contains_key(&id) || (self.differing.len() as u32) < self.room {
+                self.differing.insert(id, now);
+            }
+            // It does not adopt these settings: another process may create the group with its own.
+            return Some(Some(Refusal::Config { settings: self.settings.clone(), incarnation: 0 }));
         }
+        self.differing.remove(&id);
         // A process that specifies 1 accepts any number.
         if asks.members != self.members && asks.members != 1 && self.members != 1 {
             return Some(Some(Refusal::Founders(self.members)));
@@ -92,6 +100,7 @@ impl Founder {
         }
         self.changed |= self.asking.remove(&id).is_some();
         self.unlike.remove(&id);
+        self.differing.remove(&id);
     }
 
     /// Notes which processes are present, including this one. Returns them, and whether all waiting
@@ -126,17 +135,27 @@ impl Founder {
     pub fn unlike(&self) -> u32 {
         self.unlike.len() as u32
     }
+
+    /// Returns the number of processes that wait with other settings.
+    pub fn differing(&self, now: Time) -> u32 {
+        self.differing.values().filter(|asked| now.since(**asked) < CLAIM_FOR).count() as u32
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Instance;
     use super::*;
+    use alloc::string::ToString;
     use alloc::vec;
     use core::num::NonZeroU64;
 
     const START: Time = Time(0);
     const ME: (MemberId, u32) = (MemberId(1), 1);
+
+    fn settings(window: u64) -> SharedSettings {
+        SharedSettings::new([("window".into(), window.to_string())])
+    }
 
     fn claim(number: u64) -> Claim {
         NonZeroU64::new(number)
@@ -148,7 +167,7 @@ mod tests {
             id: MemberId(id),
             pid: 7,
             instance,
-            config: 9,
+            config: settings(9).digest(),
             members: 2,
             observer: false,
             follows: crate::ViewId(0),
@@ -170,7 +189,7 @@ mod tests {
 
     #[test]
     fn processes_with_other_seeds_get_an_answer_and_are_not_counted() {
-        let mut founder = Founder::new(9, 2, 10);
+        let mut founder = Founder::new(settings(9), 2, 10);
         founder.take_up(true, claim(5), START);
         assert_eq!(founder.asked(&asks(3, claim(6)), START), Some(None));
         let first = [(2, claim(5)), (3, claim(6)), (4, None)];
@@ -193,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_repeat_its_claim_waits_no_more() {
-        let mut founder = Founder::new(9, 2, 10);
+        let mut founder = Founder::new(settings(9), 2, 10);
         founder.take_up(true, claim(5), START);
         founder.asked(&asks(2, claim(5)), START);
         founder.asked(&asks(3, claim(5)), START + CLAIM_FOR / 2);
@@ -203,21 +222,26 @@ mod tests {
 
     #[test]
     fn processes_that_do_not_fit_are_refused() {
-        let mut founder = Founder::new(9, 2, 10);
+        let mut founder = Founder::new(settings(9), 2, 10);
         let mut answer = |change: fn(&mut Asks)| {
             let mut asks = asks(2, None);
             change(&mut asks);
             founder.asked(&asks, START)
         };
-        assert_eq!(answer(|asks| asks.config = 8), Some(Some(Refusal::Config(9))));
+        let other = Refusal::Config { settings: settings(9), incarnation: 0 };
+        assert_eq!(answer(|asks| asks.config = 8), Some(Some(other)));
         assert_eq!(answer(|asks| asks.members = 3), Some(Some(Refusal::Founders(2))));
         assert_eq!(answer(|asks| asks.id = MemberId(CLIENT_IDS_FROM)), Some(None));
         assert_eq!(answer(|asks| asks.members = 1), None);
+        assert_eq!(founder.differing(START), 0, "it has the same settings by now");
+        founder.asked(&Asks { config: 8, ..asks(2, None) }, START);
+        assert_eq!((founder.differing(START), founder.waiting()), (1, vec![]));
+        assert_eq!(founder.differing(START + CLAIM_FOR), 0, "it has not asked again");
     }
 
     #[test]
     fn all_that_wait_are_told_before_the_group_is_founded() {
-        let mut founder = Founder::new(9, 2, 2);
+        let mut founder = Founder::new(settings(9), 2, 2);
         assert_eq!(founder.settle(ME), (vec![ME], false));
         assert_eq!(founder.settle(ME), (vec![ME], true));
         founder.asked(&asks(2, None), START);

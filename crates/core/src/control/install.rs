@@ -1,6 +1,6 @@
 //! A view that is decided and has not begun here, because rows of its members are missing and may
 //! still come.
-use super::{ASK_EVERY, ControlEvent, Request, Roster, admits};
+use super::{ASK_EVERY, ControlEvent, ControlMessage, Refusal, Request, Roster, SharedSettings, admits};
 use crate::ids::{MemberId, Rank, Time};
 use crate::membership::Liveness;
 use crate::multicast::engine::Engine;
@@ -157,7 +157,7 @@ impl Install {
     }
 
     /// Takes in a control event before the first view of this process begins. Answers processes
-    /// that ask and have the same configuration, of this `digest`: they may not know the view yet.
+    /// that ask and have the same `settings`: they may not know the view yet. Refuses the others.
     ///
     /// Returns true if the attempt is over because the group has a later view. A member continues
     /// in the next view only if it has promised a ballot, and this process has not. So it was left
@@ -165,14 +165,19 @@ impl Install {
     /// counted as final, so it never begins this view. It [reports](Roster::farewell) that it has
     /// stopped, and looks for the group as a new process does.
     #[must_use]
-    pub fn attend<W>(&self, news: &ControlEvent, digest: u64, roster: &mut Roster<W>) -> bool {
+    pub fn attend<W>(&self, news: &ControlEvent, settings: &SharedSettings, roster: &mut Roster<W>) -> bool {
         match news {
             ControlEvent::View { incarnation, view, .. } => {
                 let is_later = *incarnation == roster.incarnation() && view.id > self.view.id;
                 return is_later && !mutation!(FirstViewNeverOver);
             }
             ControlEvent::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
-            ControlEvent::Asks(asks) if asks.id_conflict.is_none() && admits(digest, asks.config, asks.observer) => {
+            ControlEvent::Asks(asks) if asks.id_conflict.is_none() => {
+                if !admits(settings.digest(), asks.config, asks.observer) {
+                    let why = Refusal::Config { settings: settings.clone(), incarnation: roster.incarnation() };
+                    roster.post(asks.id, ControlMessage::Refused { why });
+                    return false;
+                }
                 let is_in = self.has(asks.id);
                 if is_in && (!self.may_be_told(asks.id, roster) || !roster.is_instance(asks.id, asks.instance)) {
                     return false;
@@ -264,13 +269,17 @@ mod tests {
         Card { id: MemberId(id), host: 100 + u128::from(id), address: at(name), rack: None }
     }
 
+    fn settings() -> SharedSettings {
+        SharedSettings::new([("window".into(), "4".into())])
+    }
+
     fn asks(id: u64, name: &str, process: u128, roster: &mut Roster<()>) -> ControlEvent {
         let message = ControlMessage::Ask {
             from: MemberId(id),
             pid: 7,
             birth: Default::default(),
             nonce: 3,
-            config: 4,
+            config: settings().digest(),
             members: 1,
             observer: false,
             follows: ViewId(0),
@@ -289,7 +298,7 @@ mod tests {
             pid: 8,
             birth: Default::default(),
             nonce: 3,
-            config: 4,
+            config: settings().digest(),
             members: 1,
             observer: false,
             follows: ViewId(0),
@@ -304,7 +313,7 @@ mod tests {
     fn is_told(install: &Install, id: u64, name: &str, roster: &mut Roster<()>) -> bool {
         while roster.next_order().is_some() {}
         let news = asks(id, name, id.into(), roster);
-        assert!(!install.attend(&news, 4, roster));
+        assert!(!install.attend(&news, &settings(), roster));
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
         orders.iter().any(|order| matches!(order, Order::Far { message: ControlMessage::View { .. }, .. }))
     }
@@ -374,7 +383,7 @@ mod tests {
         };
         assert!(!is_asked(&mut install, &mut roster, 39) && is_asked(&mut install, &mut roster, 40));
         let hears = |incarnation, view, roster: &mut Roster<()>| {
-            install.attend(&ControlEvent::View { incarnation, view, decision: vec![] }, 4, roster)
+            install.attend(&ControlEvent::View { incarnation, view, decision: vec![] }, &settings(), roster)
         };
         assert!(
             !hears(7, view(5, &[1, 2, 3]), &mut roster) && !hears(7, view(4, &[3]), &mut roster),

@@ -25,7 +25,7 @@ pub const CAUGHT_UP: usize = 1000;
 const ATTEMPTS_MAX: u32 = 5;
 
 /// The reason why an attempt to learn has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LearnError {
     /// All members of the group are gone.
     GroupGone,

@@ -18,7 +18,7 @@
 //! with which a subgroup's epoch began.
 use super::{
     ASK_EVERY, Asks, Begun, ControlEvent, ControlMessage, INSTALL_LOOK, Install, Joins, ObjectOrder, Readmissions,
-    Redials, Refusal, Remedy, Request, Roster, admits,
+    Redials, Refusal, Remedy, Request, Roster, SharedSettings, admits,
 };
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::limits;
@@ -59,10 +59,10 @@ const FOLLOW_WAIT: Duration = Duration::from_millis(5 * ASK_EVERY.as_millis() as
 pub type Words = Box<dyn Fn(Rank, u64) -> u64 + Send>;
 
 /// The configuration that all members share, as far as a [`Member`] uses it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// The digest of the whole shared configuration.
-    pub digest: u64,
+    /// All shared settings.
+    pub settings: SharedSettings,
     /// The silence after which a member is suspected, if silence is suspected.
     pub suspect_after: Option<Duration>,
 }
@@ -169,12 +169,12 @@ impl Member {
             older: Vec::new(),
             gone: EngineStats::default(),
             view,
+            readmissions: Readmissions::new(terms.suspect_after),
+            redials: Redials::new(terms.suspect_after),
             terms,
             next: None,
             joins: Joins::default(),
             told_newcomers: false,
-            readmissions: Readmissions::new(terms.suspect_after),
-            redials: Redials::new(terms.suspect_after),
             told_ended,
             absent,
             down,
@@ -429,8 +429,9 @@ impl Member {
     /// A process wants to join, or to follow.
     fn asked<W>(&mut self, asks: Asks, rows: &impl Rows, roster: &mut Roster<W>, now: Time) {
         let id = asks.id;
-        if !admits(self.terms.digest, asks.config, asks.observer) {
-            let why = Refusal::Config(self.terms.digest);
+        if !admits(self.terms.settings.digest(), asks.config, asks.observer) {
+            let (settings, incarnation) = (self.terms.settings.clone(), roster.incarnation());
+            let why = Refusal::Config { settings, incarnation };
             return roster.post_at(asks.id_conflict, id, ControlMessage::Refused { why });
         }
         if let Some(address) = asks.id_conflict.clone() {
@@ -1207,6 +1208,10 @@ mod tests {
         fn wake(&mut self, _: &[Rank]) {}
     }
 
+    fn settings() -> SharedSettings {
+        SharedSettings::new([("window".into(), "4".into())])
+    }
+
     /// A process of this host wants to join, or to follow.
     fn asks(id: u64, observer: bool) -> Asks {
         let instance = Instance::Near(id as u32);
@@ -1214,7 +1219,7 @@ mod tests {
             id: MemberId(id),
             pid: id as u32,
             instance,
-            config: 4,
+            config: settings().digest(),
             members: 2,
             observer,
             follows: ViewId(0),
@@ -1234,7 +1239,7 @@ mod tests {
         roster.begin(&view, Time(0));
         let engine = Engine::new(view.clone(), Rank(0), Ablation::default()).unwrap();
         let begun = Begun { engine, view: Arc::new(view), absent: BTreeSet::new() };
-        let member = Member::new(begun, Terms { digest: 4, suspect_after: None }, &roster, Time(0));
+        let member = Member::new(begun, Terms { settings: settings(), suspect_after: None }, &roster, Time(0));
         (member, roster)
     }
 
@@ -1293,7 +1298,7 @@ mod tests {
         let engine = Engine::new(next.clone(), Rank(0), Ablation::default()).unwrap();
         roster.begin(&next, Time(0));
         let begun = Begun { engine, view: Arc::new(next), absent: BTreeSet::new() };
-        let mut later = Member::new(begun, member.terms, &roster, Time(0));
+        let mut later = Member::new(begun, member.terms.clone(), &roster, Time(0));
         core::mem::swap(&mut member, &mut later);
         member.hear(ControlEvent::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();

@@ -24,6 +24,7 @@
 //!
 //! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived
 //! from random bits that the driver draws.
+mod adoption;
 mod book;
 mod bootstrap;
 mod bootstrapping;
@@ -46,9 +47,10 @@ mod view_announcement;
 use core::time::Duration;
 
 pub use crate::wire::{
-    Address, AddressError, Birth, Card, ControlMessage, Endpoint, PortAddress, Purpose, RackName, RackNameError,
-    Refusal, Request, Stranger, VERSION, Wanted, stranger,
+    Address, AddressError, Birth, Card, ControlMessage, Difference, Endpoint, PortAddress, Purpose, RackName,
+    RackNameError, Refusal, Request, SharedSettings, Stranger, VERSION, Wanted, stranger,
 };
+pub use adoption::Adoption;
 pub use book::{Book, DialError};
 pub use bootstrap::{
     Ballot, Bootstrap, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,

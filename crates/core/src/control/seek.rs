@@ -4,17 +4,23 @@
 //! On one host a lock of the host decides which process creates the group ([`Seek::founder`]); the
 //! others ask its members ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides
 //! ([`Seek::afar`]), and the process asks at the same time.
-use super::{ASK_EVERY, Asks, Claim, ControlEvent, ControlMessage, Founder, InitialView, Question, Refusal, Roster};
+use super::{
+    ASK_EVERY, Adoption, Asks, Claim, ControlEvent, ControlMessage, Founder, InitialView, Question, Refusal, Roster,
+    SharedSettings,
+};
 use crate::ids::{MemberId, Time, ViewId};
+use crate::mutation::mutation;
 use crate::view::View;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 /// The properties of a process that looks for its group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wants {
-    /// The digest of its configuration.
-    pub digest: u64,
+    /// Its settings.
+    pub settings: SharedSettings,
+    /// Whether it adopts those of a running group.
+    pub adoption: Adoption,
     /// The number of members with which it would create the group; 1 if any number will do.
     pub members: u32,
     /// True if it wants the state of the application first, if the group exists.
@@ -85,11 +91,30 @@ pub struct Seek {
     heard: Vec<Here>,
     /// The last time at which a member reported that its group has lost its quorum.
     blocked: Option<Time>,
+    /// The running group whose settings this process has adopted.
+    adopted: Option<Adopted>,
+    /// The settings of another process that waits to create the group with them, and the time of
+    /// its last refusal.
+    differing: Option<(SharedSettings, Time)>,
+}
+
+/// The settings of a running group, as adopted.
+#[derive(Debug)]
+struct Adopted {
+    incarnation: u128,
+    settings: SharedSettings,
+    /// The last time at which a process answered that has these settings.
+    heard: Time,
 }
 
 /// How long a report that the group has lost its quorum outweighs reports of processes that wait to
 /// create the group, which know less.
 const BLOCKED_COUNTS: Duration = ASK_EVERY.saturating_mul(5);
+/// How long a process asks with adopted settings although no process that has them answers. After
+/// that the group counts as gone, and the process asks with its own settings again.
+const ADOPTED_COUNTS: Duration = ASK_EVERY.saturating_mul(25);
+/// How long a report of other settings counts after the last refusal.
+const DIFFERING_COUNTS: Duration = ASK_EVERY.saturating_mul(10);
 
 impl Seek {
     /// Returns a process that creates the group on its host.
@@ -108,8 +133,9 @@ impl Seek {
     }
 
     fn new(way: Way, wants: Wants, room: u32) -> Seek {
-        let founder = Founder::new(wants.digest, wants.members, room);
-        Seek { way, wants, founder, asked: None, heard: Vec::new(), blocked: None }
+        let founder = Founder::new(wants.settings.clone(), wants.members, room);
+        let (asked, heard, blocked, adopted, differing) = Default::default();
+        Seek { way, wants, founder, asked, heard, blocked, adopted, differing }
     }
 
     /// True if it is time to [ask](Self::ask).
@@ -120,7 +146,8 @@ impl Seek {
     /// Asks for admission. `here` are the members on this host, as listed in its directory.
     pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<Found> {
         self.asked = Some(now);
-        let Wants { digest: config, members, learns } = self.wants;
+        let Wants { members, learns, .. } = self.wants;
+        let config = self.settings(now).digest();
         let question = |observer| Question { config, members, observer, follows: ViewId(0) };
         if self.way == Way::Afar {
             roster.ask_afar(question(learns), now);
@@ -143,8 +170,14 @@ impl Seek {
         let mut rest = Vec::new();
         for news in news {
             match news {
-                ControlEvent::Refused(why) => return Some(Found::Refused(why)),
+                ControlEvent::Refused(why) => {
+                    if let Some(found) = self.refused(why, now) {
+                        return Some(found);
+                    }
+                }
                 ControlEvent::Waits { members, blocked, present } => {
+                    // Only a process with the settings of the question answers so.
+                    self.adopted.iter_mut().for_each(|adopted| adopted.heard = now);
                     if !creates || blocked {
                         self.note_here(Here { members, blocked, present }, now);
                     }
@@ -162,6 +195,56 @@ impl Seek {
         let is_settled = creates && self.gather(rest, roster, now);
         let founds_alone = self.way == Way::Founds && is_settled;
         founds_alone.then(|| Found::Founders { incarnation: None, members: self.founder.members(roster.me()) })
+    }
+
+    /// Handles a refusal. Returns the outcome, unless this process can ask again.
+    fn refused(&mut self, why: Refusal, now: Time) -> Option<Found> {
+        let Refusal::Config { settings, incarnation } = why else { return Some(Found::Refused(why)) };
+        let is_late = settings.digest() == self.settings(now).digest();
+        if is_late || self.adopts(now) {
+            // It answers a question from before the adoption, or its group is another one.
+            return None;
+        }
+        if incarnation == 0 && !mutation!(WaitersAdopted) {
+            self.differing = Some((settings, now));
+            return None;
+        }
+        if self.wants.adoption.check(&self.wants.settings, &settings).is_err() {
+            return Some(Found::Refused(Refusal::Config { settings, incarnation }));
+        }
+        self.adopted = Some(Adopted { incarnation, settings, heard: now });
+        self.asked = None;
+        None
+    }
+
+    /// True if this process asks with the settings of a running group.
+    fn adopts(&self, now: Time) -> bool {
+        self.adopted.as_ref().is_some_and(|adopted| now.since(adopted.heard) < ADOPTED_COUNTS)
+    }
+
+    /// Returns the settings with which this process asks: its own, or those of a running group that
+    /// it has adopted.
+    pub fn settings(&self, now: Time) -> &SharedSettings {
+        self.adopted.as_ref().filter(|_| self.adopts(now)).map_or(&self.wants.settings, |adopted| &adopted.settings)
+    }
+
+    /// Returns the settings with which this process takes part in a group that has admitted it.
+    pub fn settings_in(&self, incarnation: u128) -> &SharedSettings {
+        let adopted = self.adopted.as_ref().filter(|adopted| adopted.incarnation == incarnation);
+        adopted.map_or(&self.wants.settings, |adopted| &adopted.settings)
+    }
+
+    /// Returns the settings of a process that waits to create the group with other settings than
+    /// this one, if one has answered lately.
+    pub fn differing(&self, now: Time) -> Option<&SharedSettings> {
+        let recent = self.differing.as_ref().filter(|(_, at)| now.since(*at) < DIFFERING_COUNTS);
+        recent.map(|(settings, _)| settings)
+    }
+
+    /// Returns the number of processes that wait here with other settings. They know the
+    /// differences.
+    pub fn differing_here(&self, now: Time) -> u32 {
+        self.founder.differing(now)
     }
 
     /// True if the process with this process's id in `view` may be an earlier one. Only the outcome
@@ -256,7 +339,17 @@ mod tests {
     use crate::control::{Book, Card, Me, Seeds, ViewAnnouncement};
     use crate::view::SubgroupSpec;
     use crate::{Process, Rank, Time};
+    use alloc::collections::BTreeSet;
+    use alloc::string::ToString;
     use alloc::vec;
+
+    fn settings(window: u64) -> SharedSettings {
+        SharedSettings::new([("window".into(), window.to_string())])
+    }
+
+    fn wants(adoption: Adoption, learns: bool) -> Wants {
+        Wants { settings: settings(9), adoption, members: 2, learns }
+    }
 
     /// Announces a view, with the members that were not in the view before.
     fn view(id: u64, members: &[u64], newcomers: &[u64]) -> ViewAnnouncement {
@@ -281,7 +374,7 @@ mod tests {
             ControlMessage::View { incarnation: 5, view: told.view.id, from: MemberId(2), bytes: bytes.len() as u64 };
         roster.hear(message, None, &bytes, Time(0));
         let heard = roster.take_news();
-        Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(heard, &mut roster, Time(0))
+        Seek::afar(wants(Adoption::Never, learns), 8).step(heard, &mut roster, Time(0))
     }
 
     /// Other founders may begin the first view, and announce it, before this one learns the outcome
@@ -311,7 +404,7 @@ mod tests {
     fn the_word_of_a_member_of_a_group_that_is_blocked_counts_more_for_a_while() {
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
         let mut roster: Roster<()> = Roster::new(me, 1, None);
-        let mut seek = Seek::joiner(Wants { digest: 9, members: 2, learns: false });
+        let mut seek = Seek::joiner(wants(Adoption::Never, false));
         let mut heard = |blocked, now| {
             let waits = ControlEvent::Waits { members: 2, blocked, present: vec![] };
             assert_eq!(seek.step(vec![waits], &mut roster, now), None);
@@ -322,5 +415,77 @@ mod tests {
         assert_eq!(heard(true, now + ASK_EVERY), 1);
         assert_eq!(heard(false, now + BLOCKED_COUNTS), 0, "it has said so again");
         assert_eq!(heard(false, now + ASK_EVERY + BLOCKED_COUNTS), 1);
+    }
+
+    fn refusal(window: u64, incarnation: u128) -> Refusal {
+        Refusal::Config { settings: settings(window), incarnation }
+    }
+
+    /// Returns a process that has found members on its host, and the way in which it takes news in.
+    fn joiner(adoption: Adoption) -> (Seek, impl FnMut(&mut Seek, ControlEvent, Time) -> Option<Found>) {
+        let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
+        let mut roster: Roster<()> = Roster::new(me, 1, None);
+        let step = move |seek: &mut Seek, news, now| seek.step(vec![news], &mut roster, now);
+        (Seek::joiner(wants(adoption, false)), step)
+    }
+
+    #[test]
+    fn the_settings_of_a_running_group_are_adopted_and_count_in_that_group_only() {
+        let (mut seek, mut step) = joiner(Adoption::Except(BTreeSet::new()));
+        let now = Time(0);
+        assert_eq!(step(&mut seek, ControlEvent::Refused(refusal(50, 7)), now), None);
+        assert!(seek.is_due(now), "it asks again at once");
+        assert_eq!(seek.settings(now), &settings(50));
+        assert_eq!([seek.settings_in(7), seek.settings_in(8)], [&settings(50), &settings(9)]);
+        // Another group does not change that, and neither does a process that waits.
+        for other in [refusal(60, 8), refusal(60, 0), refusal(9, 0)] {
+            assert_eq!(step(&mut seek, ControlEvent::Refused(other), now), None);
+            assert_eq!((seek.settings(now), seek.differing(now)), (&settings(50), None));
+        }
+    }
+
+    #[test]
+    fn a_group_that_answers_no_more_is_not_asked_with_its_settings() {
+        let (mut seek, mut step) = joiner(Adoption::Except(BTreeSet::new()));
+        step(&mut seek, ControlEvent::Refused(refusal(50, 7)), Time(0));
+        let waits = || ControlEvent::Waits { members: 2, blocked: false, present: vec![] };
+        let later = Time(0) + ADOPTED_COUNTS / 2;
+        step(&mut seek, waits(), later);
+        assert_eq!(seek.settings(Time(0) + ADOPTED_COUNTS), &settings(50));
+        let late = later + ADOPTED_COUNTS;
+        assert_eq!(seek.settings(late), &settings(9));
+        assert_eq!(seek.settings_in(7), &settings(50), "it may have admitted this process");
+        assert_eq!(step(&mut seek, ControlEvent::Refused(refusal(60, 8)), late), None);
+        assert_eq!(seek.settings(late), &settings(60));
+    }
+
+    #[test]
+    fn settings_that_were_given_are_not_adopted() {
+        let given = Adoption::Except(["window".to_string()].into());
+        for adoption in [given, Adoption::Never] {
+            let (mut seek, mut step) = joiner(adoption);
+            let refused = Some(Found::Refused(refusal(50, 7)));
+            assert_eq!(step(&mut seek, ControlEvent::Refused(refusal(50, 7)), Time(0)), refused);
+            assert_eq!(seek.settings_in(7), &settings(9));
+        }
+    }
+
+    #[test]
+    fn the_settings_of_a_process_that_waits_are_reported_and_not_adopted() {
+        for adoption in [Adoption::Except(BTreeSet::new()), Adoption::Never] {
+            let (mut seek, mut step) = joiner(adoption);
+            assert_eq!(step(&mut seek, ControlEvent::Refused(refusal(50, 0)), Time(0)), None);
+            assert_eq!((seek.settings(Time(0)), seek.differing(Time(0))), (&settings(9), Some(&settings(50))));
+            assert_eq!(seek.differing(Time(0) + DIFFERING_COUNTS), None, "it has answered no more");
+        }
+    }
+
+    #[cfg(mutation)]
+    #[test]
+    #[ignore = "wants a process of its own: cargo xtask mutations"]
+    fn mutation_bugs_of_adoption_fail_their_test() {
+        use crate::mutation::{Mutation, failure};
+        failure(Mutation::GivenKeyAdopted, settings_that_were_given_are_not_adopted);
+        failure(Mutation::WaitersAdopted, the_settings_of_a_process_that_waits_are_reported_and_not_adopted);
     }
 }

@@ -12,12 +12,13 @@ use super::address::Address;
 use super::birth::Birth;
 use super::port::PortAddress;
 use super::rack::RackName;
+use super::settings::SharedSettings;
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a control message after its header.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// A control message between processes of a group.
 ///
@@ -202,18 +203,24 @@ pub struct Wanted {
 }
 
 /// The reason why a process can't join. The values are those of the refusing process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The process speaks another version.
     #[error("the group speaks protocol version {0}, and this process version {VERSION}; update the older")]
     Version(u32),
-    /// The process has another configuration.
+    /// The process has other settings.
     #[error(
-        "the group has another configuration (digest {0:016x}); give all members the same subgroups, windows, \
-             message sizes and time of suspicion"
+        "the group has other settings (digest {digest:016x}); give all members the same subgroups, windows, message \
+             sizes and time of suspicion",
+        digest = settings.digest()
     )]
-    Config(u64),
+    Config {
+        /// The settings of the refusing process.
+        settings: SharedSettings,
+        /// The group that the refusing process is a member of; 0 if it waits to create one.
+        incarnation: u128,
+    },
     /// The group is being created with another number of members.
     #[error("the group is being created by {0} members; give all the same number")]
     Founders(u32),

@@ -12,6 +12,7 @@ pub mod layout;
 mod port;
 mod rack;
 pub mod ring;
+mod settings;
 
 pub use address::{Address, AddressError, Endpoint};
 pub use birth::Birth;
@@ -21,3 +22,4 @@ pub use layout::{Layout, RowLayout};
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};
 pub use ring::Ring;
+pub use settings::{Difference, SharedSettings};

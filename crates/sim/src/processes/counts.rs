@@ -35,6 +35,8 @@ counts! {
     mistakes,
     /// Members that left.
     leaves,
+    /// Views that processes began with settings that they had adopted.
+    adopted,
     /// Processes that were refused.
     refusals,
     /// Processes that were killed.

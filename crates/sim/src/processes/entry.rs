@@ -5,7 +5,7 @@ use super::objects::Objects;
 use super::plan::{MS, Name};
 use super::process::{Phase, Process, birth};
 use super::subgroups::first_view;
-use super::views::{DIGEST, FAREWELL_NS, Next};
+use super::views::{FAREWELL_NS, Next};
 use super::world::{Broken, Checked, Event, World};
 use spindle_core::control::{
     Address, Book, Bootstrapping, Card, ControlEvent, Found, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
@@ -76,7 +76,7 @@ impl World<'_> {
         } else if let Standing::Joiner(_) = self.stand(&mut process) {
             match self.scene.learns {
                 true => self.begin_learning(&mut process),
-                false => process.phase = Phase::Seeks(Seek::joiner(self.wants())),
+                false => process.phase = Phase::Seeks(Box::new(Seek::joiner(self.wants(place)))),
             }
         }
         self.add_process(process);
@@ -84,8 +84,9 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn wants(&self) -> Wants {
-        Wants { digest: DIGEST, members: self.scene.members, learns: self.scene.learns }
+    pub(super) fn wants(&self, place: usize) -> Wants {
+        let (settings, adoption) = self.scene.settings(place);
+        Wants { settings, adoption, members: self.scene.members, learns: self.scene.learns }
     }
 
     fn new_process(
@@ -99,9 +100,10 @@ impl World<'_> {
         let (control_socket, heard, deaths, outbox, tries, held, watched, posts) = Default::default();
         let room = limits::MEMBERS_MAX as u32;
         let seek = match self.scene.is_afar {
-            true => Seek::afar(self.wants(), room),
-            false => Seek::founder(self.wants(), self.scene.members),
+            true => Seek::afar(self.wants(place), room),
+            false => Seek::founder(self.wants(place), self.scene.members),
         };
+        let (settings, _) = self.scene.settings(place);
         Process {
             number,
             place,
@@ -119,7 +121,7 @@ impl World<'_> {
             started: self.now,
             roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
-            phase: Phase::Seeks(seek),
+            phase: Phase::Seeks(Box::new(seek)),
             control_socket,
             heard,
             deaths,
@@ -137,6 +139,7 @@ impl World<'_> {
             unsent: BTreeMap::new(),
             sends_at: if self.telling.is_some() { u64::MAX } else { self.now },
             is_told: false,
+            settings,
             knows_blocked: false,
             waits: None,
             is_refused: false,
@@ -209,7 +212,7 @@ impl World<'_> {
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
         let me = process.roster.as_process();
         let setup = Setup { me, members: self.scene.members, random, durable, record };
-        Bootstrapping::new(setup, DIGEST, false, Time(self.now))
+        Bootstrapping::new(setup, process.settings.digest(), false, Time(self.now))
     }
 
     /// Runs a step of a process that looks for its group.
@@ -228,6 +231,7 @@ impl World<'_> {
             }
             found = seek.ask(&here, &mut process.roster, now);
         }
+        let asked_with = seek.settings(now).digest();
         let found = match found {
             Some(found) => Some(found),
             None => seek.step(news, &mut process.roster, now),
@@ -237,6 +241,21 @@ impl World<'_> {
             process.roster.hear_of_founders(&begun.members);
             Some(begun.into())
         });
+        process.is_told |= seek.differing(now).is_some();
+        let (own, _) = self.scene.settings(process.place);
+        if seek.settings(now).digest() != asked_with {
+            let whose = if *seek.settings(now) == own { "its own settings" } else { "the settings of the group" };
+            self.tell(process.number, || format!("asks with {whose}"));
+        }
+        let settings = match &found {
+            Some(Found::View { incarnation, .. }) => seek.settings_in(*incarnation),
+            Some(Found::Group) => seek.settings(now),
+            _ => &own,
+        };
+        process.settings = settings.clone();
+        if let Some(boot) = &mut process.boot {
+            boot.adopt(seek.settings(now).digest());
+        }
         let heard = seek.take_heard();
         if let Some(here) = heard.last() {
             (process.is_told, process.knows_blocked) = (true, here.blocked);
@@ -246,7 +265,8 @@ impl World<'_> {
             Some(Found::Refused(why)) => return self.refused(process, why),
             Some(Found::Gone) => {
                 if self.stand(process) == Standing::Founder {
-                    process.phase = Phase::Seeks(Seek::founder(self.wants(), self.scene.members));
+                    process.phase =
+                        Phase::Seeks(Box::new(Seek::founder(self.wants(process.place), self.scene.members)));
                 }
             }
             Some(Found::Group) => {
@@ -294,9 +314,14 @@ impl World<'_> {
         self.tell(process.number, || format!("is refused: {why}"));
         self.outcome.counts.refusals += 1;
         process.is_refused = true;
-        if let Refusal::InUse(_) = why {
-            let id = self.new_id(process.place);
-            self.places[process.place].last_id = Some(id);
+        match why {
+            Refusal::InUse(_) => {
+                let id = self.new_id(process.place);
+                self.places[process.place].last_id = Some(id);
+            }
+            // Its user has to change the settings first.
+            Refusal::Config { .. } => self.places[process.place].is_over = true,
+            _ => {}
         }
         self.go_away(process)
     }

@@ -156,7 +156,7 @@ impl World<'_> {
         self.tell(process.number, || "asks for the state".into());
         process.phase = Phase::Learns(Box::new(Learning {
             learn: Learn::new(failed, now),
-            following: Following::new(self.scene.members, now),
+            following: Following::new(process.settings.digest(), self.scene.members, now),
             boot: process.boot.take(),
             coming: None,
             taken: None,

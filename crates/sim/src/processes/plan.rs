@@ -2,7 +2,7 @@
 use super::proposed_changes::{self, ProposedChange};
 use super::subgroups;
 use crate::random::Random;
-use spindle_core::control::ObjectName;
+use spindle_core::control::{Adoption, ObjectName, SharedSettings};
 use spindle_core::{Order, Rule, SubgroupSpec};
 use std::fmt;
 
@@ -143,6 +143,15 @@ pub struct Slow {
     pub each_ns: u64,
 }
 
+/// A place whose processes have other shared settings than the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Differing {
+    /// The place.
+    pub place: u32,
+    /// True if a user gave the differing setting, so that no process of the place adopts another.
+    pub is_given: bool,
+}
+
 /// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
@@ -194,6 +203,8 @@ pub struct Scene {
     pub epochs: bool,
     /// The slow application; `None`: there is none.
     pub slow: Option<Slow>,
+    /// The places whose processes have settings of their own, and whether a user gave them.
+    pub differing: Vec<Differing>,
 }
 
 impl Scene {
@@ -369,6 +380,7 @@ impl Scene {
             recovers_ns,
             errs,
             large,
+            differing: differing(seed, count, learns && !is_afar),
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
             slow,
         }
@@ -477,6 +489,35 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
     }
 }
 
+/// Draws the places with other settings.
+fn differing(seed: u64, places: u32, is_excluded: bool) -> Vec<Differing> {
+    let mut random = Random::new(seed, 31);
+    // A learner on one host asks no member before it follows. The library begins anew for it.
+    if is_excluded || !random.one_in(4) {
+        return vec![];
+    }
+    let amount = random.range(1, 2);
+    let mut drawn: Vec<Differing> = (0..amount)
+        .map(|_| Differing { place: random.below(places.into()) as u32, is_given: random.one_in(3) })
+        .collect();
+    drawn.dedup_by_key(|differing| differing.place);
+    drawn
+}
+
+impl Scene {
+    /// Returns the shared settings of the processes of a place, and whether they adopt others.
+    pub(super) fn settings(&self, place: usize) -> (SharedSettings, Adoption) {
+        let differing = self.differing.iter().find(|differing| differing.place as usize == place);
+        let window = if differing.is_some() { "50" } else { "100" };
+        let given = differing.filter(|differing| differing.is_given).map(|_| WINDOW.to_string());
+        let settings = SharedSettings::new([(WINDOW.to_string(), window.to_string())]);
+        (settings, Adoption::Except(given.into_iter().collect()))
+    }
+}
+
+/// The key that differs.
+const WINDOW: &str = "subgroup.all.window";
+
 impl fmt::Display for Scene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Scene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, lost_percent, .. } = self;
@@ -524,6 +565,7 @@ impl fmt::Display for Scene {
         if let Some(slow) = &self.slow {
             writeln!(f, "{slow:?}")?;
         }
+        self.differing.iter().try_for_each(|differing| writeln!(f, "{differing:?}"))?;
         self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
     }
 }

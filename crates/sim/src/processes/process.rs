@@ -6,7 +6,7 @@ use super::rows::Places;
 use super::subgroups::Unsent;
 use super::watching::{ObserverStream, Watching};
 use spindle_core::control::{
-    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, Waits,
+    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, SharedSettings, Waits,
 };
 use spindle_core::{Engine, MemberId, SubgroupId, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -97,7 +97,7 @@ pub(super) struct Over {
 /// The state of a process.
 #[derive(Debug)]
 pub(super) enum Phase {
-    Seeks(Seek),
+    Seeks(Box<Seek>),
     /// Its first view is about to begin.
     Installs(Box<Install>),
     Member(Box<Member>),
@@ -165,6 +165,8 @@ pub(super) struct Process {
     pub(super) sends_at: u64,
     /// True if it has reported what it waits for.
     pub(super) is_told: bool,
+    /// The settings with which the process takes part: its own, or those that it has adopted.
+    pub(super) settings: SharedSettings,
     /// True if the last answer that it got was that the group can't continue.
     pub(super) knows_blocked: bool,
     /// The last report of its bootstrap.

@@ -345,9 +345,9 @@ impl World<'_> {
 
     fn rest_without_group(&self, living: &[&Process]) -> Rest {
         let waiting = living.iter().filter(|process| !self.unreachable.contains(&process.address)).count() as u32;
-        // A group may exist that has lost all of its members, or the number of processes is too
-        // small.
-        if self.scene.is_afar || waiting < self.scene.members {
+        // A group may exist that has lost all of its members, the number of processes is too small,
+        // or processes wait that have other settings than the first one.
+        if self.scene.is_afar || waiting < self.scene.members || !self.scene.differing.is_empty() {
             return Rest::Lost;
         }
         Rest::Not(format!("{waiting} processes found no group"))

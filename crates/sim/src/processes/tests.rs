@@ -54,6 +54,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
         large: None,
         epochs: true,
         slow: None,
+        differing: vec![],
     }
 }
 

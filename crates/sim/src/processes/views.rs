@@ -7,7 +7,8 @@ use super::rows::Board;
 use super::subgroups::Unsent;
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
-use spindle_core::control::{ControlEvent, INSTALL_LOOK, Incarnation, Install, Member, Terms};
+use crate::checkers::Invariant;
+use spindle_core::control::{Adoption, ControlEvent, INSTALL_LOOK, Incarnation, Install, Member, Terms};
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Ablation, Engine, Rank, State, SubgroupId, Time, View, ViewId};
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The digest of the configuration.
-pub(super) const DIGEST: u64 = 0x5eed;
+const SETTINGS: Invariant = Invariant(26, "one configuration");
+
 /// The longest time that an ending member stays, until its final row has been sent.
 pub(super) const FAREWELL_NS: u64 = 200 * MS;
 /// The time after which a process gives its first view up, as the library does.
@@ -25,8 +26,9 @@ const GATHER_NS: u64 = 60 * S;
 pub(super) type Next = Result<u64, Violation>;
 
 impl World<'_> {
-    fn terms(&self) -> Terms {
-        Terms { digest: DIGEST, suspect_after: Some(Duration::from_nanos(self.scene.suspect_after_ns)) }
+    fn terms(&self, process: &Process) -> Terms {
+        let settings = process.settings.clone();
+        Terms { settings, suspect_after: Some(Duration::from_nanos(self.scene.suspect_after_ns)) }
     }
 
     /// Begins the first view of a process.
@@ -38,7 +40,7 @@ impl World<'_> {
         for (subgroup, sender, rounds) in known {
             engine.pass_over(*subgroup, *sender, *rounds);
         }
-        let mut install = Install::first(engine, self.terms().suspect_after, &mut process.roster, now);
+        let mut install = Install::first(engine, self.terms(process).suspect_after, &mut process.roster, now);
         self.make_row(process, install.view().id, install.engine());
         install.prepared(&mut process.roster, now);
         process.phase = Phase::Installs(Box::new(install));
@@ -75,7 +77,7 @@ impl World<'_> {
         install.show_life(|at, word| self.store.row_mut(row).set(at, word));
         let mut is_over = false;
         for one in news.iter().filter(|_| self.broken != Broken::InstallsUnread) {
-            is_over |= install.attend(one, DIGEST, &mut process.roster);
+            is_over |= install.attend(one, &process.settings, &mut process.roster);
         }
         self.carry_out(process)?;
         if is_over {
@@ -96,7 +98,8 @@ impl World<'_> {
         let layout = install.engine().layout().clone();
         let here = self.take_rows(process, &view, &layout);
         let begun = install.begin(&here, &mut process.roster, now);
-        process.phase = Phase::Member(Box::new(Member::new(begun, self.terms(), &process.roster, now)));
+        let terms = self.terms(process);
+        process.phase = Phase::Member(Box::new(Member::new(begun, terms, &process.roster, now)));
         self.has_begun(process, &view)?;
         Ok(self.now + 1_000)
     }
@@ -159,6 +162,7 @@ impl World<'_> {
         }
         self.look_for_another_group(process, of, view);
         self.places[process.place].knows = Some(Incarnation(of));
+        self.check_settings(process, of)?;
         let is_new = self.ledger.begins(of, &seen, process.number, process.me.id)?;
         if is_new {
             self.recent_views.push(self.now);
@@ -178,6 +182,26 @@ impl World<'_> {
         }
         self.begin_large(process, view);
         self.settle(process, view);
+        Ok(())
+    }
+
+    /// Checks that all members of a group have the same settings, and that no process has given up
+    /// a setting that its user gave.
+    fn check_settings(&mut self, process: &Process, of: u128) -> Checked {
+        let settings = self.group_settings.entry(of).or_insert_with(|| process.settings.clone());
+        let number = process.number;
+        if *settings != process.settings {
+            return SETTINGS.broken(format!("process {number} is in a group of other settings"));
+        }
+        let (own, adoption) = self.scene.settings(process.place);
+        if own
+            .differences(settings)
+            .iter()
+            .any(|it| matches!(&adoption, Adoption::Except(given) if given.contains(&it.key)))
+        {
+            return SETTINGS.broken(format!("process {number} has adopted a value in place of one that was given"));
+        }
+        self.outcome.counts.adopted += u64::from(own != *settings);
         Ok(())
     }
 

@@ -7,10 +7,12 @@ use super::network::Load;
 use super::plan::MS;
 use super::process::{Phase, Process, Way};
 use super::rows::{Board, Places};
-use super::views::{DIGEST, Next};
+use super::views::Next;
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
-use spindle_core::control::{ControlEvent, ControlMessage, Follow, FollowError, Request, RowsState, ViewStart};
+use spindle_core::control::{
+    ANY_CONFIG, ControlEvent, ControlMessage, Follow, FollowError, Request, RowsState, ViewStart,
+};
 use spindle_core::{Lapped, Layout, Observer, Order, Rank, Seen, SubgroupId, SubgroupSpec, Time, View};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -76,9 +78,9 @@ pub(super) struct ObserverStream {
 }
 
 impl Following {
-    pub(super) fn new(members: u32, now: Time) -> Following {
+    pub(super) fn new(config: u64, members: u32, now: Time) -> Following {
         Following {
-            follow: Follow::new(DIGEST, members, now),
+            follow: Follow::new(config, members, now),
             followed: None,
             arriving: None,
             ahead: ReorderBuffer::default(),
@@ -426,7 +428,7 @@ impl World<'_> {
 
     /// Begins to observe.
     pub(super) fn begin_watching(&mut self, process: &mut Process) {
-        let following = Following::new(1, Time(self.now));
+        let following = Following::new(ANY_CONFIG, 1, Time(self.now));
         process.phase = Phase::Watches(Box::new(Watching { following, checks: vec![], before: None, heard: 0 }));
     }
 

@@ -12,7 +12,7 @@ use super::rows::Store;
 use super::story::Telling;
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
-use spindle_core::control::{Address, Card, ControlMessage, Incarnation, Purpose, Record, Request};
+use spindle_core::control::{Address, Card, ControlMessage, Incarnation, Purpose, Record, Request, SharedSettings};
 use spindle_core::{MemberId, ViewId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -351,6 +351,8 @@ pub(super) struct World<'s> {
     pub(super) is_done: bool,
     /// The times of the views of the last seconds.
     pub(super) recent_views: Vec<u64>,
+    /// The shared settings of each group.
+    pub(super) group_settings: BTreeMap<u128, SharedSettings>,
     pub(super) outcome: Outcome,
     /// The time at which all faults are over.
     pub(super) calm_ns: u64,
@@ -400,6 +402,7 @@ impl<'s> World<'s> {
             refusal: "no member was asked".into(),
             is_done: false,
             recent_views: vec![],
+            group_settings: BTreeMap::new(),
             outcome: Outcome::default(),
             calm_ns: scene.calm_ns,
             telling: None,

@@ -2,8 +2,8 @@
 use super::Candidate;
 use crate::bootstrap_progress::{BootstrapProgress, Present};
 use crate::control_plane::ControlPlane;
-use spindle_core::MemberId;
-use spindle_core::control::{Here, SeedsKnown, Waits};
+use spindle_core::control::{Here, SeedsKnown, Seek, Waits};
+use spindle_core::{MemberId, Time};
 
 impl Candidate<'_> {
     /// Handles another process's report of the present ones.
@@ -13,8 +13,9 @@ impl Candidate<'_> {
     }
 
     fn see(&mut self, progress: BootstrapProgress) {
-        let BootstrapProgress { seeds, unreached, waits, seeds_missing, .. } = self.seen.clone();
-        self.show(BootstrapProgress { seeds, unreached, waits, seeds_missing, ..progress });
+        let BootstrapProgress { seeds, unreached, waits, seeds_missing, differing, differing_here, .. } =
+            self.seen.clone();
+        self.show(BootstrapProgress { seeds, unreached, waits, seeds_missing, differing, differing_here, ..progress });
     }
 
     /// Reports what this process waits for, and the missing seeds.
@@ -37,6 +38,13 @@ impl Candidate<'_> {
         let Some(book) = control_plane.book() else { return };
         let seeds = book.seeds().known(control_plane.now()).map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));
         self.show(BootstrapProgress { seeds, unreached: book.seeds().unreached(), ..self.seen.clone() });
+    }
+
+    /// Reports which settings differ from those of other processes that wait to create the group.
+    pub(super) fn see_settings(&mut self, seek: &Seek, now: Time) {
+        let differing = seek.differing(now).map(|theirs| self.settings.differences(theirs)).unwrap_or_default();
+        let differing = differing.into();
+        self.show(BootstrapProgress { differing, differing_here: seek.differing_here(now), ..self.seen.clone() });
     }
 
     pub(super) fn show(&mut self, progress: BootstrapProgress) {

@@ -4,7 +4,7 @@ use super::links::hasten;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, SharedRowDescriptors};
 use crate::error::JoinError;
 use crate::meeting::{self, Meeting};
-use spindle_core::control::{Begun, INSTALL_LOOK, Install};
+use spindle_core::control::{Begun, INSTALL_LOOK, Install, SharedSettings};
 use spindle_core::wire::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
 use spindle_fabric::ofi::OfiMeeting;
@@ -194,10 +194,10 @@ impl First {
     ///
     /// # Errors
     /// [`JoinError::LeftOut`] if the group has a later view.
-    pub(crate) fn attend(&self, control_plane: &mut ControlPlane, digest: u64) -> Result<(), JoinError> {
+    pub(crate) fn attend(&self, control_plane: &mut ControlPlane, settings: &SharedSettings) -> Result<(), JoinError> {
         for news in control_plane.news_now() {
             if let ControlPlaneEvent::Control(news) = news
-                && control_plane.act(|roster, _| self.install.attend(&news, digest, roster))
+                && control_plane.act(|roster, _| self.install.attend(&news, settings, roster))
             {
                 return Err(JoinError::LeftOut {
                     incarnation: control_plane.incarnation(),

@@ -3,8 +3,9 @@ use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
+use crate::shared_settings::{SUBGROUPS, key_of};
 use crate::{
-    Address, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
+    Address, Adoption, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
     Transport, Who,
 };
 use spindle_transport::rendezvous::RuntimeDir;
@@ -144,7 +145,21 @@ impl Effective {
         &self.problems
     }
 
-    /// Returns the configuration to join with.
+    /// Returns the rule by which a process adopts the shared settings of a running group: all but
+    /// those that its user gave in a file, a variable or a flag. If a file lists subgroups, their
+    /// list is given, too.
+    pub fn adoption(&self) -> Adoption {
+        let given = self.entries.iter().filter(|entry| entry.origin != Origin::Standard);
+        let key = |entry: &Entry| match entry.path.strip_prefix("subgroup.").and_then(|path| path.rsplit_once('.')) {
+            Some((_, "name")) => SUBGROUPS.to_string(),
+            Some((name, leaf)) => key_of(name, leaf),
+            None => entry.path.clone(),
+        };
+        Adoption::Except(given.map(key).collect())
+    }
+
+    /// Returns the configuration to join with. It adopts no settings of a running group, unless the
+    /// caller sets [`Config::adoption`] to [`adoption`](Self::adoption).
     ///
     /// # Errors
     /// No group is named, certificates can't be used, an address is invalid, or the topology does

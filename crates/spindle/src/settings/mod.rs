@@ -154,6 +154,11 @@ impl Settings {
         if names.is_empty() { vec![SUBGROUP_STANDARD] } else { names }
     }
 
+    /// Returns true if a file lists the subgroups.
+    pub fn lists_subgroups(&self) -> bool {
+        !self.subgroups.is_empty()
+    }
+
     /// Returns the effective value of each key.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use crate::wire::birth::Birth;
 use crate::wire::bytes::{Reader, WireError, Writer};
 use crate::wire::port::PortAddress;
 use crate::wire::rack::{put_rack, rack};
+use crate::wire::settings::SharedSettings;
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -66,7 +67,7 @@ impl ControlMessage {
                 put_rack(&mut out, rack.as_ref());
                 out.u64(seeds.map_or(0, NonZeroU64::get));
             }
-            Self::Refused { why } => put_refusal(&mut out, *why),
+            Self::Refused { why } => put_refusal(&mut out, why),
             Self::Wait { members, leader, blocked, present } => {
                 out.u32(*members);
                 out.u64(leader.0);
@@ -282,19 +283,20 @@ fn truth(from: &mut Reader<'_>, field: &'static str) -> Result<bool, WireError> 
     }
 }
 
-fn put_refusal(out: &mut Writer, refusal: Refusal) {
+fn put_refusal(out: &mut Writer, refusal: &Refusal) {
     match refusal {
         Refusal::Version(version) => {
             out.u32(1);
-            out.u32(version);
+            out.u32(*version);
         }
-        Refusal::Config(config) => {
+        Refusal::Config { settings, incarnation } => {
             out.u32(2);
-            out.u64(config);
+            out.u128(*incarnation);
+            settings.put(out);
         }
         Refusal::Founders(members) => {
             out.u32(3);
-            out.u32(members);
+            out.u32(*members);
         }
         Refusal::NoState(id) => {
             out.u32(5);
@@ -306,7 +308,7 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
         }
         Refusal::Full(members) => {
             out.u32(4);
-            out.u32(members);
+            out.u32(*members);
         }
     }
 }
@@ -314,7 +316,10 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
 fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
     Ok(match from.u32()? {
         1 => Refusal::Version(from.u32()?),
-        2 => Refusal::Config(from.u64()?),
+        2 => {
+            let incarnation = from.u128()?;
+            Refusal::Config { settings: SharedSettings::read(from)?, incarnation }
+        }
         3 => Refusal::Founders(from.u32()?),
         4 => Refusal::Full(from.u32()?),
         5 => Refusal::NoState(MemberId(from.u64()?)),

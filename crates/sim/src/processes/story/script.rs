@@ -1,5 +1,5 @@
 //! The directives of a story, and the scene that its first directives describe.
-use super::super::plan::{FOREVER_NS, Large, MS, Place, S, Scene};
+use super::super::plan::{Differing, FOREVER_NS, Large, MS, Place, S, Scene};
 use super::super::subgroups::total;
 use spindle_core::control::ObjectName;
 use spindle_core::{Order, Rule, SubgroupSpec};
@@ -35,6 +35,9 @@ pub(super) enum Directive {
     Subgroup(SubgroupSpec),
     /// `large`: messages may be larger than a ring.
     Large,
+    /// `settings P other`, or `settings P given`: the processes of a place have another window than
+    /// the rest; their user gave it, or it is a default.
+    Settings(String, bool),
     /// `bootstrap`: run until all founders have begun the first view; only that is traced.
     Bootstrap,
     /// `run T`.
@@ -99,6 +102,8 @@ impl Directive {
             ["delay", from, to, time] => Directive::Delay(Some((name(from), name(to))), ns(time)?),
             ["subgroup", subgroup, rest @ ..] => Directive::Subgroup(spec(subgroup, rest)?),
             ["large"] => Directive::Large,
+            ["settings", process, "other"] => Directive::Settings(name(process), false),
+            ["settings", process, "given"] => Directive::Settings(name(process), true),
             ["bootstrap"] => Directive::Bootstrap,
             ["run", time] => Directive::Run(ns(time)?),
             ["until", process, text @ ..] if !text.is_empty() => Directive::Until(name(process), text.join(" ")),
@@ -195,7 +200,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
     let (mut names, mut places, mut hosts): (Names, Vec<Place>, u32) = Default::default();
     let (mut members, mut durable, mut learns, mut large) = (None, false, false, None);
     let (mut suspect_after_ns, mut all_ns, mut delays, mut subgroups) = (SUSPECT_AFTER_NS, DELAY_NS, vec![], vec![]);
-    let mut founders = 0;
+    let (mut founders, mut settings) = (0, vec![]);
     let place = |host, start_ns| Place {
         host,
         start_ns,
@@ -230,6 +235,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
             Directive::Members(count) => members = Some(*count),
             Directive::Durable => durable = true,
             Directive::State => learns = true,
+            Directive::Settings(name, is_given) => settings.push((name, *is_given)),
             Directive::SuspectAfter(ns) => suspect_after_ns = *ns,
             Directive::Delay(None, ns) => all_ns = *ns,
             Directive::Delay(Some(link), ns) => delays.push((link, *ns)),
@@ -266,6 +272,10 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         let host = |name| index(&names, name).map(|at| places[at].host as usize);
         links[host(from)?][host(to)?] = ns;
     }
+    let differing = settings
+        .into_iter()
+        .map(|(name, is_given)| index(&names, name).map(|place| Differing { place: place as u32, is_given }));
+    let differing = differing.collect::<Result<_, _>>()?;
     let scene = Scene {
         seed: 1,
         hosts,
@@ -289,6 +299,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         large,
         epochs: true,
         slow: None,
+        differing,
     };
     Ok(Stated { scene, names, founders })
 }

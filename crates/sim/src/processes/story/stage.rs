@@ -43,6 +43,7 @@ impl<'s> Stage<'s> {
             | Directive::SuspectAfter(_)
             | Directive::Delay(..)
             | Directive::Subgroup(_)
+            | Directive::Settings(..)
             | Directive::Large => Ok(()),
             Directive::Bootstrap => self.bootstrap(),
             Directive::Run(ns) => self.run(self.until_ns + ns),

@@ -6,6 +6,18 @@ fn wanted(count: u64) -> Vec<Wanted> {
     (0..count).map(wanted).collect()
 }
 
+fn settings(keys: &[&str]) -> SharedSettings {
+    SharedSettings::new(keys.iter().map(|key| (key.to_string(), "100".to_string())))
+}
+
+/// The longest settings that travel.
+fn long_settings() -> SharedSettings {
+    let name = "n".repeat(crate::limits::SETTINGS_BYTES_MAX - " = 100\n".len());
+    let settings = settings(&[&name]);
+    assert_eq!(settings.text().len(), crate::limits::SETTINGS_BYTES_MAX);
+    settings
+}
+
 fn samples() -> Vec<ControlMessage> {
     let (view, from, incarnation) = (ViewId(7), MemberId(3), u128::MAX - 5);
     let birth = Birth { namespace: 1 << 32, started: 99 };
@@ -62,7 +74,8 @@ fn samples() -> Vec<ControlMessage> {
             seeds: Some(NonZeroU64::MAX),
         },
         ControlMessage::Refused { why: Refusal::Version(9) },
-        ControlMessage::Refused { why: Refusal::Config(u64::MAX) },
+        ControlMessage::Refused { why: Refusal::Config { settings: settings(&["window"]), incarnation } },
+        ControlMessage::Refused { why: Refusal::Config { settings: long_settings(), incarnation: 0 } },
         ControlMessage::Refused { why: Refusal::Founders(3) },
         ControlMessage::Refused { why: Refusal::Full(64) },
         ControlMessage::Refused { why: Refusal::NoState(MemberId(7)) },
@@ -109,7 +122,7 @@ fn kind(message: &ControlMessage) -> usize {
         ControlMessage::Bootstrap { .. } => 10,
         ControlMessage::Refused { why } => match why {
             Refusal::Version(_) => 11,
-            Refusal::Config(_) => 12,
+            Refusal::Config { .. } => 12,
             Refusal::Founders(_) => 13,
             Refusal::Full(_) => 14,
             Refusal::InUse(_) => 15,
