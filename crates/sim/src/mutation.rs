@@ -42,7 +42,7 @@ pub const BOOTSTRAP: [Mutation; 11] = [
 
 /// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
 /// mutations show there, too.
-pub const CONTROL: [Mutation; 26] = [
+pub const CONTROL: [Mutation; 28] = [
     Mutation::AdmissionsLost,
     Mutation::JoinersUntold,
     Mutation::NoncesIgnored,
