@@ -113,11 +113,9 @@ fn messages_are_lent_to_a_task_which_learns_of_the_end() {
     let (node, mut publisher, mut receiver) = members("lent", 1).remove(0);
     let group = start(node);
     let large = vec![7; 1_000];
-    let receipt = block_on(async {
-        publisher.send_async(b"small").await.unwrap();
-        publisher.send_async(&large).await.unwrap();
-        publisher.send_tracked_async(&large).await.unwrap()
-    });
+    block_on(publisher.send_async(b"small")).unwrap();
+    block_on(publisher.send_async(&large)).unwrap();
+    let receipt = block_on(publisher.send_tracked_async(&large)).unwrap();
     drop(publisher);
     let mut got = Vec::new();
     let end = block_on(async {
