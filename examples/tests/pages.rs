@@ -18,3 +18,8 @@ fn compare(page: &str, program: &str) {
 fn the_chat_is_shown_as_it_is() {
     compare("chat.md", "chat.rs");
 }
+
+#[test]
+fn the_replicated_map_is_shown_as_it_is() {
+    compare("replicated-map.md", "replicated_map.rs");
+}
