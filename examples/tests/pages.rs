@@ -23,3 +23,8 @@ fn the_chat_is_shown_as_it_is() {
 fn the_replicated_map_is_shown_as_it_is() {
     compare("replicated-map.md", "replicated_map.rs");
 }
+
+#[test]
+fn the_service_that_rejoins_is_shown_as_it_is() {
+    compare("rejoin.md", "rejoin.rs");
+}
