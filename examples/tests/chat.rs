@@ -32,7 +32,7 @@ fn terminals_show_the_same_lines_in_the_same_order() {
     terminals[1].signal(Signal::INT);
     assert!(terminals[1].wait_for_end().success());
     terminals[0].wait_for_line("* bob left");
-    dan.wait_for_line("* member 2 left"); // he came after bob had introduced himself
+    dan.wait_for_line("* member 2 left"); // it joined after that introduction
     for terminal in [&mut terminals[0], &mut dan] {
         terminal.end_input();
         assert!(terminal.wait_for_end().success());
@@ -45,7 +45,7 @@ fn terminals_show_the_same_lines_in_the_same_order() {
         assert_eq!(of_one, typed);
     }
     assert!(lines(0).eq(lines(1)), "{:?}", terminals[1].lines);
-    // A member that leaves has delivered a beginning of what the others deliver, its own lines among it.
+    // A member that leaves has delivered its own lines, and a prefix of the lines of the others.
     assert!(lines(2).zip(lines(0)).all(|(left, right)| left == right));
     assert!(terminals[2].lines.contains(&"cyd: line 19".to_owned()));
 }
