@@ -146,13 +146,13 @@ pub enum JoinError {
     #[error("the wait is over: {progress}; {}", progress.remedy())]
     TimedOut {
         /// The members that were present.
-        progress: BootstrapProgress,
+        progress: Box<BootstrapProgress>,
     },
     /// The caller asked to stop.
     #[error("cancelled while waiting for the group: {progress}")]
     Cancelled {
         /// The members that were present.
-        progress: BootstrapProgress,
+        progress: Box<BootstrapProgress>,
     },
     /// The shared memory could not be set up.
     #[error(transparent)]

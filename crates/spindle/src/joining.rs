@@ -489,18 +489,18 @@ impl<'a> Candidate<'a> {
     /// Returns how long to wait for the next event, up to `at_most`; an error if the wait is over.
     fn tick(&self, at_most: Duration) -> Result<Duration, JoinError> {
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(JoinError::Cancelled { progress: self.seen.clone() });
+            return Err(JoinError::Cancelled { progress: Box::new(self.seen.clone()) });
         }
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(JoinError::TimedOut { progress: self.seen.clone() });
+            return Err(JoinError::TimedOut { progress: Box::new(self.seen.clone()) });
         }
         Ok(left.min(at_most))
     }
 
     fn named(&self, error: RendezvousError) -> JoinError {
         match error {
-            RendezvousError::Cancelled => JoinError::Cancelled { progress: self.seen.clone() },
+            RendezvousError::Cancelled => JoinError::Cancelled { progress: Box::new(self.seen.clone()) },
             error => error.into(),
         }
     }

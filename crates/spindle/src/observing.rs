@@ -207,13 +207,13 @@ impl Config {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if cancelled.load(Ordering::Relaxed) {
-                return Err(JoinError::Cancelled { progress: seen });
+                return Err(JoinError::Cancelled { progress: Box::new(seen) });
             }
             if left.is_zero() && seen == nobody {
                 return Err(JoinError::Silent { group: self.group, waited: start.elapsed() });
             }
             if left.is_zero() {
-                return Err(JoinError::TimedOut { progress: seen });
+                return Err(JoinError::TimedOut { progress: Box::new(seen) });
             }
             follower.wait(left.min(TICK));
         }
