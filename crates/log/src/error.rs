@@ -1,4 +1,4 @@
-//! What can fail, with the values and the remedy.
+//! The errors, with the values and the remedy.
 use crate::version::{Shown, Version};
 use std::{io, sync::Arc};
 

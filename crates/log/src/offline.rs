@@ -17,7 +17,7 @@ use std::time::Instant;
 /// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct Verification {
-    /// What was read of the log.
+    /// The part of the log that was read.
     pub report: Report,
     /// The damage: of the log, and of each snapshot.
     pub findings: Vec<Error>,

@@ -46,7 +46,7 @@ enum Command {
     Stop,
 }
 
-/// What a producer and the thread share about one subgroup.
+/// The state that a producer and the thread share about one subgroup.
 #[derive(Default)]
 struct Flow {
     /// The bytes that were appended and are not durable.

@@ -199,7 +199,7 @@ fn a_full_disk_refuses_before_the_reserve() {
                 }
                 other => other.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
             }
-            // The agreement goes on.
+            // The journal still takes values.
             model.store.as_mut().expect("open").journal().put(0, b"ballot").expect("it has its space");
             model.store.as_mut().expect("open").journal().put(0, b"").expect("it has its space");
         }

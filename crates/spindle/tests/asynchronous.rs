@@ -165,7 +165,7 @@ fn a_dropped_future_sends_nothing_and_loses_nothing() {
         assert!(sent < 100, "the ring is never full");
     }
     assert!(poll_once(pin!(receiver.receive_async()), &waker).is_pending());
-    // Neither of the dropped futures is woken, or got or sent a message.
+    // No dropped future is woken, or got or sent a message.
     let mut next = 0;
     let patience = Instant::now() + LONG;
     while next < sent {

@@ -47,8 +47,8 @@ fn a_founder_of_any_number_creates_the_group_with_the_others() {
     founder.join().unwrap().unwrap();
 }
 
-/// Two processes that wait have different settings. Neither adopts those of the other; both report
-/// it, and the group is created with a third process.
+/// Two processes that wait have different settings. No process adopts those of the other; both
+/// report it, and the group is created with a third process.
 #[test]
 fn processes_that_wait_with_other_settings_report_the_difference() {
     let scratch = Scratch::new("suspicion");

@@ -111,7 +111,7 @@ impl Log {
         self.disk.sync_directory(&self.path).during("sync", &self.disk.shown(&self.path))
     }
 
-    /// Removes all records above `after`, or all if it is `None`. What a crash leaves is the log
+    /// Removes all records above `after`, or all if it is `None`. A crash leaves the log
     /// before or after the cut.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ pub struct Log {
     poison: Arc<OnceLock<String>>,
 }
 
-/// What was written to a segment since the last sync.
+/// The bytes that were written to a segment since the last sync.
 struct Written {
     /// The segment, if this began it.
     begun: Option<Begun>,

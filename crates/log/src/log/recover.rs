@@ -54,9 +54,9 @@ pub struct Report {
 
 /// Makes what was read durable.
 ///
-/// The records were read from the cache of the kernel. Those behind the evidence may not be on the
-/// disk, and after a failed sync the kernel takes their pages for clean, so another sync would not
-/// write them. They are written again, as they are, and then synced.
+/// The records were read from the cache of the kernel. Records behind the evidence may not be on
+/// the disk, and after a failed sync the kernel takes their pages for clean, so another sync would
+/// not write them. They are written again, as they are, and then synced.
 fn settle(segments: &VecDeque<Arc<Segment>>, proven: Option<Version>) -> Result<()> {
     for segment in segments {
         let (mut offset, end) = {

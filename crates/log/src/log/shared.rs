@@ -68,7 +68,7 @@ impl View {
     }
 }
 
-/// What readers and the writer share.
+/// The state that readers and the writer share.
 #[derive(Default)]
 pub(crate) struct Shared {
     view: RwLock<View>,

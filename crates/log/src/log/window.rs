@@ -93,7 +93,7 @@ impl Window {
         }
         (self.start, self.filled) = (offset, kept.min(wanted));
         let filled = self.filled;
-        // Whatever reads in order gets the next bytes from the disk while it works on these.
+        // A caller that reads in order gets the next bytes from the disk while it works on these.
         if self.step >= AHEAD_FROM {
             self.file.will_read(offset + wanted as u64, self.step as u64);
         }
