@@ -28,3 +28,13 @@ fn the_replicated_map_is_shown_as_it_is() {
 fn the_service_that_rejoins_is_shown_as_it_is() {
     compare("rejoin.md", "rejoin.rs");
 }
+
+#[test]
+fn typed_messages_are_shown_as_they_are() {
+    compare("typed-messages.md", "typed_messages.rs");
+}
+
+#[test]
+fn the_service_on_tokio_is_shown_as_it_is() {
+    compare("tokio.md", "tokio_service.rs");
+}
