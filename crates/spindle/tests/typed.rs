@@ -55,7 +55,7 @@ fn values_of_any_length_arrive_as_they_were() {
     assert_eq!(shared.message_bytes_max(), 64);
     shared.send_typed(&large, LONG).unwrap();
     run(shared.send_typed_async(&large)).unwrap();
-    shared.send_tracked(&encode(&small).unwrap(), LONG).unwrap();
+    let receipt = shared.send_tracked(&encode(&small).unwrap(), LONG).unwrap();
     shared.send_typed(&Other, LONG).unwrap();
     drop(shared);
 
@@ -79,6 +79,7 @@ fn values_of_any_length_arrive_as_they_were() {
         }
     }
     assert_eq!((found, refused.len()), (6, 1));
+    assert!(matches!(receipt.wait(LONG), Some(spindle::Outcome::Delivered { .. })));
     assert_eq!(refused[0].cause, DecodeCause::Schema { expected: 1, got: 2 });
     let text = refused[0].to_string();
     assert!(text.contains("member 1") && text.contains("Quote") && text.contains("its schema is 2"), "{text}");
