@@ -83,7 +83,9 @@ fn all_have_the_same_transport() {
     let mut other = world.other(1, "a", 1);
     other.network.as_mut().unwrap().transport = Transport::Tcp;
     let error = other.join().unwrap_err();
-    assert!(matches!(error, JoinError::Refused(_)), "{error}");
+    let JoinError::OtherSettings { differences } = &error else { panic!("{error}") };
+    assert_eq!(differences[0].key, "network.fabric.kind", "{error}");
+    assert!(error.to_string().ends_with("; give the same settings"), "{error}");
     chat(&members, 3, "alone");
     finish(members);
 }
