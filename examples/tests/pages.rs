@@ -40,3 +40,13 @@ fn the_three_hosts_and_their_settings_are_shown_as_they_are() {
     compare("three-hosts.md", "three_hosts.rs");
     compare_blocks("three-hosts.md", "toml", "three_hosts/member-1.toml");
 }
+
+#[test]
+fn typed_messages_are_shown_as_they_are() {
+    compare("typed-messages.md", "typed_messages.rs");
+}
+
+#[test]
+fn the_service_on_tokio_is_shown_as_it_is() {
+    compare("tokio.md", "tokio_service.rs");
+}

@@ -1450,7 +1450,7 @@ fn a_view_ends_with_a_few_wake_ups_of_each_member() {
 #[cfg(mutation)]
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
-fn mutation_bugs_of_liveness_fail_their_tests() {
+fn mutations_of_liveness_fail_their_tests() {
     use spindle_core::mutation::{Mutation, activate};
     let tests = [
         (

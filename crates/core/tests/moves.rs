@@ -160,7 +160,7 @@ fn a_poll_that_passes_over_subgroups_says_so_and_the_one_before_a_sleep_passes_o
 #[cfg(mutation)]
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
-fn mutation_bugs_of_polls_in_many_subgroups_fail_their_tests() {
+fn mutations_of_polls_in_many_subgroups_fail_their_tests() {
     use spindle_core::mutation::{Mutation, activate};
     activate(Some(Mutation::SleepScanForgotten));
     let held =

@@ -51,6 +51,8 @@ mod status;
 mod stream;
 mod subgroup_handles;
 mod tracking;
+#[cfg(feature = "typed")]
+pub mod typed;
 
 pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;

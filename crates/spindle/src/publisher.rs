@@ -200,6 +200,12 @@ impl Publisher {
         Ok((permit, object.into(), self.claim_async(ObjectName::BYTES).await?))
     }
 
+    /// Returns the bytes of the largest message that fits into a frame now. A longer one is sent as
+    /// an object. It may change with the view.
+    pub fn message_bytes_max(&self) -> u64 {
+        self.inner.message_bytes_max()
+    }
+
     /// Declares `rounds` rounds in which this member sends nothing, so that no member waits for it.
     /// A hint, for this view.
     pub fn skip_rounds(&self, rounds: u64) {
@@ -358,6 +364,11 @@ impl SharedPublisher {
         let permit = slot.permit_async(len, self.inner.message_bytes_max()).await?;
         let object = Buffer::copied(payload).ok_or(SendError::NoMemory { len })?;
         Ok((permit, object.into(), self.claim_async(ObjectName::BYTES).await?))
+    }
+
+    /// As [`Publisher::message_bytes_max`].
+    pub fn message_bytes_max(&self) -> u64 {
+        self.inner.message_bytes_max()
     }
 
     /// As [`Publisher::skip_rounds`].

@@ -398,7 +398,7 @@ mod tests {
     #[cfg(mutation)]
     #[test]
     #[ignore = "wants a process of its own: cargo xtask mutations"]
-    fn mutation_bugs_of_first_views_fail_their_test() {
+    fn mutations_of_first_views_fail_their_test() {
         use crate::mutation::{Mutation, failure};
         let over = failure(Mutation::FirstViewNeverOver, a_first_view_is_over_when_the_group_has_a_later_one);
         assert_eq!(over, "it is left out");

@@ -1311,7 +1311,7 @@ mod tests {
     #[cfg(mutation)]
     #[test]
     #[ignore = "wants a process of its own: cargo xtask mutations"]
-    fn mutation_bugs_of_members_fail_their_tests() {
+    fn mutations_of_members_fail_their_tests() {
         use crate::mutation::{Mutation, failure};
         failure(Mutation::GivenUpUntold, a_member_that_was_given_up_tells_the_others_of_its_view);
         failure(Mutation::FollowersLetInLate, no_process_begins_to_follow_a_view_that_changes);

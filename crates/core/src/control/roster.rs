@@ -2297,7 +2297,7 @@ mod tests {
     #[cfg(mutation)]
     #[test]
     #[ignore = "wants a process of its own: cargo xtask mutations"]
-    fn mutation_bugs_of_places_fail_their_test() {
+    fn mutations_of_places_fail_their_test() {
         use crate::mutation::{Mutation, failure};
         failure(Mutation::PlacesGuessed, a_member_asks_others_where_a_newcomer_is);
     }

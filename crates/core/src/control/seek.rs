@@ -483,7 +483,7 @@ mod tests {
     #[cfg(mutation)]
     #[test]
     #[ignore = "wants a process of its own: cargo xtask mutations"]
-    fn mutation_bugs_of_adoption_fail_their_test() {
+    fn mutations_of_adoption_fail_their_test() {
         use crate::mutation::{Mutation, failure};
         failure(Mutation::GivenKeyAdopted, settings_that_were_given_are_not_adopted);
         failure(Mutation::WaitersAdopted, the_settings_of_a_process_that_waits_are_reported_and_not_adopted);

@@ -67,7 +67,7 @@ const RECOVERY_BUGS: &[Mutation] = &[Mutation::OneGivesUp, Mutation::GivenUpHear
 
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
-fn mutation_bugs_are_found() {
+fn mutations_are_found() {
     let _alone = alone();
     let mut missed = Vec::new();
     let of_recoveries = RECOVERY_BUGS.iter().map(|bug| (bug, recoveries()));
@@ -92,7 +92,7 @@ const DIRECTED: [(Mutation, fn()); 4] = [
 
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
-fn mutation_bugs_fail_directed_schedules() {
+fn mutations_fail_directed_schedules() {
     let _alone = alone();
     for (bug, schedule) in DIRECTED {
         activate(Some(bug));

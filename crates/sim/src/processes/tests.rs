@@ -90,7 +90,7 @@ fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
 #[cfg(mutation)]
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
-fn mutation_bugs_of_admission_fail_their_test() {
+fn mutations_of_admission_fail_their_test() {
     use spindle_core::mutation::{Mutation, activate};
     activate(Some(Mutation::FarJoinersVote));
     let held = std::panic::catch_unwind(a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach);

@@ -6,7 +6,7 @@ use core::fmt;
 use tracing::{debug, info, trace, warn};
 
 /// The target of these events.
-const TARGET: &str = "spindle::initial_view";
+const TARGET: &str = "spindle::bootstrap";
 
 #[derive(Clone, Copy)]
 pub(super) struct Teller {
