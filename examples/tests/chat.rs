@@ -2,6 +2,7 @@
 mod support;
 
 use rustix::process::Signal;
+use std::process::Command;
 use support::{Scratch, Terminal};
 
 fn start(scratch: &Scratch, id: &str, name: &str) -> Terminal {
@@ -24,6 +25,14 @@ fn terminals_show_the_same_lines_in_the_same_order() {
     assert!(terminals[2].wait_for_end().success());
     for terminal in &mut terminals[..2] {
         terminal.wait_for_line("* cyd left");
+    }
+
+    let mut piped = start(&scratch, "5", "eve");
+    piped.write("from a pipe");
+    piped.end_input();
+    assert!(piped.wait_for_end().success());
+    for line in ["* eve joined", "eve: from a pipe", "* eve left"] {
+        terminals[..2].iter_mut().for_each(|terminal| terminal.wait_for_line(line));
     }
 
     let mut dan = start(&scratch, "4", "dan");
@@ -53,7 +62,11 @@ fn terminals_show_the_same_lines_in_the_same_order() {
 #[test]
 fn a_terminal_that_waits_ends_with_ctrl_c() {
     let scratch = Scratch::new("chat-waiting");
-    let mut terminal = start(&scratch, "1", "ada");
-    terminal.signal(Signal::TERM);
-    terminal.wait_for_end();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chat"));
+    command.args(["--id", "1", "--name", "ada", "--runtime-dir", &scratch.runtime_dir("chat")]);
+    let mut terminal = Terminal::start_with_errors(command);
+    terminal.wait_for_line("waiting for the other members"); // the signals are handled by now
+    terminal.signal(Signal::INT);
+    assert!(terminal.wait_for_end().success());
+    assert_eq!(terminal.lines, ["waiting for the other members"]);
 }

@@ -4,13 +4,19 @@ use std::path::Path;
 
 /// Checks that every Rust block of a page is a run of lines of this program.
 fn compare(page: &str, program: &str) {
+    compare_blocks(page, "rust,ignore", &format!("src/bin/{program}"));
+}
+
+/// Checks that every block of this language on a page is a run of lines of this file.
+fn compare_blocks(page: &str, language: &str, file: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("../docs/guide").join(page)).unwrap();
-    let program = fs::read_to_string(root.join("src/bin").join(program)).unwrap();
-    let blocks: Vec<_> = page.split("```rust,ignore\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(!blocks.is_empty(), "the page shows no code");
+    let text = fs::read_to_string(root.join(file)).unwrap();
+    let fence = format!("```{language}\n");
+    let blocks: Vec<_> = page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!blocks.is_empty(), "the page shows no {language}");
     for block in blocks {
-        assert!(format!("\n{program}").contains(&format!("\n{block}")), "not in the program:\n{block}");
+        assert!(format!("\n{text}").contains(&format!("\n{block}")), "not in {file}:\n{block}");
     }
 }
 
@@ -27,6 +33,12 @@ fn the_replicated_map_is_shown_as_it_is() {
 #[test]
 fn the_service_that_rejoins_is_shown_as_it_is() {
     compare("rejoin.md", "rejoin.rs");
+}
+
+#[test]
+fn the_three_hosts_and_their_settings_are_shown_as_they_are() {
+    compare("three-hosts.md", "three_hosts.rs");
+    compare_blocks("three-hosts.md", "toml", "three_hosts/member-1.toml");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use spindle::{Batch, Config, Handler, MemberId, SubgroupId, ViewChange};
+use spindle::{Batch, Config, Handler, JoinError, MemberId, SubgroupId, ViewChange};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -79,7 +79,10 @@ fn main() -> Result<()> {
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
     eprintln!("waiting for the other members");
-    let mut node = config.join_with(&mut |_| {}, &cancelled)?;
+    let mut node = match config.join_with(&mut |_| {}, &cancelled) {
+        Err(JoinError::Cancelled { .. }) => return Ok(()),
+        joined => joined?,
+    };
     let mut publisher = node.publisher("all")?;
     let group = node.start(Deliveries(events.clone()))?;
 

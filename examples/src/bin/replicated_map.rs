@@ -90,6 +90,7 @@ fn main() -> Result<()> {
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
     let mut map = Map::default();
+    eprintln!("waiting for the other members");
     let mut node = config.learn(&mut map, &mut |_| {}, &AtomicBool::new(false))?;
     let mut publisher = node.publisher("all")?;
     println!("member {} has {} entries", node.id(), map.with(|entries| entries.len()));

@@ -1,7 +1,7 @@
 //! Runs the examples as real processes, with pipes for terminals and a directory of their own.
 #![allow(dead_code, reason = "each test uses a part")]
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write, pipe};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -45,13 +45,24 @@ pub(crate) struct Terminal {
 impl Terminal {
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Terminal {
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        Terminal::of(child, stdout)
+    }
+
+    /// Starts a process whose errors are lines of the output, too.
+    pub(crate) fn start_with_errors(mut command: Command) -> Terminal {
+        let (reader, writer) = pipe().unwrap();
+        command.stdin(Stdio::piped()).stdout(writer.try_clone().unwrap()).stderr(writer);
+        Terminal::of(command.spawn().unwrap(), reader)
+    }
+
+    fn of(mut child: Child, output: impl Read + Send + 'static) -> Terminal {
+        let lines = BufReader::new(output).lines();
         let (tell, output) = channel();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || {
             // The end of the output, or of the test, ends the thread.
-            let _ = stdout.lines().map_while(Result::ok).try_for_each(|line| tell.send(line));
+            let _ = lines.map_while(Result::ok).try_for_each(|line| tell.send(line));
         });
         Terminal { input: child.stdin.take(), child, output, lines: Vec::new() }
     }
