@@ -300,14 +300,14 @@ const PROCESSES: [(&str, u64); 29] = [
     ("changes", 6_000),
     ("learned", 8_000),
     ("transfers", 8_000),
-    ("passed_over", 20),
+    ("passed_over", 10),
     ("observed", 500_000),
     ("gaps", 3_000),
     ("large_sent", 150_000),
     ("large", 600_000),
     ("large_again", 20_000),
     ("blocks", 400_000),
-    ("lent", 400_000),
+    ("lent", 350_000),
     ("fetched", 50_000),
 ];
 
