@@ -16,6 +16,7 @@ pub(crate) use segment::{parse_batch, parse_record};
 pub(crate) use snapshot::{Block, SnapshotHeader};
 pub(crate) use state::{Position, Slot};
 
+use crate::limits::{FORMAT, PAGE_BYTES};
 use crate::version::Version;
 use crc32c::{crc32c, crc32c_append};
 
@@ -38,6 +39,37 @@ impl Binding {
         let crc = crc32c_append(crc, &kind.to_le_bytes());
         words.iter().fold(crc, |crc, word| crc32c_append(crc, &word.to_le_bytes()))
     }
+}
+
+/// A page that begins with a magic, the format and the binding. Its own fields begin at offset 36.
+pub(crate) fn begin_page(magic: &[u8; 8], binding: Binding) -> Vec<u8> {
+    let mut page = vec![0; PAGE_BYTES as usize];
+    put(&mut page, 0, magic);
+    put(&mut page, 12, &FORMAT.to_le_bytes());
+    put(&mut page, 16, &binding.incarnation.to_le_bytes());
+    put(&mut page, 32, &binding.subgroup.to_le_bytes());
+    page
+}
+
+/// Puts the checksum of the bytes from the format up to `end` into a page. It begins from `seed`.
+pub(crate) fn seal_page(page: &mut [u8], end: usize, seed: u32) {
+    let crc = crc32c_append(seed, &page[12..end]);
+    put(page, 8, &crc.to_le_bytes());
+}
+
+/// Whether a page has the checksum that [`seal_page`] puts into it.
+pub(crate) fn is_sealed(page: &[u8], end: usize, seed: u32) -> bool {
+    crc32c_append(seed, &page[12..end]) == u32_at(page, 8)
+}
+
+/// Whether a page was begun and sealed with the same arguments.
+pub(crate) fn is_page(page: &[u8], magic: &[u8; 8], binding: Binding, end: usize, seed: u32) -> bool {
+    page.len() >= end
+        && &page[..8] == magic
+        && u32_at(page, 12) == FORMAT
+        && u128_at(page, 16) == binding.incarnation
+        && u32_at(page, 32) == binding.subgroup
+        && is_sealed(page, end, seed)
 }
 
 #[inline]

@@ -1,6 +1,6 @@
 //! Segments: a header page, then batches of records.
-use super::{Binding, put, put_version, u32_at, u64_at, u128_at, version_at};
-use crate::limits::{ALIGNMENT, BATCH_HEADER_BYTES, FORMAT, PAGE_BYTES, RECORD_HEADER_BYTES};
+use super::{Binding, begin_page, is_sealed, put, put_version, seal_page, u32_at, u64_at, u128_at, version_at};
+use crate::limits::{ALIGNMENT, BATCH_HEADER_BYTES, FORMAT, RECORD_HEADER_BYTES};
 use crate::mutation::mutation;
 use crate::version::Version;
 use crc32c::{crc32c, crc32c_append};
@@ -32,20 +32,15 @@ pub(crate) struct SegmentHeader {
 
 impl SegmentHeader {
     pub(crate) fn encode(&self, binding: Binding) -> Vec<u8> {
-        let mut page = vec![0; PAGE_BYTES as usize];
+        let mut page = begin_page(MAGIC, binding);
         let flags = u32::from(self.previous.is_some()) | u32::from(self.durable.is_some()) << 1;
-        put(&mut page, 0, MAGIC);
-        put(&mut page, 12, &FORMAT.to_le_bytes());
-        put(&mut page, 16, &binding.incarnation.to_le_bytes());
-        put(&mut page, 32, &binding.subgroup.to_le_bytes());
         put(&mut page, 36, &flags.to_le_bytes());
         put(&mut page, 40, &self.number.to_le_bytes());
         put(&mut page, 48, &self.generation.to_le_bytes());
         put_version(&mut page, 56, self.previous.unwrap_or_default());
         put_version(&mut page, 72, self.durable.unwrap_or_default());
         put_version(&mut page, 88, self.first);
-        let crc = crc32c_append(binding.seed(KIND_SEGMENT, &[self.number]), &page[12..HEADER_BYTES]);
-        put(&mut page, 8, &crc.to_le_bytes());
+        seal_page(&mut page, HEADER_BYTES, binding.seed(KIND_SEGMENT, &[self.number]));
         page
     }
 
@@ -57,7 +52,7 @@ impl SegmentHeader {
         if u32_at(page, 12) != FORMAT || u128_at(page, 16) != binding.incarnation || u64_at(page, 40) != number {
             return Err("the segment header belongs to another segment");
         }
-        if crc32c_append(binding.seed(KIND_SEGMENT, &[number]), &page[12..HEADER_BYTES]) != u32_at(page, 8) {
+        if !is_sealed(page, HEADER_BYTES, binding.seed(KIND_SEGMENT, &[number])) {
             return Err("the checksum of the segment header differs");
         }
         let flags = u32_at(page, 36);

@@ -1,6 +1,6 @@
 //! Snapshots: a header page, then blocks, each with a checksum.
-use super::{Binding, put, put_version, u32_at, u64_at, u128_at, version_at};
-use crate::limits::{FORMAT, PAGE_BYTES, SNAPSHOT_BLOCK_BYTES};
+use super::{Binding, begin_page, is_page, put, put_version, seal_page, u32_at, u64_at, version_at};
+use crate::limits::SNAPSHOT_BLOCK_BYTES;
 use crate::version::Version;
 use crc32c::crc32c_append;
 
@@ -24,28 +24,17 @@ pub(crate) struct SnapshotHeader {
 
 impl SnapshotHeader {
     pub(crate) fn encode(&self, binding: Binding) -> Vec<u8> {
-        let mut page = vec![0; PAGE_BYTES as usize];
-        put(&mut page, 0, MAGIC);
-        put(&mut page, 12, &FORMAT.to_le_bytes());
-        put(&mut page, 16, &binding.incarnation.to_le_bytes());
-        put(&mut page, 32, &binding.subgroup.to_le_bytes());
+        let mut page = begin_page(MAGIC, binding);
         put_version(&mut page, 40, self.version);
         put(&mut page, 56, &self.clock.to_le_bytes());
         put(&mut page, 64, &self.bytes.to_le_bytes());
         put(&mut page, 72, &self.digest.to_le_bytes());
-        let crc = crc32c_append(binding.seed(KIND_SNAPSHOT, &[]), &page[12..HEADER_BYTES]);
-        put(&mut page, 8, &crc.to_le_bytes());
+        seal_page(&mut page, HEADER_BYTES, binding.seed(KIND_SNAPSHOT, &[]));
         page
     }
 
     pub(crate) fn parse(page: &[u8], binding: Binding) -> Option<Self> {
-        if page.len() < HEADER_BYTES || &page[..8] != MAGIC || u32_at(page, 12) != FORMAT {
-            return None;
-        }
-        if u128_at(page, 16) != binding.incarnation || u32_at(page, 32) != binding.subgroup {
-            return None;
-        }
-        if crc32c_append(binding.seed(KIND_SNAPSHOT, &[]), &page[12..HEADER_BYTES]) != u32_at(page, 8) {
+        if !is_page(page, MAGIC, binding, HEADER_BYTES, binding.seed(KIND_SNAPSHOT, &[])) {
             return None;
         }
         Some(Self {

@@ -1,8 +1,7 @@
 //! The state of a log: two slots in one file, written in turn.
-use super::{Binding, put, put_version, u32_at, u64_at, u128_at, version_at};
-use crate::limits::{FORMAT, PAGE_BYTES};
+use super::{Binding, begin_page, is_page, put, put_version, seal_page, u32_at, u64_at, version_at};
+use crate::limits::PAGE_BYTES;
 use crate::version::Version;
-use crc32c::crc32c_append;
 
 const MAGIC: &[u8; 8] = b"SPNDLSLT";
 const SLOT_BYTES: usize = 128;
@@ -45,12 +44,8 @@ impl Slot {
     }
 
     pub(crate) fn encode(&self, binding: Binding) -> Vec<u8> {
-        let mut page = vec![0; PAGE_BYTES as usize];
+        let mut page = begin_page(MAGIC, binding);
         let flags = u32::from(self.durable.is_some()) | u32::from(self.floor.is_some()) << 1;
-        put(&mut page, 0, MAGIC);
-        put(&mut page, 12, &FORMAT.to_le_bytes());
-        put(&mut page, 16, &binding.incarnation.to_le_bytes());
-        put(&mut page, 32, &binding.subgroup.to_le_bytes());
         put(&mut page, 36, &flags.to_le_bytes());
         put(&mut page, 40, &self.number.to_le_bytes());
         put(&mut page, 48, &self.generation.to_le_bytes());
@@ -61,8 +56,7 @@ impl Slot {
         put(&mut page, 96, &self.clock.to_le_bytes());
         put_version(&mut page, 104, self.floor.unwrap_or_default());
         put(&mut page, 120, &self.floor_clock.to_le_bytes());
-        let crc = crc32c_append(binding.seed(KIND_SLOT, &[]), &page[12..SLOT_BYTES]);
-        put(&mut page, 8, &crc.to_le_bytes());
+        seal_page(&mut page, SLOT_BYTES, binding.seed(KIND_SLOT, &[]));
         page
     }
 
@@ -72,13 +66,7 @@ impl Slot {
     }
 
     fn parse(page: &[u8], binding: Binding) -> Option<Self> {
-        if page.len() < SLOT_BYTES || &page[..8] != MAGIC || u32_at(page, 12) != FORMAT {
-            return None;
-        }
-        if u128_at(page, 16) != binding.incarnation || u32_at(page, 32) != binding.subgroup {
-            return None;
-        }
-        if crc32c_append(binding.seed(KIND_SLOT, &[]), &page[12..SLOT_BYTES]) != u32_at(page, 8) {
+        if !is_page(page, MAGIC, binding, SLOT_BYTES, binding.seed(KIND_SLOT, &[])) {
             return None;
         }
         let flags = u32_at(page, 36);
