@@ -11,7 +11,7 @@ use crate::store::{Batch, Store};
 use crate::version::{Record, Version};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -204,22 +204,12 @@ impl Thread {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let mut was_full = false;
-            for _ in 0..COMMANDS_PER_COMMIT {
-                match commands.try_recv() {
-                    Ok(command) => is_stopping |= self.take(command),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                }
-            }
+            is_stopping |= self.take_waiting(commands);
             // Commands that came meanwhile are taken between commits.
             while !self.queue.is_empty() && !was_full {
                 is_recorded = false;
                 was_full = self.commit();
-                for _ in 0..COMMANDS_PER_COMMIT {
-                    match commands.try_recv() {
-                        Ok(command) => is_stopping |= self.take(command),
-                        Err(_) => break,
-                    }
-                }
+                is_stopping |= self.take_waiting(commands);
                 self.ask_for_spares();
             }
             if is_stopping {
@@ -227,6 +217,12 @@ impl Thread {
                 return self.store;
             }
         }
+    }
+
+    /// Takes the commands that wait. Returns whether the thread is to stop.
+    fn take_waiting(&mut self, commands: &Receiver<Command>) -> bool {
+        let waiting = commands.try_iter().take(COMMANDS_PER_COMMIT);
+        waiting.fold(false, |is_stopping, command| self.take(command) | is_stopping)
     }
 
     /// Returns whether the thread is to stop.
