@@ -134,11 +134,9 @@ pub(crate) fn tell_differences(differences: &[Difference]) -> String {
 
 /// Returns the remedy for settings that differ from those of a running group.
 pub(crate) fn settings_remedy(differences: &[Difference]) -> String {
-    // Settings of the network are never adopted.
-    let is_of_network = |difference: &Difference| difference.key.starts_with("network.");
     match differences {
-        [one] if is_of_network(one) => format!("give the same {}", one.key),
-        _ if differences.iter().any(is_of_network) => "give the same settings".to_string(),
+        [one] if !one.is_adoptable() => format!("give the same {}", one.key),
+        _ if !differences.iter().all(Difference::is_adoptable) => "give the same settings".to_string(),
         [] => "start it with the settings of the members".to_string(),
         [one] => format!("leave {} out to join with the group's value, or give the same", one.key),
         _ => "leave these settings out to join with the group's values, or give the same".to_string(),

@@ -52,6 +52,8 @@ enum Sought {
 struct Candidate<'a> {
     /// The configuration as its user gave it.
     own: &'a Config,
+    /// The shared settings of `own`.
+    own_settings: SharedSettings,
     /// The same, with the settings of a running group if this process has adopted them.
     config: Config,
     dir: RuntimeDir,
@@ -202,6 +204,7 @@ impl<'a> Candidate<'a> {
         let seen = BootstrapProgress::of(config.members, vec![]);
         Ok(Candidate {
             own: config,
+            own_settings: settings.clone(),
             config: config.clone(),
             dir,
             group,
@@ -295,7 +298,7 @@ impl<'a> Candidate<'a> {
         // A process that looks for its group again accepts any number of first members: other
         // processes may create a group with another number meanwhile.
         let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.members };
-        let (settings, adoption) = (self.own.shared_settings(), self.own.adoption.clone());
+        let (settings, adoption) = (self.own_settings.clone(), self.own.adoption.clone());
         Wants { settings, adoption, members, learns }
     }
 
@@ -376,12 +379,12 @@ impl<'a> Candidate<'a> {
     /// Joins with the shared settings that its user gave.
     fn use_own(&mut self) {
         self.config = self.own.clone();
-        self.settings = self.own.shared_settings();
+        self.settings = self.own_settings.clone();
     }
 
     /// Joins with the shared settings of a running group, if this process may adopt them.
     fn adopt(&mut self, settings: &SharedSettings) -> Result<(), JoinError> {
-        match self.own.adoption.check(&self.own.shared_settings(), settings) {
+        match self.own.adoption.check(&self.own_settings, settings) {
             Ok(()) => self.take_over(settings),
             Err(_) => Err(self.other_settings(settings)),
         }
@@ -389,7 +392,7 @@ impl<'a> Candidate<'a> {
 
     /// Joins with these shared settings.
     fn take_over(&mut self, settings: &SharedSettings) -> Result<(), JoinError> {
-        if *settings == self.own.shared_settings() {
+        if *settings == self.own_settings {
             self.use_own();
             return Ok(());
         }
@@ -397,7 +400,7 @@ impl<'a> Candidate<'a> {
         let taken = shared_settings::take_over(self.own, settings).ok_or_else(unreadable)?;
         taken.check()?;
         if self.settings != *settings {
-            let differences = self.own.shared_settings().differences(settings);
+            let differences = self.own_settings.differences(settings);
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
             tracing::info!(target: TARGET, settings = told.join(", "), "adopts the settings of the group");
         }
@@ -406,8 +409,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn other_settings(&self, group: &SharedSettings) -> JoinError {
-        let own = self.own.shared_settings();
-        let differences = self.own.adoption.check(&own, group).err().unwrap_or_default();
+        let differences = self.own.adoption.check(&self.own_settings, group).err().unwrap_or_default();
         JoinError::OtherSettings { differences }
     }
 

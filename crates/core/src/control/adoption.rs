@@ -33,9 +33,18 @@ impl Adoption {
         if own.digest() != group.digest() && all.is_empty() {
             return Err(all);
         }
-        let prevents = |key: &str| key.starts_with(NEVER) || given.contains(key) && !mutation!(GivenKeyAdopted);
-        let differing: Vec<Difference> = all.into_iter().filter(|difference| prevents(&difference.key)).collect();
+        let is_given = |key: &str| given.contains(key) && !mutation!(GivenKeyAdopted);
+        let prevents = |difference: &Difference| !difference.is_adoptable() || is_given(&difference.key);
+        let differing: Vec<Difference> = all.into_iter().filter(prevents).collect();
         if differing.is_empty() { Ok(()) } else { Err(differing) }
+    }
+}
+
+impl Difference {
+    /// Returns whether a process that joins may take over the group's value. Settings of the network
+    /// describe the process itself.
+    pub fn is_adoptable(&self) -> bool {
+        !self.key.starts_with(NEVER)
     }
 }
 
