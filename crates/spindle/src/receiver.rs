@@ -51,7 +51,7 @@ pub(crate) struct Stretch {
 #[derive(Debug)]
 pub(crate) struct Inlet {
     event_count: EventCount,
-    /// The task that waits for messages. It has announced itself at the event_count, as a thread would.
+    /// The task that waits for messages. It has announced itself at the event count, as a thread would.
     task: Mutex<Option<(Waker, Announced)>>,
     stretches: Mutex<VecDeque<Stretch>>,
     /// Set when the receiver is dropped: no later view is taken.

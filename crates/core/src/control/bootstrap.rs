@@ -1,7 +1,7 @@
 //! Bootstrap of a group that spans hosts: one process's decisions to create the group, or to find
 //! the existing one.
 //!
-//! Seeds vote on a [`InitialView`]: an incarnation with the processes of its first view. The
+//! Seeds vote on an [`InitialView`]: an incarnation with the processes of its first view. The
 //! protocol is Paxos for one decision. A quorum is a majority of the seeds whose votes are on disk,
 //! or all seeds. Any two quorums have a seed in common. That seed remembers its vote, unless its
 //! votes are not on disk and it was restarted. So a group has one incarnation (INV-18 of the
