@@ -5,6 +5,7 @@
 //! out. A seed whose directory was never [initialised](initialise_data_dir) takes part without
 //! durable votes.
 use spindle_core::control::Record;
+use spindle_core::wire::bytes::digest;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -157,13 +158,13 @@ fn encode(group: &str, record: &Record) -> Vec<u8> {
     bytes.extend((group.len() as u64).to_le_bytes());
     bytes.extend(group.bytes());
     bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
-    bytes.extend(checksum(&bytes).to_le_bytes());
+    bytes.extend(digest(bytes.iter().copied()).to_le_bytes());
     bytes
 }
 
 fn decode(bytes: &[u8]) -> Option<(String, Record)> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
-    if checksum(body) != u64::from_le_bytes(*sum) {
+    if digest(body.iter().copied()) != u64::from_le_bytes(*sum) {
         return None;
     }
     let (magic, body) = body.split_first_chunk::<8>()?;
@@ -177,11 +178,6 @@ fn decode(bytes: &[u8]) -> Option<(String, Record)> {
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let record = Record::decode(&words).filter(|_| rest.is_empty())?;
     Some((String::from_utf8(group.to_vec()).ok()?, record))
-}
-
-/// FNV-1a.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

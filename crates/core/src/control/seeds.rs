@@ -17,6 +17,7 @@ use super::Address;
 use crate::ids::{MemberId, Time};
 use crate::limits::MEMBERS_MAX;
 use crate::mutation::mutation;
+use crate::wire::bytes;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -322,9 +323,7 @@ fn one_of_each(found: &[Address]) -> Vec<Address> {
 
 fn digest(list: &[Address]) -> NonZeroU64 {
     let text = list.iter().flat_map(|seed| format!("{seed} ").into_bytes());
-    // FNV-1a.
-    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    NonZeroU64::new(text.fold(0xcbf2_9ce4_8422_2325, mix)).unwrap_or(NonZeroU64::MIN)
+    NonZeroU64::new(bytes::digest(text)).unwrap_or(NonZeroU64::MIN)
 }
 
 /// Checks a number of seeds against the given addresses. Returns the mistake and its remedy, if

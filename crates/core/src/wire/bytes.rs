@@ -3,6 +3,12 @@
 use crate::limits::MEMBERS_MAX;
 use alloc::vec::Vec;
 
+/// Returns the FNV-1a digest of bytes. It finds accidents, and no intent.
+pub fn digest(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
 /// The reason why bytes are no control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {

@@ -5,7 +5,7 @@
 //! [`Ask`](super::control_message::ControlMessage::Ask), the text only in a refusal. A text that is
 //! longer than [`SETTINGS_BYTES_MAX`](crate::limits::SETTINGS_BYTES_MAX) does not travel: then only
 //! the digests can be compared.
-use super::bytes::{Reader, WireError, Writer};
+use super::bytes::{Reader, WireError, Writer, digest};
 use crate::limits::SETTINGS_BYTES_MAX;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -49,7 +49,7 @@ impl SharedSettings {
                 text.push_str(part);
             }
         }
-        let digest = digest_of(&text);
+        let digest = digest(text.bytes());
         let text = if text.len() > SETTINGS_BYTES_MAX { "" } else { &text };
         SharedSettings { digest, text: text.into() }
     }
@@ -99,13 +99,12 @@ impl SharedSettings {
     /// Reads settings. A text that is not the one of the digest, is too long, or is not in the form
     /// in which it is written is an error.
     pub(super) fn read(from: &mut Reader<'_>) -> Result<SharedSettings, WireError> {
-        let digest = from.u64()?;
-        let text = from.text("settings")?;
-        let is_whole = text.is_empty() || (digest_of(text) == digest && is_canonical(text));
+        let (claimed, text) = (from.u64()?, from.text("settings")?);
+        let is_whole = text.is_empty() || (digest(text.bytes()) == claimed && is_canonical(text));
         if !is_whole || text.len() > SETTINGS_BYTES_MAX {
             return Err(WireError::Value { field: "settings" });
         }
-        Ok(SharedSettings { digest, text: text.into() })
+        Ok(SharedSettings { digest: claimed, text: text.into() })
     }
 }
 
@@ -120,11 +119,6 @@ impl fmt::Display for Difference {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".into());
         write!(f, "{} is {} there and {} here", self.key, value(&self.there), value(&self.here))
     }
-}
-
-/// FNV-1a.
-fn digest_of(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 fn is_key(key: &str) -> bool {
@@ -195,7 +189,7 @@ mod tests {
     fn bytes_of_a_peer_that_are_no_settings_are_refused() {
         let written = |text: &str| {
             let mut out = Writer(vec![]);
-            out.u64(digest_of(text));
+            out.u64(digest(text.bytes()));
             out.text(text);
             out.0
         };
