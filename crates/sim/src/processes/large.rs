@@ -1,7 +1,7 @@
-//! The driver of large messages at a member: bulk groups of the view, blocks in flight, and objects
-//! whose messages are delivered ([ADR
-//! 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)). The
-//! core decides; this module opens connections and moves bytes.
+//! The driver of large messages at a member: bulk groups of the view, blocks in flight, and the
+//! objects of delivered messages
+//! ([ADR 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
+//! The core decides; this module opens connections and moves bytes.
 use super::blocks::{Effect, Parcel, Running};
 use super::network::Load;
 use super::objects::{Content, Dialling, Link, Objects};
