@@ -49,7 +49,7 @@ pub const PORT_ADDRESS_BYTES_MAX: usize = 68;
 // The longest control messages are the list of processes, with 12 bytes each, and the one for
 // bootstrap.
 const _: () = assert!(MEMBERS_MAX * 12 + 128 <= CONTROL_MESSAGE_BYTES_MAX);
-const _: () = assert!(8 * BOOTSTRAP_WORDS_MAX + 64 <= CONTROL_MESSAGE_BYTES_MAX);
+const _: () = assert!(8 * BOOTSTRAP_WORDS_MAX + 80 <= CONTROL_MESSAGE_BYTES_MAX);
 const _: () = assert!(SETTINGS_BYTES_MAX + 64 <= CONTROL_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
 // The span of a frame is stored in 31 bits, in granules of 16 bytes.

@@ -4,7 +4,7 @@
 //! Control messages are passed by the [`ControlPlane`](crate::control plane::Control plane), which
 //! contains this for as long as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
-use spindle_core::control::{self, Act, ControlMessage, Incarnation, Record, Setup, To};
+use spindle_core::control::{self, Act, ControlMessage, Incarnation, Me, Record, Setup, To};
 use spindle_core::{Process, Time};
 use std::ops::{Deref, DerefMut};
 use tracing::{error, trace};
@@ -16,6 +16,7 @@ const TARGET: &str = "spindle::bootstrap";
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) me: Process,
+    pub(crate) process: Me,
     pub(crate) config: u64,
     pub(crate) members: u32,
     pub(crate) random: [u64; 2],
@@ -36,13 +37,13 @@ pub(crate) struct Bootstrapping {
 
 impl Bootstrapping {
     pub(crate) fn new(terms: Terms, now: Time) -> Bootstrapping {
-        let Terms { me, config, members, random, dir, belongs, word } = terms;
+        let Terms { me, process, config, members, random, dir, belongs, word } = terms;
         let durable = dir.as_ref().is_some_and(|dir| dir.is_initialised);
         let mut record = dir.as_ref().map_or_else(Record::default, |dir| dir.record.clone());
         record.belongs = belongs.map(Incarnation).or(record.belongs);
         let random = u128::from(random[0]) << 64 | u128::from(random[1]);
         let setup = Setup { me, members, random, durable, record };
-        Bootstrapping { inner: control::Bootstrapping::new(setup, config, word, now), dir, failed: None }
+        Bootstrapping { inner: control::Bootstrapping::new(setup, process, config, word, now), dir, failed: None }
     }
 
     /// Returns the next control message, with its destination. The records that it depends on are

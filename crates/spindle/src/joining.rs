@@ -13,9 +13,9 @@ use crate::shared_settings;
 use crate::state::TARGET;
 use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
-use spindle_core::control::{Attempts, Found, LearnError, Refusal, Seek, SharedSettings, Wants};
+use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
 use spindle_core::ids::CLIENT_IDS_FROM;
-use spindle_core::{Engine, MemberId, Process, Rank, SubgroupId, Time, View, limits};
+use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
     ControlSocket, GroupName, RendezvousError, Role, RuntimeDir, Standing, found_or_find,
@@ -273,7 +273,7 @@ impl<'a> Candidate<'a> {
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
         self.use_own();
-        let bootstrap = self.begin_bootstrap(control_plane.roster().as_process(), control_plane.now())?;
+        let bootstrap = self.begin_bootstrap(control_plane.roster(), control_plane.now())?;
         control_plane.set_bootstrap(bootstrap);
         let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
         let Sought::View(view) = self.seek(&mut control_plane, seek)? else {
@@ -308,12 +308,13 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the state machine that decides whether a group is created between hosts.
-    fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
+    fn begin_bootstrap<W>(&self, roster: &Roster<W>, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
         let (members, word) = (self.config.members, self.config.force_create);
-        let belongs = self.was_in();
-        let terms = bootstrap::Terms { me, config: self.settings.digest(), members, random, dir, belongs, word };
+        let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in());
+        let config = self.settings.digest();
+        let terms = bootstrap::Terms { me, process, config, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
     }
 

@@ -6,8 +6,8 @@
 //! be written, it carries out no further actions. So this process keeps every promise that it has
 //! sent.
 use super::{
-    Address, Bootstrap, ControlMessage, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState,
-    Seeds, Setup, To, Waiting,
+    Address, Bootstrap, ControlMessage, Incarnation, InitialView, Me, Message, Need, Output, Record, SeedList,
+    SeedState, Seeds, Setup, To, Waiting,
 };
 use crate::ids::{MemberId, Process, Time};
 use alloc::boxed::Box;
@@ -22,7 +22,8 @@ use core::time::Duration;
 #[derive(Debug)]
 pub struct Bootstrapping {
     boot: Bootstrap,
-    me: Process,
+    me: Me,
+    nonce: u32,
     config: u64,
     /// The seeds and their states, as last passed to the state machine.
     list: Vec<Address>,
@@ -55,16 +56,16 @@ pub struct Waits {
 }
 
 impl Bootstrapping {
-    /// Returns a process with the configuration digest `config`. With an operator's `word` it
-    /// creates a group even if one may be alive.
-    pub fn new(setup: Setup, config: u64, word: bool, now: Time) -> Bootstrapping {
-        let me = setup.me;
+    /// Returns the process `me` with the configuration digest `config`. With an operator's `word`
+    /// it creates a group even if one may be alive.
+    pub fn new(setup: Setup, me: Me, config: u64, word: bool, now: Time) -> Bootstrapping {
+        let nonce = setup.me.nonce;
         let mut boot = Bootstrap::new(setup, now);
         if word {
             boot.force_create();
         }
         let (list, told, fed, is_held, begun, waiting, conflict) = Default::default();
-        Bootstrapping { boot, me, config, list, told, fed, is_held, begun, waiting, conflict }
+        Bootstrapping { boot, me, nonce, config, list, told, fed, is_held, begun, waiting, conflict }
     }
 
     /// Returns the time until the next [step](Self::step); zero if it is due.
@@ -118,11 +119,10 @@ impl Bootstrapping {
         while let Some(output) = self.boot.next_output() {
             match output {
                 Output::Send { to, message } => {
-                    let (from, nonce, config) = (self.me.id, self.me.nonce, self.config);
-                    return Some(Act::Send(
-                        to,
-                        ControlMessage::Bootstrap { from, nonce, config, words: message.encode() },
-                    ));
+                    let Me { id: from, pid, birth } = self.me;
+                    let (nonce, config, words) = (self.nonce, self.config, message.encode());
+                    let message = ControlMessage::Bootstrap { from, pid, birth, nonce, config, words };
+                    return Some(Act::Send(to, message));
                 }
                 Output::Persist(record) => return Some(Act::Persist(record)),
                 Output::Begin(initial_view) => self.begun = Some(initial_view),
@@ -214,11 +214,15 @@ mod tests {
     const ME: Process = Process { id: MemberId(1), nonce: 7 };
     const CONFIG: u64 = 9;
 
+    fn process(id: MemberId) -> Me {
+        Me { id, pid: 1, birth: Default::default() }
+    }
+
     /// A durable process without seeds, which creates a group of `members` members.
     fn bootstrapping(members: u32) -> (Bootstrapping, Seeds) {
         let setup = Setup { me: ME, members, random: 5, durable: true, record: Record::default() };
         let seeds = Seeds::new(vec![], None, "a:1".parse().unwrap());
-        (Bootstrapping::new(setup, CONFIG, false, Time(0)), seeds)
+        (Bootstrapping::new(setup, process(ME.id), CONFIG, false, Time(0)), seeds)
     }
 
     /// Runs it for a second. Returns the control messages and the number of records.
@@ -269,11 +273,13 @@ mod tests {
             let (mut other, _) = bootstrapping(2);
             let mut list = Seeds::new(vec!["b:1".parse().unwrap()], None, "a:1".parse().unwrap());
             list.reached(&"b:1".parse().unwrap(), ME.id, &"b:1".parse().unwrap());
-            (other.me, other.config) = (Process { id: MemberId(2), nonce: 8 }, config);
+            (other.me, other.nonce, other.config) = (process(MemberId(2)), 8, config);
             let (messages, _) = run(&mut other, &list, true);
             boot.step(&seeds, Time(0));
             for (_, message) in messages {
-                let ControlMessage::Bootstrap { from, nonce, config, words } = message else { panic!("{message:?}") };
+                let ControlMessage::Bootstrap { from, nonce, config, words, .. } = message else {
+                    panic!("{message:?}")
+                };
                 boot.hear(from, nonce, config, &words, Time(0));
             }
             run(&mut boot, &seeds, true).0.iter().any(|(to, _)| matches!(to, To::Process(_)))

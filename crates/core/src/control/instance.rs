@@ -10,3 +10,11 @@ pub enum Instance {
     /// A process of another host, by a random number that it drew at its start.
     Far(u128),
 }
+
+impl Instance {
+    /// Returns the process with `pid` of this host, or the one on another host, by its host and its
+    /// number there (`far`).
+    pub(super) fn of(pid: u32, far: Option<(u128, u128)>) -> Instance {
+        far.map_or(Instance::Near(pid), |(_, process)| Instance::Far(process))
+    }
+}

@@ -393,10 +393,7 @@ impl Member {
                 self.died(id, roster);
             }
             // A member's streams tell what has become of it.
-            ControlEvent::Lost(id) if self.rank_of(id).is_none() => {
-                self.forget_joiner(id);
-                roster.forget_observer(id);
-            }
+            ControlEvent::Lost(id) if self.rank_of(id).is_none() => self.forget_joiner(id),
             ControlEvent::Lost(_) => {}
             ControlEvent::Asks(asks) => self.asked(asks, rows, roster, now),
             ControlEvent::Requests { from, reply, what } => return self.requested(from, reply, what, rows, roster),

@@ -533,14 +533,16 @@ impl<W> Roster<W> {
     ///
     /// These processes followed the other members by the time of `view`. They need the messages of
     /// this process before it can know of them in another way. Observers on other hosts are known
-    /// by their streams.
+    /// by their streams. Some may have ended since, and have no address any more.
     fn hear_of_observers(&mut self, view: &View, observers: Vec<(MemberId, u32)>) {
-        for (id, pid) in observers {
-            if id != self.me.id && !view.members.contains(&id) && !self.is_far(id) {
-                self.pids.entry(id).or_insert(pid);
-                self.add_observer(id);
-            }
+        let is_near = |id: &MemberId| *id != self.me.id && !view.members.contains(id) && !self.is_far(*id);
+        let mut near = observers;
+        near.retain(|(id, _)| is_near(id));
+        for (id, pid) in &near {
+            self.pids.entry(*id).or_insert(*pid);
         }
+        let new = near.into_iter().map(|(id, _)| id).filter(|id| self.add_observer(*id)).collect();
+        self.probe(new);
     }
 
     /// Forgets a process that observes no more.
@@ -595,6 +597,8 @@ impl<W> Roster<W> {
             self.watched.remove(&id);
             return self.news.push(ControlEvent::Lost(id));
         }
+        // A request that it wrote before may have arrived after its end.
+        self.observers.remove(&id);
         self.orders.push_back(Order::Forget(id));
         if !self.is_dead(id) {
             self.dead.insert(id, self.births.get(&id).copied());
@@ -716,8 +720,7 @@ impl<W> Roster<W> {
             if is_member {
                 self.forgotten.insert(id, self.handed);
             } else {
-                self.observers.remove(&id);
-                self.news.push(ControlEvent::Lost(id));
+                self.note_lost(id);
             }
         }
     }
@@ -786,7 +789,13 @@ impl<W> Roster<W> {
         if let Some(book) = &mut self.book {
             book.asks_no_more(with);
         }
-        self.news.push(ControlEvent::Lost(with.id));
+        self.note_lost(with.id);
+    }
+
+    /// Reports that the connection with a process is lost. If it observed, it asks again.
+    fn note_lost(&mut self, id: MemberId) {
+        self.forget_observer(id);
+        self.news.push(ControlEvent::Lost(id));
     }
 
     /// Notes the addresses of a name, or the reason why they are not known.
@@ -820,7 +829,7 @@ impl<W> Roster<W> {
             return self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
         }
         let (lost, streams) = book.not_dialled(address, purpose, why);
-        self.news.extend(lost.into_iter().map(ControlEvent::Lost));
+        lost.into_iter().for_each(|id| self.note_lost(id));
         let failure = match why {
             DialError::Refused(_) => Failure::Refused,
             DialError::Elsewhere { .. } | DialError::IdConflict(_) => Failure::Another,
@@ -940,12 +949,9 @@ impl<W> Roster<W> {
                 let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
                 // A new process may have the address of a dead one, which is a member until the
                 // view has changed.
-                let instance = far.map_or(Instance::Near(pid), |(_, process)| Instance::Far(process));
+                let instance = Instance::of(pid, far);
                 if id_conflict.is_none() {
-                    if let Some((host, _)) = far.filter(|_| !self.members.contains(&from)) {
-                        self.far_processes.insert(from, (nonce, HostProcess { id: from, host, pid, birth }));
-                    }
-                    self.note_asking(Process { id: from, nonce }, pid, birth, instance);
+                    self.note_process(Process { id: from, nonce }, pid, birth, far);
                 }
                 self.news.push(ControlEvent::Asks(Asks {
                     id: from,
@@ -960,9 +966,11 @@ impl<W> Roster<W> {
                 }));
             }
             // A process with a duplicate id is not the process that is known by this id.
-            ControlMessage::Bootstrap { from, nonce, config, words } if id_conflict.is_none() => {
+            ControlMessage::Bootstrap { from, pid, birth, nonce, config, words } if id_conflict.is_none() => {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
+                    // It may be a member of the first view without having asked this process.
+                    self.note_process(Process { id: from, nonce }, pid, birth, far);
                 }
                 self.news.push(ControlEvent::Bootstrap { from, nonce, config, words });
             }
@@ -1008,8 +1016,14 @@ impl<W> Roster<W> {
         }
     }
 
-    fn note_asking(&mut self, process: Process, pid: u32, birth: Birth, instance: Instance) {
+    /// Notes a process that has identified itself. `far` is its host, and its number there, if it is
+    /// on another host.
+    fn note_process(&mut self, process: Process, pid: u32, birth: Birth, far: Option<(u128, u128)>) {
         let Process { id: from, nonce } = process;
+        if let Some((host, _)) = far.filter(|_| !self.members.contains(&from)) {
+            self.far_processes.insert(from, (nonce, HostProcess { id: from, host, pid, birth }));
+        }
+        let instance = Instance::of(pid, far);
         if self.members.contains(&from) {
             self.pids.entry(from).or_insert(pid);
             self.instances.entry(from).or_insert(instance);
@@ -1808,6 +1822,7 @@ mod tests {
     use crate::control::Seeds;
     use crate::view::View;
     use alloc::string::ToString;
+    use alloc::vec;
 
     fn me(id: u64) -> Me {
         Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
@@ -1826,7 +1841,8 @@ mod tests {
             let (mine, other) = (card(1, "a"), card(3, "b"));
             let book = Book::new(mine.clone(), crate::control::Seeds::new(Vec::new(), None, mine.address), true);
             let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
-            let message = ControlMessage::Bootstrap { from: MemberId(3), nonce: 1, config: 0, words: Vec::new() };
+            let (from, pid, birth, words) = (MemberId(3), 3, Birth::default(), Vec::new());
+            let message = ControlMessage::Bootstrap { from, pid, birth, nonce: 1, config: 0, words };
             roster.hear(message, Some((other, 7)), &[], Time(0));
             roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }]);
             assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
@@ -2010,6 +2026,83 @@ mod tests {
         while roster.next_order().is_some() {}
         roster.hand_over(ViewId(1), [client]);
         assert!(matches!(roster.next_order(), Some(Order::HandOver { .. })));
+    }
+
+    /// Seeds 3535 and 5772 of whole processes: members that prepared a view kept what they had
+    /// delivered for a process that had ended.
+    #[test]
+    fn a_process_that_has_ended_or_is_lost_observes_no_more() {
+        let observer = MemberId(9);
+        let (process, birth) = (Process { id: observer, nonce: 3 }, Birth::default());
+        let ends: [fn(&mut Roster<()>, MemberId); 4] = [
+            |roster, id| roster.watched_ended(id),
+            |roster, id| roster.found_ended(id, 9, Birth::default()),
+            |roster, id| roster.unreached([id]),
+            |roster, id| {
+                let address = "b:1".parse().unwrap();
+                roster.lost(&Card { id, host: 2, address, rack: None });
+            },
+        ];
+        // Another member may report it later.
+        let view = View {
+            id: ViewId(2),
+            members: [1, 2].map(MemberId).to_vec(),
+            nonvoters: Vec::new(),
+            subgroups: Default::default(),
+        };
+        for (at, end) in ends.into_iter().enumerate() {
+            let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+            roster.note_process(process, 9, birth, None);
+            roster.add_observer(observer);
+            end(&mut roster, observer);
+            assert!(roster.observers().is_empty(), "end {at}");
+            roster.hear_of_observers(&view, vec![(observer, 9)]);
+            let orders = core::iter::from_fn(|| roster.next_order()).collect::<Vec<_>>();
+            assert!(orders.contains(&Order::Probe(vec![observer])), "end {at}: {orders:?}");
+        }
+    }
+
+    /// Seed 8867 of whole processes: a founder ended that had not asked the other founders, so none
+    /// of them watched it, and the first view never began.
+    #[test]
+    fn founders_watch_a_founder_of_their_host_that_has_asked_none_of_them() {
+        let book = |id, host: u128| {
+            let address: Address = "a:1".parse().unwrap();
+            let card = Card { id: MemberId(id), host, address: address.clone(), rack: None };
+            Some(Book::new(card, Seeds::new(Vec::new(), None, address), true))
+        };
+        let birth = Birth { namespace: 1, started: 7 };
+        let message =
+            ControlMessage::Bootstrap { from: MemberId(3), pid: 33, birth, nonce: 5, config: 0, words: Vec::new() };
+        let is_watched = |roster: &mut Roster<()>| {
+            let orders = core::iter::from_fn(|| roster.next_order());
+            let of_it = |order: &Order| matches!(order, Order::Watch { id: MemberId(3), pid: 33, .. });
+            orders.filter(of_it).count() == 1
+        };
+        let founders = [1, 2, 3].map(|id| Process { id: MemberId(id), nonce: 5 });
+        let members = founders.map(|process| process.id).to_vec();
+        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() };
+        // One founder is on another host, and hears of it over the network.
+        let hosts = [1, 2];
+        let mut told = hosts.map(|host| {
+            let mut roster: Roster<()> = Roster::new(me(1), 5, book(1, host));
+            roster.set_incarnation(7);
+            let card = Card { id: MemberId(3), host: 1, address: "b:1".parse().unwrap(), rack: None };
+            roster.hear(message.clone(), (host != 1).then_some((card, 8)), &[], Time(0));
+            assert_eq!(is_watched(&mut roster), host == 1);
+            roster.hear_of_founders(&founders);
+            roster.expect_first(&view);
+            roster.message_of(&view)
+        });
+        for (host, (message, attachment)) in hosts.into_iter().zip(&mut told) {
+            let mut roster: Roster<()> = Roster::new(me(2), 5, book(2, 1));
+            roster.set_incarnation(7);
+            roster.hear_of_founders(&founders);
+            roster.expect_first(&view);
+            let card = Card { id: MemberId(1), host, address: "a:1".parse().unwrap(), rack: None };
+            roster.hear(message.clone(), (host != 1).then_some((card, 8)), attachment, Time(0));
+            assert!(is_watched(&mut roster), "not by the announcement from host {host}");
+        }
     }
 
     /// Track record 188: the memory for a joiner's first view was dropped when many members sent

@@ -181,6 +181,10 @@ pub enum ControlMessage {
     Bootstrap {
         /// The sender.
         from: MemberId,
+        /// The sender's process.
+        pid: u32,
+        /// The start of the process, which differs from that of others with the same number.
+        birth: Birth,
         /// The sender's nonce, which differs from those of other processes with the same id.
         nonce: u32,
         /// The digest of the configuration that all members must share.

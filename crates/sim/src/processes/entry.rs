@@ -212,7 +212,7 @@ impl World<'_> {
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
         let me = process.roster.as_process();
         let setup = Setup { me, members: self.scene.members, random, durable, record };
-        Bootstrapping::new(setup, process.settings.digest(), false, Time(self.now))
+        Bootstrapping::new(setup, process.roster.process(), process.settings.digest(), false, Time(self.now))
     }
 
     /// Runs a step of a process that looks for its group.

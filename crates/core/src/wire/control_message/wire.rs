@@ -113,8 +113,10 @@ impl ControlMessage {
                     out.u64(*number);
                 }
             }
-            Self::Bootstrap { from, nonce, config, words } => {
+            Self::Bootstrap { from, pid, birth, nonce, config, words } => {
                 out.u64(from.0);
+                out.u32(*pid);
+                put_birth(&mut out, *birth);
                 out.u32(*nonce);
                 out.u64(*config);
                 let words = &words[..words.len().min(BOOTSTRAP_WORDS_MAX)];
@@ -355,12 +357,13 @@ fn want(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
 }
 
 fn initial_view(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
-    let (sender, nonce, config, count) = (MemberId(from.u64()?), from.u32()?, from.u64()?, from.u32()?);
+    let (sender, pid, birth) = (MemberId(from.u64()?), from.u32()?, birth(from)?);
+    let (nonce, config, count) = (from.u32()?, from.u64()?, from.u32()?);
     if count as usize > BOOTSTRAP_WORDS_MAX {
         return Err(WireError::Value { field: "length of a message" });
     }
     let words = (0..count).map(|_| from.u64()).collect::<Result<_, _>>()?;
-    Ok(ControlMessage::Bootstrap { from: sender, nonce, config, words })
+    Ok(ControlMessage::Bootstrap { from: sender, pid, birth, nonce, config, words })
 }
 
 fn put_request(out: &mut Writer, request: &Request) {
