@@ -37,7 +37,7 @@ impl AdminClient {
         // leaves nothing behind.
         if ControlSocket::present(&dir, &group).map_err(failed)?.is_empty() {
             let place = dir.path().display();
-            let message = format!("nobody is in group {group} at {place}; start a member, or name its --runtime-dir");
+            let message = format!("group {group} has no members at {place}; start a member, or name its --runtime-dir");
             return Err(Failure::new(FAILED, message));
         }
         let control_socket = ControlSocket::client(&dir, &group).map_err(failed)?;

@@ -15,7 +15,7 @@ Exit status:
   1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
   2    wrong arguments or settings
   3    (member, cast, receive) the group went on without it: it was evicted, or asked to leave before its end;
-       (demo) a member was lost that nobody wanted to lose
+       (demo) a member was lost without --kill
   129  stopped by SIGHUP; 130: by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once
   141  the reader of the standard output is gone (as after `| head`)";
 

@@ -91,7 +91,7 @@ fn ask_to_evict(target: &Target) -> Outcome {
         let is_alone = answers.values().all(|answer| members_of(answer).len() < 2);
         let message = match is_alone {
             true => format!(
-                "member {id} is the only one in group {group}: nobody could go on without it; use `spindle leave`, or end it"
+                "member {id} is the only one in group {group}: no other could continue without it; use `spindle leave`, or end it"
             ),
             false => format!(
                 "member {id} is the only one of group {group} on this host, and does not evict itself; ask on another host, or use \

@@ -141,7 +141,7 @@ fn open(args: &Args, config: Config, stop: &Stop) -> Outcome<Observing> {
     opened.map_err(|error| match (error, seeds) {
         (JoinError::NoGroup { group, dir }, _) => {
             let dir = dir.display();
-            let message = format!("nobody is in group {group} at {dir}; start a member, or name its --runtime-dir");
+            let message = format!("group {group} has no members at {dir}; start a member, or name its --runtime-dir");
             Failure::new(FAILED, message)
         }
         (error @ JoinError::Silent { .. }, None) => {

@@ -58,7 +58,7 @@ fn show(args: &Args) -> Outcome {
     let _stop = Stop::on_signals(move |_| tell.send(()).unwrap_or_default())?;
     loop {
         let Some(group) = look(&mut client, &found)? else {
-            let gone = Failure::new(FAILED, format_args!("nobody is in group {} any more", found.group));
+            let gone = Failure::new(FAILED, format_args!("group {} has no members any more", found.group));
             if !args.watch {
                 return Err(gone);
             }
@@ -145,7 +145,7 @@ fn table(group: &Value) -> Vec<String> {
     let members: Vec<&Value> = group["members"].as_array().into_iter().flatten().collect();
     let name = group["group"].as_str().unwrap_or_default();
     let mut lines = vec![match group["view"].as_u64() {
-        None => format!("group {name}: nobody answers"),
+        None => format!("group {name}: no member answers"),
         Some(view) => {
             let state = match (group["blocked"] == true, group["changing"] == true) {
                 (true, _) => ", which can't end: too few members are there to agree on the next",

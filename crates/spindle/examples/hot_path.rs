@@ -45,6 +45,6 @@ fn main() {
             !finished
         });
     }
-    assert_eq!(delivered, 2 * sent, "everybody delivered everything");
+    assert_eq!(delivered, 2 * sent, "all members delivered all messages");
     println!("{sent} messages, {delivered} deliveries");
 }

@@ -83,8 +83,8 @@ impl BootstrapProgress {
         match self.present.is_empty() {
             _ if !self.differing.is_empty() || self.differing_here > 0 => "start all with the same settings",
             true => "see that the seeds run and can be reached, or wait longer",
-            false if self.dir.is_some() => "start who is missing, with the same directory, or wait longer",
-            false => "start who is missing, or wait longer",
+            false if self.dir.is_some() => "start the missing members, with the same directory, or wait longer",
+            false => "start the missing members, or wait longer",
         }
     }
 
@@ -112,8 +112,7 @@ impl BootstrapProgress {
         match (self.missing(), self.seeds_missing) {
             _ if self.blocked => write!(
                 f,
-                "), too few to let anybody in; it goes on when others of them are back, and if those have died, end who is left to found \
-                 it anew"
+                "), too few to admit a process; it continues when others of them are back, and if those have died, end the members that are left and create it again"
             ),
             (0, 0) => write!(f, "), not all of them ready"),
             (0, seeds) => write!(f, "), and {seeds} more of the seeds must be"),
@@ -147,7 +146,7 @@ impl fmt::Display for BootstrapProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.present.is_empty() {
             // On one host no other process is asked.
-            true if self.seeds.is_none() && self.unreached.is_empty() => write!(f, "nobody has answered")?,
+            true if self.seeds.is_none() && self.unreached.is_empty() => write!(f, "no process has answered")?,
             true => write!(f, "no seed has answered")?,
             false => self.write_present(f)?,
         }
@@ -213,7 +212,7 @@ mod tests {
         assert_eq!(told(0, Some("no such name"), 0), "; 0 of 3 addresses of spindle:7411 are known (no such name)");
         let all = "; all 3 addresses of spindle:7411 are known";
         assert_eq!(told(3, None, 0), all);
-        assert_eq!(told(3, None, 1), format!("{all}, and 1 of those who wait have other addresses in mind"));
+        assert_eq!(told(3, None, 1), format!("{all}, and 1 of the waiting processes with other addresses"));
         assert_eq!(told(5, None, 0), "; 5 addresses of spindle:7411 are known, and 3 of them could create a group");
     }
 

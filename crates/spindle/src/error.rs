@@ -38,14 +38,12 @@ pub enum JoinError {
     /// libfabric has to carry the rows, which it does not encrypt, but the configuration asks for
     /// TLS.
     #[error(
-        "libfabric encrypts nothing, and this network is to be used with TLS; carry rows over tcp, or, if everybody who can reach \
-         the network may read and send, take TLS out and call it insecure"
+        "libfabric encrypts nothing, and this network is to be used with TLS; carry rows over tcp, or, if each process that reaches the network may read and send, take TLS out and call the network insecure"
     )]
     Unencrypted,
     /// libfabric has to carry the rows, which it does not encrypt, beyond this host.
     #[error(
-        "libfabric encrypts nothing, and {address} can be reached from other hosts; call the network insecure if everybody there may \
-         read and send, or give libfabric a loopback address"
+        "libfabric encrypts nothing, and {address} can be reached from other hosts; call the network insecure if each process there may read and send, or give libfabric a loopback address"
     )]
     Exposed {
         /// The address at which it would listen.
@@ -95,7 +93,7 @@ pub enum JoinError {
         got: u32,
     },
     /// No member exists to observe.
-    #[error("nobody is in group {group} at {}; start a member, or name the runtime_dir of the others", dir.display())]
+    #[error("group {group} has no members at {}; start a member, or name the runtime_dir of the others", dir.display())]
     NoGroup {
         /// The group.
         group: String,
@@ -174,7 +172,7 @@ pub enum Ended {
     /// operator evicted it. Messages that it had sent may have been delivered or not. It may join
     /// again, as a new member.
     #[error(
-        "the others evicted this member (id {id}) in view {view}: it was silent for too long, or was told to go; the longest pause between two of \
+        "the others evicted this member (id {id}) in view {view}: it was silent for too long, or an operator asked for it; the longest pause between two of \
          its polls took {pause_ms} ms"
     )]
     Evicted {
@@ -311,7 +309,7 @@ pub enum ObserveError {
     #[error("every member has finished or left, and this was everything")]
     Finished,
     /// No member lives.
-    #[error("all members of the group are gone: what they had agreed on by then was told, and perhaps not all of it")]
+    #[error("all members of the group have ended: what they had agreed on was reported, but perhaps not all of it")]
     GroupGone,
     /// The data of the members can't be read.
     #[error("this process can't follow the group any more: {0}; observe it again, which begins at the present")]

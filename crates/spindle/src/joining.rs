@@ -132,7 +132,7 @@ impl Config {
                 // Members were asked that know only their own settings.
                 Err(JoinError::Refused(Refusal::Config { settings, .. })) => candidate.adopt(&settings)?,
                 Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
-                    tracing::info!(target: TARGET, reason = %error, "begins to join anew");
+                    tracing::info!(target: TARGET, reason = %error, "joins again");
                 }
                 joined => return joined,
             }

@@ -44,7 +44,7 @@ const BATCH_MAX: usize = 4096;
 
 /// An item of the follower for the application, in order.
 pub(crate) enum Item {
-    /// The state begins to come. The application skips what was delivered before it.
+    /// The state transfer begins. The application skips what was delivered before it.
     State {
         state: Box<State>,
         source: MemberId,

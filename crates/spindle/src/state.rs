@@ -166,7 +166,7 @@ impl State {
         }
         let sequences = (0..subgroups).map(|_| Ok(word()?.checked_sub(1))).collect::<io::Result<_>>()?;
         let len = word()?.checked_sub(1);
-        debug!(target: TARGET, bytes = len, subgroups, "state begins to come");
+        debug!(target: TARGET, bytes = len, subgroups, "state transfer begins");
         Ok(State { bytes, len, taken: 0, sequences, broken: false })
     }
 }

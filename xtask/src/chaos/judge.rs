@@ -300,7 +300,7 @@ impl Judge {
                 2,
                 "no invention",
                 format!(
-                    "process {instance} was given bytes in subgroup {subgroup} that nobody sent: view {}, round {}, sender's \
+                    "process {instance} was given bytes in subgroup {subgroup} that was not sent: view {}, round {}, sender's \
                      rank {}, process {}, word {:#x}",
                     self.witnesses[&instance].streams[usize::from(subgroup)].view,
                     record.a,
@@ -562,7 +562,7 @@ impl Judge {
             );
         }
         let Some(at) = place.checked_sub(list.base) else {
-            return breach(1, NAME, format!("process {instance} is behind everybody in subgroup {subgroup}"));
+            return breach(1, NAME, format!("process {instance} is behind all others in subgroup {subgroup}"));
         };
         match list.entries.get(at as usize) {
             None => {
@@ -658,7 +658,7 @@ impl Judge {
                         "validity",
                         format!(
                             "process {sender} left, and {lost} of the {} messages that it had sent before in subgroup {subgroup} by thread \
-                             {thread} were delivered by nobody",
+                             {thread} were delivered by no process",
                             sent.accepted
                         ),
                     );

@@ -446,7 +446,7 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
         println!("  the slowest, in seed {seed}: {} ms, and {} ms", majority / 1_000_000, last / 1_000_000);
     }
     show("from the end of the storm to one view", "ms", calm);
-    show("from there to everybody's end", "ms", finish);
+    show("from there to the end of the last", "ms", finish);
     if let Some((seed, report)) = failure {
         let (what, range) = options.hosts.as_ref().map_or(("members", &options.members), |hosts| ("hosts", hosts));
         let fabric = if options.fabric == "tcp" { "" } else { " --fabric ofi" };

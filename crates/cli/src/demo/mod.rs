@@ -174,7 +174,7 @@ impl Demo {
             return Err(Failure::new(USAGE, format_args!("--size {}: a message has at most {max}M", args.size)));
         }
         if args.kill && args.members == 1 {
-            return Err(Failure::new(USAGE, "--kill: nobody would be left of one member; give --members 2 or more"));
+            return Err(Failure::new(USAGE, "--kill: no member would be left of one; give --members 2 or more"));
         }
         let (events, happened) = channel();
         let signals = events.clone();
@@ -433,7 +433,7 @@ impl Demo {
         let id = slot + 1;
         let told = message.map(|message| format!("member {id}: {message}"));
         let what =
-            told.or_else(|| self.cluster.death(slot)).unwrap_or_else(|| format!("member {id} ended without a word"));
+            told.or_else(|| self.cluster.death(slot)).unwrap_or_else(|| format!("member {id} ended without a report"));
         self.cast[slot].lost = Some(what.clone());
         self.table.lose(slot, "lost");
         if !self.cast.iter().any(Performer::is_here) {
@@ -456,7 +456,7 @@ impl Demo {
             return Failure::new(ENDED, deaths.join("; "));
         }
         let first = self.cast[slot].lost.clone();
-        Failure::new(FAILED, first.unwrap_or_else(|| format!("member {} ended without a word", slot + 1)))
+        Failure::new(FAILED, first.unwrap_or_else(|| format!("member {} ended without a report", slot + 1)))
     }
 
     /// Compares the members and prints their results.

@@ -663,7 +663,7 @@ impl Member {
 }
 
 fn nobody_left(left_out: LeftOut) -> Failure {
-    Failure::new(ENDED, format_args!("{left_out}, and nobody is left in the group to join again"))
+    Failure::new(ENDED, format_args!("{left_out}, and the group has no member left to join again"))
 }
 
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {

@@ -328,7 +328,7 @@ impl Bootstrap {
         self.at(now);
         self.written += 1;
         self.teller().persisted(&self.record);
-        assert!(self.written <= self.writes, "a record was written that nobody wanted");
+        assert!(self.written <= self.writes, "a record was written without a request");
     }
 
     /// True if everything that this process has promised is written.

@@ -185,8 +185,7 @@ impl fmt::Display for Waits {
         match self.need {
             Need::Group(incarnation) => write!(
                 f,
-                "; group {incarnation} was created before, and none of its members answers; if all of them have ended, found a new one by an \
-                 operator's word"
+                "; group {incarnation} was created before, and none of its members answers; if all of them have ended, create the group again with --force-create"
             )?,
             Need::Admission(incarnation) => {
                 write!(f, "; a member of group {incarnation} answers, which has to let it in")?

@@ -90,7 +90,7 @@ impl fmt::Display for SeedsKnown {
         }
         match unlike {
             0 => Ok(()),
-            unlike => write!(f, ", and {unlike} of those who wait have other addresses in mind"),
+            unlike => write!(f, ", and {unlike} of the waiting processes with other addresses"),
         }
     }
 }

@@ -55,7 +55,7 @@ pub enum Unrecoverable {
     #[error("the members that are left are enough to go on; nothing has to be given up")]
     Quorum,
     /// All that are left joined last, and vote in no agreement yet.
-    #[error("none of the members that are left votes yet; create the group anew")]
+    #[error("none of the members that are left votes yet; create the group again")]
     NoVoter,
 }
 

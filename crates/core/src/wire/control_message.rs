@@ -232,7 +232,7 @@ pub enum Refusal {
     #[error("the group is full with {0} members; wait until one leaves")]
     Full(u32),
     /// Another process with this id is alive: a member, or a process that waits to join.
-    #[error("id {0} is in use by another process of the group, which lives; choose another, or none")]
+    #[error("id {0} is in use by another process of the group, which is alive; choose another id, or none")]
     InUse(MemberId),
     /// This member can't send its state. The answer to [`Request::State`].
     #[error(

@@ -41,14 +41,14 @@ pub enum BulkDown {
     #[error("it has closed the connection inside a frame: it has ended abruptly, or is of another version")]
     Broken,
     /// It sent bytes that are no frame.
-    #[error("it sent what is no frame, or not now: {word:#x}; it is of another version, or no member")]
+    #[error("it sent no valid frame ({word:#x}); it has another version, or is no member")]
     Garbage {
         /// The first word.
         word: u64,
     },
     /// It belongs to another group.
     #[error(
-        "it means another group: it is rank {found_from} to {found_to} with settings {found:#x}, not {from} to {to} with {expected:#x}; \
+        "it belongs to another group: it is rank {found_from} to {found_to} with settings {found:#x}, not {from} to {to} with {expected:#x}; \
          give all members the same settings, and each the connection to the right one"
     )]
     Greeting {
@@ -67,7 +67,7 @@ pub enum BulkDown {
     },
     /// It sent a block that it was not asked for.
     #[error(
-        "it sent {bytes} bytes at offset {at} of the object in slot {}, which nobody asked it for: it has other settings or is of another version",
+        "it sent {bytes} bytes at offset {at} of the object in slot {}, which was not requested: it has other settings or another version",
         slot.0
     )]
     Unasked {

@@ -102,7 +102,7 @@ impl Ledger {
     /// Records that `from` posts a block of an object.
     pub(super) fn posts(&mut self, from: u32, object: u64, at: u64, bytes: u64) -> Result<(), Violation> {
         if object >= self.objects.len() as u64 {
-            return NO_INVENTION.broken(format!("r{from} posts a block of object {object}, which nobody sent"));
+            return NO_INVENTION.broken(format!("r{from} posts a block of object {object}, which was not sent"));
         }
         let (length, block) = (self.objects[object as usize].bytes, (at / self.block_bytes) as usize);
         if !at.is_multiple_of(self.block_bytes) || bytes != (length - at.min(length)).min(self.block_bytes) {
@@ -230,7 +230,7 @@ impl Ledger {
     pub(super) fn failed(&mut self, rank: u32, object: u64) -> Result<(), Violation> {
         self.is_open(rank, object)?;
         if !self.dead.contains(&true) {
-            return VALIDITY.broken(format!("object {object} failed at r{rank}, but nobody died"));
+            return VALIDITY.broken(format!("object {object} failed at r{rank}, but no member died"));
         }
         self.objects[object as usize].copies[rank as usize].fate = Fate::Failed;
         Ok(())
@@ -290,7 +290,7 @@ impl Ledger {
 
     fn is_open(&self, rank: u32, object: u64) -> Result<(), Violation> {
         let Some(of) = self.objects.get(object as usize) else {
-            return NO_INVENTION.broken(format!("r{rank} is told of object {object}, which nobody sent"));
+            return NO_INVENTION.broken(format!("r{rank} is told of object {object}, which was not sent"));
         };
         let copy = &of.copies[rank as usize];
         if copy.fate != Fate::Open || !copy.sized {

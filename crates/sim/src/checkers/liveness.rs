@@ -90,7 +90,7 @@ pub fn never_let_go<T>(leaver: MemberId) -> Result<T, Violation> {
 /// # Errors
 /// Always.
 pub fn lost<T>(members: usize) -> Result<T, Violation> {
-    INVARIANT.broken(format!("nobody is at work, though more than half of {members} members were never apart"))
+    INVARIANT.broken(format!("no member is at work, though more than half of {members} members were never apart"))
 }
 
 /// Reports the eviction of a member although no fault affected it or any of its links.

@@ -89,7 +89,7 @@ impl NullRule {
         let needed = group.lanes.iter().enumerate().map(waited).max().unwrap_or(0);
         if rounds > needed {
             return INVARIANT.broken(format!(
-                "sender {sender} of s{subgroup} sends nulls up to {rounds}, but nobody waits for more than {needed}"
+                "sender {sender} of s{subgroup} sends nulls up to {rounds}, but no receiver waits for more than {needed}"
             ));
         }
         Ok(())

@@ -32,7 +32,7 @@ impl Uniformity {
         }
         if list > count {
             return INVARIANT.broken(format!(
-                "m{member} ends the view with {count} deliveries in s{subgroup}, and somebody delivered {list}"
+                "m{member} ends the view with {count} deliveries in s{subgroup}, and another delivered {list}"
             ));
         }
         Ok(())

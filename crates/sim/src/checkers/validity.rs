@@ -16,7 +16,7 @@ pub fn delivered(sender: MemberId, subgroup: SubgroupId, sent: &[Sent]) -> Resul
     let lost = sent.iter().position(|sent| matches!(sent.fate, Fate::Message { .. }) && !sent.delivered);
     match lost {
         Some(number) => INVARIANT.broken(format!(
-            "message {number} of member {sender} in s{subgroup} was accepted, and nobody delivered it"
+            "message {number} of member {sender} in s{subgroup} was accepted, and no member delivered it"
         )),
         None => Ok(()),
     }

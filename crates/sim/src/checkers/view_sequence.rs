@@ -64,7 +64,7 @@ impl ViewSequence {
     pub fn installed(&self, member: MemberId, view: &View, from: Option<ViewId>) -> Result<(), Violation> {
         let known = self.views.iter().find(|known| known.id == view.id);
         if known != Some(view) {
-            return INVARIANT.broken(format!("member {member} installs a view {} that nobody decided", view.id));
+            return INVARIANT.broken(format!("member {member} installs a view {} that was not decided", view.id));
         }
         if !view.members.contains(&member) {
             return INVARIANT.broken(format!("member {member} installs view {}, which is without it", view.id));
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(decided(9, 1, &view(2, &[8, 9]), 5).unwrap_err().number, 5);
         assert!(decided(8, 1, &view(2, &[7, 8]), 6).is_err(), "another trim");
         assert!(decided(8, 2, &view(4, &[8]), 6).is_err(), "one left out");
-        assert!(decided(8, 3, &view(4, &[8]), 6).is_err(), "after a view that nobody decided");
+        assert!(decided(8, 3, &view(4, &[8]), 6).is_err(), "after a view that was not decided");
     }
 
     #[test]

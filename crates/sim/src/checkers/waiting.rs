@@ -1,7 +1,7 @@
 //! Invariant 21: each waiting process reports what it waits for, and its reports are true.
 use super::{Invariant, Violation};
 
-const TOLD: Invariant = Invariant(21, "nobody waits in the dark");
+const TOLD: Invariant = Invariant(21, "a waiting process is informed");
 
 /// The time within which a process must report what it waits for.
 pub const TOLD_WITHIN_NS: u64 = 2_000_000_000;

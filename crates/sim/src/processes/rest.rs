@@ -8,7 +8,7 @@ use crate::checkers::Invariant;
 use spindle_core::{MemberId, Rank, SubgroupId, SubgroupSpec, View};
 
 const LIVENESS: Invariant = Invariant(15, "liveness");
-const TOLD: Invariant = Invariant(21, "nobody waits in the dark");
+const TOLD: Invariant = Invariant(21, "a waiting process is informed");
 const CAUSE: Invariant = Invariant(23, "no eviction without a cause");
 
 /// The time within which a waiting process must report what it waits for.

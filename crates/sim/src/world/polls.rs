@@ -203,7 +203,7 @@ impl World<'_> {
         while let Some(id) = self.told.handed_off.pop() {
             let mine = |consumer: &Consumer| consumer.member == seat.rank && consumer.subgroup == id;
             let consumers = &self.stages[seat.stage].consumers;
-            let consumer = consumers.iter().position(mine).expect("it was handed off to somebody");
+            let consumer = consumers.iter().position(mine).expect("it was handed off to a consumer");
             self.expect_consumer(seat.stage, consumer);
         }
     }

@@ -190,7 +190,7 @@ impl World<'_> {
 
     /// Polls all members at rest.
     pub(super) fn poke(&mut self, stage: usize) -> Checked {
-        note!(self, "-- at rest: everybody is polled, nobody may find anything to do");
+        note!(self, "-- at rest: each member is polled, and none may find work");
         for _ in 0..3 {
             for rank in self.stages[stage].view.clone().ranks() {
                 let newest = Seat { stage, rank };

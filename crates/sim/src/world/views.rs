@@ -396,7 +396,7 @@ impl World<'_> {
             let lanes = &self.stages[old.stage].ledger.groups[subgroup.index()];
             let lane = &lanes.lanes[lanes.sender_rank(old.rank).expect("it has sent there")];
             let at = resent.at - HEADER_BYTES;
-            let frame = *lane.frames.iter().rev().find(|frame| frame.at == at).expect("somebody has claimed there");
+            let frame = *lane.frames.iter().rev().find(|frame| frame.at == at).expect("a thread has claimed there");
             note!(self, "{seat} s{subgroup} sends message {} of view {} again", frame.number, old.stage + 1);
             self.outcome.counts.resent += 1;
             let bytes =

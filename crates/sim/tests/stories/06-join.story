@@ -4,7 +4,7 @@
 # admits it, so no member could prove its death: it has no vote in its first view. When it has
 # begun that view, the next one makes it a voter. d delivers the messages of its views, and none
 # before.
-# Invariants: 5 (one view sequence), 21 (nobody waits in the dark).
+# Invariants: 5 (one view sequence), 21 (a waiting process is informed).
 
 processes a b c
 bootstrap

@@ -3,7 +3,7 @@
 # The seeds' votes are on disk, so more than half of the seeds create the group. The link between a
 # and the others is cut. a alone is no quorum, and waits. b and c vote, and create the group. When a
 # hears them it looks for that group, and is admitted.
-# Invariants: 18 (one incarnation), 21 (nobody waits in the dark).
+# Invariants: 18 (one incarnation), 21 (a waiting process is informed).
 
 durable
 members 2

@@ -4,7 +4,7 @@
 # and delivers nothing. It takes its first suspicion back, because it notices a heartbeat that a had
 # posted before it died; the silence behind that leads to the second one. An operator who knows that
 # a is lost declares it lost. b continues alone, in a view of a new era, and delivers its message.
-# Invariants: 6 (primary component), 21 (nobody waits in the dark).
+# Invariants: 6 (primary component), 21 (a waiting process is informed).
 
 processes a b
 bootstrap

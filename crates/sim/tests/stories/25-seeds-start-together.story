@@ -3,7 +3,7 @@
 # Three seeds without disks start at once, and a fourth process. All seeds have to vote. Each seed
 # may lead an attempt; the attempts are staggered, so one of them gets all votes. A process that is
 # no seed has no vote. It is in the first view if it acknowledged the group in time.
-# Invariants: 18 (one incarnation), 21 (nobody waits in the dark).
+# Invariants: 18 (one incarnation), 21 (a waiting process is informed).
 
 members 3
 processes a b c d

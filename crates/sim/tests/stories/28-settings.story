@@ -3,7 +3,7 @@
 # d has another window than the group, by default. A member refuses its first question with the
 # settings of the group; d adopts them and is admitted. The user of e gave its window, so e is
 # refused and ends.
-# Invariants: 21 (nobody waits in the dark), 26 (one configuration).
+# Invariants: 21 (a waiting process is informed), 26 (one configuration).
 
 processes a b c
 settings d other

@@ -126,13 +126,13 @@ impl Views {
     const LATE_MAX: u32 = 1000;
 
     fn push(&self, view: u64) {
-        self.0.lock().expect("nobody panics with it").push(view);
+        self.0.lock().expect("no thread panics with it").push(view);
     }
 
     /// Returns the views behind `was`, up to `is`.
     fn between(&self, was: u64, is: u64) -> Vec<u64> {
         for _ in 0..Views::LATE_MAX {
-            let views = self.0.lock().expect("nobody panics with it");
+            let views = self.0.lock().expect("no thread panics with it");
             if was == is || views.contains(&is) {
                 return views.iter().copied().filter(|view| was < *view && *view <= is).collect();
             }
@@ -169,7 +169,7 @@ fn note_states(log: &Log, states: &States, view: u64) {
 }
 
 fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
-    states.lock().expect("nobody panics with it")
+    states.lock().expect("no thread panics with it")
 }
 
 impl Handler for Deliver {
@@ -216,7 +216,7 @@ impl Handler for Deliver {
             return Err(ErrorKind::UnexpectedEof.into());
         };
         if bytes.len() as u64 != 32 + BALLAST || bytes[32..].iter().any(|byte| *byte != 7) {
-            return Err(std::io::Error::other(format!("a state of {} bytes that nobody sent", bytes.len())));
+            return Err(std::io::Error::other(format!("a state of {} bytes that was not sent", bytes.len())));
         }
         if let Some(states) = &self.states {
             *lock(states) = [(a, b), (c, d)];

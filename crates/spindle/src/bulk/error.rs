@@ -29,7 +29,9 @@ pub enum BulkError {
     },
     /// It has no [`LocalPart`](super::LocalPart) among the members of its host, or that of another
     /// member.
-    #[error("rank {me} shares its host with {others} others, of whom {head} lends: it needs its part among these")]
+    #[error(
+        "rank {me} shares its host with {others} others, of which {head} has the host's connections: it needs its part among these"
+    )]
     Part {
         /// This member.
         me: Rank,

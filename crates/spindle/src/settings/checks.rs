@@ -77,8 +77,8 @@ fn check_network(effective: &Effective, tells_lack: bool, found: &mut Vec<Proble
     let open: Vec<&String> = listen.iter().filter(|address| !is_loopback(address)).collect();
     if let (Some(first), true, false, Some(entry)) = (open.first(), tls.is_empty(), insecure, entry("network.listen")) {
         let message = format!(
-            "{first} can be reached from other hosts, and there is no TLS: whoever reaches it could read and send; \
-             set ca, cert and key in [network.tls], or network.insecure = true if everybody there may"
+            "{first} can be reached from other hosts, and there is no TLS: each process that reaches it could read and send; \
+             set ca, cert and key in [network.tls], or network.insecure = true if each process there may"
         );
         found.push(entry.problem(message, true));
     }
@@ -125,7 +125,7 @@ fn check_network(effective: &Effective, tells_lack: bool, found: &mut Vec<Proble
     }
     if let (true, Some(entry), false) = (is_ofi, said("network.fabric.kind"), tls.is_empty()) {
         let message = "network.fabric.kind = \"ofi\" can't be used with TLS, as libfabric encrypts nothing: take [network.tls] out, \
-                       and set network.insecure = true if everybody who can reach the network may read and send; or use tcp";
+                       and set network.insecure = true if each process that reaches the network may read and send; or use tcp";
         found.push(entry.problem(message.to_string(), true));
     }
 }

@@ -96,7 +96,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "member.id",
         about: "This member's number, unique in the group",
-        standard: "the smallest, from 1, that nobody has had; in a group that spans hosts one at random",
+        standard: "the smallest, from 1, that no process has had; in a group that spans hosts one at random",
         kind: Kind::Number { least: 0, most: CLIENT_IDS_FROM - 1 },
         example: "1",
     },
@@ -131,14 +131,14 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "subgroup.NAME.members",
-        about: "Who is in it: all, the first so many by rank, a list of ranks, or one of several shards that share the members among them",
+        about: "Its members: all, the first so many by rank, a list of ranks, or one of several shards that share the members among them",
         standard: "all",
         kind: Kind::Who { shards: true },
         example: "\"all\"",
     },
     Key {
         path: "subgroup.NAME.senders",
-        about: "Who of those sends; members that never send cost the others nothing if they are left out",
+        about: "Its senders among these; members that never send cost the others nothing if they are left out",
         standard: "all",
         kind: Kind::Who { shards: false },
         example: "\"all\"",
@@ -180,7 +180,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "network.seeds",
-        about: "Where to look for the group: addresses of members that start with it, at all members the same; they found it",
+        about: "The seeds, at which processes look for the group: addresses of members that create it, the same at all members",
         standard: "",
         kind: Kind::Addresses,
         example: "[\"host-a:7411\", \"host-b:7411\", \"host-c:7411\"]",
@@ -243,7 +243,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "network.tls.identity",
-        about: "What a certificate is good for: any id, or those that its DNS names state (spindle-member-7; spindle-admin for who is no member). The same at all members",
+        about: "What a certificate is good for: any id, or those that its DNS names state (spindle-member-7; spindle-admin for a process that is no member). The same at all members",
         standard: "any",
         kind: Kind::Choice(&["any", "names"]),
         example: "\"any\"",
@@ -287,7 +287,7 @@ pub(super) const TABLES: [(&str, &str); 6] = [
         "One stream of messages with an order of its own. The same at all members, as often as there are subgroups.",
     ),
     ("network", "For groups on several hosts. Without listen and seeds, the group stays on this one."),
-    ("network.tls", "Certificates: with these, members know each other, and nobody else can read or send."),
+    ("network.tls", "Certificates: with these, members know each other, and no other process can read or send."),
     ("network.fabric", "What carries the messages between hosts."),
 ];
 

@@ -63,7 +63,7 @@ pub enum NetError {
         after: Duration,
     },
     /// The process that answers is no Spindle process, or is one that is ending.
-    #[error("who answers at {address} does not speak as Spindle does: {what}; see that the address is right")]
+    #[error("the process at {address} does not speak Spindle's protocol: {what}; check the address")]
     Incoming {
         /// The address.
         address: Address,
@@ -90,7 +90,9 @@ pub enum NetError {
     },
     /// The certificate of a peer is not valid for the id that the peer states.
     #[error(
-        "who answers at {address} says that it is member {id}, and its certificate does not name {name}; give that member a          certificate with that DNS name (SAN)", name = super::names::name_of(*id)
+        "the process at {address} states that it is member {id}, and its certificate does not name {name}; give that member a \
+         certificate with that DNS name (SAN)",
+        name = super::names::name_of(*id)
     )]
     Identity {
         /// The address.
@@ -154,7 +156,7 @@ impl NetError {
     pub fn reason(&self) -> String {
         match self {
             Self::Insecure { .. } => {
-                "it leads off this host, and there is neither TLS nor word of a trusted network".into()
+                "it leads off this host, and neither TLS nor an insecure network is configured".into()
             }
             Self::Resolve { source, .. } => format!("can't be resolved: {source}"),
             Self::Connect { source, .. } => source.to_string(),

@@ -212,7 +212,7 @@ impl Drop for Name {
 }
 
 fn behind(name: &str) -> Result<Behind, RendezvousError> {
-    let failed = |errno: Errno| RendezvousError::io("look who has an abstract name", None, errno);
+    let failed = |errno: Errno| RendezvousError::io("look which process has an abstract name", None, errno);
     let probe = new_socket()?;
     match connect(&probe, &address(name).map_err(failed)?) {
         Ok(()) => {}

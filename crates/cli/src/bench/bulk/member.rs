@@ -65,7 +65,7 @@ fn serve(setup: &Setup, mut orders: impl Iterator<Item = io::Result<String>>) ->
                 member.prepare(bytes, job)?;
                 answer(&Reply::Ready)?;
                 if setup.rank == 0 {
-                    let Some(Order::Go) = order()? else { bail!("nobody said go") };
+                    let Some(Order::Go) = order()? else { bail!("no order to begin") };
                 }
                 answer(&member.run(bytes, job)?)?;
             }
@@ -266,7 +266,7 @@ impl Member {
                 continue;
             }
             if Instant::now() > until {
-                bail!("an object of {bytes} bytes has not come in {PATIENCE:?}");
+                bail!("an object of {bytes} bytes has not arrived in {PATIENCE:?}");
             }
             match self.waiting {
                 Waiting::Interrupt => self.node.wait(PATIENCE),

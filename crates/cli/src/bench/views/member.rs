@@ -352,7 +352,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     if let Some(objects) = objects {
         let _ = objects.join();
     }
-    let group = Arc::into_inner(group).context("somebody still uses the group")?;
+    let group = Arc::into_inner(group).context("the group is still in use")?;
     let ended = if order == "leave" { group.leave(PATIENCE) } else { group.finish(PATIENCE) };
     ended.map(drop).map_err(|error: FinishError| error.into())
 }

@@ -513,7 +513,7 @@ impl Report {
             if let Some(Spread { p50, p90, max, .. }) = event.and_then(|event| event.process_end) {
                 writeln!(
                     out,
-                    "the kernel tells of the end of a killed {whom} after {p50:.2} (p90 {p90:.2}, max {max:.2})"
+                    "the kernel reports the end of a killed {whom} after {p50:.2} (p90 {p90:.2}, max {max:.2})"
                 )?;
             }
         }
@@ -523,7 +523,7 @@ impl Report {
         ] {
             if let Some((rate, copy)) = event.as_ref().and_then(|event| event.restore_bytes_per_second).zip(copy) {
                 let (ratio, rate, copy) = (rate / copy, short(rate), short(copy));
-                writeln!(out, "into {memory} the state comes with {rate}B/s, {ratio:.2} of a copy ({copy}B/s)")?;
+                writeln!(out, "into {memory} the state arrives at {rate}B/s, {ratio:.2} of a copy ({copy}B/s)")?;
             }
         }
         if let Some(Objects { bytes, delivered, bytes_per_second }) = self.objects {

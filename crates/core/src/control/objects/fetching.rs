@@ -240,7 +240,7 @@ impl Fetching {
     /// objects.
     fn fail(&mut self) {
         let Some(fetch) = self.fetch.take() else { return };
-        info!(target: TARGET, from = fetch.from.0, objects = fetch.wanted.len(), "objects do not come from this member");
+        info!(target: TARGET, from = fetch.from.0, objects = fetch.wanted.len(), "this member sends no objects");
         if !self.poor.insert(fetch.from) {
             for (wanted, _) in fetch.wanted {
                 self.place(wanted, fetch.from, None);

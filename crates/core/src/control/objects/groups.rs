@@ -316,7 +316,7 @@ impl<S> ObjectGroups<S> {
             }
             if is_late && (is_mine || *late > LATE_MAX) {
                 let (view, member) = (group.view.id.0, group.id(*head).0);
-                warn!(target: TARGET, view, member, is_mine, late, "stream for large messages does not come about");
+                warn!(target: TARGET, view, member, is_mine, late, "stream for large messages is not made");
                 self.lost.push((*head, now));
             }
         }
