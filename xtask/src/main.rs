@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use steps::{BLESS, LONG, RELEASE, STEPS, Step};
 
 mod chaos;
+mod cycles;
 mod dist;
 mod files;
 mod instructions;

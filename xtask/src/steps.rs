@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::{Session, Skipped};
-use crate::{chaos, dist, instructions, licences, pages, prose, purity, readme, upgrade};
+use crate::{chaos, cycles, dist, instructions, licences, pages, prose, purity, readme, upgrade};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -39,6 +39,7 @@ pub(crate) const STEPS: &[Step] = &[
         minutes: 2,
         run: prose::check,
     },
+    Step { name: "cycles", about: "no two files of a crate import from each other", minutes: 2, run: cycles::check },
     Step {
         name: "licences",
         about: "every dependency has an allowed licence, every direct one its line in docs/adr/dependencies.md",
