@@ -10,6 +10,8 @@ pub const ALIGNMENT: u64 = 8;
 pub const RECORD_HEADER_BYTES: u64 = 32;
 /// The bytes of a batch before its first record.
 pub const BATCH_HEADER_BYTES: u64 = 48;
+/// The bytes of a frame of the journal before its value.
+pub(crate) const JOURNAL_HEADER_BYTES: u64 = 64;
 /// The longest payload of a record. Longer ones are refused.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 31;
 /// The smallest segment.
@@ -53,7 +55,7 @@ pub const HOLDS_MAX: usize = 1024;
 
 /// The length of a frame of the journal: whole pages.
 pub const fn journal_frame_bytes(value: usize) -> u64 {
-    (value as u64 + crate::format::JOURNAL_HEADER_BYTES).next_multiple_of(PAGE_BYTES)
+    (value as u64 + JOURNAL_HEADER_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
 const _: () = {

@@ -1,7 +1,7 @@
 //! The applications: threads that send, and consumers that deliver on threads of their own.
 use crate::plan::AppPlan;
 use crate::random::mix;
-use crate::world::Seat;
+use crate::seat::Seat;
 use spindle_core::{Claim, ClaimError, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

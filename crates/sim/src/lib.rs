@@ -30,6 +30,7 @@ mod options;
 mod plan;
 pub mod processes;
 mod random;
+mod seat;
 pub mod small;
 mod table;
 mod trace;

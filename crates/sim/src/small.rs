@@ -22,3 +22,31 @@ mod world;
 
 pub use bench::{Bench, Timing};
 pub use costs::Costs;
+
+use crate::Violation;
+use world::World;
+
+impl Bench {
+    /// Runs the bench: every sender sends as fast as it can.
+    ///
+    /// # Errors
+    /// If members deliver different orders, which would be a bug.
+    ///
+    /// # Panics
+    /// If there are no members, more than 64, or no senders, or the sizes are out of their limits.
+    pub fn flood(&self) -> Result<Timing, Violation> {
+        World::new(self, false).run()
+    }
+
+    /// Runs the bench with one message at a time: the first member sends a message once the last
+    /// one has been delivered everywhere.
+    ///
+    /// # Errors
+    /// As [`flood`](Self::flood).
+    ///
+    /// # Panics
+    /// As [`flood`](Self::flood).
+    pub fn one_in_flight(&self) -> Result<Timing, Violation> {
+        World::new(self, true).run()
+    }
+}

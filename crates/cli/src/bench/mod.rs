@@ -121,7 +121,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Views(args) => views::run(&args)?,
         What::Bulk(args) => bulk::run(&args)?,
         What::Scale(args) => scale::run(&args)?,
-        What::ViewsMember(args) => views::member::run(&args)?,
+        What::ViewsMember(args) => views::run_member(&args)?,
         What::BulkMember => bulk::member::run()?,
         What::Member => member::run()?,
     }

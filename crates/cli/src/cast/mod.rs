@@ -26,7 +26,7 @@ use crate::settings::Sources;
 use crate::signals::Stop;
 use crate::views::{list, numbers};
 use digest::Digest;
-use pieces::Pieces;
+use pieces::{PIECES_MAX, Pieces};
 use progress::Progress;
 use seat::{Heard, Seat};
 use serde_json::json;
@@ -39,7 +39,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use wire::{Message, Offer, PIECE_BYTES_MAX, PIECE_HEADER_BYTES, PIECES_MAX};
+use wire::{Message, Offer, PIECE_BYTES_MAX, PIECE_HEADER_BYTES};
 
 /// How often the cast checks whether it has to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,6 +1,8 @@
 //! Sets of pieces of one file.
-use super::wire::PIECES_MAX;
 use anyhow::ensure;
+
+/// Most pieces of a file. The offer contains their digests.
+pub(super) const PIECES_MAX: u64 = 1 << 20;
 
 /// Some of `count` pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //!
 //! Changes of the view are read in their place among the messages. So every member that reads a
 //! message reads it in the same view.
-use super::wire::{PIECE_BYTES_MAX, PIECES_MAX};
+use super::pieces::PIECES_MAX;
+use super::wire::PIECE_BYTES_MAX;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::member::tell_warnings;
 use crate::membership::Membership;

@@ -4,7 +4,7 @@
 //! numbers are little-endian. This module checks peers' messages as far as it can without knowing
 //! the offer.
 use super::digest::Digest;
-use super::pieces::Pieces;
+use super::pieces::{PIECES_MAX, Pieces};
 use anyhow::{bail, ensure};
 
 /// The first bytes of every message.
@@ -13,8 +13,6 @@ const MAGIC: [u8; 4] = *b"cast";
 const VERSION: u8 = 1;
 /// Bytes before the data of a piece.
 pub(super) const PIECE_HEADER_BYTES: usize = 4 + 1 + 1 + 8 + 4;
-/// Most pieces of a file. The offer contains their digests.
-pub(super) const PIECES_MAX: u64 = 1 << 20;
 /// Most bytes of a piece.
 pub(super) const PIECE_BYTES_MAX: u64 = 256 << 20;
 /// Most bytes of a name. With the characters added while the file is received it has to fit into

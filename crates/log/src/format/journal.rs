@@ -1,6 +1,6 @@
 //! Frames of the journal: whole pages, each frame written twice.
-use super::{Binding, JOURNAL_HEADER_BYTES, put, u32_at, u64_at, u128_at};
-use crate::limits::{FORMAT, JOURNAL_VALUE_BYTES_MAX, PAGE_BYTES, journal_frame_bytes};
+use super::{Binding, put, u32_at, u64_at, u128_at};
+use crate::limits::{FORMAT, JOURNAL_HEADER_BYTES, JOURNAL_VALUE_BYTES_MAX, PAGE_BYTES, journal_frame_bytes};
 use crc32c::crc32c_append;
 
 const MAGIC: &[u8; 8] = b"SPNDLJNL";

@@ -20,8 +20,6 @@ use crate::limits::{FORMAT, PAGE_BYTES};
 use crate::version::Version;
 use crc32c::{crc32c, crc32c_append};
 
-pub(crate) const JOURNAL_HEADER_BYTES: u64 = 64;
-
 /// The log that bytes belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Binding {

@@ -15,14 +15,15 @@ mod cut;
 mod reader;
 mod recover;
 mod repair;
+mod report;
 pub(crate) mod scan;
 pub(crate) mod shared;
 pub(crate) mod window;
 
 pub use cut::Retention;
 pub use reader::{Reader, Readers};
-pub use recover::{Progress, Report};
 pub use repair::repair;
+pub use report::{Progress, Report};
 pub use shared::Hold;
 
 use crate::config::Config;

@@ -3,6 +3,7 @@
 //! The [`Scan`] says where the log ends, or that it is damaged. Then the records that no frontier
 //! covers are written again and synced, a new generation begins (LOG-ONCE), and files that do not
 //! belong to it are recycled or removed.
+use super::report::{Progress, Report};
 use super::scan::Scan;
 use super::shared::{Segment, Shared, View};
 use super::window::Window;
@@ -16,41 +17,7 @@ use crate::mutation::mutation;
 use crate::version::Version;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-
-/// How far a recovery has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// The subgroup.
-    pub subgroup: u32,
-    /// The segments that have been read.
-    pub segments: u64,
-    /// The segments there are.
-    pub segments_total: u64,
-    /// The bytes that have been read.
-    pub bytes: u64,
-}
-
-/// The result of a recovery.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// The segments with records.
-    pub segments: u64,
-    /// The records.
-    pub records: u64,
-    /// The bytes that were read and checked.
-    pub bytes: u64,
-    /// The bytes of the torn tail that was cut: written and never acknowledged.
-    pub torn_bytes: u64,
-    /// The segments that were begun and never acknowledged.
-    pub torn_segments: u64,
-    /// The first version.
-    pub first: Option<Version>,
-    /// The last version.
-    pub last: Option<Version>,
-    /// The duration.
-    pub elapsed: Duration,
-}
+use std::time::Instant;
 
 /// Makes what was read durable.
 ///

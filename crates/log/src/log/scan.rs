@@ -3,7 +3,7 @@
 //! The scan verifies every checksum and stops at the first item that is not valid. [`Scan::judge`]
 //! then collects the evidence of what was durable, and says whether the log ends there (LOG-PREFIX)
 //! or is damaged.
-use super::recover::{Progress, Report};
+use super::report::{Progress, Report};
 use super::shared::{Body, Entry, Segment};
 use super::window::Window;
 use super::{STATE, number_in, segment_path};

@@ -1,7 +1,5 @@
 //! The throughput and the latency of messages in the model.
 use super::costs::Costs;
-use super::world::World;
-use crate::Violation;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
 
@@ -52,29 +50,6 @@ impl Bench {
         let window = ((1 << 20) / (size + HEADER_BYTES)).clamp(4, 1_000);
         let burst = ((128 << 10) / size.max(1)).clamp(1, 256);
         Bench { costs, members, senders: members, size, window, burst, laps: 2, ablation: Ablation::default() }
-    }
-
-    /// Runs the bench: every sender sends as fast as it can.
-    ///
-    /// # Errors
-    /// If members deliver different orders, which would be a bug.
-    ///
-    /// # Panics
-    /// If there are no members, more than 64, or no senders, or the sizes are out of their limits.
-    pub fn flood(&self) -> Result<Timing, Violation> {
-        World::new(self, false).run()
-    }
-
-    /// Runs the bench with one message at a time: the first member sends a message once the last
-    /// one has been delivered everywhere.
-    ///
-    /// # Errors
-    /// As [`flood`](Self::flood).
-    ///
-    /// # Panics
-    /// As [`flood`](Self::flood).
-    pub fn one_in_flight(&self) -> Result<Timing, Violation> {
-        World::new(self, true).run()
     }
 
     pub(super) fn view(&self) -> View {

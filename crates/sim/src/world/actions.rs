@@ -1,8 +1,8 @@
 //! The faults and requests of processes: crashes, hangs, cuts, suspicions, joins and leaves.
-use super::stage::Seat;
 use super::{Checked, Doom, Event, Life, Process, World};
 use crate::actions::{Action, Step, What, When};
 use crate::options::Visibility;
+use crate::seat::Seat;
 use spindle_core::{Engine, Rank, State};
 
 /// How long a joiner waits before it asks again, in ns.

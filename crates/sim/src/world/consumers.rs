@@ -1,9 +1,9 @@
 //! Consumers that deliver on threads of their own: they take frames, hold them for a while, and
 //! report.
-use super::stage::Seat;
 use super::{Checked, Event, World};
 use crate::apps::{Consumer, Lent, digest};
 use crate::checkers::{frame_safety, no_storms};
+use crate::seat::Seat;
 use spindle_core::wire::ring::HEADER_BYTES;
 
 impl World<'_> {

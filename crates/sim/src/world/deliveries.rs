@@ -1,8 +1,9 @@
 //! Checks of deliveries: against the messages that were sent, against each other, and against the
 //! reports of engines.
-use super::stage::{Seat, Stage, Still, Word};
+use super::stage::{Stage, Still, Word};
 use super::{Checked, Delivered, World};
 use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
+use crate::seat::Seat;
 use crate::table::Action;
 
 use spindle_core::wire::ring::HEADER_BYTES;

@@ -1,7 +1,7 @@
 //! Subgroups that changes of the view do not touch. They stay on the stage with which their epoch
 //! began.
-use super::stage::Seat;
 use super::{Checked, World};
+use crate::seat::Seat;
 use spindle_core::{Decision, SubgroupId};
 use std::rc::Rc;
 

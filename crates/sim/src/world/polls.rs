@@ -1,9 +1,9 @@
 //! Polls of engines, and their results.
-use super::stage::Seat;
 use super::{Checked, Event, Life, World};
 use crate::apps::Consumer;
 use crate::checkers::{Violation, bounded, no_storms};
 use crate::options::Visibility;
+use crate::seat::Seat;
 use crate::table::Action;
 use spindle_core::{Progress, State, Time};
 use std::rc::Rc;

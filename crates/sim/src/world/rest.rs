@@ -1,8 +1,9 @@
 //! The checks at the end, when no event is left: one group works, or no set of members could form
 //! one.
-use super::stage::{Seat, Stage};
+use super::stage::Stage;
 use super::{Checked, Event, Life, Process, World};
 use crate::checkers::{liveness, no_storms, null_rule, validity};
+use crate::seat::Seat;
 use spindle_core::wire::layout::membership;
 use spindle_core::{Rank, State, SubgroupId};
 

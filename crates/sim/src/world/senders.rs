@@ -1,11 +1,11 @@
 //! Sending application threads: they claim, build a message for a while, and commit.
-use super::stage::Seat;
 use super::{Checked, Event, World};
 use crate::apps::{App, OpenRing, digest, fill};
 use crate::checkers::{Violation, bounded, frame_safety};
 use crate::ledger::Fate;
 use crate::options::Visibility;
 use crate::random::mix;
+use crate::seat::Seat;
 use crate::table::Interruption;
 use spindle_core::wire::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::{Claim, Order, SubgroupId};

@@ -10,18 +10,12 @@ use crate::checkers::total_order::TotalOrder;
 use crate::checkers::uniformity::Uniformity;
 use crate::ledger::Ledger;
 use crate::plan::Plan;
+use crate::seat::Seat;
 use crate::table::{Extent, SimTable};
 use spindle_core::wire::layout::{entry, membership};
 use spindle_core::{Engine, Layout, Order, Rank, RowLayout, SubgroupId, View};
 use std::cell::Cell;
 use std::rc::Rc;
-
-/// A member on one stage.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Seat {
-    pub(crate) stage: usize,
-    pub(crate) rank: Rank,
-}
 
 /// The meaning of a word of a control block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
 //! The effects of engines and applications on memory, on their way to the other members.
-use super::stage::{Seat, Word};
+use super::stage::Word;
 use super::{Checked, Event, World};
 use crate::actions::Step;
 use crate::checkers::{Violation, monotone};
 use crate::options::Visibility;
+use crate::seat::Seat;
 use crate::table::{Action, Travel};
 use spindle_core::{Rank, SubgroupId};
 use std::ops::Range;

@@ -1,11 +1,12 @@
 //! The change from one view to the next: the end of a stage for a member, its seat on the next
 //! stage, and the messages that it sends again there.
-use super::stage::{Seat, Stage, Still};
+use super::stage::{Stage, Still};
 use super::{Checked, Event, Life, World};
 use crate::actions::{Step, What, When};
 use crate::apps::{App, OpenRing};
 use crate::checkers::{Violation, atomicity, no_invention};
 use crate::options::Visibility;
+use crate::seat::Seat;
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{ClaimError, Engine, Order, Rank, Resend, Resent, SubgroupId, View};

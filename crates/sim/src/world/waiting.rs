@@ -1,8 +1,8 @@
 //! Messages that members have to send again without a ring for them: they wait for their subgroup,
 //! or are dropped. Also the changes of subgroups.
 use super::World;
-use super::stage::Seat;
 use super::views::Luggage;
+use crate::seat::Seat;
 
 impl World<'_> {
     /// Lets a process ask for one of the plan's changes.

@@ -1,9 +1,8 @@
 //! A member of `spindle bench views`: it sends at a steady rate and reports each change of the
 //! view.
-use super::{elsewhere, phases};
+use super::phases;
 use crate::bench::member::network;
 use crate::clock::now_ns;
-use crate::parent;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use spindle::bulk::Buffer;
@@ -36,7 +35,7 @@ const VOTER_LOOK: Duration = Duration::from_micros(200);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[arg(long)]
-    parent: u32,
+    pub(super) parent: u32,
     #[arg(long)]
     dir: PathBuf,
     #[arg(long)]
@@ -66,7 +65,7 @@ pub(crate) struct Args {
     polls: bool,
     /// Whether the phases of changes are timed
     #[arg(long)]
-    phases: bool,
+    pub(super) phases: bool,
     /// Idle subgroups beside a stream of two members; none: everyone sends in one subgroup
     #[arg(long)]
     pub(super) subgroups: Option<u32>,
@@ -228,14 +227,6 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if let Err(error) = serve(args) {
-        say(&Said::Failed(format!("{error:#}")));
-        return Err(error);
-    }
-    Ok(())
-}
-
 /// The configuration that all members have in common.
 pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new("views", args.members);
@@ -251,14 +242,7 @@ pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-fn serve(args: &Args) -> anyhow::Result<()> {
-    parent::stay_with(args.parent)?;
-    if args.phases {
-        phases::listen()?;
-    }
-    if let Some(idle) = args.subgroups {
-        return elsewhere::member::serve(args, idle);
-    }
+pub(super) fn serve(args: &Args) -> anyhow::Result<()> {
     let mut config = configured(args)?;
     config.subgroups[0].message_bytes_max = args.size.max(16);
     config.subgroups[0].window = 1000;

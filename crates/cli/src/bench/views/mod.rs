@@ -52,6 +52,7 @@ use super::table::{Table, short};
 use super::tell;
 use crate::clock::now_ns;
 use crate::exit::{FAILED, Failure};
+use crate::parent;
 use anyhow::{Context, ensure};
 use cluster::{ChangeReport, Joined, ViewCluster};
 use rustix::process::Signal;
@@ -240,6 +241,21 @@ fn spread(times: &[u64]) -> Spread {
         sorted.get(((sorted.len() as f64 - 1.0) * part).round() as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
     };
     Spread { min: at(0.0), p50: at(0.5), p90: at(0.9), max: at(1.0) }
+}
+
+/// Runs a member, which reports a failure to the process that measures, too.
+pub(super) fn run_member(args: &member::Args) -> anyhow::Result<()> {
+    let serve = || {
+        parent::stay_with(args.parent)?;
+        if args.phases {
+            phases::listen()?;
+        }
+        match args.subgroups {
+            Some(idle) => elsewhere::member::serve(args, idle),
+            None => member::serve(args),
+        }
+    };
+    serve().inspect_err(|error| member::say(&member::Said::Failed(format!("{error:#}"))))
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
