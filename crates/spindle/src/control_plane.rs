@@ -7,8 +7,8 @@
 //! creation of a group between hosts, and `links.rs` makes ways for long data.
 use crate::bootstrap::Bootstrapping;
 use crate::error::JoinError;
-use crate::joining::random_word;
 use crate::network::{Net, Network};
+use crate::random::random_word;
 use crate::state::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};

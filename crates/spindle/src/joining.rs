@@ -9,12 +9,11 @@ use crate::error::JoinError;
 use crate::learning::Admitted;
 use crate::network::Network;
 use crate::node::{First, Node, Terms};
+use crate::random::{random_id, random_word};
 use crate::shared_settings;
 use crate::state::TARGET;
 use crate::{Batch, Handler};
-use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
-use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
@@ -523,16 +522,4 @@ fn failure(error: &JoinError) -> Option<LearnError> {
 
 fn no_event_count(source: RegionError) -> MeshError {
     MeshError::Region { rank: Rank(0), part: "doorbell", source }
-}
-
-/// Returns a random id. In all likelihood no other process takes it; no process exists that could
-/// assign one.
-pub(crate) fn random_id() -> Result<MemberId, JoinError> {
-    Ok(MemberId((random_word()? % CLIENT_IDS_FROM).max(1)))
-}
-
-pub(crate) fn random_word() -> Result<u64, JoinError> {
-    let mut bytes = [0; 8];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| JoinError::Host(errno.into()))?;
-    Ok(u64::from_le_bytes(bytes))
 }

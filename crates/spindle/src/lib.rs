@@ -40,6 +40,7 @@ mod observing;
 mod pace;
 mod publisher;
 mod publisher_slot;
+mod random;
 mod receiver;
 mod sampling;
 #[cfg(feature = "settings")]

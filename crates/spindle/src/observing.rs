@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::error::{JoinError, ObserveError};
 use crate::following::Follower;
-use crate::joining::random_id;
+use crate::random::random_id;
 use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};
 use spindle_core::ids::CLIENT_IDS_FROM;
