@@ -8,10 +8,11 @@ use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::learning::Admitted;
 use crate::network::Network;
-use crate::node::{First, Node, Terms};
+use crate::node::{First, Node};
 use crate::random::{random_id, random_word};
 use crate::shared_settings;
 use crate::state::TARGET;
+use crate::terms::Terms;
 use crate::{Batch, Handler};
 use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
@@ -175,16 +176,6 @@ impl Config {
             return Err(JoinError::Members { got: self.members });
         }
         Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
-    }
-
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
-            object_bytes_max: self.object_bytes_max,
-            spin_for: self.spin_for,
-            suspect_after: self.suspect_after,
-            ablation: self.ablation,
-            settings: self.shared_settings(),
-        }
     }
 }
 

@@ -51,6 +51,7 @@ mod state;
 mod status;
 mod stream;
 mod subgroup_handles;
+mod terms;
 mod tracking;
 #[cfg(feature = "typed")]
 pub mod typed;

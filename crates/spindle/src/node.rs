@@ -9,10 +9,11 @@ use crate::meeting::AGAIN;
 use crate::shared::Shared;
 use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
+use crate::terms::Terms;
 use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
-use spindle_core::{Ablation, Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
+use spindle_core::{Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
@@ -100,17 +101,6 @@ pub struct Node {
     told_blocked: bool,
     /// Since when everything is done.
     finished: Option<Time>,
-}
-
-/// The part of its configuration that a node keeps.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) spin_for: Duration,
-    pub(crate) suspect_after: Option<Duration>,
-    pub(crate) ablation: Ablation,
-    /// The settings that all members must share.
-    pub(crate) settings: SharedSettings,
-    pub(crate) object_bytes_max: u64,
 }
 
 /// The result of one poll of a [`Node`].

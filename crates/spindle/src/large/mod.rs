@@ -24,7 +24,7 @@ use crate::bulk::{
     Waiting,
 };
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
-use crate::node::Terms;
+use crate::terms::Terms;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
 use spindle_core::rdmc::SendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
