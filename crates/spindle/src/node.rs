@@ -1,7 +1,6 @@
 //! A member of a group before, or without, a polling thread: a driver of the core's [`Member`].
 use crate::control_plane::{ControlPlane, Notices};
 use crate::error::{Ended, JoinError};
-use crate::group::Group;
 use crate::handler_watch::HandlerWatch;
 use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
@@ -424,15 +423,6 @@ impl Node {
             self.fabric.end_sleep();
         }
         poll
-    }
-
-    /// Gives the node to a thread that polls until the group ends. `handler` runs on that thread,
-    /// for the subgroups whose [`receiver`](Self::receiver) was not taken.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    pub fn start(self, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
-        Group::start(self, handler)
     }
 
     /// Returns the status of the group, as this member knows it.

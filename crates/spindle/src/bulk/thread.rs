@@ -2,8 +2,7 @@
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
 use super::node::{BulkNode, Event, ObjectId};
 use super::settings::Waiting;
-use crate::group::SLEEP_MAX;
-use crate::pace::{Idle, Pace};
+use crate::pace::{Idle, Pace, SLEEP_MAX};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use spindle_fabric::bulk::{Buffer, Object, Segment};
