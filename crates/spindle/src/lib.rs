@@ -55,6 +55,7 @@ mod terms;
 mod tracking;
 #[cfg(feature = "typed")]
 pub mod typed;
+mod upcall;
 
 pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;

@@ -4,6 +4,7 @@
 //! have a receipt. The polling thread asks the engine about them after each poll. When a view ends, an entry is
 //! resolved by the trim, or moves with its message into the next view's ring. Messages without a receipt cost nothing here.
 use crate::control_plane::Notices;
+use crate::upcall::Upcall;
 use spindle_core::{Claims, Engine, Order, Resent, Rows, SubgroupId, ViewId};
 use spindle_fabric::Frame;
 use std::collections::BTreeMap;
@@ -94,7 +95,7 @@ impl Receipt {
     pub fn wait(&self, timeout: Duration) -> Option<Outcome> {
         let start = Instant::now();
         let mut state = self.slot.lock();
-        while state.outcome.is_none() && !crate::shared::Upcall::is_running() {
+        while state.outcome.is_none() && !Upcall::is_running() {
             // A wait longer than the life of any process ends early and is repeated.
             let left = timeout.saturating_sub(start.elapsed()).min(Duration::from_secs(3600));
             if left.is_zero() {
