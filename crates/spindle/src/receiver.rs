@@ -1,7 +1,6 @@
 //! Receives messages on a thread of the application.
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
-use crate::stream::DeliveryStream;
 use spindle_core::{Batch, Cursor, Handoff, Message, SubgroupId, View};
 use spindle_fabric::{Announced, Doorbell, EventCount, Reader};
 use std::collections::VecDeque;
@@ -123,11 +122,6 @@ impl Receiver {
     pub async fn receive_async(&mut self) -> Result<Deliveries<'_>, ReceiveError> {
         Waiting(self).await?;
         Ok(self.deliveries())
-    }
-
-    /// Turns this into a stream of copies, for any runtime.
-    pub fn into_stream(self) -> DeliveryStream {
-        DeliveryStream::new(self)
     }
 
     /// Returns the view, with members by rank, in which the members of the subgroup began to send

@@ -47,8 +47,15 @@ pub struct Delivery {
     pub payload: Vec<u8>,
 }
 
+impl Receiver {
+    /// Turns this into a stream of copies, for any runtime.
+    pub fn into_stream(self) -> DeliveryStream {
+        DeliveryStream::new(self)
+    }
+}
+
 impl DeliveryStream {
-    pub(crate) fn new(receiver: Receiver) -> DeliveryStream {
+    fn new(receiver: Receiver) -> DeliveryStream {
         DeliveryStream { receiver, copied: VecDeque::new(), has_ended: false }
     }
 
