@@ -1,8 +1,7 @@
 //! The settings that a process needs before it joins: the group, the number of its first members,
 //! and its subgroups.
 use crate::network::Network;
-use crate::shared_settings;
-use spindle_core::control::{ANY_CONFIG, Adoption, SharedSettings};
+use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
@@ -157,17 +156,6 @@ impl Config {
         let mut view = View { id: ViewId(1), members, nonvoters: vec![], subgroups };
         view.share_out();
         view
-    }
-
-    /// Returns the settings that all members of a group must share, with the keys of a
-    /// configuration file.
-    pub fn shared_settings(&self) -> SharedSettings {
-        shared_settings::write(self)
-    }
-
-    /// Returns the digest that an observer with this configuration sends.
-    pub(crate) fn observer_digest(&self) -> u64 {
-        if self.subgroups.is_empty() { ANY_CONFIG } else { self.shared_settings().digest() }
     }
 }
 

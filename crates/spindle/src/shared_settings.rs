@@ -4,8 +4,10 @@
 //! The keys are those of a configuration file. The text of `subgroup` lists the names of the
 //! subgroups in their order. In names, bytes other than ASCII letters, digits, `.`, `_` and `-` are
 //! written as `%` with two hexadecimal digits.
-use crate::{Config, Order, Subgroup, Transport, Who};
-use spindle_core::control::SharedSettings;
+use crate::config::{Config, Subgroup, Who};
+use crate::network::Transport;
+use spindle_core::Order;
+use spindle_core::control::{ANY_CONFIG, SharedSettings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,8 +26,21 @@ pub(crate) fn key_of(subgroup: &str, leaf: &str) -> String {
     format!("{SUBGROUPS}.{}.{leaf}", escape(subgroup))
 }
 
+impl Config {
+    /// Returns the settings that all members of a group must share, with the keys of a
+    /// configuration file.
+    pub fn shared_settings(&self) -> SharedSettings {
+        write(self)
+    }
+
+    /// Returns the digest that an observer with this configuration sends.
+    pub(crate) fn observer_digest(&self) -> u64 {
+        if self.subgroups.is_empty() { ANY_CONFIG } else { self.shared_settings().digest() }
+    }
+}
+
 /// Returns the shared settings of a configuration.
-pub(crate) fn write(config: &Config) -> SharedSettings {
+fn write(config: &Config) -> SharedSettings {
     let names: Vec<String> = config.subgroups.iter().map(|subgroup| escape(&subgroup.name)).collect();
     let (fabric, provider) = match config.network.as_ref().map(|network| &network.transport) {
         None => ("none", None),
