@@ -1,6 +1,7 @@
 //! A thread that serves bulk groups, and its handles.
-use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
-use super::node::{BulkNode, Event, ObjectId};
+use super::error::{BulkError, BulkSendError, DestroyError, PostError};
+use super::event::{Event, Failure, ObjectId};
+use super::node::BulkNode;
 use super::settings::Waiting;
 use crate::pace::{Idle, Pace, SLEEP_MAX};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
