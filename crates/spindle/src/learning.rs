@@ -13,7 +13,7 @@ use crate::bootstrap_progress::BootstrapProgress;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
 use crate::following::Follower;
-use crate::node::{First, PreallocatedRow};
+use crate::preparing::{First, PreallocatedRow};
 use crate::state::State;
 use crate::terms::Terms;
 use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};

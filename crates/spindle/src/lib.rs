@@ -38,6 +38,7 @@ mod network;
 mod node;
 mod observing;
 mod pace;
+mod preparing;
 mod publisher;
 mod publisher_slot;
 mod random;

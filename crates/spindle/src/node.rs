@@ -5,6 +5,7 @@ use crate::handler_watch::HandlerWatch;
 use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
 use crate::meeting::AGAIN;
+use crate::preparing::{First, PreallocatedRow, Preparing};
 use crate::shared::Shared;
 use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
@@ -13,7 +14,7 @@ use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
 use spindle_core::{Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
-use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
+use spindle_fabric::{Arena, Fabric, Mesh};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,15 +29,12 @@ mod links;
 mod measuring;
 mod objects;
 mod older;
-mod preparing;
 mod views;
 
 use clock::Clock;
 use links::Over;
 use measuring::Measurements;
 use older::Older;
-use preparing::Preparing;
-pub(crate) use preparing::{First, PreallocatedRow};
 use views::Shows;
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by
@@ -479,12 +477,6 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
 
     fn handed_off(&mut self, subgroup: SubgroupId) {
         self.handles[self.by_id[subgroup.index()]].wake_receiver();
-    }
-}
-
-impl From<MeshError> for JoinError {
-    fn from(error: MeshError) -> JoinError {
-        JoinError::Memory(error)
     }
 }
 

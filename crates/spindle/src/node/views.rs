@@ -1,9 +1,9 @@
 //! The change from one view to the next, and the chores beside the engine's work.
 use super::older::Homes;
-use super::preparing::{PreallocatedRow, Preparing};
 use super::{Node, Poll, begin_handles};
 use crate::control_plane::ControlPlaneEvent;
 use crate::error::Ended;
+use crate::preparing::{PreallocatedRow, Preparing};
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};

@@ -1,6 +1,5 @@
 //! This member's memory for a view that has not begun here, and the ways to others that have come
 //! for it.
-use super::links::hasten;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, SharedRowDescriptors};
 use crate::error::JoinError;
 use crate::meeting::{self, Meeting};
@@ -9,8 +8,13 @@ use spindle_core::wire::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
 use spindle_fabric::ofi::OfiMeeting;
 use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, RowDescriptors};
+use spindle_transport::limit_silence;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// A stream counts as broken if its bytes are not acknowledged for this fraction of the suspicion
+/// time.
+const BROKEN_PER_SILENCE: u32 = 4;
 
 /// The memory and connections of a view that may begin.
 #[derive(Debug)]
@@ -78,23 +82,23 @@ impl Preparing {
     }
 
     /// Returns this member's row.
-    pub(super) fn row(&self) -> Option<&OwnRow> {
+    pub(crate) fn row(&self) -> Option<&OwnRow> {
         self.row.0.as_ref()
     }
 
     /// Returns whether the row of `rank` comes through libfabric, and can come.
-    pub(super) fn has_met(&self, rank: Rank) -> bool {
+    pub(crate) fn has_met(&self, rank: Rank) -> bool {
         self.meeting.as_ref().is_some_and(|meeting| meeting.is_connected(rank))
     }
 
     /// Returns the meeting in which connections of the view before continue, if some do.
-    pub(super) fn meeting_mut(&mut self) -> Option<&mut OfiMeeting> {
+    pub(crate) fn meeting_mut(&mut self) -> Option<&mut OfiMeeting> {
         self.meeting.as_mut().map(Meeting::ofi_mut)
     }
 
     /// Shows that this member lives, and continues with connections through libfabric, if any are
     /// needed.
-    pub(super) fn go_on(&mut self, install: &mut Install, control_plane: &mut ControlPlane) {
+    pub(crate) fn go_on(&mut self, install: &mut Install, control_plane: &mut ControlPlane) {
         if let Some(row) = &self.row.0 {
             install.show_life(|at, word| row.control_block().store(at, word));
         }
@@ -113,7 +117,7 @@ impl Preparing {
 
     /// Takes the sound ways to others that have come for a view, and the members whose rows are
     /// here or come through libfabric.
-    pub(super) fn take_ways(
+    pub(crate) fn take_ways(
         &self,
         (view, layout): (&View, &Layout),
         control_plane: &mut ControlPlane,
@@ -136,7 +140,7 @@ impl Preparing {
     }
 
     /// Returns the table of the view.
-    pub(super) fn table(mut self, layout: &Layout, ways: Vec<(Rank, Option<Peer>)>) -> Result<Mesh, MeshError> {
+    pub(crate) fn table(mut self, layout: &Layout, ways: Vec<(Rank, Option<Peer>)>) -> Result<Mesh, MeshError> {
         let row = self.row.0.take().expect("a view begins once");
         let control = row.control_block();
         let mesh = Mesh::over(layout, row, ways, self.meeting.take().map(Meeting::end));
@@ -209,7 +213,7 @@ impl First {
     }
 
     /// Begins the view.
-    pub(super) fn begin(self, control_plane: &mut ControlPlane) -> Result<(Begun, Mesh, Arena), MeshError> {
+    pub(crate) fn begin(self, control_plane: &mut ControlPlane) -> Result<(Begun, Mesh, Arena), MeshError> {
         let First { install, preparing, arena, suspect_after } = self;
         let of = (&**install.view(), &**install.engine().layout());
         let (ways, here) = preparing.take_ways(of, control_plane, suspect_after);
@@ -217,5 +221,14 @@ impl First {
         let begun = control_plane.act(|roster, now| install.begin(&here, roster, now));
         control_plane.has_begun(begun.view.id);
         Ok((begun, table, arena))
+    }
+}
+
+/// Makes a stream break long before its peer is suspected. The system doubles its pauses while
+/// nothing is acknowledged, so after a cut it would resend as late as the cut was long.
+pub(crate) fn hasten(peer: &Peer, suspect_after: Option<Duration>) {
+    if let (Peer::There(stream), Some(after)) = (peer, suspect_after) {
+        // If this fails, the stream only breaks later.
+        let _ = limit_silence(&**stream, after / BROKEN_PER_SILENCE);
     }
 }
