@@ -1,7 +1,7 @@
 //! Creates a group between hosts: [`control::Bootstrapping`] decides, and the data directory stores
 //! its records.
 //!
-//! Control messages are passed by the [`ControlPlane`](crate::control plane::Control plane), which
+//! Control messages are passed by the [`ControlPlane`](crate::control_plane::ControlPlane), which
 //! contains this for as long as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
 use spindle_core::control::{self, Act, ControlMessage, Incarnation, Me, Record, Setup, To};

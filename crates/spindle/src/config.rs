@@ -1,9 +1,11 @@
 //! The settings that a process needs before it joins: the group, the number of its first members,
 //! and its subgroups.
+use crate::error::JoinError;
 use crate::network::Network;
 use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
-use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
+use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
+use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ pub struct Config {
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,
-    /// How long to wait for the others before [`JoinError`](crate::JoinError) reports the missing
+    /// How long to wait for the others before [`JoinError`] reports the missing
     /// ones. A process that [learns](Config::learn) waits that long for each part of the state, not
     /// for the whole.
     pub gather_timeout: Duration,
@@ -70,7 +72,7 @@ pub struct Config {
     ///
     /// By default it does not: the code of a program relies on its subgroups and message sizes.
     /// With other settings than those of the group, [`join`](Self::join) then fails with
-    /// [`JoinError::OtherSettings`](crate::JoinError::OtherSettings), which has each difference. A
+    /// [`JoinError::OtherSettings`], which has each difference. A
     /// program that adopts finds the group's subgroups in [`Node::view`](crate::Node::view); a
     /// smaller message size there makes longer messages objects, or refuses them.
     ///
@@ -146,6 +148,23 @@ impl Config {
             adoption: Adoption::Never,
             ablation: Ablation::default(),
         }
+    }
+
+    /// Returns the runtime directory and the name of the group.
+    pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
+        let dir = self.runtime_dir.clone().unwrap_or_else(RuntimeDir::default_path);
+        Ok((RuntimeDir::new(dir)?, GroupName::new(&self.group)?))
+    }
+
+    /// Refuses a configuration that makes no valid view.
+    pub(crate) fn check(&self) -> Result<(), JoinError> {
+        if self.subgroups.is_empty() {
+            return Err(JoinError::NoSubgroup);
+        }
+        if self.members == 0 || self.members as usize > limits::MEMBERS_MAX {
+            return Err(JoinError::Members { got: self.members });
+        }
+        Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
     }
 
     /// Returns the first view of the group, with the given members by rank.

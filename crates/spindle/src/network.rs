@@ -3,7 +3,7 @@
 //! Processes with the same [host key](host_key) reach each other through the rendezvous of the
 //! runtime directory and share memory. Every other process has a
 //! [`Card`](spindle_core::control::Card) in the [`Book`], gets control messages over the network,
-//! and has a stream or a [connection of libfabric](crate::meeting) for each view. Everything else
+//! and has a stream or a [connection of libfabric](crate::joining) for each view. Everything else
 //! about a group is the same.
 use crate::error::JoinError;
 use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, Seeds};

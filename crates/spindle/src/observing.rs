@@ -8,7 +8,7 @@ use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::error::{JoinError, ObserveError};
-use crate::following::Follower;
+use crate::joining::Follower;
 use crate::random::random_id;
 use crate::{Message, ViewChange};
 use spindle_core::control::{self, ViewStart};

@@ -5,8 +5,7 @@
 //! judges the member's silence. The member is suspected only if its host refuses connections, if
 //! another process has its address, or if it has sent data that is no row of this view.
 use super::{Node, Older};
-use crate::meeting::{AGAIN, connect_late};
-use crate::preparing::{Preparing, hasten};
+use crate::joining::{AGAIN, Preparing, connect_late, hasten};
 use spindle_core::control::Arrival;
 use spindle_core::{Rank, View};
 use spindle_fabric::tcp::Down;

@@ -3,7 +3,7 @@ use super::older::Homes;
 use super::{Node, Poll, begin_handles};
 use crate::control_plane::ControlPlaneEvent;
 use crate::error::Ended;
-use crate::preparing::{PreallocatedRow, Preparing};
+use crate::joining::{PreallocatedRow, Preparing};
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::subgroup_handles::SubgroupHandles;
 use crate::{Handler, ViewChange};

@@ -5,8 +5,8 @@ use crate::Handler;
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::control_plane::{ControlPlane, after};
 use crate::error::JoinError;
-use crate::following::Follower;
-use crate::learning::{Admitted, Item, Learner, Queue};
+use crate::joining::follower::Follower;
+use crate::joining::learner::{Admitted, Item, Learner, Queue};
 use crate::state::TARGET;
 use spindle_core::Message;
 use spindle_core::control::Restored;
@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 impl Candidate<'_> {
     /// Joins as a process that has found members and needs their application's state.
-    pub(super) fn learn<H: Handler>(
+    pub(super) fn restore<H: Handler>(
         &mut self,
         control_plane: ControlPlane,
         handler: &mut H,

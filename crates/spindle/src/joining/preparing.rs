@@ -1,8 +1,8 @@
 //! This member's memory for a view that has not begun here, and the ways to others that have come
 //! for it.
+use super::meeting::{self, Meeting};
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, SharedRowDescriptors};
 use crate::error::JoinError;
-use crate::meeting::{self, Meeting};
 use spindle_core::control::{Begun, INSTALL_LOOK, Install, SharedSettings};
 use spindle_core::wire::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};

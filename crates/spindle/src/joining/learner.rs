@@ -8,12 +8,12 @@
 //! The core's [`Learn`] decides which member is asked and when to ask for admission. There are two
 //! threads. One [follows](Follower), reads control messages, and records what is delivered. The
 //! caller's thread restores and applies.
+use super::follower::Follower;
+use super::preparing::{First, PreallocatedRow};
 use crate::ViewChange;
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
-use crate::following::Follower;
-use crate::preparing::{First, PreallocatedRow};
 use crate::state::State;
 use crate::terms::Terms;
 use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};

@@ -1,15 +1,14 @@
 //! How a process becomes a member: it creates the group with others, or asks the members of a
 //! group.
+use super::learner::Admitted;
+use super::preparing::First;
 use crate::bootstrap::{self, Bootstrapping};
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
-use crate::learning::Admitted;
 use crate::network::Network;
-use crate::node::Node;
-use crate::preparing::First;
 use crate::random::{random_id, random_word};
 use crate::shared_settings;
 use crate::state::TARGET;
@@ -21,11 +20,10 @@ use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
     ControlSocket, GroupName, RendezvousError, Role, RuntimeDir, Standing, found_or_find,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-mod learning;
+mod restoring;
 mod showing;
 
 /// How long to wait for control events before checking the clock and the flag again.
@@ -49,8 +47,17 @@ enum Sought {
     Gone,
 }
 
+/// A process whose first view begins.
+pub(crate) struct Joined {
+    /// It is dropped before the control plane, so that a process that gives up reports this before
+    /// its address is gone.
+    pub(crate) first: First,
+    pub(crate) control_plane: ControlPlane,
+    pub(crate) terms: Terms,
+}
+
 /// A process that is not a member yet.
-struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     /// The configuration as its user gave it.
     own: &'a Config,
     /// The shared settings of `own`.
@@ -79,109 +86,8 @@ struct Candidate<'a> {
     left_out: Option<u128>,
 }
 
-impl Config {
-    /// Joins the group, or creates it together with the other processes of this configuration.
-    ///
-    /// # Errors
-    /// [`JoinError`].
-    pub fn join(self) -> Result<Node, JoinError> {
-        self.join_with(&mut |_| {}, &AtomicBool::new(false))
-    }
-
-    /// As [`join`](Self::join). Reports the present and missing processes to `progress`, and gives
-    /// up soon after `cancelled` is set.
-    ///
-    /// # Errors
-    /// [`JoinError`].
-    pub fn join_with(
-        self,
-        progress: &mut dyn FnMut(&BootstrapProgress),
-        cancelled: &AtomicBool,
-    ) -> Result<Node, JoinError> {
-        let mut candidate = Candidate::new(&self, progress, cancelled)?;
-        loop {
-            match candidate.join(&mut None::<&mut NoState>) {
-                // Try again until the wait is over.
-                Err(JoinError::LeftOut { .. }) => {}
-                joined => return joined,
-            }
-        }
-    }
-
-    /// As [`join_with`](Self::join_with), for applications that have a state.
-    ///
-    /// `handler` [restores](Handler::restore) the state of a member and [learns](Handler::learn)
-    /// the messages since then. When the call returns, it has the same state as all members. The
-    /// group does not wait meanwhile. If the group is just being created, no state exists and
-    /// nothing is learned.
-    ///
-    /// # Errors
-    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state;
-    /// [`JoinError::GroupGone`] if all members ended after it had restored it. The handler then
-    /// contains the state of no group, so begin with a new handler.
-    pub fn learn(
-        self,
-        handler: &mut impl Handler,
-        progress: &mut dyn FnMut(&BootstrapProgress),
-        cancelled: &AtomicBool,
-    ) -> Result<Node, JoinError> {
-        let mut candidate = Candidate::new(&self, progress, cancelled)?;
-        let mut handler = Some(handler);
-        let mut attempts = Attempts::default();
-        loop {
-            match candidate.join(&mut handler) {
-                // Members were asked that know only their own settings.
-                Err(JoinError::Refused(Refusal::Config { settings, .. })) => candidate.adopt(&settings)?,
-                Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
-                    tracing::info!(target: TARGET, reason = %error, "begins to join anew");
-                }
-                joined => return joined,
-            }
-        }
-    }
-
-    pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
-        let dir = self.runtime_dir.clone().unwrap_or_else(RuntimeDir::default_path);
-        Ok((RuntimeDir::new(dir)?, GroupName::new(&self.group)?))
-    }
-
-    /// Returns all members of the group, in this process: for tests and experiments.
-    ///
-    /// # Errors
-    /// [`JoinError`].
-    pub fn local(&self) -> Result<Vec<Node>, JoinError> {
-        self.check()?;
-        let board = Arc::default();
-        let view = self.view((1..=u64::from(self.members)).map(MemberId).collect());
-        // Nodes of one process may be polled by one thread, which is then silent at all but one of
-        // them.
-        let terms = Terms { suspect_after: None, ..self.terms() };
-        let installing = |id: &MemberId| -> Result<_, JoinError> {
-            let mut control_plane = ControlPlane::local(&board, *id);
-            let event_count = MemberEventCount::create().map_err(no_event_count)?;
-            let me = view.rank_of(*id).expect("a member of its own view");
-            let engine = Engine::new(view.clone(), me, terms.ablation)?;
-            let first =
-                First::new(engine, &[], &mut control_plane, Arena::new(event_count), terms.suspect_after, None)?;
-            Ok((control_plane, first))
-        };
-        let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
-        members.into_iter().map(|(control_plane, first)| Node::new(control_plane, first, terms.clone())).collect()
-    }
-
-    fn check(&self) -> Result<(), JoinError> {
-        if self.subgroups.is_empty() {
-            return Err(JoinError::NoSubgroup);
-        }
-        if self.members == 0 || self.members as usize > limits::MEMBERS_MAX {
-            return Err(JoinError::Members { got: self.members });
-        }
-        Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
-    }
-}
-
 impl<'a> Candidate<'a> {
-    fn new(
+    pub(crate) fn new(
         config: &'a Config,
         progress: &'a mut dyn FnMut(&BootstrapProgress),
         cancelled: &'a AtomicBool,
@@ -212,9 +118,35 @@ impl<'a> Candidate<'a> {
         })
     }
 
-    fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
+    /// Joins, and tries again until the wait is over.
+    pub(crate) fn join(&mut self) -> Result<Joined, JoinError> {
+        loop {
+            match self.attempt(&mut None::<&mut NoState>) {
+                Err(JoinError::LeftOut { .. }) => {}
+                joined => return joined,
+            }
+        }
+    }
+
+    /// Joins with the state of a member, and tries again with other members.
+    pub(crate) fn learn(&mut self, handler: &mut impl Handler) -> Result<Joined, JoinError> {
+        let mut handler = Some(handler);
+        let mut attempts = Attempts::default();
+        loop {
+            match self.attempt(&mut handler) {
+                // Members were asked that know only their own settings.
+                Err(JoinError::Refused(Refusal::Config { settings, .. })) => self.adopt(&settings)?,
+                Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
+                    tracing::info!(target: TARGET, reason = %error, "begins to join anew");
+                }
+                joined => return joined,
+            }
+        }
+    }
+
+    fn attempt<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Joined, JoinError> {
         if let Some(network) = &self.own.network {
-            return self.join_afar(network, handler);
+            return self.attempt_afar(network, handler);
         }
         let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
@@ -236,7 +168,7 @@ impl<'a> Candidate<'a> {
                 }
                 Standing::Joiner { .. } => match handler {
                     Some(handler) => {
-                        let Admitted { control_plane, first } = self.learn(control_plane, *handler)?;
+                        let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
                         return self.install(control_plane, first);
                     }
                     None => Seek::joiner(self.wants(false)),
@@ -252,7 +184,11 @@ impl<'a> Candidate<'a> {
     }
 
     /// Joins a group that spans hosts: asks its members on this host, and the seeds.
-    fn join_afar<H: Handler>(&mut self, network: &Network, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
+    fn attempt_afar<H: Handler>(
+        &mut self,
+        network: &Network,
+        handler: &mut Option<&mut H>,
+    ) -> Result<Joined, JoinError> {
         let id = match self.config.id {
             Some(id) => MemberId(id),
             None => random_id()?,
@@ -274,7 +210,7 @@ impl<'a> Candidate<'a> {
             // From now on this process does not wait for seeds.
             self.seen.seeds = None;
             let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
-            let Admitted { control_plane, first } = self.learn(control_plane, *handler)?;
+            let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
             return self.install(control_plane, first);
         };
         if self.has_restored {
@@ -441,7 +377,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Begins the view that admits this process, or the first view of the group.
-    fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Node, JoinError> {
+    fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Joined, JoinError> {
         let me = view.rank_of(control_plane.me).expect("it is in the view");
         let terms = self.config.terms();
         let engine = Engine::new(view, me, terms.ablation)?;
@@ -451,7 +387,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Begins the first view of this process.
-    fn install(&mut self, mut control_plane: ControlPlane, mut first: First) -> Result<Node, JoinError> {
+    fn install(&mut self, mut control_plane: ControlPlane, mut first: First) -> Result<Joined, JoinError> {
         if let Some(bootstrap) = self.bootstrap.take() {
             control_plane.set_bootstrap(bootstrap);
         }
@@ -462,7 +398,7 @@ impl<'a> Candidate<'a> {
                 return Err(self.note_left_out(error));
             }
         }
-        Node::new(control_plane, first, self.config.terms())
+        Ok(Joined { first, control_plane, terms: self.config.terms() })
     }
 
     /// Stores the group that has continued without this process, if that is the error.
@@ -512,6 +448,6 @@ fn failure(error: &JoinError) -> Option<LearnError> {
     })
 }
 
-fn no_event_count(source: RegionError) -> MeshError {
+pub(crate) fn no_event_count(source: RegionError) -> MeshError {
     MeshError::Region { rank: Rank(0), part: "doorbell", source }
 }
