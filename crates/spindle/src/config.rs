@@ -25,9 +25,8 @@ pub struct Config {
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,
-    /// How long to wait for the others before [`JoinError`] reports the missing
-    /// ones. A process that [learns](Config::learn) waits that long for each part of the state, not
-    /// for the whole.
+    /// How long to wait for the others before [`JoinError`] reports the missing ones. A process that
+    /// [learns](Config::learn) waits that long for each part of the state, not for the whole.
     pub gather_timeout: Duration,
     /// The rendezvous directory, the same for all members. Only its user can enter it. By default
     /// `/tmp/spindle-UID`, in the library as in the command.
@@ -72,9 +71,9 @@ pub struct Config {
     ///
     /// By default it does not: the code of a program relies on its subgroups and message sizes.
     /// With other settings than those of the group, [`join`](Self::join) then fails with
-    /// [`JoinError::OtherSettings`], which has each difference. A
-    /// program that adopts finds the group's subgroups in [`Node::view`](crate::Node::view); a
-    /// smaller message size there makes longer messages objects, or refuses them.
+    /// [`JoinError::OtherSettings`], which has each difference. A program that adopts finds the
+    /// group's subgroups in [`Node::view`](crate::Node::view); a smaller message size there makes
+    /// longer messages objects, or refuses them.
     ///
     /// Processes that only wait to create a group never adopt each other's settings. They report
     /// the differences in their [progress](crate::BootstrapProgress), and wait.
