@@ -9,6 +9,7 @@ use crate::bootstrap::Bootstrapping;
 use crate::error::JoinError;
 use crate::network::{Net, Network};
 use crate::random::random_word;
+use crate::shared::{Notices, lock};
 use crate::state::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};
@@ -18,19 +19,18 @@ use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
 use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, Watch, own_birth};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod arrivals;
 mod bootstrap;
+mod bulk_link;
 mod links;
-mod notices;
 mod orders;
 mod ways;
 
-pub(crate) use links::{BulkLink, BulkWay};
-pub(crate) use notices::Notices;
+pub(crate) use bulk_link::{BulkLink, BulkWay};
 pub(crate) use ways::{Board, SharedRowDescriptors};
 use ways::{Rendezvous, Ways};
 
@@ -327,10 +327,6 @@ impl Drop for ControlPlane {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a moment after `now`, or the latest possible one.

@@ -1,12 +1,10 @@
 //! A member whose node is polled by a thread of the library.
-use crate::control_plane::Notices;
 use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace, SLEEP_MAX};
 use crate::publisher::Publisher;
-use crate::shared::{End, Shared};
+use crate::shared::{End, Notices, Shared, Upcall};
 use crate::status::Status;
-use crate::upcall::Upcall;
 use crate::{Handler, MemberId, Rank, View};
 use spindle_core::Change;
 use spindle_transport::fork::Owner;

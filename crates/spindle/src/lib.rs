@@ -24,7 +24,6 @@ mod control_plane;
 mod data_dir;
 mod error;
 mod group;
-mod handler_watch;
 mod histogram;
 mod joining;
 mod lag;
@@ -39,7 +38,6 @@ mod publisher;
 mod publisher_slot;
 mod random;
 mod receiver;
-mod sampling;
 #[cfg(feature = "settings")]
 pub mod settings;
 mod shared;
@@ -52,7 +50,6 @@ mod terms;
 mod tracking;
 #[cfg(feature = "typed")]
 pub mod typed;
-mod upcall;
 
 pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;
@@ -60,7 +57,6 @@ pub use config::{Config, Subgroup, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};
-pub use handler_watch::HandlerStatus;
 pub use histogram::Histogram;
 pub use lag::Lag;
 #[cfg(feature = "prometheus")]
@@ -70,6 +66,7 @@ pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
+pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
 pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};

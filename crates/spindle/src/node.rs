@@ -1,11 +1,10 @@
 //! A member of a group before, or without, a polling thread: a driver of the core's [`Member`].
-use crate::control_plane::{ControlPlane, Notices};
+use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError};
-use crate::handler_watch::HandlerWatch;
 use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
-use crate::shared::Shared;
+use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
 use crate::subgroup_handles::SubgroupHandles;
 use crate::terms::Terms;

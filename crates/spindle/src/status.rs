@@ -1,6 +1,6 @@
 //! A member's view of its group at one moment, for people and for monitoring.
-use crate::handler_watch::HandlerStatus;
 use crate::histogram::Histogram;
+use crate::shared::HandlerStatus;
 use crate::subgroup_handles::SubgroupHandles;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};

@@ -1,12 +1,11 @@
 //! One subgroup of this member, from view to view: its handles, and the rings and messages that
 //! they get.
-use crate::control_plane::Notices;
 use crate::histogram::Histogram;
 use crate::large::{ObjectCache, Outbound};
 use crate::publisher::Publisher;
 use crate::publisher_slot::{PublisherSlot, RingRelay};
 use crate::receiver::{Inlet, Receiver, Stretch};
-use crate::shared::Shared;
+use crate::shared::{Notices, Shared};
 use crate::tracking::Tracker;
 use spindle_core::multicast::stats::SubgroupStats;
 use spindle_core::{Engine, Handoff, State, SubgroupId, View, ViewId};

@@ -3,8 +3,7 @@
 //! A [`Tracker`] belongs to one subgroup of one member and outlives views. It knows, by ring and position, which frames
 //! have a receipt. The polling thread asks the engine about them after each poll. When a view ends, an entry is
 //! resolved by the trim, or moves with its message into the next view's ring. Messages without a receipt cost nothing here.
-use crate::control_plane::Notices;
-use crate::upcall::Upcall;
+use crate::shared::{Notices, Upcall};
 use spindle_core::{Claims, Engine, Order, Resent, Rows, SubgroupId, ViewId};
 use spindle_fabric::Frame;
 use std::collections::BTreeMap;

@@ -3,8 +3,9 @@
 //! go to the layers that wait for them.
 use super::links::is_sent;
 use super::ways::{Rendezvous, Ways};
-use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE, lock};
+use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE};
 use crate::network::dial_error;
+use crate::shared::lock;
 use crate::state::Way;
 use spindle_core::control::{self, ControlMessage, Me, Purpose};
 use spindle_core::{MemberId, ViewId};

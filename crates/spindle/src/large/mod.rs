@@ -23,7 +23,8 @@ use crate::bulk::{
     Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, ObjectId, Upcalls,
     Waiting,
 };
-use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
+use crate::control_plane::{BulkLink, BulkWay, ControlPlane};
+use crate::shared::Notices;
 use crate::terms::Terms;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
 use spindle_core::rdmc::SendError;

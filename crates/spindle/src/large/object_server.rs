@@ -6,7 +6,8 @@
 //! ```
 use super::object_cache::ObjectCache;
 use crate::carry::{CarryReader, CarryWriter};
-use crate::control_plane::{ControlPlane, Notices};
+use crate::control_plane::ControlPlane;
+use crate::shared::Notices;
 use crate::state::{PATIENCE, STREAM_WAIT, Way};
 use spindle_core::control::{self, ControlMessage, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};

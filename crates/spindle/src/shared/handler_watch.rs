@@ -7,7 +7,7 @@
 //! The second thread sleeps without a limit while the handler has nothing to do. The next upcall
 //! wakes it. It first announces its sleep and looks once more after an interval, because it may
 //! miss an upcall that begins at the same moment.
-use crate::upcall::Upcall;
+use super::upcall::Upcall;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};

@@ -1,12 +1,27 @@
-//! State shared by the handles of one member: how the group ended, and who is in it.
+//! State shared by the threads of one member: its handles, its polling thread, and the threads that
+//! wait for either.
+//!
+//! [`Shared`] contains how the group ended and who is in it. [`Notices`] wake the polling thread.
 use crate::error::Ended;
-use crate::handler_watch::HandlerWatch;
-use crate::sampling::{Sample, Sampler};
 use spindle_core::Claims;
 use spindle_core::View;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
+
+mod handler_watch;
+mod lock;
+mod notices;
+mod sampling;
+mod upcall;
+
+pub use handler_watch::HandlerStatus;
+pub(crate) use handler_watch::HandlerWatch;
+pub(crate) use lock::lock;
+pub(crate) use notices::Notices;
+pub(crate) use sampling::Sample;
+use sampling::Sampler;
+pub(crate) use upcall::Upcall;
 
 /// The end is set.
 const ENDED: u8 = 1;

@@ -1,5 +1,5 @@
 //! Notices of other threads to the one that polls a member.
-use super::lock;
+use super::lock::lock;
 use spindle_core::MemberId;
 use spindle_core::control::ControlMessage;
 use spindle_fabric::Doorbell;
@@ -27,17 +27,17 @@ pub(crate) struct Notices {
 
 /// The notices since the last look.
 #[derive(Debug)]
-pub(super) struct Noticed {
-    pub(super) messages: bool,
-    pub(super) displaced: bool,
-    pub(super) net: bool,
+pub(crate) struct Noticed {
+    pub(crate) messages: bool,
+    pub(crate) displaced: bool,
+    pub(crate) net: bool,
     /// The watches that report ended processes.
-    pub(super) deaths: Vec<(MemberId, u64)>,
-    pub(super) pipes: Vec<(MemberId, ControlMessage, [OwnedFd; 2])>,
+    pub(crate) deaths: Vec<(MemberId, u64)>,
+    pub(crate) pipes: Vec<(MemberId, ControlMessage, [OwnedFd; 2])>,
 }
 
 impl Notices {
-    pub(super) fn tell(&self, notice: Notice) {
+    pub(crate) fn tell(&self, notice: Notice) {
         match notice {
             Notice::Death { token, serial } => lock(&self.deaths).push((MemberId(token), serial)),
             Notice::Messages => self.messages.store(true, Ordering::Release),
@@ -47,7 +47,7 @@ impl Notices {
     }
 
     /// Notes that data has come from other hosts.
-    pub(super) fn tell_of_net(&self) {
+    pub(crate) fn tell_of_net(&self) {
         self.net.store(true, Ordering::Release);
         self.ring();
     }
@@ -71,28 +71,28 @@ impl Notices {
     }
 
     /// Sets the doorbell that wakes the polling thread.
-    pub(super) fn set_doorbell(&self, doorbell: Doorbell) {
+    pub(crate) fn set_doorbell(&self, doorbell: Doorbell) {
         *lock(&self.doorbell) = Some(doorbell);
     }
 
     /// Makes the next look find something.
-    pub(super) fn note(&self) {
+    pub(crate) fn note(&self) {
         self.any.store(true, Ordering::Release);
     }
 
     /// Makes the next look read the control socket.
-    pub(super) fn note_messages(&self) {
+    pub(crate) fn note_messages(&self) {
         self.messages.store(true, Ordering::Release);
     }
 
     /// Returns whether there is a notice.
     #[inline]
-    pub(super) fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
     /// Takes the notices since the last call.
-    pub(super) fn take(&self) -> Noticed {
+    pub(crate) fn take(&self) -> Noticed {
         // Acquire: pairs with the release of `ring`. Earlier notices are found now.
         self.any.swap(false, Ordering::AcqRel);
         let [messages, displaced, net] =
@@ -102,7 +102,7 @@ impl Notices {
     }
 
     /// Waits for a notice, up to `at_most`.
-    pub(super) fn wait(&self, at_most: Duration) {
+    pub(crate) fn wait(&self, at_most: Duration) {
         *lock(&self.waiter) = Some(thread::current());
         // A wake-up that comes before the park is kept.
         if !self.is_any() {
