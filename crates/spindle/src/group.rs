@@ -1,12 +1,12 @@
 //! A member whose node is polled by a thread of the library.
 use crate::error::{Ended, FinishError, HandleError, JoinError};
+use crate::handler::Handler;
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace, SLEEP_MAX};
 use crate::publisher::Publisher;
 use crate::shared::{End, Notices, Shared, Upcall};
 use crate::status::Status;
-use crate::{Handler, MemberId, Rank, View};
-use spindle_core::Change;
+use spindle_core::{Change, MemberId, Rank, View};
 use spindle_transport::fork::Owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};

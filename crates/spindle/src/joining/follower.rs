@@ -6,7 +6,7 @@
 //! there, and enters the next view with them. Members [send](ReorderBuffer) it the messages that no
 //! ring contains. No member waits for it. If the members end a view before it has their memory, it
 //! continues with the newest view.
-use crate::ViewChange;
+use crate::change::ViewChange;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
 use crate::large::ReorderBuffer;

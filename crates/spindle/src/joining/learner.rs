@@ -10,8 +10,8 @@
 //! caller's thread restores and applies.
 use super::follower::Follower;
 use super::preparing::{First, PreallocatedRow};
-use crate::ViewChange;
 use crate::bootstrap_progress::BootstrapProgress;
+use crate::change::ViewChange;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
 use crate::state::State;

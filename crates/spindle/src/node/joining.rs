@@ -1,11 +1,11 @@
 //! The ways from a [`Config`] to a [`Node`]: a process joins a group, with or without its state, or
 //! makes all members of a group itself.
 use super::Node;
-use crate::Handler;
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::Config;
 use crate::control_plane::ControlPlane;
 use crate::error::JoinError;
+use crate::handler::Handler;
 use crate::joining::{Candidate, First, Joined, no_event_count};
 use crate::terms::Terms;
 use spindle_core::{Engine, MemberId};

@@ -1,6 +1,6 @@
 //! Ended views in which subgroups continue that no later change has touched.
 use super::{Node, Upcaller};
-use crate::Handler;
+use crate::handler::Handler;
 use crate::subgroup_handles::SubgroupHandles;
 use spindle_core::control::Member;
 use spindle_core::{Engine, View, ViewId};

@@ -1,10 +1,10 @@
 //! Joins with the state of the application: a thread follows the group, and this one applies its
 //! items.
 use super::{Candidate, LONG_TICK};
-use crate::Handler;
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::control_plane::{ControlPlane, after};
 use crate::error::JoinError;
+use crate::handler::Handler;
 use crate::joining::follower::Follower;
 use crate::joining::learner::{Admitted, Item, Learner, Queue};
 use crate::state::TARGET;
