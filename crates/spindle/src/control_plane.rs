@@ -5,12 +5,11 @@
 //! moves the things that only a process can have: memory, descriptors, streams. `arrivals.rs`
 //! passes on everything that arrives, `orders.rs` carries out orders, `bootstrap.rs` serves the
 //! creation of a group between hosts, and `links.rs` makes ways for long data.
-use crate::bootstrap::Bootstrapping;
+use crate::config::Network;
 use crate::error::JoinError;
-use crate::network::{Net, Network};
 use crate::random::random_word;
 use crate::shared::{Notices, lock};
-use crate::state::Way;
+use crate::transfer::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
@@ -25,12 +24,16 @@ use std::time::{Duration, Instant};
 
 mod arrivals;
 mod bootstrap;
+mod bootstrapping;
 mod bulk_link;
 mod links;
+mod net;
 mod orders;
 mod ways;
 
+pub(crate) use bootstrapping::{BootstrapTerms, Bootstrapping};
 pub(crate) use bulk_link::{BulkLink, BulkWay};
+pub(crate) use net::Net;
 pub(crate) use ways::{Board, SharedRowDescriptors};
 use ways::{Rendezvous, Ways};
 

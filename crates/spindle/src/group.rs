@@ -1,9 +1,9 @@
 //! A member whose node is polled by a thread of the library.
 use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::handler::Handler;
+use crate::handles::Publisher;
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace, SLEEP_MAX};
-use crate::publisher::Publisher;
 use crate::shared::{End, Notices, Shared, Upcall};
 use crate::status::Status;
 use spindle_core::{Change, MemberId, Rank, View};

@@ -1,7 +1,7 @@
 //! The application's part in the delivery of messages.
 use crate::change::ViewChange;
 use crate::lag::Lag;
-use crate::state::{Snapshot, State};
+use crate::transfer::{Snapshot, State};
 use spindle_core::control::Incarnation;
 use spindle_core::{Message, SubgroupId, View};
 

@@ -14,10 +14,8 @@
 //! it.
 #![forbid(unsafe_code)]
 
-mod bootstrap;
 mod bootstrap_progress;
 pub mod bulk;
-mod carry;
 mod change;
 mod config;
 mod control_plane;
@@ -25,49 +23,42 @@ mod data_dir;
 mod error;
 mod group;
 mod handler;
+mod handles;
 mod histogram;
 mod joining;
 mod lag;
 mod large;
 #[cfg(feature = "prometheus")]
 mod metrics;
-mod network;
 mod node;
 mod observing;
 mod pace;
-mod publisher;
-mod publisher_slot;
 mod random;
-mod receiver;
 #[cfg(feature = "settings")]
 pub mod settings;
 mod shared;
-mod shared_settings;
-mod state;
 mod status;
-mod stream;
-mod subgroup_handles;
-mod terms;
-mod tracking;
+mod transfer;
 #[cfg(feature = "typed")]
 pub mod typed;
 
 pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;
-pub use config::{Config, Subgroup, Who};
+pub use config::{Config, Network, Subgroup, Transport, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};
 pub use handler::{Batch, Handler};
+pub use handles::{
+    Deliveries, Delivery, DeliveryStream, Messages, NotDelivered, Outcome, Publisher, Receipt, Receiver,
+    SharedPublisher,
+};
 pub use histogram::Histogram;
 pub use lag::Lag;
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
-pub use network::{Network, Transport};
 pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
-pub use publisher::{Publisher, SharedPublisher};
-pub use receiver::{Deliveries, Messages, Receiver};
 pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
@@ -83,10 +74,8 @@ pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
 pub use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
-pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
-pub use stream::{Delivery, DeliveryStream};
-pub use tracking::{NotDelivered, Outcome, Receipt};
+pub use transfer::{Snapshot, State};
 
 /// The examples of the README and of the guide, compiled and run as documentation tests.
 #[cfg(doctest)]

@@ -1,14 +1,14 @@
 //! A member of a group before, or without, a polling thread: a driver of the core's [`Member`].
+use crate::config::Terms;
 use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError};
 use crate::handler::{Batch, Handler};
+use crate::handles::SubgroupHandles;
 use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
 use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
-use crate::subgroup_handles::SubgroupHandles;
-use crate::terms::Terms;
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
 use spindle_core::{Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};

@@ -1,7 +1,7 @@
 //! A member's view of its group at one moment, for people and for monitoring.
+use crate::handles::SubgroupHandles;
 use crate::histogram::Histogram;
 use crate::shared::HandlerStatus;
-use crate::subgroup_handles::SubgroupHandles;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};
 use spindle_core::Unrecoverable;

@@ -1,7 +1,7 @@
 //! How a process reaches the others: control sockets on its host, connections to other hosts, or a
 //! board for members of one process.
 use super::BulkLink;
-use crate::network::Net;
+use super::net::Net;
 use crate::shared::{Notices, lock};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::RowDescriptors;

@@ -2,18 +2,14 @@
 //! group.
 use super::learner::Admitted;
 use super::preparing::First;
-use crate::bootstrap::{self, Bootstrapping};
 use crate::bootstrap_progress::BootstrapProgress;
-use crate::config::Config;
-use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
+use crate::config::{Config, Network, Terms, take_over};
+use crate::control_plane::{BootstrapTerms, Bootstrapping, ControlPlane, ControlPlaneEvent, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::handler::{Batch, Handler};
-use crate::network::Network;
 use crate::random::{random_id, random_word};
-use crate::shared_settings;
-use crate::state::TARGET;
-use crate::terms::Terms;
+use crate::transfer::TARGET;
 use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
@@ -241,7 +237,7 @@ impl<'a> Candidate<'a> {
         let (members, word) = (self.config.members, self.config.force_create);
         let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in());
         let config = self.settings.digest();
-        let terms = bootstrap::Terms { me, process, config, members, random, dir, belongs, word };
+        let terms = BootstrapTerms { me, process, config, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
     }
 
@@ -325,7 +321,7 @@ impl<'a> Candidate<'a> {
             return Ok(());
         }
         let unreadable = || JoinError::UnreadableSettings { settings: settings.text().to_string() };
-        let taken = shared_settings::take_over(self.own, settings).ok_or_else(unreadable)?;
+        let taken = take_over(self.own, settings).ok_or_else(unreadable)?;
         taken.check()?;
         if self.settings != *settings {
             let differences = self.own_settings.differences(settings);

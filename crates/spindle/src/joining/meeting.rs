@@ -6,8 +6,7 @@
 //! have the higher ranks, and know the addresses of the older ones. The control message also says
 //! that a call for this view will be answered. A failed call is repeated, even when the view has
 //! begun without the member ([`connect_late`]).
-use crate::control_plane::ControlPlane;
-use crate::network::Net;
+use crate::control_plane::{ControlPlane, Net};
 use spindle_core::{Layout, MemberId, Rank, View};
 use spindle_fabric::ofi::{OfiAddress, OfiMeeting, Purpose};
 use spindle_fabric::{Mesh, OfiError, OwnRow};

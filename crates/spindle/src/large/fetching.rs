@@ -3,7 +3,7 @@
 use super::object_server::receive_apart;
 use crate::control_plane::ControlPlane;
 use crate::shared::Notices;
-use crate::state::Way;
+use crate::transfer::Way;
 use spindle_core::control::ObjectName;
 use spindle_core::control::{Fetched, Fetching};
 use spindle_core::{Lapped, MemberId, Seen, Time, View};

@@ -2,12 +2,11 @@
 //! makes all members of a group itself.
 use super::Node;
 use crate::bootstrap_progress::BootstrapProgress;
-use crate::config::Config;
+use crate::config::{Config, Terms};
 use crate::control_plane::ControlPlane;
 use crate::error::JoinError;
 use crate::handler::Handler;
 use crate::joining::{Candidate, First, Joined, no_event_count};
-use crate::terms::Terms;
 use spindle_core::{Engine, MemberId};
 use spindle_fabric::{Arena, MemberEventCount};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::error::JoinError;
 use crate::handler::Handler;
 use crate::joining::follower::Follower;
 use crate::joining::learner::{Admitted, Item, Learner, Queue};
-use crate::state::TARGET;
+use crate::transfer::TARGET;
 use spindle_core::Message;
 use spindle_core::control::Restored;
 use spindle_fabric::Arena;

@@ -1,10 +1,10 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
+use super::publisher_slot::{Held, PublisherSlot, failed, go_on, go_on_shared, poll_go_on, poll_go_on_shared};
+use super::tracking::Receipt;
 use crate::bulk::{Buffer, Object};
 use crate::error::SendError;
 use crate::large::Permit;
-use crate::publisher_slot::{Held, PublisherSlot, failed, go_on, go_on_shared, poll_go_on, poll_go_on_shared};
 use crate::shared::Upcall;
-use crate::tracking::Receipt;
 use spindle_core::ClaimError;
 use spindle_core::control::ObjectName;
 use spindle_fabric::Frame;

@@ -14,7 +14,7 @@ const TARGET: &str = "spindle::bootstrap";
 
 /// The properties of a process that looks for its group.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct BootstrapTerms {
     pub(crate) me: Process,
     pub(crate) process: Me,
     pub(crate) config: u64,
@@ -36,8 +36,8 @@ pub(crate) struct Bootstrapping {
 }
 
 impl Bootstrapping {
-    pub(crate) fn new(terms: Terms, now: Time) -> Bootstrapping {
-        let Terms { me, process, config, members, random, dir, belongs, word } = terms;
+    pub(crate) fn new(terms: BootstrapTerms, now: Time) -> Bootstrapping {
+        let BootstrapTerms { me, process, config, members, random, dir, belongs, word } = terms;
         let durable = dir.as_ref().is_some_and(|dir| dir.is_initialised);
         let mut record = dir.as_ref().map_or_else(Record::default, |dir| dir.record.clone());
         record.belongs = belongs.map(Incarnation).or(record.belongs);

@@ -1,13 +1,22 @@
 //! The settings that a process needs before it joins: the group, the number of its first members,
 //! and its subgroups.
 use crate::error::JoinError;
-use crate::network::Network;
 use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::path::PathBuf;
 use std::time::Duration;
+
+mod network;
+mod shared_settings;
+mod terms;
+
+pub use network::{Network, Transport};
+pub(crate) use shared_settings::take_over;
+#[cfg(feature = "settings")]
+pub(crate) use shared_settings::{SUBGROUPS, key_of};
+pub(crate) use terms::Terms;
 
 /// How to join a group. All members of a group give the same `group`, `members` and `subgroups`.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Deliveries as an asynchronous stream of copies, for any runtime.
+use super::receiver::Receiver;
 use crate::error::{Ended, ReceiveError};
-use crate::receiver::Receiver;
 use futures_core::Stream;
 use spindle_core::{MemberId, Rank, View};
 use std::collections::VecDeque;

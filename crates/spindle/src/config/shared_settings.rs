@@ -4,8 +4,8 @@
 //! The keys are those of a configuration file. The text of `subgroup` lists the names of the
 //! subgroups in their order. In names, bytes other than ASCII letters, digits, `.`, `_` and `-` are
 //! written as `%` with two hexadecimal digits.
-use crate::config::{Config, Subgroup, Who};
-use crate::network::Transport;
+use super::network::Transport;
+use super::{Config, Subgroup, Who};
 use spindle_core::Order;
 use spindle_core::control::{ANY_CONFIG, SharedSettings};
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
 //! One subgroup of this member, from view to view: its handles, and the rings and messages that
 //! they get.
+use super::publisher::Publisher;
+use super::publisher_slot::{PublisherSlot, RingRelay};
+use super::receiver::{Inlet, Receiver, Stretch};
+use super::tracking::Tracker;
 use crate::histogram::Histogram;
 use crate::large::{ObjectCache, Outbound};
-use crate::publisher::Publisher;
-use crate::publisher_slot::{PublisherSlot, RingRelay};
-use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::{Notices, Shared};
-use crate::tracking::Tracker;
 use spindle_core::multicast::stats::SubgroupStats;
 use spindle_core::{Engine, Handoff, State, SubgroupId, View, ViewId};
 use spindle_fabric::{Fabric, Mesh, Room};

@@ -1,5 +1,5 @@
 //! The part of its [`Config`] that a member keeps while it runs.
-use crate::config::Config;
+use super::Config;
 use spindle_core::Ablation;
 use spindle_core::control::SharedSettings;
 use std::time::Duration;

@@ -1,16 +1,17 @@
-//! The connections of a member to processes on other hosts, and their configuration.
+//! The connections of a member to processes on other hosts.
 //!
 //! Processes with the same [host key](host_key) reach each other through the rendezvous of the
 //! runtime directory and share memory. Every other process has a
 //! [`Card`](spindle_core::control::Card) in the [`Book`], gets control messages over the network,
 //! and has a stream or a [connection of libfabric](crate::joining) for each view. Everything else
 //! about a group is the same.
+use crate::config::{Network, Transport};
 use crate::error::JoinError;
-use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, Seeds};
+use spindle_core::control::{self, Address, Book, DialError, Purpose, Seeds};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::ofi::{OfiOptions, OfiPort};
+use spindle_fabric::ofi::OfiPort;
 use spindle_transport::SocketOptions;
-use spindle_transport::net::{Declined, Endpoint, Event, Names, NetError, Options, Security};
+use spindle_transport::net::{Declined, Endpoint, Event, NetError, Options, Security};
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::collections::BTreeMap;
 use std::io;
@@ -21,101 +22,6 @@ use std::time::{Duration, Instant};
 const LINKS: u32 = 64;
 /// The pause after a stream for a bulk group has failed.
 const BULK_RETRY: Duration = Duration::from_millis(100);
-
-/// The configuration of a member in a group that spans hosts. Either all members have one or none
-/// has.
-#[derive(Clone, Debug)]
-pub struct Network {
-    /// The addresses of this host at which this process listens. Port 0 lets the system choose,
-    /// which is right for all processes but seeds.
-    pub listen: Vec<Address>,
-    /// The address at which others reach this process, if it is not the first of `listen`. It is
-    /// required behind a wildcard address or an address translation.
-    pub advertise: Option<Address>,
-    /// The addresses of the processes with which the group starts. All members give the same ones
-    /// in the same order.
-    ///
-    /// The seeds create the group when all of them are present, or when more than half are present
-    /// that store [votes](crate::Config::data_dir). One seed that answers is enough to join the
-    /// group later. Each seed is one process, even a name with several addresses, unless
-    /// `seed_count` says otherwise.
-    pub seeds: Vec<Address>,
-    /// How many processes the seeds stand for, if names among them stand for several, as that of a
-    /// headless service does. All members give the same number. It has to be the number of all
-    /// processes at these names when the group is created.
-    ///
-    /// Each address of a name is then a seed. The seeds are sorted by address instead of the order
-    /// in which they were given. Names are resolved for as long as the process looks for the group.
-    /// The group is created only while exactly this number of addresses is known. If a name has
-    /// IPv4 and IPv6 addresses, only the IPv4 addresses count.
-    pub seed_count: Option<u32>,
-    /// The resolver of names: the system, unless the application supplies another.
-    pub names: Names,
-    /// The trusted processes.
-    pub security: Security,
-    /// How long the operating system may see a connection silent before it counts as broken.
-    /// Independently, members suspect a member that is silent for
-    /// [`suspect_after`](crate::Config::suspect_after).
-    pub silence: Duration,
-    /// The rack of this process, if hosts are in racks. Each member reports its own, and the others
-    /// trust it. Blocks of [large messages](crate::Publisher::send_object) cross once from one rack
-    /// to the next. All processes without a rack count as one rack.
-    pub rack: Option<RackName>,
-    /// The transport of the members' rows between hosts. Control messages, and data for observers,
-    /// always use streams.
-    pub transport: Transport,
-}
-
-/// The transport of the members' rows between hosts, the same at all members.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Transport {
-    /// Streams: TCP, or TLS over it.
-    #[default]
-    Tcp,
-    /// libfabric, for RDMA hardware. Without an address it uses that of [`Network::listen`], if
-    /// that is an IP address. libfabric encrypts nothing, so it is for [trusted
-    /// networks](Security::Insecure) only.
-    Ofi(OfiOptions),
-}
-
-impl Network {
-    /// Returns a configuration that listens at `listen` and looks for the group at `seeds`; all on
-    /// loopback, unless `security` is set.
-    pub fn new(listen: Address, seeds: Vec<Address>) -> Network {
-        Network {
-            listen: vec![listen],
-            advertise: None,
-            seeds,
-            seed_count: None,
-            names: Names::default(),
-            security: Security::default(),
-            silence: Duration::from_millis(SocketOptions::SILENCE_MS.into()),
-            rack: None,
-            transport: Transport::Tcp,
-        }
-    }
-
-    /// Opens the port for rows through libfabric, if they use it.
-    ///
-    /// # Errors
-    /// The port can't be opened with this configuration or on this machine.
-    fn open_port(&self) -> Result<Option<OfiPort>, JoinError> {
-        let Transport::Ofi(options) = &self.transport else { return Ok(None) };
-        #[cfg(feature = "tls")]
-        if let Security::Tls(_) = self.security {
-            return Err(JoinError::Unencrypted);
-        }
-        let mut options = options.clone();
-        options.address = options.address.or_else(|| self.listen.iter().chain(&self.advertise).find_map(Address::ip));
-        let port = OfiPort::open(&options, LINKS)?;
-        let is_local = port.address().socket_address().is_some_and(|address| address.ip().is_loopback());
-        if matches!(self.security, Security::Local) && !is_local {
-            return Err(JoinError::Exposed { address: port.address().to_string() });
-        }
-        Ok(Some(port))
-    }
-}
 
 /// The connections of this process to processes of other hosts. The [`Book`] has the addresses.
 #[derive(Debug)]
@@ -149,7 +55,7 @@ impl Net {
             return Err(JoinError::SeedCount { count, why });
         }
         // A process that only observes always uses streams.
-        let port = if has_row { network.open_port()? } else { None };
+        let port = if has_row { open_port(network)? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
         let options = Options {
@@ -207,6 +113,26 @@ impl Net {
     pub(crate) fn begin(&mut self, view: ViewId) {
         self.bulk_dialling.retain(|(of, ..), _| *of >= view);
     }
+}
+
+/// Opens the port for rows through libfabric, if they use it.
+///
+/// # Errors
+/// The port can't be opened with this configuration or on this machine.
+fn open_port(network: &Network) -> Result<Option<OfiPort>, JoinError> {
+    let Transport::Ofi(options) = &network.transport else { return Ok(None) };
+    #[cfg(feature = "tls")]
+    if let Security::Tls(_) = network.security {
+        return Err(JoinError::Unencrypted);
+    }
+    let mut options = options.clone();
+    options.address = options.address.or_else(|| network.listen.iter().chain(&network.advertise).find_map(Address::ip));
+    let port = OfiPort::open(&options, LINKS)?;
+    let is_local = port.address().socket_address().is_some_and(|address| address.ip().is_loopback());
+    if matches!(network.security, Security::Local) && !is_local {
+        return Err(JoinError::Exposed { address: port.address().to_string() });
+    }
+    Ok(Some(port))
 }
 
 /// Returns what a failed connection attempt shows about the process at the other end.

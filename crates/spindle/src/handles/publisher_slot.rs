@@ -8,11 +8,11 @@
 //!
 //! A claimer may not notice the end: it is silent, sees room in the old ring, or still has a frame.
 //! No thread waits for it. A frame that it commits in the old ring is sent again when it comes.
+use super::tracking::Tracker;
 use crate::bulk::Object;
 use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
 use crate::shared::{Shared, note_waker};
-use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, Rank, Resend, Resent, Rows};

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A place is the number of sequence numbers of a subgroup's order that the state contains.
-use crate::carry::{CarryReader, CarryWriter};
+use super::carry::{CarryReader, CarryWriter};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_fabric::region::advise_huge_pages;
 use spindle_transport::Connection;
