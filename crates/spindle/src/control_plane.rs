@@ -4,7 +4,8 @@
 //! The roster decides. A [`ControlPlane`] passes it arriving events, carries out its orders, and
 //! moves the things that only a process can have: memory, descriptors, streams. `arrivals.rs`
 //! passes on everything that arrives, `orders.rs` carries out orders, `bootstrap.rs` serves the
-//! creation of a group between hosts, and `links.rs` makes ways for long data.
+//! creation of a group between hosts, and `links.rs` makes ways for long data. `net.rs` has the
+//! connections to other hosts.
 use crate::config::Network;
 use crate::error::JoinError;
 use crate::random::random_word;
