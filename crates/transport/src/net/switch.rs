@@ -1,8 +1,9 @@
 //! The endpoint's thread. It accepts, connects, reads and writes, and waits only for the kernel's
 //! list of descriptors that are ready.
+use super::TARGET;
 use super::connecting::{Connecting, Outcome};
-use super::endpoint::{Event, Me};
 use super::error::NetError;
+use super::event::Event;
 use super::exchange::{Command, Exchange};
 use super::half_open::{HalfOpen, Source};
 use super::hello::Hello;
@@ -13,6 +14,7 @@ use super::limits::{
 };
 use super::listen::Listener;
 use super::liveness::{Fate, LivenessConnections, round_trip};
+use super::me::Me;
 use super::messages::{Arriving, Brought, Stand};
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
@@ -29,9 +31,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, trace, warn};
-
-/// The target of events between hosts.
-pub(super) const TARGET: &str = "spindle::net";
 
 pub(super) struct Switch {
     me: Me,

@@ -7,8 +7,8 @@
 //! the holder to an id. [`Rule::Any`] does not protect members from each other. A certificate can't
 //! be revoked. It can be valid for only a short time, because the files are read again when they
 //! change.
+use super::TARGET;
 use super::names::name_of;
-use super::switch::TARGET;
 use crate::stream::{Certificate, SocketStream, Space, Stream};
 use rustls::CertificateError::{self, ExpiredContext, NotValidYetContext};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
