@@ -21,7 +21,7 @@ pub enum TlsWarning {
     },
 }
 
-/// The reason why files are no valid [`Identity`].
+/// The reason why files are no valid [`Identity`](super::Identity).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
