@@ -4,12 +4,13 @@
 //! The roster decides. A [`ControlPlane`] passes it arriving events, carries out its orders, and
 //! moves the things that only a process can have: memory, descriptors, streams. `arrivals.rs`
 //! passes on everything that arrives, `orders.rs` carries out orders, `bootstrap.rs` serves the
-//! creation of a group between hosts, and `links.rs` makes ways for long data.
-use crate::bootstrap::Bootstrapping;
+//! creation of a group between hosts, and `links.rs` makes ways for long data. `net.rs` has the
+//! connections to other hosts.
+use crate::config::Network;
 use crate::error::JoinError;
-use crate::joining::random_word;
-use crate::network::{Net, Network};
-use crate::state::Way;
+use crate::random::random_word;
+use crate::shared::{Notices, lock};
+use crate::transfer::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
@@ -18,19 +19,22 @@ use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
 use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, Watch, own_birth};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod arrivals;
 mod bootstrap;
+mod bootstrapping;
+mod bulk_link;
 mod links;
-mod notices;
+mod net;
 mod orders;
 mod ways;
 
-pub(crate) use links::{BulkLink, BulkWay};
-pub(crate) use notices::Notices;
+pub(crate) use bootstrapping::{BootstrapTerms, Bootstrapping};
+pub(crate) use bulk_link::{BulkLink, BulkWay};
+pub(crate) use net::Net;
 pub(crate) use ways::{Board, SharedRowDescriptors};
 use ways::{Rendezvous, Ways};
 
@@ -327,10 +331,6 @@ impl Drop for ControlPlane {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a moment after `now`, or the latest possible one.

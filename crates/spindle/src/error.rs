@@ -163,6 +163,12 @@ pub enum JoinError {
     Thread(io::Error),
 }
 
+impl From<MeshError> for JoinError {
+    fn from(error: MeshError) -> JoinError {
+        JoinError::Memory(error)
+    }
+}
+
 /// Why a group ended at this member before everything was delivered. Every later call on it reports
 /// the same.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,13 +1,12 @@
 //! A member whose node is polled by a thread of the library.
-use crate::control_plane::Notices;
 use crate::error::{Ended, FinishError, HandleError, JoinError};
+use crate::handler::Handler;
+use crate::handles::Publisher;
 use crate::node::{Node, Poll};
-use crate::pace::{Idle, Pace};
-use crate::publisher::Publisher;
-use crate::shared::{End, Shared, Upcall};
+use crate::pace::{Idle, Pace, SLEEP_MAX};
+use crate::shared::{End, Notices, Shared, Upcall};
 use crate::status::Status;
-use crate::{Handler, MemberId, Rank, View};
-use spindle_core::Change;
+use spindle_core::{Change, MemberId, Rank, View};
 use spindle_transport::fork::Owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -15,9 +14,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The longest single sleep of a thread of the library. An event that concerns the thread wakes it
-/// at once; the bound is for unforeseen cases.
-pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(4);
 /// How long a status request may take: the polling thread answers between two polls.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
 
@@ -90,8 +86,19 @@ struct Answers {
     ended: bool,
 }
 
+impl Node {
+    /// Gives the node to a thread that polls until the group ends. `handler` runs on that thread,
+    /// for the subgroups whose [`receiver`](Self::receiver) was not taken.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(self, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
+        Group::start(self, handler)
+    }
+}
+
 impl Group {
-    pub(crate) fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
+    fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
         let control = Arc::new(Control::default());
         control.answer(&node);
         let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));

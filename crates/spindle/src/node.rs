@@ -1,19 +1,18 @@
 //! A member of a group before, or without, a polling thread: a driver of the core's [`Member`].
-use crate::control_plane::{ControlPlane, Notices};
+use crate::config::Terms;
+use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError};
-use crate::group::Group;
-use crate::handler_watch::HandlerWatch;
+use crate::handler::{Batch, Handler};
+use crate::handles::SubgroupHandles;
+use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
-use crate::meeting::AGAIN;
-use crate::shared::Shared;
+use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
-use crate::subgroup_handles::SubgroupHandles;
-use crate::{Batch, Handler};
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
-use spindle_core::{Ablation, Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
-use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
+use spindle_core::{Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
+use spindle_fabric::{Arena, Fabric, Mesh};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,20 +22,18 @@ use std::time::{Duration, Instant};
 mod clock;
 mod ending;
 mod handles;
+mod joining;
 mod lagging;
 mod links;
 mod measuring;
 mod objects;
 mod older;
-mod preparing;
 mod views;
 
 use clock::Clock;
 use links::Over;
 use measuring::Measurements;
 use older::Older;
-use preparing::Preparing;
-pub(crate) use preparing::{First, PreallocatedRow};
 use views::Shows;
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by
@@ -100,17 +97,6 @@ pub struct Node {
     told_blocked: bool,
     /// Since when everything is done.
     finished: Option<Time>,
-}
-
-/// The part of its configuration that a node keeps.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) spin_for: Duration,
-    pub(crate) suspect_after: Option<Duration>,
-    pub(crate) ablation: Ablation,
-    /// The settings that all members must share.
-    pub(crate) settings: SharedSettings,
-    pub(crate) object_bytes_max: u64,
 }
 
 /// The result of one poll of a [`Node`].
@@ -436,15 +422,6 @@ impl Node {
         poll
     }
 
-    /// Gives the node to a thread that polls until the group ends. `handler` runs on that thread,
-    /// for the subgroups whose [`receiver`](Self::receiver) was not taken.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    pub fn start(self, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
-        Group::start(self, handler)
-    }
-
     /// Returns the status of the group, as this member knows it.
     pub fn status(&self) -> Status {
         let now = self.control_plane.now();
@@ -499,12 +476,6 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
 
     fn handed_off(&mut self, subgroup: SubgroupId) {
         self.handles[self.by_id[subgroup.index()]].wake_receiver();
-    }
-}
-
-impl From<MeshError> for JoinError {
-    fn from(error: MeshError) -> JoinError {
-        JoinError::Memory(error)
     }
 }
 

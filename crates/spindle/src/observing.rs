@@ -5,15 +5,15 @@
 //! [`Observing`] is the handle. [`Follower`] does the work, also for processes that
 //! [learn](Config::learn) before they join.
 use crate::bootstrap_progress::BootstrapProgress;
+use crate::change::ViewChange;
 use crate::config::Config;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::error::{JoinError, ObserveError};
-use crate::following::Follower;
-use crate::joining::random_id;
-use crate::{Message, ViewChange};
+use crate::joining::Follower;
+use crate::random::random_id;
 use spindle_core::control::{self, ViewStart};
 use spindle_core::ids::CLIENT_IDS_FROM;
-use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
+use spindle_core::{Gap, Lapped, MemberId, Message, Seen, SubgroupId, View, ViewId};
 use spindle_transport::rendezvous::ControlSocket;
 use std::collections::VecDeque;
 use std::fmt;

@@ -8,6 +8,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The longest single sleep of a thread of the library. An event that concerns the thread wakes it
+/// at once; the bound is for unforeseen cases.
+pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(4);
+
 /// The action after a poll that found nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Idle {

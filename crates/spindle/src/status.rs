@@ -1,7 +1,7 @@
 //! A member's view of its group at one moment, for people and for monitoring.
-use crate::handler_watch::HandlerStatus;
+use crate::handles::SubgroupHandles;
 use crate::histogram::Histogram;
-use crate::subgroup_handles::SubgroupHandles;
+use crate::shared::HandlerStatus;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};
 use spindle_core::Unrecoverable;

@@ -5,10 +5,10 @@
 //! that reads a message of another schema gets an error and never a wrong value. postcard's
 //! encoding has no names and no types, so it would not notice that by itself.
 use crate::error::SendError;
-use crate::{Message, Publisher, SharedPublisher};
+use crate::handles::{Publisher, SharedPublisher};
 use postcard::experimental::serialized_size;
 use serde::{Deserialize, Serialize};
-use spindle_core::MemberId;
+use spindle_core::{MemberId, Message};
 use std::any::type_name;
 use std::time::Duration;
 

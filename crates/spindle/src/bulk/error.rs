@@ -1,9 +1,9 @@
 //! The errors of a bulk group, one type for each kind of call.
-use super::node::ObjectId;
+use super::event::{Failure, ObjectId};
 use spindle_core::Rank;
 use spindle_core::rdmc::SessionError;
 use spindle_fabric::RegionError;
-use spindle_fabric::bulk::{BulkDown, BulkLinksError};
+use spindle_fabric::bulk::BulkLinksError;
 use std::io;
 use std::time::Duration;
 
@@ -122,39 +122,4 @@ pub enum DestroyError {
     /// The caller is an upcall on the thread that would have to answer.
     #[error("an upcall can't wait for the thread that it runs on; have another thread destroy the group")]
     InUpcall,
-}
-
-/// How a bulk group ended at one member.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("member {dead} is lost: {cause}")]
-pub struct Failure {
-    /// The member whose death or misbehaviour closed it.
-    pub dead: Rank,
-    /// How this was detected.
-    pub cause: Cause,
-    /// Known objects that will never be complete here; at the root, those that may be incomplete at
-    /// another member.
-    pub objects: Vec<ObjectId>,
-}
-
-/// How a member learned that another one is lost.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Cause {
-    /// By its own connection to the lost member.
-    #[error("{0}")]
-    Down(std::sync::Arc<BulkDown>),
-    /// By the report of a peer.
-    #[error("member {by} says so")]
-    Reported {
-        /// The peer.
-        by: Rank,
-    },
-    /// The lost member is this one: it can't share an object with the others of its host, or map an
-    /// object that is lent to it.
-    #[error("it has no memory for an object that its host shares: {0}")]
-    Memory(std::sync::Arc<RegionError>),
-    /// The lost member has destroyed the group, but still had to receive something.
-    #[error("it has destroyed the group, and there is more for it")]
-    Left,
 }

@@ -3,8 +3,8 @@
 //!
 //! The session over streams takes an object that is complete here for complete on this host. So a
 //! receiving host leader reports an object as complete only when all its borrowers have it, too.
-use super::error::{BulkSendError, Cause, Failure};
-use super::node::{Event, ObjectId};
+use super::error::BulkSendError;
+use super::event::{Cause, Event, Failure, ObjectId};
 use super::shared_memory_bulk::SharedMemoryBulk;
 use super::stream_bulk::StreamBulk;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};

@@ -19,6 +19,7 @@
 //! On one machine the object stays in the memory of its root, where all members read it. Across
 //! hosts, one member of each host does the former, and lends the object to the others of its host.
 mod error;
+mod event;
 mod host_gateway;
 mod node;
 mod settings;
@@ -28,8 +29,9 @@ mod stream_bulk;
 mod tests;
 mod thread;
 
-pub use error::{BulkError, BulkSendError, Cause, DestroyError, Failure, PostError};
-pub use node::{BulkNode, Event, ObjectId};
+pub use error::{BulkError, BulkSendError, DestroyError, PostError};
+pub use event::{Cause, Event, Failure, ObjectId};
+pub use node::BulkNode;
 pub use settings::{BulkSettings, Waiting};
 pub use spindle_core::rdmc::{Algorithm, Hosts, Racks, RacksError};
 pub use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, LocalPart, Object, Segment};

@@ -1,5 +1,6 @@
 //! One member of a bulk group, polled by its creator.
-use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
+use super::error::{BulkError, BulkSendError, DestroyError, PostError};
+use super::event::{Event, Failure, ObjectId};
 use super::host_gateway::HostGateway;
 use super::settings::BulkSettings;
 use super::shared_memory_bulk::SharedMemoryBulk;
@@ -12,40 +13,6 @@ use spindle_fabric::bulk::{Buffer, LocalPart, Object, Segment};
 use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-/// The number of an object in its group: the root numbers them from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ObjectId(pub u64);
-
-/// An event of a member.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// An object is coming: call [`post_receive_buffer`](BulkNode::post_receive_buffer) with a
-    /// buffer of this length. Meanwhile the first block is received and passed on. The others wait,
-    /// here and at the members behind this one.
-    Allocate {
-        /// The object.
-        object: ObjectId,
-        /// Its exact length.
-        bytes: u64,
-    },
-    /// All of an object is here, and this member has done its part for the others. Objects complete
-    /// in order. At the root, the object is not read any more. At another member, the root learns
-    /// of it with the next [`poll`](BulkNode::poll), once all members of the host have it.
-    Complete {
-        /// The object's number.
-        object: ObjectId,
-        /// The object.
-        data: Object,
-    },
-    /// At the root: every member has all of it.
-    Everywhere {
-        /// The object.
-        object: ObjectId,
-    },
-    /// The group is closed. It is the last event, and comes at most once.
-    Failed(Failure),
-}
 
 /// One member of a bulk group, which acts when it is polled.
 ///

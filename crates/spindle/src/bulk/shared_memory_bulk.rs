@@ -1,6 +1,6 @@
 //! A member of a bulk group on one machine: the root lends its objects, the others map them.
-use super::error::{BulkError, BulkSendError, Cause, Failure};
-use super::node::{Event, ObjectId};
+use super::error::{BulkError, BulkSendError};
+use super::event::{Cause, Event, Failure, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
@@ -237,7 +237,7 @@ impl SharedMemoryBulk {
         let objects = (self.done..).take(self.lent.len()).map(ObjectId).collect();
         self.lent.clear();
         let failure = Failure { dead, cause, objects };
-        super::stream_bulk::tell_failure(self.me, &failure);
+        failure.tell(self.me);
         self.failure = Some(failure.clone());
         self.events.push(Event::Failed(failure));
     }

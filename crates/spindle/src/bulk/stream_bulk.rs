@@ -1,6 +1,6 @@
 //! A member of a bulk group over streams: the core's session, the memory of objects, and the links.
-use super::error::{BulkError, BulkSendError, Cause, Failure, PostError};
-use super::node::{Event, ObjectId};
+use super::error::{BulkError, BulkSendError, PostError};
+use super::event::{Cause, Event, Failure, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
@@ -10,7 +10,6 @@ use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::info;
 
 #[derive(Debug)]
 pub(super) struct StreamBulk {
@@ -45,13 +44,6 @@ struct Side {
     /// Objects that the root has sent and that are not everywhere.
     on_the_way: u64,
     failure: Option<Failure>,
-}
-
-/// Logs that a bulk group is closed at `me`.
-pub(super) fn tell_failure(me: Rank, failure: &Failure) {
-    let Failure { dead, cause, objects } = failure;
-    let objects = objects.len();
-    info!(target: "spindle::object", rank = me.0, dead = dead.0, reason = %cause, objects, "bulk group is closed");
 }
 
 /// The memory behind a slot.
@@ -412,7 +404,7 @@ impl Side {
         objects.sort_unstable();
         objects.dedup();
         let failure = Failure { dead, cause, objects };
-        tell_failure(self.me, &failure);
+        failure.tell(self.me);
         self.cargo.iter_mut().for_each(|cargo| *cargo = Cargo::default());
         self.failure = Some(failure.clone());
         self.events.push(Event::Failed(failure));

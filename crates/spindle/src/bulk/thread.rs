@@ -1,9 +1,9 @@
 //! A thread that serves bulk groups, and its handles.
-use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
-use super::node::{BulkNode, Event, ObjectId};
+use super::error::{BulkError, BulkSendError, DestroyError, PostError};
+use super::event::{Event, Failure, ObjectId};
+use super::node::BulkNode;
 use super::settings::Waiting;
-use crate::group::SLEEP_MAX;
-use crate::pace::{Idle, Pace};
+use crate::pace::{Idle, Pace, SLEEP_MAX};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use spindle_fabric::bulk::{Buffer, Object, Segment};

@@ -2,10 +2,11 @@
 //! streams, memory, and the ends of processes. The roster learns of them; descriptors and streams
 //! go to the layers that wait for them.
 use super::links::is_sent;
+use super::net::dial_error;
 use super::ways::{Rendezvous, Ways};
-use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE, lock};
-use crate::network::dial_error;
-use crate::state::Way;
+use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE};
+use crate::shared::lock;
+use crate::transfer::Way;
 use spindle_core::control::{self, ControlMessage, Me, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::{Peer, RowDescriptors};

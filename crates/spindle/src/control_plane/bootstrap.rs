@@ -1,6 +1,6 @@
 //! Creates a group between hosts: passes control messages between [`Bootstrapping`] and the seeds.
 use super::ControlPlane;
-use crate::bootstrap::Bootstrapping;
+use super::bootstrapping::Bootstrapping;
 use crate::data_dir::DataDirError;
 use spindle_core::control::{InitialView, To, Waits};
 

@@ -1,29 +1,13 @@
 //! Ways for long data: to members of bulk groups, and to processes that get a state or objects.
 use super::ways::{Rendezvous, Ways};
-use super::{ControlPlane, lock};
+use super::{BulkLink, BulkWay, ControlPlane};
+use crate::shared::lock;
 use spindle_core::control::{ControlMessage, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_transport::Connection;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-
-/// The way to another member of a bulk group.
-#[derive(Debug)]
-pub(crate) struct BulkLink {
-    /// The number of the group in the view.
-    pub(crate) number: u64,
-    /// The member that made the way.
-    pub(crate) from: MemberId,
-    pub(crate) way: BulkWay,
-}
-
-#[derive(Debug)]
-pub(crate) enum BulkWay {
-    /// The host leader shares objects through this socket.
-    Lend(OwnedFd),
-    Stream(Connection),
-}
 
 impl ControlPlane {
     /// Takes the ways in bulk groups of `view` that other members have handed over.

@@ -1,7 +1,8 @@
 //! Carries out the roster's orders: control messages, watches, and this process's memory for
 //! others.
 use super::ways::Ways;
-use super::{ControlPlane, Death, STARVED_PAUSE, SharedRowDescriptors, lock};
+use super::{ControlPlane, Death, STARVED_PAUSE, SharedRowDescriptors};
+use crate::shared::lock;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, ControlMessage, Me, Order};
 use spindle_core::ids::CLIENT_IDS_FROM;

@@ -1,8 +1,8 @@
 //! How a process reaches the others: control sockets on its host, connections to other hosts, or a
 //! board for members of one process.
-use super::{BulkLink, lock};
-use crate::control_plane::Notices;
-use crate::network::Net;
+use super::BulkLink;
+use super::net::Net;
+use crate::shared::{Notices, lock};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::RowDescriptors;
 use spindle_transport::rendezvous::{ControlSocket, Outbox, RendezvousError, Watch, enclose};

@@ -1,8 +1,9 @@
 //! A process that follows and waits for objects: a driver of the core's [`Fetching`], which says which member is asked. Here are the names in frames, and
 //! the thread that reads the objects.
 use super::object_server::receive_apart;
-use crate::control_plane::{ControlPlane, Notices};
-use crate::state::Way;
+use crate::control_plane::ControlPlane;
+use crate::shared::Notices;
+use crate::transfer::Way;
 use spindle_core::control::ObjectName;
 use spindle_core::control::{Fetched, Fetching};
 use spindle_core::{Lapped, MemberId, Seen, Time, View};

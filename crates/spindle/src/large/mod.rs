@@ -23,8 +23,9 @@ use crate::bulk::{
     Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, ObjectId, Upcalls,
     Waiting,
 };
-use crate::control_plane::{BulkLink, BulkWay, ControlPlane, Notices};
-use crate::node::Terms;
+use crate::config::Terms;
+use crate::control_plane::{BulkLink, BulkWay, ControlPlane};
+use crate::shared::Notices;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
 use spindle_core::rdmc::SendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};

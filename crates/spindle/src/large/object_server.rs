@@ -5,9 +5,9 @@
 //! stream = for each object that was asked for: its length + 1, or 0 if it is not kept any more (u64) | its bytes
 //! ```
 use super::object_cache::ObjectCache;
-use crate::carry::{CarryReader, CarryWriter};
-use crate::control_plane::{ControlPlane, Notices};
-use crate::state::{PATIENCE, STREAM_WAIT, Way};
+use crate::control_plane::ControlPlane;
+use crate::shared::Notices;
+use crate::transfer::{CarryReader, CarryWriter, PATIENCE, STREAM_WAIT, Way};
 use spindle_core::control::{self, ControlMessage, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};

@@ -2,9 +2,8 @@
 //! polling thread and the thread that serves its bulk groups share them. The core's [`Outgoing`]
 //! decides; this module adds the ring, the object table, the bulk group and the waiting threads.
 use crate::bulk::{BulkGroup, Object};
-use crate::control_plane::Notices;
 use crate::error::SendError;
-use crate::shared::note_waker;
+use crate::shared::{Notices, note_waker};
 use spindle_core::control::{ObjectName, Outgoing};
 use spindle_core::{Claims, Rank, ViewId};
 use spindle_fabric::{Doorbell, Frame, Reader, commit_name, name_place};

@@ -2,9 +2,7 @@
 //! subgroups.
 use super::Node;
 use crate::error::HandleError;
-use crate::publisher::Publisher;
-use crate::receiver::Receiver;
-use crate::subgroup_handles::SubgroupHandles;
+use crate::handles::{Publisher, Receiver, SubgroupHandles};
 use spindle_core::{Change, Rank, SubgroupId, View};
 use spindle_fabric::region::check_room;
 use std::sync::Arc;

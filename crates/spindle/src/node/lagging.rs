@@ -1,6 +1,6 @@
 //! The looks of a member for members that lag.
 use super::Node;
-use crate::Handler;
+use crate::handler::Handler;
 use crate::lag::Present;
 use spindle_core::Time;
 

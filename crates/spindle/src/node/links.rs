@@ -4,32 +4,18 @@
 //! replaces a broken one. A late row or a broken stream is no reason for suspicion: the engine
 //! judges the member's silence. The member is suspected only if its host refuses connections, if
 //! another process has its address, or if it has sent data that is no row of this view.
-use super::{Node, Older, Preparing};
-use crate::meeting::{AGAIN, connect_late};
+use super::{Node, Older};
+use crate::joining::{AGAIN, Preparing, connect_late, hasten};
 use spindle_core::control::Arrival;
 use spindle_core::{Rank, View};
 use spindle_fabric::tcp::Down;
 use spindle_fabric::{Fabric, Mesh, MeshError, Peer, Retired};
-use spindle_transport::limit_silence;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the ways of an ended view are kept for data on its way, at most. If all ways were cut
 /// off, this time begins anew when one is back.
 const RETIRED_MAX: Duration = Duration::from_secs(2);
-
-/// A stream counts as broken if its bytes are not acknowledged for this fraction of the suspicion
-/// time.
-const BROKEN_PER_SILENCE: u32 = 4;
-
-/// Makes a stream break long before its peer is suspected. The system doubles its pauses while
-/// nothing is acknowledged, so after a cut it would resend as late as the cut was long.
-pub(super) fn hasten(peer: &Peer, suspect_after: Option<Duration>) {
-    if let (Peer::There(stream), Some(after)) = (peer, suspect_after) {
-        // If this fails, the stream only breaks later.
-        let _ = limit_silence(&**stream, after / BROKEN_PER_SILENCE);
-    }
-}
 
 /// An ended view, and its ways that still have data to send.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! durations of view changes.
 use super::Node;
 use crate::histogram::Histogram;
-use crate::sampling::Sample;
+use crate::shared::Sample;
 use spindle_core::{SubgroupId, Time, ViewId};
 
 /// The measurements of a member.

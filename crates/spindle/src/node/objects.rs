@@ -3,7 +3,7 @@
 use super::Node;
 use super::older::Homes;
 use crate::error::Ended;
-use crate::subgroup_handles::SubgroupHandles;
+use crate::handles::SubgroupHandles;
 use std::sync::Arc;
 
 impl Node {

@@ -1,7 +1,7 @@
 //! Ended views in which subgroups continue that no later change has touched.
 use super::{Node, Upcaller};
-use crate::Handler;
-use crate::subgroup_handles::SubgroupHandles;
+use crate::handler::Handler;
+use crate::handles::SubgroupHandles;
 use spindle_core::control::Member;
 use spindle_core::{Engine, View, ViewId};
 use spindle_fabric::{Lingering, Mesh};

@@ -1,12 +1,13 @@
 //! The change from one view to the next, and the chores beside the engine's work.
 use super::older::Homes;
-use super::preparing::{PreallocatedRow, Preparing};
 use super::{Node, Poll, begin_handles};
+use crate::change::ViewChange;
 use crate::control_plane::ControlPlaneEvent;
 use crate::error::Ended;
-use crate::state::{STREAM_WAIT, send_state, send_state_afar};
-use crate::subgroup_handles::SubgroupHandles;
-use crate::{Handler, ViewChange};
+use crate::handler::Handler;
+use crate::handles::SubgroupHandles;
+use crate::joining::{PreallocatedRow, Preparing};
+use crate::transfer::{STREAM_WAIT, send_state, send_state_afar};
 use spindle_core::control::{ControlMessage, Heard, Incarnation, Install, Me, Purpose};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};

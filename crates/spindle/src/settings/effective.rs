@@ -3,7 +3,7 @@ use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
-use crate::shared_settings::{SUBGROUPS, key_of};
+use crate::config::{SUBGROUPS, key_of};
 use crate::{
     Address, Adoption, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
     Transport, Who,

@@ -1,12 +1,13 @@
 //! A connection attempt: it resolves a name, tries its addresses, and asks the process that answers
 //! who it is.
-use super::endpoint::{Me, Security};
 use super::error::NetError;
 use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEAT_AFTER, REPEATS_MAX};
 use super::listen::is_loopback;
+use super::me::Me;
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
+use super::security::{Security, is_tls_fault};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use spindle_core::MemberId;
@@ -205,7 +206,7 @@ fn explain(error: HelloError, address: &Address) -> NetError {
         HelloError::Wire(_) => NetError::Incoming { address, what: "it answered something else" },
         HelloError::Ended => closed(),
         HelloError::Io(source) if is_end(&source) => closed(),
-        HelloError::Io(source) if super::is_tls_fault(&source) => NetError::Tls { address, why: source.to_string() },
+        HelloError::Io(source) if is_tls_fault(&source) => NetError::Tls { address, why: source.to_string() },
         HelloError::Io(source) => NetError::Broken { address, source },
     }
 }

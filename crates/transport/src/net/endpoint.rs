@@ -1,23 +1,21 @@
 //! The endpoint of a process, at which processes of other hosts reach it.
 use super::error::NetError;
+use super::event::{Dropped, Event};
 use super::exchange::{Command, Exchange};
 use super::listen::listen;
+use super::me::Me;
 use super::messages::Parcel;
 use super::poller::Poller;
 use super::resolve::Names;
+use super::security::Security;
 use super::switch::Switch;
-#[cfg(feature = "tls")]
-use super::tls::{Identity, TlsStream};
 use crate::rendezvous::GroupName;
 use crate::rendezvous::kernel::random;
-use crate::stream::{Connection, SocketOptions, SocketStream, Stream};
+use crate::stream::SocketOptions;
 use spindle_core::control::{Address, Card, ControlMessage, Purpose, RackName};
 use spindle_core::{MemberId, ViewId};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// The options of an endpoint.
 #[derive(Clone, Debug)]
@@ -43,164 +41,6 @@ pub struct Options {
     pub socket: SocketOptions,
     /// The resolver of names.
     pub names: Names,
-}
-
-/// The protection of connections.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub enum Security {
-    /// No protection. All connections therefore stay on this host: over its loopback addresses or
-    /// Unix sockets.
-    #[default]
-    Local,
-    /// No protection. Any process that can connect, or reach the network between, can read and
-    /// forge everything.
-    Insecure,
-    /// TLS, with every process that has a certificate of the same authority.
-    #[cfg(feature = "tls")]
-    Tls(Identity),
-}
-
-/// An event of an endpoint.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// A control message arrived.
-    ControlMessage {
-        /// The card that the sender says is its own.
-        from: Card,
-        /// The sender's process: a random number, which another process that claims the same id
-        /// does not have.
-        process: u128,
-        /// The control message.
-        message: ControlMessage,
-        /// Its attachment.
-        attachment: Vec<u8>,
-    },
-    /// A connection that a peer opened, or that was asked for with [`Endpoint::dial`].
-    Stream {
-        /// The process at its other end.
-        with: Card,
-        /// That process: a random number of its endpoint.
-        process: u128,
-        /// Its purpose.
-        purpose: Purpose,
-        /// The stream. All bytes on it belong to its purpose.
-        stream: Connection,
-        /// Whether this process asked for it.
-        dialled: bool,
-    },
-    /// A connection for control messages to that address exists, again or for the first time.
-    Reached {
-        /// The address.
-        address: Address,
-        /// The process at that address.
-        with: Card,
-    },
-    /// Control messages to that address wait longer: a connection attempt failed. Further attempts
-    /// follow until the control messages are given up.
-    Delayed {
-        /// The address.
-        address: Address,
-        /// [Why](NetError::reason).
-        why: String,
-    },
-    /// A dial to that address, or sending control messages ([`Purpose::Control`]) to it, failed.
-    Failed {
-        /// The address.
-        address: Address,
-        /// The purpose of the connection.
-        purpose: Purpose,
-        /// The reason.
-        why: NetError,
-    },
-    /// The result of a name that was to be [looked up](Endpoint::look_up).
-    LookedUp {
-        /// The name, with its port.
-        address: Address,
-        /// The name's addresses, with the same port, in an order without meaning; never none.
-        found: Result<Vec<Address>, NetError>,
-    },
-    /// The connection for control messages to that process has ended or is broken, without a
-    /// request: a reason to suspect the process, never a proof. Control messages that had left may
-    /// be lost.
-    Lost {
-        /// The process at its other end.
-        with: Card,
-    },
-    /// This process and another one now watch each other, because either of them
-    /// [asked](Endpoint::watch) for it.
-    Watched {
-        /// The other process.
-        with: Card,
-    },
-    /// A process that is to be [watched](Endpoint::watch) has said who it is: it lives.
-    Answers {
-        /// That process.
-        with: Card,
-        /// Which of the processes that had this card, one after the other.
-        process: u128,
-    },
-    /// A process that was [watched](Endpoint::watch) has ended, or the way to it is broken: a
-    /// reason to [ask](Endpoint::check) for a sign of life, never a proof. Data that it sent
-    /// before, on other connections, may still arrive.
-    Ended {
-        /// That process.
-        with: Card,
-        /// The incarnation of the group that it was a member of.
-        incarnation: u128,
-        /// The view from which on it was watched. Another process may have its id since.
-        view: ViewId,
-        /// The time within which it answers if it lives, estimated from how long connections took
-        /// so far.
-        answer_within: Duration,
-    },
-}
-
-/// Counts of what an endpoint discarded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Dropped {
-    /// Connections that sent no hello, sent it too late, or sent an invalid one.
-    pub incoming: u64,
-    /// Connections that were refused with an answer that gives the reason.
-    pub declined: u64,
-    /// Control messages that were invalid.
-    pub garbage: u64,
-    /// Control messages that name another sender than the process that sent them.
-    pub forged: u64,
-}
-
-/// The data that every connection of an endpoint states about it.
-#[derive(Debug)]
-pub(super) struct Me {
-    pub(super) group: GroupName,
-    pub(super) card: Card,
-    pub(super) process: u128,
-    pub(super) security: Security,
-    pub(super) socket: SocketOptions,
-}
-
-impl Me {
-    /// Returns whether the peer may have this id.
-    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows ids"))]
-    pub(super) fn admits(&self, id: MemberId, stream: &dyn Stream) -> bool {
-        match &self.security {
-            Security::Local | Security::Insecure => true,
-            #[cfg(feature = "tls")]
-            Security::Tls(identity) => identity.admits(id, stream.peer()),
-        }
-    }
-
-    /// Wraps a connected socket in the stream that this process speaks over.
-    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows who dialled"))]
-    pub(super) fn wrap(&self, socket: OwnedFd, dialled: bool) -> io::Result<Connection> {
-        let stream = SocketStream::new(socket, &self.socket)?;
-        Ok(match &self.security {
-            Security::Local | Security::Insecure => Box::new(stream),
-            #[cfg(feature = "tls")]
-            Security::Tls(identity) => Box::new(TlsStream::new(stream, identity, dialled)?),
-        })
-    }
 }
 
 /// The endpoint of a process: others reach it here from other hosts, and it reaches them from here.

@@ -1,7 +1,7 @@
 //! The exchange between callers and the endpoint's thread: commands in one direction, events in the
 //! other.
-use super::endpoint::{Dropped, Event};
 use super::error::NetError;
+use super::event::{Dropped, Event};
 use super::limits::{COMMAND_BYTES_MAX, COMMANDS_MAX, EVENT_BYTES_MAX, EVENTS_MAX};
 use super::messages::Parcel;
 use super::poller::Waker;
@@ -146,15 +146,6 @@ impl Command {
             | Command::Watch { .. }
             | Command::Check { .. }
             | Command::Unwatch { .. } => 0,
-        }
-    }
-}
-
-impl Event {
-    fn bytes(&self) -> usize {
-        match self {
-            Event::ControlMessage { attachment, .. } => attachment.len(),
-            _ => 0,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! An incoming connection that has not said yet who it is, or that is being refused.
-use super::endpoint::Me;
 use super::half_open::Source;
 use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
+use super::me::Me;
 use super::poller::{Poller, Wire};
+use super::security::is_tls_fault;
 use crate::stream::Stream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -69,7 +70,7 @@ impl Incoming {
             let judged = match hello {
                 Ok(hello) => judge(&hello, me, stream, crowded).map_or(Ok(hello), Err),
                 Err(HelloError::Version(_)) => Err(Declined::Version(VERSION)),
-                Err(HelloError::Io(error)) if super::is_tls_fault(&error) => {
+                Err(HelloError::Io(error)) if is_tls_fault(&error) => {
                     self.stage = Stage::Draining { greeted: false };
                     self.refusal = Some(error.to_string());
                     return self.drain();

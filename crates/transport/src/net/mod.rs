@@ -29,6 +29,7 @@
 mod connecting;
 mod endpoint;
 mod error;
+mod event;
 mod exchange;
 mod half_open;
 mod hello;
@@ -36,32 +37,28 @@ mod incoming;
 mod limits;
 mod listen;
 mod liveness;
+mod me;
 mod messages;
 mod names;
 mod poller;
 mod post;
 mod refusals;
 mod resolve;
+mod security;
 mod switch;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use endpoint::{Dropped, Endpoint, Event, Options, Security};
+pub use endpoint::{Endpoint, Options};
 pub use error::NetError;
+pub use event::{Dropped, Event};
 pub use hello::Declined;
 pub use resolve::Names;
+pub use security::Security;
 #[cfg(feature = "tls")]
 pub use tls::{Identity, Rule, TlsError, TlsStream, TlsWarning};
 
-/// Returns whether a connection failed because the two sides could not agree on TLS.
-fn is_tls_fault(error: &std::io::Error) -> bool {
-    #[cfg(feature = "tls")]
-    return tls::is_fault(error);
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = error;
-        false
-    }
-}
+/// The target of events between hosts.
+const TARGET: &str = "spindle::net";

@@ -1,37 +1,37 @@
 //! The endpoint's thread. It accepts, connects, reads and writes, and waits only for the kernel's
 //! list of descriptors that are ready.
-use super::connecting::{Connecting, Outcome};
-use super::endpoint::{Event, Me};
-use super::error::NetError;
+//!
+//! This file has its loop, its deadlines and its commands. The children have what happens on the
+//! connections: `dialling.rs`, `accepting.rs`, `posts.rs` and `inlets.rs` for control messages in
+//! both directions, and `lives.rs`.
+use super::TARGET;
+use super::connecting::Connecting;
+use super::event::Event;
 use super::exchange::{Command, Exchange};
-use super::half_open::{HalfOpen, Source};
-use super::hello::Hello;
-use super::incoming::{Incoming, Turn};
-use super::limits::{
-    ACCEPTS_MAX, ANSWER_MIN, ANSWER_ROUND_TRIPS, ARRIVING_BYTES_MAX, FAREWELL, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX,
-    READ_BYTES, REFUSED_PAUSE, STILL_EVERY,
-};
+use super::half_open::HalfOpen;
+use super::incoming::Incoming;
+use super::limits::{FAREWELL, READ_BYTES, REFUSED_PAUSE};
 use super::listen::Listener;
-use super::liveness::{Fate, LivenessConnections, round_trip};
-use super::messages::{Arriving, Brought, Stand};
-use super::poller::{IN, Poller, Token, Waker, Wire};
+use super::liveness::LivenessConnections;
+use super::me::Me;
+use super::poller::{IN, Poller, Token, Waker};
 use super::post::{Post, State};
-use super::refusals::{Line, Refusals};
-use super::resolve::{Found, Names, Resolver, Target};
-use crate::stream::Connection;
-use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getpeername};
-use spindle_core::control::{Address, Card, Purpose};
-use spindle_core::{MemberId, ViewId};
+use super::refusals::Refusals;
+use super::resolve::{Names, Resolver};
+use spindle_core::control::{Address, Purpose};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::{debug, info, trace, warn};
+use tracing::trace;
 
-/// The target of events between hosts.
-pub(super) const TARGET: &str = "spindle::net";
+mod accepting;
+mod dialling;
+mod inlets;
+mod lives;
+mod posts;
+
+use inlets::Inlet;
+use lives::Life;
 
 pub(super) struct Switch {
     me: Me,
@@ -65,44 +65,6 @@ pub(super) struct Switch {
     paused: bool,
     /// The buffer through which inlets are read.
     buffer: Box<[u8]>,
-}
-
-/// An incoming connection for control messages.
-#[derive(Debug)]
-struct Inlet {
-    wire: Wire,
-    source: Source,
-    from: Card,
-    process: u128,
-    arriving: Arriving,
-}
-
-/// A liveness connection.
-#[derive(Debug)]
-struct Life {
-    with: Card,
-    incarnation: u128,
-    view: ViewId,
-    /// Dialled by this process.
-    dialled: bool,
-    /// The time that packets take to the peer and back.
-    round_trip: Duration,
-    /// The connection, until both liveness threads have it.
-    connection: Option<Connection>,
-    /// The time by which both must have it.
-    deadline: Instant,
-}
-
-impl Life {
-    fn new(with: Card, incarnation: u128, view: ViewId, dialled: bool) -> Life {
-        let (round_trip, deadline) = (Duration::ZERO, Instant::now() + HELLO_DEADLINE);
-        Life { with, incarnation, view, dialled, round_trip, connection: None, deadline }
-    }
-
-    /// Returns the time by which it must have begun, if it has not.
-    fn begins_by(&self) -> Option<Instant> {
-        self.connection.as_ref().map(|_| self.deadline)
-    }
 }
 
 impl Switch {
@@ -236,18 +198,6 @@ impl Switch {
         }
     }
 
-    /// Records a refused connection or control message of `source`.
-    fn refuse(&mut self, source: Source, reason: String) {
-        if let Some(line) = self.refusals.note(source, reason, Instant::now()) {
-            self.tell_refusal(&line);
-        }
-    }
-
-    fn tell_refusal(&self, line: &Line) {
-        let Line { count, reason, .. } = line;
-        warn!(target: TARGET, me = self.me.card.id.0, from = line.from(), count, reason, "refused");
-    }
-
     /// Listens and reads if there is room for the resulting events.
     fn adapt(&mut self, stops: bool) {
         let full = self.exchange.is_full();
@@ -273,10 +223,6 @@ impl Switch {
                 }
             }
         }
-    }
-
-    fn has_said_everything(&self) -> bool {
-        self.posts.values().all(|post| post.is_flushed() || matches!(post.state, State::Pausing(_)))
     }
 
     fn id(&mut self) -> u64 {
@@ -336,369 +282,4 @@ impl Switch {
             }
         }
     }
-
-    fn look_up(&mut self, address: Address) {
-        if self.look_ups.values().any(|other| *other == address) {
-            return;
-        }
-        let id = self.id();
-        match self.resolver.resolve(id, &address) {
-            Some(found) => self.looked_up(address, found),
-            None => drop(self.look_ups.insert(id, address)),
-        }
-    }
-
-    fn looked_up(&self, address: Address, found: Found) {
-        let address_of = |target| match target {
-            Target::Ip(ip) => Address::from(ip),
-            Target::Unix(_) => address.clone(),
-        };
-        let found = found.map(|targets| targets.into_iter().map(address_of).collect());
-        let found = found.map_err(|source| NetError::Resolve { address: address.clone(), source });
-        debug!(target: TARGET, me = self.me.card.id.0, %address, ?found, "name looked up");
-        self.exchange.tell(Event::LookedUp { address, found });
-    }
-
-    fn add_post(&mut self, address: Address) -> u64 {
-        let id = self.id();
-        self.posts_by_address.insert(address.clone(), id);
-        self.posts.insert(id, Post::new(address));
-        self.connect(id);
-        id
-    }
-
-    /// Starts a connection attempt for control messages.
-    fn connect(&mut self, post: u64) {
-        let Some(found) = self.posts.get_mut(&post) else { return };
-        found.state = State::Trying;
-        let address = found.address.clone();
-        self.attempt(address, None, Purpose::Control, Some(post));
-    }
-
-    fn attempt(&mut self, address: Address, whom: Option<MemberId>, purpose: Purpose, post: Option<u64>) {
-        let id = self.id();
-        let mut attempt = Connecting::new(Token::Connecting(id), address, whom, purpose, post);
-        let found = self.resolver.resolve(id, &attempt.address);
-        let outcome = found.and_then(|found| attempt.found(found, &self.me, &self.poller));
-        self.connecting.insert(id, attempt);
-        self.attempted(id, outcome);
-    }
-
-    fn pursue(&mut self, id: u64) {
-        let outcome = self.connecting.get_mut(&id).and_then(|attempt| attempt.progress(&self.me, &self.poller));
-        self.attempted(id, outcome);
-    }
-
-    /// Handles the result of a connection attempt, if there is one.
-    fn attempted(&mut self, id: u64, outcome: Option<Outcome>) {
-        let Some(outcome) = outcome else { return };
-        let Some(attempt) = self.connecting.remove(&id) else { return };
-        self.resolver.forget(id);
-        let Connecting { address, purpose, post, .. } = attempt;
-        if let Purpose::Life { incarnation, view } = purpose {
-            match outcome {
-                Ok((wire, with, process)) => self.keep(wire, Life::new(with, incarnation, view, true), process),
-                Err(why) => {
-                    self.tell_failure(&address, purpose, &why);
-                    self.exchange.tell(Event::Failed { address, purpose, why });
-                }
-            }
-            return;
-        }
-        let Some(post) = post else {
-            return self.exchange.tell(match outcome {
-                Ok((wire, with, process)) => {
-                    self.tell_connection(&with, &address, purpose, true);
-                    Event::Stream { with, process, purpose, stream: wire.release(&self.poller), dialled: true }
-                }
-                Err(why) => {
-                    self.tell_failure(&address, purpose, &why);
-                    Event::Failed { address, purpose, why }
-                }
-            });
-        };
-        match &outcome {
-            Ok((_, card, _)) => self.tell_connection(card, &address, purpose, true),
-            Err(why) => self.tell_failure(&address, purpose, why),
-        }
-        let Some(found) = self.posts.get_mut(&post) else { return };
-        match outcome {
-            Ok((wire, card, _)) => {
-                self.exchange.tell(Event::Reached { address: address.clone(), with: card.clone() });
-                let wire = wire.pass_on(&self.poller, Token::Post(post));
-                for why in found.connected(wire, card) {
-                    self.exchange.tell(Event::Failed { address: address.clone(), purpose, why });
-                }
-                self.deliver(post);
-            }
-            Err(why) if why.is_final() => self.give_up(post, why),
-            Err(why) => {
-                self.exchange.tell(Event::Delayed { address, why: why.reason() });
-                found.disconnected(Some(why));
-            }
-        }
-    }
-
-    fn tell_connection(&self, with: &Card, address: &Address, purpose: Purpose, dialled: bool) {
-        let (me, member) = (self.me.card.id.0, with.id.0);
-        debug!(target: TARGET, me, member, %address, ?purpose, dialled, "connected");
-    }
-
-    fn tell_failure(&self, address: &Address, purpose: Purpose, why: &NetError) {
-        debug!(target: TARGET, me = self.me.card.id.0, %address, ?purpose, reason = %why, "not connected");
-    }
-
-    fn give_up(&mut self, post: u64, why: NetError) {
-        let Some(Post { address, .. }) = self.posts.remove(&post) else { return };
-        info!(target: TARGET, me = self.me.card.id.0, %address, reason = %why, "control messages given up");
-        self.posts_by_address.remove(&address);
-        let dials: Vec<u64> =
-            self.connecting.iter().filter(|(_, attempt)| attempt.post == Some(post)).map(|(id, _)| *id).collect();
-        for id in dials {
-            self.connecting.remove(&id);
-            self.resolver.forget(id);
-        }
-        self.exchange.tell(Event::Failed { address, purpose: Purpose::Control, why });
-    }
-
-    /// Continues to send control messages.
-    fn deliver(&mut self, id: u64) {
-        let Some(post) = self.posts.get_mut(&id) else { return };
-        if post.progress(&self.poller) {
-            return;
-        }
-        let State::Up(_, with) = &post.state else { return };
-        let (member, address, waiting) = (with.id.0, &post.address, post.has_messages());
-        info!(target: TARGET, me = self.me.card.id.0, member, %address, waiting, "connection for control messages lost");
-        self.exchange.tell(Event::Lost { with: with.clone() });
-        if waiting {
-            post.disconnected(None);
-        } else {
-            let address = post.address.clone();
-            self.posts.remove(&id);
-            self.posts_by_address.remove(&address);
-        }
-    }
-
-    fn accept(&mut self) {
-        for i in 0..self.listeners.len() {
-            for _ in 0..ACCEPTS_MAX {
-                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-                let (socket, from) = match acceptfrom_with(&self.listeners[i].socket, flags) {
-                    Ok(accepted) => accepted,
-                    Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                        self.refuse(Source::Unix, format!("the system can't accept connections: {errno}"));
-                        self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
-                        return;
-                    }
-                    Err(Errno::AGAIN) => break,
-                    // The first connection in the queue is gone.
-                    Err(_) => continue,
-                };
-                let id = self.id();
-                let source = source_of(from);
-                let wire =
-                    self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Incoming(id)));
-                if let Ok(wire) = wire {
-                    // The poller reports it at once if bytes have come with it.
-                    let victim = self.half_open.admit(id, source, self.is_known(source));
-                    self.incoming.insert(id, Incoming::new(wire, source));
-                    self.dismiss(victim);
-                }
-            }
-        }
-    }
-
-    /// Returns whether a control connection to or from this address is open.
-    fn is_known(&self, source: Source) -> bool {
-        let is_up = |post: &Post| matches!(&post.state, State::Up(wire, _) if source_at(wire.stream.fd()) == source);
-        self.inlets.values().any(|inlet| inlet.source == source) || self.posts.values().any(is_up)
-    }
-
-    /// Closes a half-open connection for lack of a slot.
-    fn dismiss(&mut self, victim: Option<u64>) {
-        if let Some(incoming) = victim.and_then(|id| self.incoming.remove(&id)) {
-            self.exchange.count(|dropped| dropped.incoming += 1);
-            self.refuse(incoming.source, "too many connections that have not said hello".into());
-        }
-    }
-
-    fn question(&mut self, id: u64) {
-        let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        let crowded = (self.inlets.len() >= INLETS_MAX).then_some(self.inlets.len() as u32);
-        let turn = incoming.progress(&self.me, crowded, &self.poller);
-        match turn {
-            Turn::Pending => {
-                if incoming.wire.stream.peer().is_some() {
-                    let victim = self.half_open.proven(id);
-                    self.dismiss(victim);
-                }
-                return;
-            }
-            Turn::Refused(_) => self.exchange.count(|dropped| dropped.declined += 1),
-            Turn::Garbage(_) => self.exchange.count(|dropped| dropped.incoming += 1),
-            Turn::Ready(_) => {}
-        }
-        self.half_open.remove(id);
-        let Some(Incoming { wire, source, .. }) = self.incoming.remove(&id) else { return };
-        match turn {
-            Turn::Ready(hello) => self.welcome(wire, source, hello),
-            Turn::Refused(Some(reason)) | Turn::Garbage(reason) => self.refuse(source, reason),
-            Turn::Refused(None) | Turn::Pending => {}
-        }
-    }
-
-    fn welcome(&mut self, wire: Wire, source: Source, hello: Hello) {
-        let Hello { purpose, card, process, .. } = hello;
-        self.tell_connection(&card, &card.address, purpose, false);
-        if let Purpose::Life { incarnation, view } = purpose {
-            return self.keep(wire, Life::new(card, incarnation, view, false), process);
-        }
-        if purpose != Purpose::Control {
-            let stream = wire.release(&self.poller);
-            return self.exchange.tell(Event::Stream { with: card, process, purpose, stream, dialled: false });
-        }
-        // A process that dials again has given up its earlier connection. Data on that one is older
-        // than data on this one.
-        let same = |inlet: &Inlet| inlet.process == process && inlet.from.id == card.id;
-        let before: Vec<u64> = self.inlets.iter().filter(|(_, inlet)| same(inlet)).map(|(id, _)| *id).collect();
-        for id in before {
-            while self.take_in(id) == Some(Stand::More) {}
-            self.close(id);
-        }
-        let id = self.id();
-        let wire = wire.pass_on(&self.poller, Token::Inlet(id));
-        if self.paused {
-            self.poller.remove(wire.stream.fd());
-        }
-        self.inlets.insert(id, Inlet { wire, source, from: card, process, arriving: Arriving::default() });
-        self.read(id);
-    }
-
-    /// Gives a connection whose only meaning is its end to the liveness thread. If that thread
-    /// can't have it, it is closed before its end means anything.
-    fn keep(&mut self, wire: Wire, mut life: Life, process: u128) {
-        self.exchange.tell(Event::Answers { with: life.with.clone(), process });
-        let connection = wire.release(&self.poller);
-        life.round_trip = round_trip(connection.fd());
-        let start = || {
-            let liveness = LivenessConnections::start(STILL_EVERY).ok()?;
-            self.poller.add(liveness.fd()?, Token::LivenessConnections, IN).ok()?;
-            Some(liveness)
-        };
-        if self.liveness.get_or_insert_with(start).is_none() {
-            return;
-        }
-        if self.lives.len() >= LIVES_MAX || connection.holds_back() {
-            return;
-        }
-        if life.dialled {
-            // An earlier one, if this one is a sign of life.
-            self.release(|old| old.dialled && old.with.id == life.with.id);
-        }
-        let Some(liveness) = self.liveness.iter().flatten().next() else { return };
-        self.next_id += 1;
-        if liveness.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
-            self.lives.insert(self.next_id, Life { connection: Some(connection), ..life });
-        }
-    }
-
-    /// Releases the selected liveness connections.
-    fn release(&mut self, is_done: impl Fn(&Life) -> bool) {
-        for (id, _) in self.lives.extract_if(.., |_, life| is_done(life)) {
-            self.liveness.iter().flatten().for_each(|liveness| liveness.release(id));
-        }
-    }
-
-    /// Handles the reports of the liveness thread.
-    fn hear_of_lives(&mut self) {
-        while let Some((id, fate)) = self.liveness.iter_mut().flatten().find_map(LivenessConnections::told) {
-            match fate {
-                // From now on, only the liveness thread has it.
-                Fate::Begun => {
-                    if let Some(life) = self.lives.get_mut(&id) {
-                        life.connection = None;
-                        let (me, member) = (self.me.card.id.0, life.with.id.0);
-                        debug!(target: TARGET, me, member, view = life.view.0, "process watched");
-                        self.exchange.tell(Event::Watched { with: life.with.clone() });
-                    }
-                }
-                Fate::Over => drop(self.lives.remove(&id)),
-                Fate::Ended => {
-                    if let Some(Life { with, incarnation, view, round_trip, .. }) = self.lives.remove(&id) {
-                        let (me, member) = (self.me.card.id.0, with.id.0);
-                        info!(
-                            target: TARGET, me, member, view = view.0,
-                            evidence = "the connection that ends with its process has ended", "process has ended, or the way to it"
-                        );
-                        let answer_within = ANSWER_MIN + ANSWER_ROUND_TRIPS * round_trip;
-                        self.exchange.tell(Event::Ended { with, incarnation, view, answer_within });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads control messages, if there is room for them.
-    fn read(&mut self, id: u64) {
-        if self.exchange.is_full() {
-            self.unread.insert(id);
-            return;
-        }
-        match self.take_in(id) {
-            Some(Stand::More) => {
-                self.unread.insert(id);
-            }
-            Some(Stand::Over) => self.close(id),
-            Some(Stand::Empty) | None => {}
-        }
-    }
-
-    fn take_in(&mut self, id: u64) -> Option<Stand> {
-        let exchange = &self.exchange;
-        let inlet = self.inlets.get_mut(&id)?;
-        let (from, process) = (&inlet.from, inlet.process);
-        let stream = &mut *inlet.wire.stream;
-        let (me, mut wrong) = (self.me.card.id.0, None);
-        let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
-            Brought::ControlMessage(message, attachment) => {
-                trace!(target: TARGET, me, from = from.id.0, ?message, attachment_bytes = attachment.len(), "control message received");
-                exchange.tell(Event::ControlMessage { from: from.clone(), process, message, attachment })
-            }
-            Brought::Garbage => {
-                wrong = Some("it sent what is no control message");
-                exchange.count(|dropped| dropped.garbage += 1);
-            }
-            Brought::Forged => {
-                wrong = Some("it sent a control message in the name of another");
-                exchange.count(|dropped| dropped.forged += 1);
-            }
-        });
-        let is_large = inlet.arriving.len() > ARRIVING_BYTES_MAX / INLETS_MAX;
-        if let Some((wrong, source)) = wrong.map(|wrong| (wrong, inlet.source)) {
-            self.refuse(source, wrong.into());
-        }
-        if is_large && self.inlets.values().map(|inlet| inlet.arriving.len()).sum::<usize>() > ARRIVING_BYTES_MAX {
-            self.exchange.count(|dropped| dropped.garbage += 1);
-            return Some(Stand::Over);
-        }
-        Some(stand)
-    }
-
-    fn close(&mut self, id: u64) {
-        self.unread.remove(&id);
-        if let Some(inlet) = self.inlets.remove(&id) {
-            debug!(target: TARGET, me = self.me.card.id.0, member = inlet.from.id.0, "connection for control messages ended");
-            inlet.wire.release(&self.poller);
-        }
-    }
-}
-
-/// Returns the source of a connection; `None`: through a Unix socket.
-fn source_of(from: Option<SocketAddrAny>) -> Source {
-    from.and_then(|from| SocketAddr::try_from(from).ok()).map_or(Source::Unix, Source::from)
-}
-
-fn source_at(fd: BorrowedFd<'_>) -> Source {
-    source_of(getpeername(fd).ok().flatten())
 }

@@ -1,8 +1,10 @@
 //! Endpoints of one process that reach each other over loopback and Unix sockets, and incoming
 //! connections that are raw sockets.
-use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
+use super::endpoint::{Endpoint, Options};
+use super::event::{Dropped, Event};
 use super::hello::{Answer, Hello, HelloReader, Magic};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_CONTROL_MESSAGES_MAX};
+use super::security::Security;
 use super::{Declined, Identity, Names, NetError, Rule};
 use crate::rendezvous::GroupName;
 use crate::stream::{Connection, SocketOptions, SocketStream, Space, Stream};

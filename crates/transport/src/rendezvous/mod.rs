@@ -30,6 +30,7 @@ mod attachment;
 mod control_socket;
 mod dir;
 mod error;
+mod founding;
 mod group_files;
 pub(crate) mod kernel;
 pub(crate) mod limits;
@@ -40,47 +41,13 @@ mod tests;
 mod watch;
 
 pub use attachment::{disclose, enclose};
-pub use control_socket::{ControlSocket, Delivery, Dropped, found_or_find};
+pub use control_socket::{ControlSocket, Delivery, Dropped, Standing};
 pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use error::RendezvousError;
+pub use founding::{Role, found_or_find};
 pub use kernel::{Fate, fate, has_ended, own_birth};
 pub use outbox::Outbox;
-use spindle_core::MemberId;
 pub use watch::{Notice, Watch};
 
 /// The target of events on one host.
 const TARGET: &str = "spindle::rendezvous";
-
-/// The role of a process that has just taken its address.
-#[derive(Debug)]
-pub enum Role {
-    /// No member lived: it is the first one of a new group.
-    Founder {
-        /// Its address.
-        control_socket: ControlSocket,
-        /// Random, new for each group.
-        incarnation: u128,
-    },
-    /// It may ask to join, with [`spindle_core::control::ControlMessage::Ask`].
-    Joiner {
-        /// Its address.
-        control_socket: ControlSocket,
-        /// The members to ask, by ascending id. At least one.
-        members: Vec<MemberId>,
-    },
-}
-
-/// The role of a process that had its address already.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// No member lived: it is the first one of a new group.
-    Founder {
-        /// Random, new for each group.
-        incarnation: u128,
-    },
-    /// It may ask to join, with [`spindle_core::control::ControlMessage::Ask`].
-    Joiner {
-        /// The members to ask, by ascending id. At least one.
-        members: Vec<MemberId>,
-    },
-}

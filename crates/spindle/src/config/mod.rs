@@ -1,0 +1,263 @@
+//! The settings that a process needs before it joins: the group, the number of its first members,
+//! and its subgroups.
+use crate::error::JoinError;
+use spindle_core::control::Adoption;
+use spindle_core::wire::ring::HEADER_BYTES;
+use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
+use spindle_transport::rendezvous::{GroupName, RuntimeDir};
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod network;
+mod shared_settings;
+mod terms;
+
+pub use network::{Network, Transport};
+pub(crate) use shared_settings::take_over;
+#[cfg(feature = "settings")]
+pub(crate) use shared_settings::{SUBGROUPS, key_of};
+pub(crate) use terms::Terms;
+
+/// How to join a group. All members of a group give the same `group`, `members` and `subgroups`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The group's name: 1 to 64 alphanumeric ASCII characters, `.`, `_` and `-`. Groups of
+    /// different users are separate.
+    pub group: String,
+    /// The number of members that create the group. No message is sent before all of them are
+    /// present. A process joins a running group whatever this number is.
+    pub members: u32,
+    /// This member's id, unique in the group. By default it is the smallest id, from 1, that no
+    /// member has had in the group, or a random id in a group that spans hosts. A process that asks
+    /// for the id of a member that died waits until the others have continued without that member.
+    /// The ranks of the first members follow their ids; later members come after them.
+    pub id: Option<u64>,
+    /// The subgroups; at least one.
+    pub subgroups: Vec<Subgroup>,
+    /// How long to wait for the others before [`JoinError`] reports the missing ones. A process that
+    /// [learns](Config::learn) waits that long for each part of the state, not for the whole.
+    pub gather_timeout: Duration,
+    /// The rendezvous directory, the same for all members. Only its user can enter it. By default
+    /// `/tmp/spindle-UID`, in the library as in the command.
+    pub runtime_dir: Option<PathBuf>,
+    /// How long the polling thread looks for work before it sleeps.
+    ///
+    /// `Duration::MAX` is *polling*: the thread occupies a core. `Duration::ZERO` is *interrupt*:
+    /// each wait is a sleep, which a peer or thread with work ends. Anything between is *hybrid*. A
+    /// higher value costs idle CPU; a lower value costs a wake-up (some 10 µs, more between hosts)
+    /// more often. If another thread wants the same core, the polling thread yields between looks.
+    /// If that thread keeps the core, the polling thread sleeps at once.
+    pub spin_for: Duration,
+    /// The silence after which a live member counts as hung. The others then evict it and continue
+    /// without it. Deaths are known at once. A lower value finds hung members sooner; pauses of
+    /// nine tenths of the value are safe. `None`: only deaths count. The same for all members.
+    /// Without a [`network`](Self::network), the silence of a member counts only while another
+    /// member waits for it.
+    pub suspect_after: Option<Duration>,
+    /// The longest message that is sent as an [object](crate::Publisher::send_object), in bytes; 0
+    /// permits none. Each member has memory for a few of them. The same for all members.
+    pub object_bytes_max: u64,
+    /// How members on different hosts find and reach each other. `None`: all members are on this
+    /// host. Either all members have a network or none has.
+    pub network: Option<Network>,
+    /// The directory in which a seed stores its votes while a group between hosts is created, if
+    /// the directory was [initialised](crate::initialise_data_dir). A majority of such seeds then
+    /// creates the group. Without it, every seed has to answer. Processes that are no seeds need
+    /// none.
+    pub data_dir: Option<PathBuf>,
+    /// The [incarnation](crate::Node::incarnation) of a group between hosts that may live and that
+    /// this process was a member of. The process then looks for a group and creates none.
+    pub was_member_of: Option<u128>,
+    /// Forces the creation of a group between hosts, as an operator's decision.
+    ///
+    /// This process and those that wait with it create the group as soon as they are
+    /// [enough](Self::members), although not every seed answers, or a group was created before. Set
+    /// it for one process only, when all members of the earlier group have ended. Otherwise the
+    /// earlier group continues elsewhere beside the new one.
+    pub force_create: bool,
+    /// Whether this process adopts the shared settings of a running group: the subgroups,
+    /// [`suspect_after`](Self::suspect_after) and [`object_bytes_max`](Self::object_bytes_max).
+    ///
+    /// By default it does not: the code of a program relies on its subgroups and message sizes.
+    /// With other settings than those of the group, [`join`](Self::join) then fails with
+    /// [`JoinError::OtherSettings`], which has each difference. A program that adopts finds the
+    /// group's subgroups in [`Node::view`](crate::Node::view); a smaller message size there makes
+    /// longer messages objects, or refuses them.
+    ///
+    /// Processes that only wait to create a group never adopt each other's settings. They report
+    /// the differences in their [progress](crate::BootstrapProgress), and wait.
+    pub adoption: Adoption,
+    /// Optimisations to switch off, for measuring.
+    pub ablation: Ablation,
+}
+
+/// One subgroup: a stream of messages with an order of its own.
+#[derive(Clone, Debug)]
+pub struct Subgroup {
+    /// The name, unique in the group.
+    pub name: String,
+    /// The members of the subgroup.
+    pub members: Who,
+    /// The members that send. Members that never send cost the others nothing; those that send
+    /// rarely cost nulls.
+    pub senders: Who,
+    /// The order of delivery.
+    pub order: Order,
+    /// How many undelivered messages of the largest size each sender may have. A larger window
+    /// rides out longer pauses of a member. The ring takes about `window * (message_bytes_max +
+    /// 16)` bytes, and is fastest while it fits into a core's cache.
+    pub window: u64,
+    /// The largest message that is stored in a ring, in bytes. Longer messages are
+    /// [objects](crate::Publisher::send_object), if this is at least 24.
+    pub message_bytes_max: u64,
+}
+
+/// A selection of members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// All members.
+    All,
+    /// The first members by rank, as many as given.
+    First(u32),
+    /// The members with these ranks.
+    Ranks(Vec<u32>),
+    /// One shard of several. It is meant for [members](Subgroup::members); as a selection of
+    /// senders it means all. The subgroups with the same `set` divide the group's members among
+    /// them, and keep them as members come and go.
+    Shard {
+        /// The set of shards that this one belongs to.
+        set: u32,
+        /// The least number of members. With fewer, the shard is unavailable: no member may send in
+        /// it.
+        least: u32,
+        /// The largest number of members.
+        most: u32,
+    },
+}
+
+impl Config {
+    /// Returns the configuration of a group with one subgroup, "all", in which all members send up
+    /// to [`Subgroup::MESSAGE_BYTES_MAX`] bytes.
+    pub fn new(group: impl Into<String>, members: u32) -> Config {
+        Config {
+            group: group.into(),
+            members,
+            id: None,
+            subgroups: vec![Subgroup::new("all")],
+            gather_timeout: Duration::from_secs(60),
+            runtime_dir: None,
+            spin_for: Duration::from_millis(1),
+            suspect_after: Some(Duration::from_secs(1)),
+            object_bytes_max: 1 << 30,
+            network: None,
+            data_dir: None,
+            was_member_of: None,
+            force_create: false,
+            adoption: Adoption::Never,
+            ablation: Ablation::default(),
+        }
+    }
+
+    /// Returns the runtime directory and the name of the group.
+    pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
+        let dir = self.runtime_dir.clone().unwrap_or_else(RuntimeDir::default_path);
+        Ok((RuntimeDir::new(dir)?, GroupName::new(&self.group)?))
+    }
+
+    /// Refuses a configuration that makes no valid view.
+    pub(crate) fn check(&self) -> Result<(), JoinError> {
+        if self.subgroups.is_empty() {
+            return Err(JoinError::NoSubgroup);
+        }
+        if self.members == 0 || self.members as usize > limits::MEMBERS_MAX {
+            return Err(JoinError::Members { got: self.members });
+        }
+        Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
+    }
+
+    /// Returns the first view of the group, with the given members by rank.
+    pub(crate) fn view(&self, members: Vec<MemberId>) -> View {
+        let count = members.len() as u32;
+        let everyone: Vec<Rank> = (0..count).map(Rank).collect();
+        let subgroups = self.subgroups.iter().map(|s| s.spec(&members, &everyone)).collect();
+        let mut view = View { id: ViewId(1), members, nonvoters: vec![], subgroups };
+        view.share_out();
+        view
+    }
+}
+
+impl Subgroup {
+    /// The default [window](Subgroup::window).
+    pub const WINDOW: u64 = 100;
+    /// The default [longest message](Subgroup::message_bytes_max) of a ring, in bytes.
+    pub const MESSAGE_BYTES_MAX: u64 = 10_000;
+
+    /// Returns the window with which a ring for longest messages of so many bytes takes as much
+    /// memory as a default ring does, 1 MB; at least 4.
+    pub const fn window_for(message_bytes_max: u64) -> u64 {
+        const RING_BYTES: u64 = Subgroup::WINDOW * (Subgroup::MESSAGE_BYTES_MAX + HEADER_BYTES);
+        const WINDOW_MIN: u64 = 4;
+        let window = RING_BYTES / message_bytes_max.saturating_add(HEADER_BYTES);
+        if window < WINDOW_MIN { WINDOW_MIN } else { window }
+    }
+
+    /// Returns a totally ordered subgroup in which all members send up to
+    /// [`MESSAGE_BYTES_MAX`](Self::MESSAGE_BYTES_MAX) bytes, with a window of
+    /// [`WINDOW`](Self::WINDOW) messages.
+    pub fn new(name: impl Into<String>) -> Subgroup {
+        Subgroup {
+            name: name.into(),
+            members: Who::All,
+            senders: Who::All,
+            order: Order::Total,
+            window: Subgroup::WINDOW,
+            message_bytes_max: Subgroup::MESSAGE_BYTES_MAX,
+        }
+    }
+
+    fn spec(&self, ids: &[MemberId], everyone: &[Rank]) -> SubgroupSpec {
+        // The members of a shard depend on the other shards.
+        let is_shard = matches!(self.members, Who::Shard { .. });
+        let members = if is_shard { Vec::new() } else { self.members.of(everyone) };
+        SubgroupSpec {
+            member_rule: self.members.rule(ids),
+            sender_rule: self.senders.rule(ids),
+            name: self.name.clone(),
+            senders: self.senders.of(&members),
+            members,
+            order: self.order,
+            window: self.window,
+            message_bytes_max: self.message_bytes_max,
+            leftover_bytes_max: 0,
+            epoch: None,
+        }
+    }
+}
+
+impl Who {
+    /// Returns the rule for the members in later views. Ranks mean the members that have them now.
+    fn rule(&self, ids: &[MemberId]) -> Rule {
+        match self {
+            Who::All => Rule::Everyone,
+            Who::First(count) => Rule::First(*count),
+            Who::Ranks(ranks) => {
+                let listed = ranks.iter().filter_map(|rank| ids.get(*rank as usize));
+                Rule::Only(listed.copied().collect())
+            }
+            Who::Shard { set, least, most } => Rule::Shard { set: *set, least: *least, most: *most },
+        }
+    }
+
+    fn of(&self, from: &[Rank]) -> Vec<Rank> {
+        match self {
+            Who::All | Who::Shard { .. } => from.to_vec(),
+            Who::First(count) => from.iter().copied().take(*count as usize).collect(),
+            Who::Ranks(ranks) => {
+                let mut ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+                ranks.sort_unstable();
+                ranks.dedup();
+                ranks
+            }
+        }
+    }
+}

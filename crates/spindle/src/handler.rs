@@ -1,0 +1,97 @@
+//! The application's part in the delivery of messages.
+use crate::change::ViewChange;
+use crate::lag::Lag;
+use crate::transfer::{Snapshot, State};
+use spindle_core::control::Incarnation;
+use spindle_core::{Message, SubgroupId, View};
+
+/// The messages of one upcall, lent in place: an iterator over [`Message`].
+pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
+
+/// The application's part on the polling thread. A closure over (subgroup, batch) is a handler.
+///
+/// The batch contains all messages that are ready. A message that the handler does not take is
+/// offered again at the next poll, so a handler that stops early slows down its own group only. A
+/// handler must not block: while it runs, this member acknowledges nothing. A call that takes
+/// longer than an eighth of `suspect_after` (at least 10 ms) is reported as an event of `tracing`,
+/// while it still runs, and in [`Status::handler`](crate::Status::handler).
+pub trait Handler {
+    /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of
+    /// the newest view.
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
+
+    /// Reports that the view has changed. From now on subgroups and senders have the numbers and
+    /// ranks of the new view.
+    ///
+    /// A change touches a subgroup if a member enters or leaves it, or if its order, window or
+    /// message size changes. In a touched subgroup all earlier deliveries belong to the old view
+    /// and all later ones to the new view, at all members. So "who was in the subgroup when this
+    /// message came" has one answer.
+    ///
+    /// The other subgroups continue during the change, with the same members. The point between two
+    /// of their messages at which this member reports the change says nothing about other members.
+    fn view_changed(&mut self, _change: &ViewChange) {}
+
+    /// Reports that this member can't agree with the others on the next view (`true`), or can again
+    /// (`false`).
+    ///
+    /// A blocked member, or the leader that it follows, is supported by too few members. For
+    /// example, the other one of two members hangs. While this member is blocked it delivers
+    /// nothing and claims wait. The [`Status`](crate::Status) shows which members it waits for. It
+    /// continues by itself as soon as they are back or their processes have ended.
+    fn blocked(&mut self, _is_blocked: bool) {}
+
+    /// Reports another group of this name, between hosts: this member has received a message from a
+    /// process of that group.
+    ///
+    /// Either an operator created the other group while this one lived, or all seeds were restarted
+    /// without [votes](crate::Config::data_dir). Both groups accept messages. One of them has to be
+    /// ended.
+    fn conflict(&mut self, _mine: Incarnation, _theirs: Incarnation) {}
+
+    /// Reports that a member begins to lag, or no longer does: this one, whose application does not
+    /// take its messages, or another.
+    ///
+    /// A member lags if it has not delivered what every member had received a second ago. When the
+    /// rings are full, all senders of the subgroup wait for it. The [`Status`](crate::Status) shows
+    /// the same.
+    fn lag(&mut self, _lag: &Lag) {}
+
+    /// Returns the current state, between two deliveries, for a joiner; `None` if the application
+    /// has none.
+    ///
+    /// It is called only while all subgroups deliver to this handler. The group waits for this
+    /// call, so return a copy that costs little (a shared or persistent structure, a fork). The
+    /// bytes are produced while the joiner reads them. At least one byte has to come every 5 s, or
+    /// the transfer breaks off. If the call panics, the joiner asks another member and this member
+    /// continues, so the call must not leave anything half changed.
+    ///
+    /// The state must not depend on messages of [`Order::Fifo`](crate::Order::Fifo) subgroups. They
+    /// have no common order, so the joiner can't know which of their messages the state contains,
+    /// and it may [learn](Self::learn) some of them again.
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        None
+    }
+
+    /// Takes over the state of another member on a joiner, in place of anything that it had. See
+    /// [`Config::learn`](crate::Config::learn). The call has to read at least every 5 s, or the
+    /// sending member gives up.
+    ///
+    /// # Errors
+    /// Any error that prevents the takeover. Pass on those of reading.
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        std::io::copy(state, &mut std::io::sink()).map(drop)
+    }
+
+    /// Takes a message on a joiner that was sent after the state was taken, at its position in the
+    /// order. `view` is the view in which it was sent. From [`Order::Fifo`](crate::Order::Fifo)
+    /// subgroups the joiner learns only the messages that came after it began to observe, whatever
+    /// the [snapshot](Self::snapshot) contains.
+    fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
+}
+
+impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        self(subgroup, batch);
+    }
+}

@@ -1,0 +1,449 @@
+//! How a process becomes a member: it creates the group with others, or asks the members of a
+//! group.
+use super::learner::Admitted;
+use super::preparing::First;
+use crate::bootstrap_progress::BootstrapProgress;
+use crate::config::{Config, Network, Terms, take_over};
+use crate::control_plane::{BootstrapTerms, Bootstrapping, ControlPlane, ControlPlaneEvent, after};
+use crate::data_dir::DataDir;
+use crate::error::JoinError;
+use crate::handler::{Batch, Handler};
+use crate::random::{random_id, random_word};
+use crate::transfer::TARGET;
+use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
+use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
+use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
+use spindle_transport::rendezvous::{
+    ControlSocket, GroupName, RendezvousError, Role, RuntimeDir, Standing, found_or_find,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+mod restoring;
+mod showing;
+
+/// How long to wait for control events before checking the clock and the flag again.
+const TICK: Duration = Duration::from_millis(10);
+/// The same for a thread that an event always wakes. Hundreds of processes may wait to join.
+const LONG_TICK: Duration = Duration::from_millis(50);
+/// The handler of a process without state. It is never called.
+struct NoState;
+
+impl Handler for NoState {
+    fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
+}
+
+/// The result of a search for a group.
+enum Sought {
+    /// The view to begin with.
+    View(View),
+    /// A group exists, whose state comes first.
+    Group,
+    /// A group existed on this host and has ended.
+    Gone,
+}
+
+/// A process whose first view begins.
+pub(crate) struct Joined {
+    /// It is dropped before the control plane, so that a process that gives up reports this before
+    /// its address is gone.
+    pub(crate) first: First,
+    pub(crate) control_plane: ControlPlane,
+    pub(crate) terms: Terms,
+}
+
+/// A process that is not a member yet.
+pub(crate) struct Candidate<'a> {
+    /// The configuration as its user gave it.
+    own: &'a Config,
+    /// The shared settings of `own`.
+    own_settings: SharedSettings,
+    /// The same, with the settings of a running group if this process has adopted them.
+    config: Config,
+    dir: RuntimeDir,
+    group: GroupName,
+    /// The shared settings of `config`.
+    settings: SharedSettings,
+    /// It is made before the members wait for this process: in a process with threads this takes
+    /// milliseconds.
+    event_count: MemberEventCount,
+    deadline: Instant,
+    cancelled: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(&BootstrapProgress),
+    seen: BootstrapProgress,
+    /// The member whose state transfer broke off last.
+    failed_source: Option<MemberId>,
+    /// Whether the handler has begun to take over a state.
+    has_restored: bool,
+    /// The state machine that decided, between hosts, that a group exists, while that group is
+    /// followed.
+    bootstrap: Option<Bootstrapping>,
+    /// The group that admitted this process and continued without it.
+    left_out: Option<u128>,
+}
+
+impl<'a> Candidate<'a> {
+    pub(crate) fn new(
+        config: &'a Config,
+        progress: &'a mut dyn FnMut(&BootstrapProgress),
+        cancelled: &'a AtomicBool,
+    ) -> Result<Candidate<'a>, JoinError> {
+        config.check()?;
+        let (dir, group) = config.place()?;
+        let event_count =
+            if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
+        let (settings, event_count) = (config.shared_settings(), event_count.map_err(no_event_count)?);
+        let deadline = after(Instant::now(), config.gather_timeout);
+        let seen = BootstrapProgress::of(config.members, vec![]);
+        Ok(Candidate {
+            own: config,
+            own_settings: settings.clone(),
+            config: config.clone(),
+            dir,
+            group,
+            settings,
+            event_count,
+            deadline,
+            cancelled,
+            progress,
+            seen,
+            failed_source: None,
+            has_restored: false,
+            bootstrap: None,
+            left_out: None,
+        })
+    }
+
+    /// Joins, and tries again until the wait is over.
+    pub(crate) fn join(&mut self) -> Result<Joined, JoinError> {
+        loop {
+            match self.attempt(&mut None::<&mut NoState>) {
+                Err(JoinError::LeftOut { .. }) => {}
+                joined => return joined,
+            }
+        }
+    }
+
+    /// Joins with the state of a member, and tries again with other members.
+    pub(crate) fn learn(&mut self, handler: &mut impl Handler) -> Result<Joined, JoinError> {
+        let mut handler = Some(handler);
+        let mut attempts = Attempts::default();
+        loop {
+            match self.attempt(&mut handler) {
+                // Members were asked that know only their own settings.
+                Err(JoinError::Refused(Refusal::Config { settings, .. })) => self.adopt(&settings)?,
+                Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
+                    tracing::info!(target: TARGET, reason = %error, "begins to join anew");
+                }
+                joined => return joined,
+            }
+        }
+    }
+
+    fn attempt<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Joined, JoinError> {
+        if let Some(network) = &self.own.network {
+            return self.attempt_afar(network, handler);
+        }
+        let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
+        let role = role.map_err(|error| self.named(error))?;
+        let (control_socket, mut standing) = match role {
+            Role::Founder { control_socket, incarnation } => (control_socket, Standing::Founder { incarnation }),
+            Role::Joiner { control_socket, members } => (control_socket, Standing::Joiner { members }),
+        };
+        let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
+        self.see_myself(&control_plane);
+        loop {
+            let seek = match standing {
+                // A new group begins without state, and the handler now contains the state of the
+                // dead group.
+                Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
+                Standing::Founder { incarnation } => {
+                    self.use_own();
+                    control_plane.set_incarnation(incarnation);
+                    Seek::founder(self.wants(false), self.config.members)
+                }
+                Standing::Joiner { .. } => match handler {
+                    Some(handler) => {
+                        let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
+                        return self.install(control_plane, first);
+                    }
+                    None => Seek::joiner(self.wants(false)),
+                },
+            };
+            if let Sought::View(view) = self.seek(&mut control_plane, seek)? {
+                return self.begin(control_plane, view);
+            }
+            // All members had ended before they admitted this process.
+            let control_socket = control_plane.control_socket().expect("a process that joins has an address");
+            standing = control_socket.create(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
+        }
+    }
+
+    /// Joins a group that spans hosts: asks its members on this host, and the seeds.
+    fn attempt_afar<H: Handler>(
+        &mut self,
+        network: &Network,
+        handler: &mut Option<&mut H>,
+    ) -> Result<Joined, JoinError> {
+        let id = match self.config.id {
+            Some(id) => MemberId(id),
+            None => random_id()?,
+        };
+        let control_socket = ControlSocket::open(&self.dir, &self.group, id)?;
+        let mut control_plane =
+            ControlPlane::new(control_socket, Some(&self.event_count), Some((network, &self.dir, &self.group)))?;
+        self.see_myself(&control_plane);
+        // The bootstrap of the last attempt has the data directory open.
+        self.bootstrap = None;
+        self.use_own();
+        let bootstrap = self.begin_bootstrap(control_plane.roster(), control_plane.now())?;
+        control_plane.set_bootstrap(bootstrap);
+        let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
+        let Sought::View(view) = self.seek(&mut control_plane, seek)? else {
+            // Until this process is admitted, it takes no part in the creation of another group.
+            self.bootstrap = control_plane.take_bootstrap();
+            self.seen.waits = None;
+            // From now on this process does not wait for seeds.
+            self.seen.seeds = None;
+            let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
+            let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
+            return self.install(control_plane, first);
+        };
+        if self.has_restored {
+            // A new group begins without state, and the handler now contains the state of the dead
+            // group.
+            return Err(JoinError::GroupGone);
+        }
+        self.begin(control_plane, view)
+    }
+
+    fn wants(&self, learns: bool) -> Wants {
+        // A process that looks for its group again accepts any number of first members: other
+        // processes may create a group with another number meanwhile.
+        let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.members };
+        let (settings, adoption) = (self.own_settings.clone(), self.own.adoption.clone());
+        Wants { settings, adoption, members, learns }
+    }
+
+    /// Returns the group that this process was a member of, if any.
+    fn was_in(&self) -> Option<u128> {
+        self.left_out.or(self.config.was_member_of)
+    }
+
+    /// Returns the state machine that decides whether a group is created between hosts.
+    fn begin_bootstrap<W>(&self, roster: &Roster<W>, now: Time) -> Result<Bootstrapping, JoinError> {
+        let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
+        let random = [random_word()?, random_word()?];
+        let (members, word) = (self.config.members, self.config.force_create);
+        let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in());
+        let config = self.settings.digest();
+        let terms = BootstrapTerms { me, process, config, members, random, dir, belongs, word };
+        Ok(Bootstrapping::new(terms, now))
+    }
+
+    /// Looks for the group until a view contains this process, or none can.
+    fn seek(&mut self, control_plane: &mut ControlPlane, mut seek: Seek) -> Result<Sought, JoinError> {
+        loop {
+            if seek.is_due(control_plane.now()) {
+                let members = ControlSocket::members(&self.dir, &self.group)?;
+                if let Some(bootstrap) = control_plane.bootstrap() {
+                    bootstrap.hold(!members.is_empty());
+                }
+                if let Some(Found::Gone) = control_plane.act(|roster, now| seek.ask(&members, roster, now)) {
+                    return Ok(Sought::Gone);
+                }
+            }
+            let news = self.news(control_plane)?.into_iter().filter_map(|news| match news {
+                ControlPlaneEvent::Control(news) => Some(news),
+                _ => None,
+            });
+            let news = news.collect();
+            if let Some(error) = control_plane.bootstrap().and_then(Bootstrapping::take_failure) {
+                return Err(error.into());
+            }
+            let found = control_plane.act(|roster, now| seek.step(news, roster, now));
+            let found = found.or_else(|| control_plane.take_begun().map(Found::from));
+            seek.take_heard().into_iter().for_each(|here| self.hear_of(here));
+            let now = control_plane.now();
+            self.see_settings(&seek, now);
+            // Values without a meaning are noticed before the group admits this process.
+            let asks_with = seek.settings(now).clone();
+            if asks_with != self.settings {
+                self.take_over(&asks_with)?;
+                if let Some(bootstrap) = control_plane.bootstrap() {
+                    bootstrap.adopt(asks_with.digest());
+                }
+            }
+            self.see_seeds(control_plane, seek.unlike());
+            self.see_waits(control_plane);
+            let view = match found {
+                None => continue,
+                Some(Found::Refused(Refusal::Config { settings, .. })) => {
+                    self.use_own();
+                    return Err(self.other_settings(&settings));
+                }
+                Some(Found::Refused(why)) => return Err(JoinError::Refused(why)),
+                Some(Found::Group) => return Ok(Sought::Group),
+                Some(Found::Gone) => return Ok(Sought::Gone),
+                Some(Found::View { incarnation, view }) => {
+                    self.take_over(&seek.settings_in(incarnation).clone())?;
+                    Self::enter(control_plane, incarnation)?.then_some(view)
+                }
+                Some(Found::Founders { incarnation, members }) => {
+                    self.use_own();
+                    self.create(control_plane, &seek, incarnation, members)?
+                }
+            };
+            if let Some(view) = view {
+                return Ok(Sought::View(view));
+            }
+        }
+    }
+
+    /// Joins with the shared settings that its user gave.
+    fn use_own(&mut self) {
+        self.config = self.own.clone();
+        self.settings = self.own_settings.clone();
+    }
+
+    /// Joins with the shared settings of a running group, if this process may adopt them.
+    fn adopt(&mut self, settings: &SharedSettings) -> Result<(), JoinError> {
+        match self.own.adoption.check(&self.own_settings, settings) {
+            Ok(()) => self.take_over(settings),
+            Err(_) => Err(self.other_settings(settings)),
+        }
+    }
+
+    /// Joins with these shared settings.
+    fn take_over(&mut self, settings: &SharedSettings) -> Result<(), JoinError> {
+        if *settings == self.own_settings {
+            self.use_own();
+            return Ok(());
+        }
+        let unreadable = || JoinError::UnreadableSettings { settings: settings.text().to_string() };
+        let taken = take_over(self.own, settings).ok_or_else(unreadable)?;
+        taken.check()?;
+        if self.settings != *settings {
+            let differences = self.own_settings.differences(settings);
+            let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+            tracing::info!(target: TARGET, settings = told.join(", "), "adopts the settings of the group");
+        }
+        (self.config, self.settings) = (taken, settings.clone());
+        Ok(())
+    }
+
+    fn other_settings(&self, group: &SharedSettings) -> JoinError {
+        let differences = self.own.adoption.check(&self.own_settings, group).err().unwrap_or_default();
+        JoinError::OtherSettings { differences }
+    }
+
+    /// Registers this process as a member of the group on this host. Returns false if another group
+    /// of this name has members here.
+    fn enter(control_plane: &mut ControlPlane, incarnation: u128) -> Result<bool, JoinError> {
+        let control_socket = control_plane.control_socket().expect("a process that joins has an address");
+        let enters = if control_plane.net().is_some() {
+            control_socket.enter_afar(incarnation)?
+        } else {
+            control_socket.enter(incarnation)?
+        };
+        if enters {
+            control_plane.set_incarnation(incarnation);
+        }
+        Ok(enters)
+    }
+
+    /// Returns the first view of a group that is created with this process. `None` if a member of
+    /// another group lives on this host.
+    fn create(
+        &self,
+        control_plane: &mut ControlPlane,
+        seek: &Seek,
+        incarnation: Option<u128>,
+        members: Vec<MemberId>,
+    ) -> Result<Option<View>, JoinError> {
+        if let Some(incarnation) = incarnation
+            && !Self::enter(control_plane, incarnation)?
+        {
+            return Ok(None);
+        }
+        let view = self.config.view(members);
+        view.check()?;
+        control_plane.act(|roster, now| seek.creates(&view, roster, now));
+        Ok(Some(view))
+    }
+
+    /// Begins the view that admits this process, or the first view of the group.
+    fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Joined, JoinError> {
+        let me = view.rank_of(control_plane.me).expect("it is in the view");
+        let terms = self.config.terms();
+        let engine = Engine::new(view, me, terms.ablation)?;
+        let arena = Arena::new(self.event_count.clone());
+        let first = First::new(engine, &[], &mut control_plane, arena, terms.suspect_after, None)?;
+        self.install(control_plane, first)
+    }
+
+    /// Begins the first view of this process.
+    fn install(&mut self, mut control_plane: ControlPlane, mut first: First) -> Result<Joined, JoinError> {
+        if let Some(bootstrap) = self.bootstrap.take() {
+            control_plane.set_bootstrap(bootstrap);
+        }
+        control_plane.has_joined()?;
+        while !first.look(&mut control_plane) {
+            control_plane.wait(self.tick(LONG_TICK)?.min(first.patience()));
+            if let Err(error) = first.attend(&mut control_plane, &self.settings) {
+                return Err(self.note_left_out(error));
+            }
+        }
+        Ok(Joined { first, control_plane, terms: self.config.terms() })
+    }
+
+    /// Stores the group that has continued without this process, if that is the error.
+    fn note_left_out(&mut self, error: JoinError) -> JoinError {
+        if let JoinError::LeftOut { incarnation, .. } = error {
+            self.left_out = Some(incarnation);
+        }
+        error
+    }
+
+    /// Returns the next events, after a short wait for them.
+    fn news(&mut self, control_plane: &mut ControlPlane) -> Result<Vec<ControlPlaneEvent>, JoinError> {
+        let tick = self.tick(TICK)?;
+        control_plane.wait(tick);
+        Ok(control_plane.news())
+    }
+
+    /// Returns how long to wait for the next event, up to `at_most`; an error if the wait is over.
+    fn tick(&self, at_most: Duration) -> Result<Duration, JoinError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(JoinError::Cancelled { progress: Box::new(self.seen.clone()) });
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(JoinError::TimedOut { progress: Box::new(self.seen.clone()) });
+        }
+        Ok(left.min(at_most))
+    }
+
+    fn named(&self, error: RendezvousError) -> JoinError {
+        match error {
+            RendezvousError::Cancelled => JoinError::Cancelled { progress: Box::new(self.seen.clone()) },
+            error => error.into(),
+        }
+    }
+}
+
+/// Returns why an attempt to learn has failed, if another attempt may be made: with another source,
+/// from the start.
+fn failure(error: &JoinError) -> Option<LearnError> {
+    Some(match error {
+        JoinError::Source(_) => LearnError::Source,
+        JoinError::Lapped(_) => LearnError::Lapped,
+        JoinError::GroupGone => LearnError::GroupGone,
+        JoinError::LeftOut { .. } => LearnError::LeftOut,
+        _ => return None,
+    })
+}
+
+pub(crate) fn no_event_count(source: RegionError) -> MeshError {
+    MeshError::Region { rank: Rank(0), part: "doorbell", source }
+}
