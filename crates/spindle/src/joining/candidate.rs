@@ -133,7 +133,7 @@ impl<'a> Candidate<'a> {
                 // Members were asked that know only their own settings.
                 Err(JoinError::Refused(Refusal::Config { settings, .. })) => self.adopt(&settings)?,
                 Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
-                    tracing::info!(target: TARGET, reason = %error, "begins to join anew");
+                    tracing::info!(target: TARGET, reason = %error, "joins again");
                 }
                 joined => return joined,
             }
