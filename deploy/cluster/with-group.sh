@@ -35,7 +35,7 @@ fi
 # Letters, digits, `.`, `_` and `-`, which the name of a group may contain.
 job=$(printf %s "$job" | tr -c 'A-Za-z0-9._-' '-' | cut -c1-64)
 export SPINDLE_GROUP_NAME="${SPINDLE_GROUP_NAME:-$job}"
-export SPINDLE_GROUP_MEMBERS="${SPINDLE_GROUP_MEMBERS:-$size}"
+export SPINDLE_GROUP_FOUNDERS="${SPINDLE_GROUP_FOUNDERS:-$size}"
 
 if [ "$(printf '%s\n' "$hosts" | sort -u | grep -c .)" -gt 1 ]; then
     port=${PORT:-7411}

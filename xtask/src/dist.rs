@@ -214,7 +214,7 @@ fn check(session: &Session<'_>, archive: &Path, name: &str, target: &str) -> Res
 fn three(session: &Session<'_>, root: &Path) -> Result<()> {
     let script = "for i in 1 2 3; do seq -f \"$i %.0f\" 1000 > in.$i; done
         for i in 1 2 3; do
-            bin/spindle member dist --members 3 --runtime-dir \"$PWD/run\" --input in.$i --output out.$i & pids=\"$pids $!\"
+            bin/spindle member dist --founders 3 --runtime-dir \"$PWD/run\" --input in.$i --output out.$i & pids=\"$pids $!\"
         done
         for pid in $pids; do wait $pid; done
         cmp out.1 out.2; cmp out.1 out.3
@@ -230,7 +230,7 @@ fn refuses_libfabric(session: &Session<'_>, root: &Path) -> Result<()> {
     command.current_dir(root).args([
         "member",
         "dist",
-        "--members",
+        "--founders",
         "2",
         "--gather-timeout",
         "5",

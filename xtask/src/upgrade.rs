@@ -62,15 +62,15 @@ dir="$PWD/groups"
 "$NEWER" --version | grep -qF " $NEWER_VERSION "
 seq -f 'ours %.0f' 1000 > in.ours
 seq -f 'newer %.0f' 1000 > in.newer
-"$OURS" member mixed --members 2 --runtime-dir "$dir" --input in.ours --output out.ours & ours=$!
-"$NEWER" member mixed --members 2 --runtime-dir "$dir" --input in.newer --output out.newer & newer=$!
+"$OURS" member mixed --founders 2 --runtime-dir "$dir" --input in.ours --output out.ours & ours=$!
+"$NEWER" member mixed --founders 2 --runtime-dir "$dir" --input in.newer --output out.newer & newer=$!
 wait $ours; wait $newer
 cmp out.ours out.newer
 sort out.ours > sorted
 sort in.ours in.newer | cmp - sorted
 refuse() { # a group of build $1 runs, and a process of build $2 comes
     mkfifo "in.$3"
-    "$1" member "$3" --members 1 --runtime-dir "$dir" --input "in.$3" --output /dev/null & running=$!
+    "$1" member "$3" --founders 1 --runtime-dir "$dir" --input "in.$3" --output /dev/null & running=$!
     exec 9> "in.$3"
     until "$1" status "$3" --runtime-dir "$dir" > status.out 2>&1; do
         kill -0 $running

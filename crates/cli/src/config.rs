@@ -44,7 +44,7 @@ pub(crate) struct Check {
 /// Arguments of `spindle config explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// A key, such as group.members, or a table, such as network [default: all]
+    /// A key, such as group.founders, or a table, such as network [default: all]
     key: Option<String>,
 
     /// Print one JSON object.

@@ -117,7 +117,7 @@ impl From<anyhow::Error> for Failure {
 impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Failure {
         let status = match &error {
-            JoinError::View(_) | JoinError::NoSubgroup | JoinError::Members { .. } | JoinError::Name(_) => USAGE,
+            JoinError::View(_) | JoinError::NoSubgroup | JoinError::Founders { .. } | JoinError::Name(_) => USAGE,
             _ => FAILED,
         };
         // The error's message contains its causes already.

@@ -6,10 +6,10 @@ use spindle::settings::Settings;
 /// members of several hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Membership {
-    /// How many members start the group: nothing is sent before all of them are present. A running
+    /// How many members create the group: nothing is sent before all of them are present. A running
     /// group is joined with any value [default: 1]
     #[arg(short = 'n', long, value_name = "N")]
-    members: Option<String>,
+    founders: Option<String>,
 
     /// This member's number, unique in the group [default: the smallest, from 1, that no member has
     /// had; in a group that spans hosts a random one]
@@ -73,7 +73,7 @@ impl Membership {
     pub(crate) fn say(&self, settings: &mut Settings) {
         self.hosts.say(settings);
         let said = [
-            ("group.members", &self.members),
+            ("group.founders", &self.founders),
             ("group.suspect_after", &self.suspect_after),
             ("member.id", &self.id),
             ("member.data_dir", &self.data_dir),

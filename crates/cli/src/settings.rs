@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) const FLAGS: [(&str, &str); 16] = [
     ("runtime_dir", "--runtime-dir"),
     ("group.name", "GROUP"),
-    ("group.members", "--members"),
+    ("group.founders", "--founders"),
     ("group.suspect_after", "--suspect-after"),
     ("member.id", "--id"),
     ("member.data_dir", "--data-dir"),
@@ -64,7 +64,7 @@ pub(crate) struct Sources {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Set any key, such as group.members=3 or subgroup.all.window=100; may be given several times
+    /// Set any key, such as group.founders=3 or subgroup.all.window=100; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
@@ -117,7 +117,7 @@ impl Sources {
         self.place.say(&mut settings);
         for said in &self.set {
             let Some((key, value)) = said.split_once('=') else {
-                let message = format!("--set {said}: write KEY=VALUE, such as --set group.members=3");
+                let message = format!("--set {said}: write KEY=VALUE, such as --set group.founders=3");
                 return Err(Failure::new(USAGE, message));
             };
             settings.flag(key.trim(), value.trim(), "--set");

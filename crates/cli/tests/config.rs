@@ -40,13 +40,13 @@ fn the_example_passes_the_check() {
 #[test]
 fn a_check_tells_all_that_is_wrong_and_its_status_says_so() {
     let scratch = Scratch::new();
-    let wrong = "[group]\nmebmers = 3\nsuspect_after = \"5 parsecs\"\n[network]\nseeds = [\"a:1\"]\n";
+    let wrong = "[group]\nfuonders = 3\nsuspect_after = \"5 parsecs\"\n[network]\nseeds = [\"a:1\"]\n";
     let file = scratch.file("wrong.toml", wrong.as_bytes());
     let checked = done(scratch.spindle(["config", "check"]).arg(&file)).expect(2);
     let (told, name) = (text(&checked), file.display().to_string());
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 4, "{told}");
-    assert_eq!(lines[0], format!("{name}:2:1: unknown key \"mebmers\" in [group]; did you mean members?"));
+    assert_eq!(lines[0], format!("{name}:2:1: unknown key \"fuonders\" in [group]; did you mean founders?"));
     assert!(lines[1].starts_with(&format!("{name}:3:17: group.suspect_after is \"5 parsecs\"")), "{told}");
     assert!(
         lines[2].contains("warning: group.name is not set")
@@ -88,18 +88,18 @@ fn explain_says_who_said_what() {
     let explain = |words: &[&str]| {
         let mut command = scratch.spindle(["config", "explain"]);
         command.args(words).env("SPINDLE_CONFIG", &file).env("SPINDLE_SUBGROUP_TICKS_WINDOW", "9");
-        done(command.args(["--set", "group.members=5"])).expect(0)
+        done(command.args(["--set", "group.founders=5"])).expect(0)
     };
     let told: Value = serde_json::from_slice(&explain(&["--json"]).stdout).unwrap();
     let of = |key: &str| told["values"].as_array().unwrap().iter().find(|value| value["key"] == key).unwrap().clone();
     let name = file.display().to_string();
-    let members = of("group.members");
+    let members = of("group.founders");
     assert_eq!((&members["value"], &members["origin"]), (&json!(5), &json!({"kind": "flag", "name": "--set"})));
     assert_eq!(
         members["hidden"][0],
         json!({"value": 2, "origin": {"kind": "file", "name": name, "line": 3, "column": 11}})
     );
-    assert_eq!((&members["variable"], &members["flag"]), (&json!("SPINDLE_GROUP_MEMBERS"), &json!("--members")));
+    assert_eq!((&members["variable"], &members["flag"]), (&json!("SPINDLE_GROUP_FOUNDERS"), &json!("--founders")));
     let window = of("subgroup.ticks.window");
     let origin = json!({"kind": "variable", "name": "SPINDLE_SUBGROUP_TICKS_WINDOW"});
     assert_eq!((&window["value"], &window["origin"]), (&json!(9), &origin));
@@ -110,8 +110,8 @@ fn explain_says_who_said_what() {
     let table = text(&explain(&[]));
     let line = table.lines().find(|line| line.starts_with("subgroup.ticks.window ")).unwrap();
     assert!(line.contains(" 9 ") && line.contains("variable SPINDLE_SUBGROUP_TICKS_WINDOW  Messages of"), "{line}");
-    let page = text(&explain(&["group.members"]));
-    for part in ["group.members = 5\n", "flag --set\n", &format!("2 ({name}:3)\n"), "from 1 to 1024\n"] {
+    let page = text(&explain(&["group.founders"]));
+    for part in ["group.founders = 5\n", "flag --set\n", &format!("2 ({name}:3)\n"), "from 1 to 1024\n"] {
         assert!(page.contains(part), "{page} lacks {part:?}");
     }
     assert_eq!(text(&explain(&["network"])).lines().count(), 17);
@@ -166,9 +166,9 @@ fn a_member_with_wrong_settings_says_what_is_wrong_with_them() {
         wrong.errors
     );
     let wrong =
-        done(scratch.spindle(["member", "x", "--members", "many", "--json"]).env("SPINDLE_GROUP", "x")).expect(2);
+        done(scratch.spindle(["member", "x", "--founders", "many", "--json"]).env("SPINDLE_GROUP", "x")).expect(2);
     let error = wrong.error();
-    assert!(error.contains("flag --members: group.members is \"many\""), "{error}");
+    assert!(error.contains("flag --founders: group.founders is \"many\""), "{error}");
     assert!(error.contains("variable SPINDLE_GROUP: warning: no key has this variable"), "{error}");
     let wrong = done(&mut scratch.spindle(["member", "x", "--subgroup", "news"])).expect(2);
     assert!(wrong.errors[0].contains("no such subgroup, but all"), "{:?}", wrong.errors);
@@ -177,7 +177,7 @@ fn a_member_with_wrong_settings_says_what_is_wrong_with_them() {
         assert!(wrong.errors[0].contains("no group is named"), "{:?}", wrong.errors);
     }
     let warned = done(scratch.spindle(["member", "x", "--json"]).env("SPINDLE_GRUOP_MEMBERS", "3")).expect(0);
-    assert!(warned.event("warning")["message"].as_str().unwrap().contains("did you mean SPINDLE_GROUP_MEMBERS?"));
+    assert!(warned.event("warning")["message"].as_str().unwrap().contains("did you mean SPINDLE_GROUP_FOUNDERS?"));
 }
 
 #[test]

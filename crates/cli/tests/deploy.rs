@@ -121,7 +121,7 @@ fn tasks_of_a_job_find_each_other_by_what_the_scheduler_says() {
         ("SLURMD_NODENAME", "n3"),
     ];
     let of = values(&mut task(&scratch, &slurm));
-    assert_eq!((of("group.name"), of("group.members")), (json!("slurm-4711"), json!(8)));
+    assert_eq!((of("group.name"), of("group.founders")), (json!("slurm-4711"), json!(8)));
     assert_eq!(of("network.listen"), json!(["0.0.0.0:7412"]));
     assert_eq!(of("network.advertise"), json!("n3:7412"));
     assert_eq!(of("network.seeds"), json!(["n1:7411", "n2:7411", "n3:7411"]));
@@ -142,7 +142,7 @@ fn tasks_of_one_host_need_no_network_and_others_a_list_of_hosts() {
         ]
     };
     let of = values(&mut task(&scratch, &openmpi("4")));
-    assert_eq!((of("group.name"), of("group.members")), (json!("mpi-prterun-host-1"), json!(4)));
+    assert_eq!((of("group.name"), of("group.founders")), (json!("mpi-prterun-host-1"), json!(4)));
     assert_eq!((of("network.listen"), of("network.seeds")), (Value::Null, Value::Null));
     let of = values(task(&scratch, &openmpi("2")).env("HOSTS", "a,b,a"));
     assert_eq!((of("network.listen"), of("network.seeds")), (json!(["0.0.0.0:7411"]), json!(["a:7411", "b:7411"])));

@@ -93,7 +93,7 @@ fn the_first_page_shows_a_member_that_joins_and_the_status() {
         let words = commands.trim_end().strip_prefix("spindle ").unwrap().split(' ');
         Running::start(scratch.spindle(words).stdin(Stdio::piped()))
     };
-    let two = block(FIRST_GROUP, "sh", "spindle member talk --members 2");
+    let two = block(FIRST_GROUP, "sh", "spindle member talk --founders 2");
     let mut members = vec![start(two), start(two)];
     members.iter_mut().for_each(|member| drop(member.says("view 1:")));
     members.push(start(block(FIRST_GROUP, "sh", "spindle member talk --with-origin")));
@@ -114,7 +114,7 @@ fn the_first_page_shows_a_member_that_joins_and_the_status() {
 fn the_reference_shows_the_changes_of_a_view() {
     let scratch = Scratch::new();
     let member =
-        |members: &str| Running::start(scratch.spindle(["member", "g", "--members", members]).stdin(Stdio::piped()));
+        |members: &str| Running::start(scratch.spindle(["member", "g", "--founders", members]).stdin(Stdio::piped()));
     let mut members: Vec<Running> = (0..3).map(|_| member("3")).collect();
     let second = members.iter_mut().position(|member| member.says("view 1:").contains("this is member 2")).unwrap();
     drop(members.swap_remove(second));
@@ -130,9 +130,9 @@ fn the_reference_shows_the_changes_of_a_view() {
 #[test]
 fn the_page_on_settings_shows_the_mistakes_of_a_file() {
     let scratch = Scratch::new();
-    let text = "[group]\nname = \"g\"\nmebmers = 3\n\n\n\nsuspect_after = \"5 parsecs\"\n";
+    let text = "[group]\nname = \"g\"\nfuonders = 3\n\n\n\nsuspect_after = \"5 parsecs\"\n";
     scratch.file("spindle.toml", text.as_bytes());
-    let shown = block(CONFIGURATION, "text", "mebmers");
+    let shown = block(CONFIGURATION, "text", "fuonders");
     let output = run(&scratch, "spindle member --config spindle.toml || test $? = 2");
     assert_eq!(output, shown);
 }

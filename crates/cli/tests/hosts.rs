@@ -24,7 +24,7 @@ impl Wide {
         let mut wide = Wide { scratch, seeds: seeds.join(","), members: vec![] };
         for (id, listen) in (1..).zip(&seeds) {
             let id = format!("{id}");
-            let mut command = wide.on(&id, &["member", "--members", "3", "--id", &id, "--listen", listen]);
+            let mut command = wide.on(&id, &["member", "--founders", "3", "--id", &id, "--listen", listen]);
             wide.members.push(Running::start(command.args(words).stdin(Stdio::piped())));
         }
         wide.members.iter_mut().for_each(|member| drop(member.event("joined")));

@@ -21,7 +21,7 @@ fn is_opinion(line: &str) -> bool {
 /// select.
 fn started(scratch: &Scratch, words: &[&str], filter: Option<&str>) -> Vec<Running> {
     let members = (1..=3).map(|id| {
-        let mut command = scratch.spindle(["member", "told", "--members", "3", "--id", &id.to_string()]);
+        let mut command = scratch.spindle(["member", "told", "--founders", "3", "--id", &id.to_string()]);
         if id == 1 {
             command.args(words).envs(filter.map(|filter| ("SPINDLE_LOG", filter)));
         }
@@ -112,7 +112,7 @@ fn a_suspicion_is_told_with_the_silence_and_so_is_its_end() {
     let scratch = Scratch::new();
     let start = |id: &str| {
         let mut command =
-            scratch.spindle(["member", "told", "--members", "2", "--suspect-after", "0.5", "-v", "--id", id]);
+            scratch.spindle(["member", "told", "--founders", "2", "--suspect-after", "0.5", "-v", "--id", id]);
         Running::start(command.stdin(Stdio::piped()))
     };
     let [mut watching, mut hanging] = ["1", "2"].map(start);
@@ -137,7 +137,7 @@ fn founding_and_a_refused_stranger_and_the_phases_of_a_view_change_are_told() {
     let scratch = Scratch::new();
     let seed = seeds(1).remove(0);
     let start = |id: &str, listen: &str| {
-        let words = ["member", "told", "--members", "2", "-v", "--id", id, "--listen", listen, "--seeds", &seed];
+        let words = ["member", "told", "--founders", "2", "-v", "--id", id, "--listen", listen, "--seeds", &seed];
         let mut command = scratch.spindle(words);
         command.arg("--runtime-dir").arg(scratch.path(&format!("host{id}")));
         Running::start(command.stdin(Stdio::piped()))

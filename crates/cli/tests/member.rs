@@ -292,11 +292,11 @@ fn wrong_arguments_are_told_apart_by_status_2() {
         &["member", "g", "--suspect-after", "soon"],
         &["leave", "g"],
         &["status", "no/slash"],
-        &["member", "no/slash", "--members", "1"],
-        &["member", "g", "--members", "0"],
-        &["member", "g", "--members", "1", "--max-message", "1G"],
-        &["member", "g", "--members", "1", "--window", "0"],
-        &["member", "g", "--members", "1", "--max-message", "many"],
+        &["member", "no/slash", "--founders", "1"],
+        &["member", "g", "--founders", "0"],
+        &["member", "g", "--founders", "1", "--max-message", "1G"],
+        &["member", "g", "--founders", "1", "--window", "0"],
+        &["member", "g", "--founders", "1", "--max-message", "many"],
         &["no-such-command"],
     ];
     for words in words {

@@ -88,8 +88,8 @@ pub enum JoinError {
     },
     /// A group can't have so many members.
     #[error("a group has 1 to {max} members, not {got}", max = limits::MEMBERS_MAX)]
-    Members {
-        /// The number of members asked for.
+    Founders {
+        /// The number of founders asked for.
         got: u32,
     },
     /// No member exists to observe.

@@ -98,7 +98,7 @@ impl World {
     /// Returns the configuration of a process that creates its group at its own address, where it
     /// waits for another member.
     fn waiting(&self, last: u8) -> Config {
-        Config { members: 2, ..self.looking(last, &[&self.at(last)]) }
+        Config { founders: 2, ..self.looking(last, &[&self.at(last)]) }
     }
 
     fn start(&self, config: Config) -> Joining {

@@ -626,7 +626,7 @@ impl Member {
         let present = ControlSocket::present(&dir, &group).map_err(failed)?;
         let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
         for id in newest + 1..newest + IDS_TRIED_MAX {
-            let config = Config { id: Some(id), members: 1, ..self.config.clone() };
+            let config = Config { id: Some(id), founders: 1, ..self.config.clone() };
             match self.try_join(&config)? {
                 Err(JoinError::Rendezvous(RendezvousError::IdInUse { .. })) => {}
                 joined => return self.joined(joined),

@@ -61,7 +61,7 @@ impl Scratch {
 
     /// Returns the command for a member of a group of `members`, which reports events as JSON.
     pub(crate) fn member(&self, group: &str, members: u32) -> Command {
-        self.spindle(["member", group, "--json", "--members", &members.to_string()])
+        self.spindle(["member", group, "--json", "--founders", &members.to_string()])
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) use shared_settings::take_over;
 pub(crate) use shared_settings::{SUBGROUPS, key_of};
 pub(crate) use terms::Terms;
 
-/// How to join a group. All members of a group give the same `group`, `members` and `subgroups`.
+/// How to join a group. All members of a group give the same `group`, `founders` and `subgroups`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The group's name: 1 to 64 alphanumeric ASCII characters, `.`, `_` and `-`. Groups of
@@ -26,7 +26,7 @@ pub struct Config {
     pub group: String,
     /// The number of members that create the group. No message is sent before all of them are
     /// present. A process joins a running group whatever this number is.
-    pub members: u32,
+    pub founders: u32,
     /// This member's id, unique in the group. By default it is the smallest id, from 1, that no
     /// member has had in the group, or a random id in a group that spans hosts. A process that asks
     /// for the id of a member that died waits until the others have continued without that member.
@@ -71,7 +71,7 @@ pub struct Config {
     /// Forces the creation of a group between hosts, as an operator's decision.
     ///
     /// This process and those that wait with it create the group as soon as they are
-    /// [enough](Self::members), although not every seed answers, or a group was created before. Set
+    /// [enough](Self::founders), although not every seed answers, or a group was created before. Set
     /// it for one process only, when all members of the earlier group have ended. Otherwise the
     /// earlier group continues elsewhere beside the new one.
     pub force_create: bool,
@@ -138,10 +138,10 @@ pub enum Who {
 impl Config {
     /// Returns the configuration of a group with one subgroup, "all", in which all members send up
     /// to [`Subgroup::MESSAGE_BYTES_MAX`] bytes.
-    pub fn new(group: impl Into<String>, members: u32) -> Config {
+    pub fn new(group: impl Into<String>, founders: u32) -> Config {
         Config {
             group: group.into(),
-            members,
+            founders,
             id: None,
             subgroups: vec![Subgroup::new("all")],
             gather_timeout: Duration::from_secs(60),
@@ -169,10 +169,10 @@ impl Config {
         if self.subgroups.is_empty() {
             return Err(JoinError::NoSubgroup);
         }
-        if self.members == 0 || self.members as usize > limits::MEMBERS_MAX {
-            return Err(JoinError::Members { got: self.members });
+        if self.founders == 0 || self.founders as usize > limits::MEMBERS_MAX {
+            return Err(JoinError::Founders { got: self.founders });
         }
-        Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
+        Ok(self.view((1..=u64::from(self.founders)).map(MemberId).collect()).check()?)
     }
 
     /// Returns the first view of the group, with the given members by rank.

@@ -192,7 +192,7 @@ mod tests {
             let other = Config { id: Some(7), ..Config::new("other", 3) };
             let taken = take_over(&other, &settings).unwrap();
             assert_eq!(write(&taken), settings);
-            assert_eq!((taken.id, taken.group.as_str(), taken.members), (Some(7), "other", 3));
+            assert_eq!((taken.id, taken.group.as_str(), taken.founders), (Some(7), "other", 3));
             assert_eq!(format!("{:?}", taken.subgroups), format!("{:?}", config.subgroups));
         }
     }

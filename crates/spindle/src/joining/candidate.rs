@@ -94,7 +94,7 @@ impl<'a> Candidate<'a> {
             if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
         let (settings, event_count) = (config.shared_settings(), event_count.map_err(no_event_count)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = BootstrapProgress::of(config.members, vec![]);
+        let seen = BootstrapProgress::of(config.founders, vec![]);
         Ok(Candidate {
             own: config,
             own_settings: settings.clone(),
@@ -160,7 +160,7 @@ impl<'a> Candidate<'a> {
                 Standing::Founder { incarnation } => {
                     self.use_own();
                     control_plane.set_incarnation(incarnation);
-                    Seek::founder(self.wants(false), self.config.members)
+                    Seek::founder(self.wants(false), self.config.founders)
                 }
                 Standing::Joiner { .. } => match handler {
                     Some(handler) => {
@@ -220,7 +220,7 @@ impl<'a> Candidate<'a> {
     fn wants(&self, learns: bool) -> Wants {
         // A process that looks for its group again accepts any number of first members: other
         // processes may create a group with another number meanwhile.
-        let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.members };
+        let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.founders };
         let (settings, adoption) = (self.own_settings.clone(), self.own.adoption.clone());
         Wants { settings, adoption, members, learns }
     }
@@ -234,7 +234,7 @@ impl<'a> Candidate<'a> {
     fn begin_bootstrap<W>(&self, roster: &Roster<W>, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
-        let (members, word) = (self.config.members, self.config.force_create);
+        let (members, word) = (self.config.founders, self.config.force_create);
         let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in());
         let config = self.settings.digest();
         let terms = BootstrapTerms { me, process, config, members, random, dir, belongs, word };

@@ -63,7 +63,7 @@ impl Config {
     pub fn local(&self) -> Result<Vec<Node>, JoinError> {
         self.check()?;
         let board = Arc::default();
-        let view = self.view((1..=u64::from(self.members)).map(MemberId).collect());
+        let view = self.view((1..=u64::from(self.founders)).map(MemberId).collect());
         // Nodes of one process may be polled by one thread, which is then silent at all but one of
         // them.
         let terms = Terms { suspect_after: None, ..self.terms() };

@@ -172,7 +172,7 @@ impl Effective {
             let problem = Problem { origin: Origin::Standard, key, message, is_error: true };
             return Err(SettingsError::Wrong(vec![problem]));
         };
-        let mut config = Config::new(name, self.number("group.members").unwrap_or(1) as u32);
+        let mut config = Config::new(name, self.number("group.founders").unwrap_or(1) as u32);
         config.id = self.number("member.id");
         config.runtime_dir = Some(self.runtime_dir());
         config.suspect_after = self.time("group.suspect_after");

@@ -73,7 +73,7 @@ pub const KEYS: &[Key] = &[
     },
     Key { path: "group.name", about: "The group's name", standard: "", kind: Kind::GroupName, example: "\"example\"" },
     Key {
-        path: "group.members",
+        path: "group.founders",
         about: "How many members create the group: nothing is sent before all are there. A group that runs is joined anyway",
         standard: "1",
         kind: Kind::Number { least: 1, most: MEMBERS_MAX as u64 },
@@ -353,8 +353,8 @@ mod tests {
 
     #[test]
     fn a_slip_finds_what_was_meant_and_nonsense_finds_nothing() {
-        let names = || ["name", "members", "suspect_after", "object_bytes_max"].map(str::to_string);
-        assert_eq!(nearest("mebmers", names()).as_deref(), Some("members"));
+        let names = || ["name", "founders", "suspect_after", "object_bytes_max"].map(str::to_string);
+        assert_eq!(nearest("fuonders", names()).as_deref(), Some("founders"));
         assert_eq!(nearest("suspectafter", names()).as_deref(), Some("suspect_after"));
         assert_eq!(nearest("xyzzy", names()), None);
     }

@@ -21,7 +21,7 @@ pub enum Origin {
     },
     /// A variable of the environment.
     Variable(String),
-    /// An argument of the command, such as `--members`.
+    /// An argument of the command, such as `--founders`.
     Flag(String),
 }
 

@@ -9,7 +9,7 @@ runtime_dir = "run"
 
 [group]
 name = "prices"
-members = 3
+founders = 3
 suspect_after = "300ms"
 
 [member]
@@ -125,7 +125,7 @@ fn a_file_says_all_there_is_to_say() {
 
     let at_home = FULL.split("[network]").next().unwrap();
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
-    assert_eq!((config.group.as_str(), config.members, config.id), ("prices", 3, Some(7)));
+    assert_eq!((config.group.as_str(), config.founders, config.id), ("prices", 3, Some(7)));
     assert_eq!(config.runtime_dir, Some("/etc/spindle/run".into()));
     assert_eq!(config.suspect_after, Some(Duration::from_millis(300)));
     assert_eq!((config.gather_timeout, config.spin_for), (Duration::from_secs(5), Duration::from_millis(2)));
@@ -160,7 +160,7 @@ fn nothing_said_gives_a_group_of_one_host() {
     settings.flag("group.name", "g", "GROUP");
     let effective = settings.effective().unwrap();
     let (config, plain) = (effective.config().unwrap(), Config::new("g", 1));
-    assert_eq!((config.members, config.id), (1, None));
+    assert_eq!((config.founders, config.id), (1, None));
     let dir = spindle_transport::rendezvous::RuntimeDir::default_path();
     assert_eq!((config.runtime_dir, effective.runtime_dir()), (Some(dir.clone()), dir));
     assert_eq!(config.suspect_after, plain.suspect_after);
@@ -178,10 +178,10 @@ fn a_late_answer_counts_and_the_others_are_remembered() {
     let mut settings =
         Settings::from_toml("x.toml", "[group]\nname = \"a\"\nmembers = 2\n[[subgroup]]\nname = \"s-1\"\n");
     // The order of the calls does not matter.
-    settings.flag("group.members", "5", "--members");
-    settings.flag("group.members", "6", "--set");
+    settings.flag("group.founders", "5", "--founders");
+    settings.flag("group.founders", "6", "--set");
     settings.variables(vars(&[
-        ("SPINDLE_GROUP_MEMBERS", "4"),
+        ("SPINDLE_GROUP_FOUNDERS", "4"),
         ("SPINDLE_SUBGROUP_S_1_WINDOW", "9"),
         ("SPINDLE_NETWORK_LISTEN", "127.0.0.1:1"),
         ("SPINDLE_NETWORK_SEEDS", "a:1, b:2"),
@@ -200,8 +200,8 @@ fn a_late_answer_counts_and_the_others_are_remembered() {
         (value, entry.origin.to_string(), hidden.join(", "))
     };
     let is = |a: &str, b: &str, c: &str| (a.to_string(), b.to_string(), c.to_string());
-    let hidden = "5 (flag --members), 4 (variable SPINDLE_GROUP_MEMBERS), 2 (x.toml:3)";
-    assert_eq!(told("group.members"), is("6", "flag --set", hidden));
+    let hidden = "5 (flag --founders), 4 (variable SPINDLE_GROUP_FOUNDERS), 2 (x.toml:3)";
+    assert_eq!(told("group.founders"), is("6", "flag --set", hidden));
     assert_eq!(told("group.name"), is("a", "x.toml:2", ""));
     let dir = spindle_transport::rendezvous::RuntimeDir::default_path();
     assert_eq!(told("runtime_dir"), is(&dir.display().to_string(), "default", ""));
@@ -240,8 +240,8 @@ windw = 3
 
 [group]
 name = "no/slash"
-mebmers = 3
-members = "three"
+fuonders = 3
+founders = "three"
 suspect_after = "5 parsecs"
 spin_for = "1ms"
 
@@ -270,8 +270,8 @@ tls = true
     let expected = [
         "x.toml:2:1: unknown key \"windw\" outside of all tables; there are runtime_dir, group, member, subgroup, network",
         "x.toml:5:8: group.name is \"no/slash\"; allowed is 1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`",
-        "x.toml:6:1: unknown key \"mebmers\" in [group]; did you mean members?",
-        "x.toml:7:11: group.members is \"three\"; allowed is a whole number from 1 to 1024",
+        "x.toml:6:1: unknown key \"fuonders\" in [group]; did you mean founders?",
+        "x.toml:7:11: group.founders is \"three\"; allowed is a whole number from 1 to 1024",
         "x.toml:8:17: group.suspect_after is \"5 parsecs\"; allowed is a time such as \"300ms\" or \"2s\" (a bare number is \
          seconds), from 10ms to 365d, or \"never\"",
         "x.toml:9:1: unknown key \"spin_for\" in [group]; spin_for is a key of [member]",
@@ -298,13 +298,13 @@ fn mistakes_of_syntax_are_told_with_the_others() {
     let told = errors("[group]\nname = \"a\nmembers = 0\n\n[member]\nid = = 3\n");
     assert!(told.len() >= 2, "{told:#?}");
     assert!(told[0].starts_with("x.toml:2:") && told.iter().any(|line| line.starts_with("x.toml:6:")), "{told:#?}");
-    assert!(told.iter().any(|line| line.contains("group.members is 0")), "{told:#?}");
+    assert!(told.iter().any(|line| line.contains("group.founders is 0")), "{told:#?}");
     let told = errors("[group]\nname = \"a\"\nname = \"b\"\n");
     assert!(told.len() == 1 && told[0].starts_with("x.toml:3:1: ") && told[0].contains("duplicate"), "{told:#?}");
     let told = errors("[subgroup]\nname = \"a\"\n");
     assert!(told.len() == 1 && told[0].contains("write [[subgroup]]"), "{told:#?}");
     // Columns count characters.
-    let told = errors("group = { \"näme\" = \"ä\", members = 0 }");
+    let told = errors("group = { \"näme\" = \"ä\", founders = 0 }");
     assert!(told[0].starts_with("x.toml:1:11: ") && told[1].starts_with("x.toml:1:35: "), "{told:#?}");
 }
 
@@ -315,20 +315,20 @@ fn invalid_variables_and_flags_are_named() {
         "[group]\nname = \"a\"\n[[subgroup]]\nname = \"a-b\"\n[[subgroup]]\nname = \"a.b\"\n",
     );
     settings.variables(vars(&[
-        ("SPINDLE_GROUP_MEMBERS", "many"),
+        ("SPINDLE_GROUP_FOUNDERS", "many"),
         ("SPINDLE_SUBGROUP_A_B_WINDOW", "3"),
-        ("SPINDLE_GROUP_MEMBER", "3"),
+        ("SPINDLE_GROUP_FOUNDER", "3"),
     ]));
-    settings.flag("group.membrs", "3", "--set group.membrs");
+    settings.flag("group.foundrs", "3", "--set group.foundrs");
     settings.flag("subgroup.c.window", "3", "--set subgroup.c.window");
     settings.flag("subgroup.a-b.name", "c", "--set subgroup.a-b.name");
     let Err(SettingsError::Wrong(problems)) = settings.effective() else { panic!("it went through") };
     let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
     let expected = [
-        "variable SPINDLE_GROUP_MEMBERS: group.members is \"many\"; allowed is a whole number from 1 to 1024",
+        "variable SPINDLE_GROUP_FOUNDERS: group.founders is \"many\"; allowed is a whole number from 1 to 1024",
         "variable SPINDLE_SUBGROUP_A_B_WINDOW: it could mean subgroup \"a-b\" or \"a.b\"; say it in a file",
-        "variable SPINDLE_GROUP_MEMBER: warning: no key has this variable; did you mean SPINDLE_GROUP_MEMBERS?",
-        "flag --set group.membrs: there is no key \"group.membrs\"; did you mean group.members?",
+        "variable SPINDLE_GROUP_FOUNDER: warning: no key has this variable; did you mean SPINDLE_GROUP_FOUNDERS?",
+        "flag --set group.foundrs: there is no key \"group.foundrs\"; did you mean group.founders?",
         "flag --set subgroup.c.window: window is of no subgroup: there is no \"c\", but a-b, a.b",
         "flag --set subgroup.a-b.name: only a file names subgroups, in [[subgroup]]",
     ];
@@ -477,7 +477,7 @@ fn a_file_is_read_or_said_why_not() {
     fs::create_dir_all(&dir).unwrap();
     let path = dir.join("a.toml");
     fs::write(&path, "[group]\nname = \"a\"\nmembers = 2\n").unwrap();
-    assert_eq!(Config::from_file(&path).unwrap().members, 2);
+    assert_eq!(Config::from_file(&path).unwrap().founders, 2);
     fs::write(&path, b"[group]\nname = \"a\"\n# \xff\n").unwrap();
     let error = Config::from_file(&path).unwrap_err().to_string();
     assert!(error.contains("a.toml:3:3: these bytes are no UTF-8"), "{error}");

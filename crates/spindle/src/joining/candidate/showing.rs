@@ -30,7 +30,7 @@ impl Candidate<'_> {
     pub(super) fn see_myself(&mut self, control_plane: &ControlPlane) {
         let creates = control_plane.book().is_none_or(|book| book.seeds().is_seed());
         let present = if creates { vec![present(control_plane, control_plane.me)] } else { vec![] };
-        self.show(BootstrapProgress { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
+        self.show(BootstrapProgress { members: self.config.founders, present, seeds_missing: 0, ..self.seen.clone() });
     }
 
     /// Reports the state of the seeds; `unlike` of the waiting processes have other seeds.

@@ -126,7 +126,7 @@ fn extra(me: MemberId, window: u64) -> SubgroupSpec {
 pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<()> {
     // A joining process has the founders' configuration.
     let subgroups = subgroups(args.base, idle, args.span);
-    let config = Config { members: args.base, subgroups, ..configured(args)? };
+    let config = Config { founders: args.base, subgroups, ..configured(args)? };
     let gaps = |pace| Mutex::new(Gaps::new(pace));
     // A pause counts if it is twice as long as the pace.
     let seen =
