@@ -7,6 +7,7 @@
 //! is the driver's handle of a member's row: its memory, or a stream.
 mod addresses;
 mod announcements;
+mod doubts;
 mod event;
 mod incoming;
 mod memory;
@@ -25,12 +26,14 @@ use crate::ids::{MemberId, Process, Time, ViewId};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use doubts::Doubts;
 pub use event::{Asks, ControlEvent, Question};
 pub use order::Order;
-use signs_of_life::Doubt;
 use stopped::Stopped;
 pub use streams::Arrival;
 
+/// The target of events about processes on other hosts.
+const TARGET: &str = "spindle::net";
 /// The number of views before the current one whose streams are still known.
 const VIEWS_BEHIND_MAX: u64 = 4;
 
@@ -118,13 +121,7 @@ pub struct Roster<W> {
     continued: BTreeSet<MemberId>,
     /// The processes that begin no more views, by their own statements.
     stopped: BTreeMap<MemberId, Vec<Stopped>>,
-    /// The first view of the membership of each member of the view that has begun.
-    since: BTreeMap<MemberId, ViewId>,
-    /// Members on other hosts whose processes have ended, each with the view since which it was
-    /// watched.
-    ended: BTreeMap<MemberId, ViewId>,
-    /// Members on other hosts whose processes may have ended.
-    doubts: BTreeMap<MemberId, Doubt>,
+    doubts: Doubts,
     /// The processes that follow without being members.
     observers: BTreeSet<MemberId>,
     /// Observers that do not read their control messages, each with the time since when.
@@ -146,7 +143,7 @@ impl<W> Roster<W> {
     /// not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
         let (parts, newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
-        let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
+        let (failures, streamed, asked, told_by, placed_by, decision) = Default::default();
         let (members, doubts, observers, deaf, id_conflicts, orders, older) = Default::default();
         Roster {
             me,
@@ -180,8 +177,6 @@ impl<W> Roster<W> {
             continuing: BTreeSet::new(),
             continued: BTreeSet::new(),
             stopped,
-            since,
-            ended,
             doubts,
             observers,
             deaf,
@@ -306,13 +301,7 @@ impl<W> Roster<W> {
         self.orders.push_back(Order::Retain(wanted));
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();
-        self.since.retain(|id, _| self.members.contains(id));
-        for id in &self.members {
-            self.since.entry(*id).or_insert(view.id);
-        }
-        let since = &self.since;
-        self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
-        self.doubts.retain(|id, doubt| since.get(id).is_some_and(|since| doubt.view >= *since));
+        self.doubts.begin(view.id, &self.members);
     }
 
     /// True if `id` is on another host. It then shares no memory with this process, and nothing

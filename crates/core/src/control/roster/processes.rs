@@ -3,7 +3,6 @@ use super::{ControlEvent, FORMER_MAX, Me, Order, Roster};
 use crate::control::{Birth, HostProcess, Instance};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Process};
 use crate::mutation::mutation;
-use alloc::vec::Vec;
 
 impl<W> Roster<W> {
     /// Returns the pid of the process of `id`; 0 if it is not known.
@@ -27,14 +26,6 @@ impl<W> Roster<W> {
         // proves a death on another host.
         let is_it = |of: &Option<(u32, Birth)>| *of == self.births.get(&id).copied() && !self.is_far(id);
         self.dead.get(&id).is_some_and(|of| is_it(of) || mutation!(DeathOfAnother))
-    }
-
-    /// Returns the members on other hosts whose processes have ended, or are about to.
-    ///
-    /// This is a reason to suspect them, not a proof. Messages that they have sent may still
-    /// arrive.
-    pub fn ended(&self) -> Vec<MemberId> {
-        self.ended.keys().copied().collect()
     }
 
     /// Notes that the watched process of `id` has ended, as the kernel reports.

@@ -1,47 +1,33 @@
-//! Members on other hosts whose processes may have ended. Each is asked for a sign of life, and
-//! counts as ended if it gives none in time.
-use super::{Order, Roster};
+//! The signs of life of members on other hosts: the reports that raise a [doubt](super::doubts), and
+//! the connections and answers that refute it.
+use super::{Order, Roster, TARGET};
 use crate::control::{Address, Card, DialError, Instance};
 use crate::ids::{MemberId, Time, ViewId};
+use alloc::vec::Vec;
 use core::time::Duration;
 use tracing::debug;
 
-/// The number of times that a member is asked for a sign of life while the attempts fail.
-const CHECKS_MAX: u32 = 3;
-/// A member on another host that is asked for a sign of life. Its connections report that its
-/// process has ended, or that the way to it is broken.
-#[derive(Debug)]
-pub(super) struct Doubt {
-    /// The view since which it was watched, or had a way to this process.
-    pub(super) view: ViewId,
-    /// The address at which it is asked.
-    pub(super) address: Address,
-    pub(super) since: Time,
-    /// The time until which it may answer; `None`: without limit.
-    ///
-    /// In that case only a broken way suggests its end. A way also breaks in a network that falls
-    /// silent.
-    pub(super) until: Option<Time>,
-    /// The number of failed attempts to ask it.
-    pub(super) failed: u32,
-}
-
-/// The target of events about processes on other hosts.
-const TARGET: &str = "spindle::net";
-
 impl<W> Roster<W> {
+    /// Returns the members on other hosts whose processes have ended, or are about to.
+    ///
+    /// This is a reason to suspect them, not a proof. Messages that they have sent may still
+    /// arrive.
+    pub fn ended(&self) -> Vec<MemberId> {
+        self.doubts.ended()
+    }
+
     /// Notes that the process of `id`, which was watched since `view`, seems to have ended.
     ///
     /// Its connections report that it has ended, or that the way to it is broken. It is asked for a
     /// sign of life, and counts as ended if it gives none `within` this time.
     pub fn seems_ended(&mut self, id: MemberId, incarnation: u128, view: ViewId, within: Duration, now: Time) {
         // Another process may have its id now.
-        let is_it = self.since.get(&id).is_none_or(|since| view >= *since);
-        if incarnation != self.incarnation || !is_it || self.ended.contains_key(&id) {
+        let is_it = self.doubts.is_member_since(id, view);
+        if incarnation != self.incarnation || !is_it || self.doubts.has_ended(id) {
             return;
         }
         if !self.doubt(id, view, Some(within), now) {
-            self.ended.insert(id, view);
+            self.doubts.end(id, view);
         }
     }
 
@@ -51,25 +37,22 @@ impl<W> Roster<W> {
     /// It is asked for a sign of life, because its watch may not have begun yet. It counts as ended
     /// if its host refuses the connection.
     pub(in crate::control) fn is_cut_off(&mut self, id: MemberId, view: ViewId, now: Time) {
-        if self.is_far(id) && !self.ended.contains_key(&id) {
+        if self.is_far(id) && !self.doubts.has_ended(id) {
             self.doubt(id, view, None, now);
         }
     }
 
     /// Asks a member for a sign of life, if it was not asked yet. Returns false if its address is
     /// unknown.
-    pub(super) fn doubt(&mut self, id: MemberId, view: ViewId, within: Option<Duration>, now: Time) -> bool {
+    fn doubt(&mut self, id: MemberId, view: ViewId, within: Option<Duration>, now: Time) -> bool {
         let until = within.map(|within| now + within);
-        if let Some(doubt) = self.doubts.get_mut(&id) {
-            if doubt.until.is_none() {
-                (doubt.since, doubt.until) = (now, until);
-            }
+        if self.doubts.limit(id, until, now) {
             return true;
         }
         let Some(address) = self.book.as_ref().and_then(|book| book.far(id)).cloned() else { return false };
         self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
         debug!(target: TARGET, me = self.me.id.0, member = id.0, ?within, "sign of life asked for");
-        self.doubts.insert(id, Doubt { view, address, since: now, until, failed: 0 });
+        self.doubts.ask((id, address), view, until, now);
         true
     }
 
@@ -89,24 +72,9 @@ impl<W> Roster<W> {
 
     /// Notes that members at `address` could not be asked for a sign of life.
     pub(super) fn not_asked(&mut self, address: &Address, why: &DialError) {
-        // The kernel of its host, or another process there, reports its end. Otherwise the
-        // fault may be this host's or the network's.
-        let is_gone = match why {
-            DialError::Refused(_) | DialError::Elsewhere { .. } | DialError::IdConflict(_) => true,
-            DialError::Myself | DialError::Full | DialError::Other(_) => false,
-        };
-        for (id, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| doubt.address == *address && !is_gone) {
-            doubt.failed += 1;
-            // A process that ends accepts connections until it has closed its listener.
-            if doubt.failed < CHECKS_MAX {
-                let (address, id) = (address.clone(), *id);
-                self.orders.push_back(Order::CheckFar { address, id, view: self.begun });
-            }
+        for id in self.doubts.not_asked(address, why) {
+            self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
         }
-        // It may be asked again when its next way breaks.
-        self.doubts.retain(|_, doubt| doubt.until.is_some() || doubt.failed < CHECKS_MAX);
-        let over = self.doubts.extract_if(.., |_, doubt| doubt.address == *address && is_gone);
-        self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
     }
 
     /// Counts members as ended that were asked for a sign of life and have given none in time.
@@ -120,33 +88,22 @@ impl<W> Roster<W> {
         patience: Duration,
         now: Time,
     ) {
-        for (id, doubt) in &mut self.doubts {
-            let least = if is_down(*id) { patience } else { patience / 4 };
-            doubt.until = doubt.until.map(|until| until.max(doubt.since + least));
-        }
-        let me = self.me.id.0;
-        let over = self.doubts.extract_if(.., |_, doubt| doubt.until.is_some_and(|until| until <= now));
-        self.ended.extend(over.map(|(id, doubt)| {
-            let (failed, waited_ms) = (doubt.failed, now.since(doubt.since).as_millis() as u64);
-            debug!(target: TARGET, me, member = id.0, failed, waited_ms, "no sign of life");
-            (id, doubt.view)
-        }));
+        self.doubts.settle(self.me.id, is_down, patience, now);
     }
 
     /// True if a member was asked for a sign of life, and counts as ended if it gives none in time.
     pub(in crate::control) fn doubts(&self) -> bool {
-        self.doubts.values().any(|doubt| doubt.until.is_some())
+        self.doubts.ends().next().is_some()
     }
 
     /// Returns the time until a member that was asked for a sign of life counts as ended.
     pub(in crate::control) fn patience(&self, now: Time) -> Option<Duration> {
-        self.doubts.values().filter_map(|doubt| doubt.until).map(|until| until.since(now)).min()
+        self.doubts.ends().map(|until| until.since(now)).min()
     }
 
     /// Notes that the process of `id` has made a stream after its connections had reported its end.
     pub fn has_come_back(&mut self, id: MemberId) {
-        let was_doubted = self.doubts.remove(&id).is_some() | self.ended.remove(&id).is_some();
-        if was_doubted {
+        if self.doubts.refute(id) {
             debug!(target: TARGET, me = self.me.id.0, member = id.0, "sign of life");
         }
     }
