@@ -7,6 +7,7 @@
 //! is the driver's handle of a member's row: its memory, or a stream.
 mod addresses;
 mod announcements;
+mod connections;
 mod doubts;
 mod event;
 mod incoming;
@@ -15,13 +16,14 @@ mod newcomers;
 mod observers;
 mod order;
 mod outgoing;
+mod parts;
 mod places;
 mod processes;
 mod signs_of_life;
 mod stopped;
 mod streams;
 
-use super::{Birth, Book, Failure, HostProcess, IdConflicts, Instance, PortAddress};
+use super::{Birth, Book, HostProcess, IdConflicts, Instance};
 use crate::ids::{MemberId, Process, Time, ViewId};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,12 +31,14 @@ use alloc::vec::Vec;
 use doubts::Doubts;
 pub use event::{Asks, ControlEvent, Question};
 pub use order::Order;
+use parts::{HandOvers, Parts};
 use stopped::Stopped;
 pub use streams::Arrival;
+use streams::Streams;
 
 /// The target of events about processes on other hosts.
 const TARGET: &str = "spindle::net";
-/// The number of views before the current one whose streams are still known.
+/// The number of views before the current one whose streams and statements are still known.
 const VIEWS_BEHIND_MAX: u64 = 4;
 
 /// The number of earlier processes that are remembered for an id, beside the last one that asked
@@ -61,14 +65,11 @@ pub struct Roster<W> {
     /// `None`: all members are on this host.
     book: Option<Book>,
     incarnation: u128,
-    /// The memory and streams that members have handed over for later views.
-    parts: BTreeMap<(ViewId, MemberId), (u128, W)>,
-    /// The libfabric addresses of members, in the view that has begun and in later ones.
-    ports: BTreeMap<(ViewId, MemberId), PortAddress>,
+    parts: Parts<W>,
+    streams: Streams<W>,
+    hand_overs: HandOvers,
     /// The newest view that has begun here.
     begun: ViewId,
-    /// The earlier views in which subgroups of this member continue.
-    older: BTreeSet<ViewId>,
     /// The decision that led to the newest view, in words.
     decision: Option<(ViewId, Vec<u64>)>,
     /// The processes that were not in the previous view, for each known view, with their nonces; 0:
@@ -108,17 +109,6 @@ pub struct Roster<W> {
     places_sought: Option<Time>,
     /// The members of the view that has begun, and of the one that is being prepared.
     members: BTreeSet<MemberId>,
-    /// Ways of views that have begun here or are over. `failures` holds the failed dials for such
-    /// ways.
-    arrivals: Vec<Arrival<W>>,
-    failures: Vec<(ViewId, MemberId, Failure)>,
-    /// The processes at the other ends of members' streams, by view.
-    streamed: BTreeMap<(ViewId, MemberId), u128>,
-    /// Members whose streams of this view are open while the next view is installed. These streams
-    /// continue in the next view.
-    continuing: BTreeSet<MemberId>,
-    /// Members whose streams have continued in the next view.
-    continued: BTreeSet<MemberId>,
     /// The processes that begin no more views, by their own statements.
     stopped: BTreeMap<MemberId, Vec<Stopped>>,
     doubts: Doubts,
@@ -126,13 +116,6 @@ pub struct Roster<W> {
     observers: BTreeSet<MemberId>,
     /// Observers that do not read their control messages, each with the time since when.
     deaf: BTreeMap<MemberId, Time>,
-    /// Members whose control messages were dropped because they may be on other hosts.
-    ///
-    /// Each has the newest view for which this member has handed over its memory. The memory is
-    /// handed over again to each of them that is found on this host.
-    forgotten: BTreeMap<MemberId, ViewId>,
-    /// The newest view for which this member's memory was handed over.
-    handed: ViewId,
     id_conflicts: IdConflicts,
     news: Vec<ControlEvent>,
     orders: VecDeque<Order>,
@@ -142,18 +125,18 @@ impl<W> Roster<W> {
     /// Returns the roster of a process that has met no other, and has drawn this `nonce`, which is
     /// not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
-        let (parts, newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
-        let (failures, streamed, asked, told_by, placed_by, decision) = Default::default();
-        let (members, doubts, observers, deaf, id_conflicts, orders, older) = Default::default();
+        let (newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
+        let (asked, told_by, placed_by, decision) = Default::default();
+        let (members, doubts, observers, deaf, id_conflicts, orders) = Default::default();
         Roster {
             me,
             nonce,
             book,
             incarnation: 0,
-            parts,
-            ports: BTreeMap::new(),
+            parts: Parts::new(),
+            streams: Streams::new(),
+            hand_overs: HandOvers::new(),
             begun: ViewId(0),
-            older,
             decision,
             newcomers,
             nonces,
@@ -171,17 +154,10 @@ impl<W> Roster<W> {
             placed_by,
             places_sought: None,
             members,
-            arrivals: Vec::new(),
-            failures,
-            streamed,
-            continuing: BTreeSet::new(),
-            continued: BTreeSet::new(),
             stopped,
             doubts,
             observers,
             deaf,
-            forgotten: BTreeMap::new(),
-            handed: ViewId(0),
             id_conflicts,
             news: Vec::new(),
             orders,
@@ -221,12 +197,18 @@ impl<W> Roster<W> {
     /// Sets the incarnation of the group. Parts that others have sent for it already are kept.
     pub fn set_incarnation(&mut self, incarnation: u128) {
         self.incarnation = incarnation;
-        self.parts.retain(|_, (of, _)| *of == incarnation);
+        self.parts.retain_incarnation(incarnation);
     }
 
     /// Returns the key of this host; 0 in a group of one host.
     fn host(&self) -> u128 {
         self.book.as_ref().map_or(0, |book| book.card().host)
+    }
+
+    /// True if a message about this group is about the group of this process, which may not know
+    /// its group yet.
+    fn may_be_mine(&self, incarnation: u128) -> bool {
+        [incarnation, 0].contains(&self.incarnation)
     }
 
     /// Returns the incarnation of the group; 0: not known yet.
@@ -259,15 +241,8 @@ impl<W> Roster<W> {
     /// this view.
     pub fn begin(&mut self, view: &View, now: Time) {
         self.begun = view.id;
-        self.continuing.clear();
-        self.continued.clear();
-        self.parts.retain(|(id, _), _| *id > view.id);
-        self.ports.retain(|(id, _), _| *id >= view.id);
-        // Members that lose ways by this dial again.
-        let is_of = |of: ViewId| of >= view.id || self.older.contains(&of);
-        self.arrivals.retain(|arrival| is_of(arrival.view));
-        self.failures.retain(|(of, ..)| is_of(*of));
-        self.streamed.retain(|(of, _), _| is_of(*of) || view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
+        self.parts.begin(view.id);
+        self.streams.begin(view.id);
         self.newcomers.retain(|id, _| *id >= view.id);
         self.stopped.retain(|_, words| {
             words.retain_mut(|word| {
@@ -278,7 +253,7 @@ impl<W> Roster<W> {
         });
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
-        let parts = self.parts.keys().chain(self.ports.keys()).map(|(_, from)| *from);
+        let parts = self.parts.members();
         let wanted: BTreeSet<MemberId> = view.members.iter().chain(&self.observers).copied().chain(parts).collect();
         if let Some(book) = &mut self.book {
             // `members` are those of the previous view and of this one.
@@ -297,7 +272,7 @@ impl<W> Roster<W> {
         self.far_processes.retain(|id, _| wanted.contains(id));
         self.former.clear();
         self.dead.retain(|id, _| wanted.contains(id));
-        self.forgotten.retain(|id, _| wanted.contains(id));
+        self.hand_overs.retain(&wanted);
         self.orders.push_back(Order::Retain(wanted));
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();

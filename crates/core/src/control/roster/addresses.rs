@@ -18,7 +18,7 @@ impl<W> Roster<W> {
             }
             self.orders.push_back(Order::Forget(id));
             if is_member {
-                self.forgotten.insert(id, self.handed);
+                self.hand_overs.forget(id);
             } else {
                 self.note_lost(id);
             }
@@ -78,7 +78,7 @@ impl<W> Roster<W> {
         };
         // If the view is a later one, this process misses the member there and dials it again.
         let begun = streams.into_iter().filter(|(view, _)| *view <= self.begun);
-        self.failures.extend(begun.map(|(view, id)| (view, id, failure)));
+        begun.for_each(|(view, id)| self.streams.fail(view, id, failure));
     }
 
     /// Notes the address of a process.

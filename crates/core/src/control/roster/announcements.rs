@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 impl<W> Roster<W> {
     pub(super) fn hear_of_view(&mut self, incarnation: u128, from: MemberId, told: ViewAnnouncement) {
         let ViewAnnouncement { view, decision, newcomers, observers, processes, cards } = told;
-        let is_mine = [incarnation, 0].contains(&self.incarnation);
+        let is_mine = self.may_be_mine(incarnation);
         let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
         let is_ahead = is_mine && is_newest && view.id > self.begun;
         // An observer may have missed the views in which another process got the id of a member

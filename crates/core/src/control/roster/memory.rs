@@ -1,18 +1,9 @@
-//! The memory, streams and libfabric addresses that members hand over for views.
-//!
-//! Parts are kept only for views of this group that have not begun here, and at most
-//! [`PARTS_MAX`] of them.
+//! The memory of members: what members of this host hand over to this process, and what it hands
+//! over to them.
 use super::{Arrival, Me, Order, Roster};
 use crate::control::{ControlMessage, Instance, PortAddress};
 use crate::ids::{MemberId, ViewId};
-use crate::limits;
 use alloc::vec::Vec;
-
-/// The number of views ahead for which memory is kept.
-pub(super) const VIEWS_AHEAD_MAX: u64 = 4;
-/// The maximum number of parts that are kept for later views. Without it, the number of views of
-/// eras that no recovery has begun would be unlimited.
-const PARTS_MAX: usize = 8 * limits::MEMBERS_MAX;
 
 impl<W> Roster<W> {
     /// Takes the memory that a process of this host has handed over for a view. Returns whether it
@@ -25,7 +16,7 @@ impl<W> Roster<W> {
             if self.instances.get(&from.id).is_some_and(|instance| *instance != Instance::Near(from.pid)) {
                 return false;
             }
-            self.arrive(Arrival { view, from: from.id, way });
+            self.streams.arrive(Arrival { view, from: from.id, way });
         } else if !self.keep_part(incarnation, view, from.id, way) {
             return false;
         }
@@ -50,7 +41,7 @@ impl<W> Roster<W> {
 
     /// Notes that a member turns out to be on this host.
     pub(super) fn is_here(&mut self, id: MemberId) {
-        if let Some(view) = self.forgotten.remove(&id) {
+        if let Some(view) = self.hand_overs.resume(id) {
             self.hand_over(view, [id]);
         }
     }
@@ -58,49 +49,36 @@ impl<W> Roster<W> {
     /// Drops what a process has handed over, because that process cannot be watched.
     pub fn not_taken(&mut self, view: ViewId, from: MemberId) {
         self.watched.remove(&from);
-        self.parts.remove(&(view, from));
-        self.ports.remove(&(view, from));
-        self.arrivals.retain(|arrival| (arrival.view, arrival.from) != (view, from));
+        self.parts.drop_of(view, from);
+        self.streams.drop_of(view, from);
     }
 
     /// Keeps what `from` has handed over for a later view, if the view may be one of this group.
     pub(super) fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: W) -> bool {
-        let oldest = self.parts.keys().next().map_or(view, |(oldest, _)| *oldest);
-        // A process that waits for admission does not know yet in which group and view it will be.
-        // A late process hands over its memory for a view that is long over.
-        let is_mine = [incarnation, 0].contains(&self.incarnation);
-        let is_near = self.begun.0 == 0 || view.ahead_of(oldest) <= VIEWS_AHEAD_MAX;
-        let is_kept = is_mine && view > self.begun && is_near && self.parts.len() < PARTS_MAX;
-        if is_kept {
-            self.parts.insert((view, from), (incarnation, part));
-        }
-        is_kept
+        self.may_be_mine(incarnation) && self.parts.keep((incarnation, view), from, part, self.begun)
     }
 
     /// Keeps the libfabric address of `from` in a current or later view. `from` reports it again
     /// until it is called, so a report that comes too early may be dropped.
     pub(super) fn keep_port(&mut self, (incarnation, view): (u128, ViewId), from: MemberId, address: PortAddress) {
-        let is_mine = [incarnation, 0].contains(&self.incarnation);
-        let is_near = self.begun.0 == 0 || (view >= self.begun && view.ahead_of(self.begun) <= VIEWS_AHEAD_MAX);
-        let is_known = self.ports.contains_key(&(view, from));
-        if is_mine && is_near && (is_known || self.ports.len() < PARTS_MAX) {
-            self.ports.insert((view, from), address);
+        if self.may_be_mine(incarnation) {
+            self.parts.keep_port(view, from, address, self.begun);
         }
     }
 
     /// Returns what `member` has handed over for `view`.
     pub fn take_part(&mut self, view: ViewId, member: MemberId) -> Option<W> {
-        self.parts.remove(&(view, member)).map(|(_, way)| way)
+        self.parts.take(view, member)
     }
 
     /// True if `member` has handed over its memory, or a stream, for `view`.
     pub fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
-        self.parts.contains_key(&(view, member))
+        self.parts.has(view, member)
     }
 
     /// Returns the libfabric address of `member` for `view`, if the member has reported it.
     pub fn port_of(&self, view: ViewId, member: MemberId) -> Option<&PortAddress> {
-        self.ports.get(&(view, member))
+        self.parts.port(view, member)
     }
 
     /// Sends this member's libfabric address for `view` to `to`.
@@ -110,13 +88,12 @@ impl<W> Roster<W> {
 
     /// Forgets what was handed over for views before this one.
     pub fn pass_over_until(&mut self, view: ViewId) {
-        self.parts.retain(|(id, _), _| *id >= view);
-        self.ports.retain(|(id, _), _| *id >= view);
+        self.parts.pass_over_until(view);
     }
 
     /// Hands this member's memory for `view` to those of `others` that are on this host.
     pub fn hand_over(&mut self, view: ViewId, others: impl IntoIterator<Item = MemberId>) {
-        self.handed = self.handed.max(view);
+        self.hand_overs.note(view);
         // The same rule holds for control messages.
         let is_here = |id: &MemberId| *id != self.me.id && !self.is_far(*id) && !self.is_dead(*id);
         let to: Vec<MemberId> = others.into_iter().filter(is_here).collect();
@@ -128,6 +105,7 @@ impl<W> Roster<W> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parts::VIEWS_AHEAD_MAX;
     use super::super::tests::me;
     use super::*;
     use crate::control::{Address, Book, Card, Seeds};

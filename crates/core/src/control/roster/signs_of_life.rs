@@ -59,7 +59,7 @@ impl<W> Roster<W> {
     /// Notes that a process on another host has identified itself on a new connection, so it lives.
     /// Another process may have the id and address of a member by now.
     pub fn answers(&mut self, with: &Card, process: u128) {
-        let streamed = self.streamed.get(&(self.begun, with.id)).copied();
+        let streamed = self.streams.process(self.begun, with.id);
         let known = streamed.or(match self.instances.get(&with.id) {
             Some(Instance::Far(process)) => Some(*process),
             _ => None,
