@@ -5,11 +5,18 @@
 //! what this process knows of the processes that the agreement is about, and what they have handed
 //! over for later views. A driver passes all input to it, and carries out its [orders](Order). `W`
 //! is the driver's handle of a member's row: its memory, or a stream.
+//!
+//! The tables are types of their own, which know nothing of each other. Read [`Processes`] first: an
+//! id belongs to one process at any time. [`Newcomers`] and [`Statements`] say from which view to
+//! which, [`Parts`] and [`Streams`] hold what members have handed over, and [`Doubts`] are about
+//! members of other hosts. The other files are the methods of the roster, by concern.
 mod addresses;
+mod admissions;
 mod announcements;
 mod connections;
 mod doubts;
 mod event;
+mod farewell;
 mod incoming;
 mod memory;
 mod newcomers;
@@ -22,17 +29,22 @@ mod processes;
 mod signs_of_life;
 mod stopped;
 mod streams;
+mod watches;
 
-use super::{Birth, Book, HostProcess, IdConflicts, Instance};
+use super::{Birth, Book, IdConflicts};
 use crate::ids::{MemberId, Process, Time, ViewId};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use doubts::Doubts;
 pub use event::{Asks, ControlEvent, Question};
+use newcomers::Newcomers;
+use observers::Observers;
 pub use order::Order;
 use parts::{HandOvers, Parts};
-use stopped::Stopped;
+use places::Searches;
+use processes::Processes;
+use stopped::{Statements, Stopped};
 pub use streams::Arrival;
 use streams::Streams;
 
@@ -64,59 +76,31 @@ pub struct Roster<W> {
     nonce: u32,
     /// `None`: all members are on this host.
     book: Option<Book>,
+    /// The incarnation of the group; 0: not known yet.
     incarnation: u128,
-    parts: Parts<W>,
-    streams: Streams<W>,
-    hand_overs: HandOvers,
     /// The newest view that has begun here.
     begun: ViewId,
+    /// True if this process has begun a view that contains it.
+    takes_part: bool,
     /// The decision that led to the newest view, in words.
     decision: Option<(ViewId, Vec<u64>)>,
-    /// The processes that were not in the previous view, for each known view, with their nonces; 0:
-    /// the nonce is not known here.
-    newcomers: BTreeMap<ViewId, BTreeMap<MemberId, u32>>,
-    /// The nonces of the processes that asked last for admission with their ids.
-    nonces: BTreeMap<MemberId, u32>,
-    pids: BTreeMap<MemberId, u32>,
-    instances: BTreeMap<MemberId, Instance>,
-    /// The pids and starts of processes of this host. The start differs from that of other
-    /// processes with the same pid.
-    births: BTreeMap<MemberId, (u32, Birth)>,
-    /// The processes of other hosts that asked for admission, each with its nonce, as they reported
-    /// them. Other processes of their hosts may never have heard of them, and then cannot ask the
-    /// kernel for their ends.
-    far_processes: BTreeMap<MemberId, (u32, HostProcess)>,
-    /// The processes of this host that asked for admission before the last one with their id: their
-    /// nonces, pids and starts. The group may have admitted one of them.
-    former: BTreeMap<MemberId, Vec<(u32, u32, Birth)>>,
-    watched: BTreeSet<MemberId>,
-    /// Members that write nothing any more, each with its process if that was known. The kernel
-    /// reported their ends, or they reported themselves that they never took part.
-    dead: BTreeMap<MemberId, Option<(u32, Birth)>>,
+    /// The members of the view that has begun, and of the one that is being prepared.
+    members: BTreeSet<MemberId>,
     /// The nonces with which founders take part in creating the group, as far as they have reported
     /// them. Each one is that of the process whose address is known.
     founders: BTreeMap<MemberId, u32>,
     /// Processes that this process has asked for admission.
     asked: BTreeSet<MemberId>,
-    /// True if this process has begun a view that contains it.
-    takes_part: bool,
-    /// The member that this process asked last for other processes.
-    told_by: Option<MemberId>,
-    /// The member on another host that this process asked last for the places of others, and the
-    /// time.
-    placed_by: Option<(MemberId, Time)>,
-    /// The time at which places were last sought for large messages.
-    places_sought: Option<Time>,
-    /// The members of the view that has begun, and of the one that is being prepared.
-    members: BTreeSet<MemberId>,
-    /// The processes that begin no more views, by their own statements.
-    stopped: BTreeMap<MemberId, Vec<Stopped>>,
+    processes: Processes,
+    newcomers: Newcomers,
+    stopped: Statements,
     doubts: Doubts,
-    /// The processes that follow without being members.
-    observers: BTreeSet<MemberId>,
-    /// Observers that do not read their control messages, each with the time since when.
-    deaf: BTreeMap<MemberId, Time>,
+    observers: Observers,
+    searches: Searches,
     id_conflicts: IdConflicts,
+    parts: Parts<W>,
+    streams: Streams<W>,
+    hand_overs: HandOvers,
     news: Vec<ControlEvent>,
     orders: VecDeque<Order>,
 }
@@ -125,9 +109,8 @@ impl<W> Roster<W> {
     /// Returns the roster of a process that has met no other, and has drawn this `nonce`, which is
     /// not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
-        let (newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
-        let (asked, told_by, placed_by, decision) = Default::default();
-        let (members, doubts, observers, deaf, id_conflicts, orders) = Default::default();
+        let (newcomers, stopped, asked, decision) = Default::default();
+        let (members, doubts, observers, searches, id_conflicts, orders) = Default::default();
         Roster {
             me,
             nonce,
@@ -139,25 +122,15 @@ impl<W> Roster<W> {
             begun: ViewId(0),
             decision,
             newcomers,
-            nonces,
-            pids,
-            instances,
-            births,
-            former,
-            watched,
-            dead,
-            far_processes: BTreeMap::new(),
+            processes: Processes::new(me.id),
             founders: BTreeMap::new(),
             asked,
             takes_part: false,
-            told_by,
-            placed_by,
-            places_sought: None,
+            searches,
             members,
             stopped,
             doubts,
             observers,
-            deaf,
             id_conflicts,
             news: Vec::new(),
             orders,
@@ -243,18 +216,13 @@ impl<W> Roster<W> {
         self.begun = view.id;
         self.parts.begin(view.id);
         self.streams.begin(view.id);
-        self.newcomers.retain(|id, _| *id >= view.id);
-        self.stopped.retain(|_, words| {
-            words.retain_mut(|word| {
-                let heard_in = word.heard_in.get_or_insert(view.id);
-                view.id.ahead_of(*heard_in) <= VIEWS_BEHIND_MAX
-            });
-            !words.is_empty()
-        });
+        self.newcomers.begin(view.id);
+        self.stopped.begin(view.id);
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
         let parts = self.parts.members();
-        let wanted: BTreeSet<MemberId> = view.members.iter().chain(&self.observers).copied().chain(parts).collect();
+        let wanted: BTreeSet<MemberId> =
+            view.members.iter().chain(self.observers.ids()).copied().chain(parts).collect();
         if let Some(book) = &mut self.book {
             // `members` are those of the previous view and of this one.
             let members = &self.members;
@@ -262,19 +230,10 @@ impl<W> Roster<W> {
             let gone = book.retain(view.id, |id| wanted.contains(&id), has_gone, now);
             self.orders.extend(gone.into_iter().map(Order::UnwatchFar));
         }
-        for id in self.watched.extract_if(.., |id| !wanted.contains(id)) {
-            self.orders.push_back(Order::Unwatch(id));
-        }
-        self.pids.retain(|id, _| wanted.contains(id));
-        self.instances.retain(|id, _| wanted.contains(id));
-        self.nonces.retain(|id, _| wanted.contains(id));
-        self.births.retain(|id, _| wanted.contains(id));
-        self.far_processes.retain(|id, _| wanted.contains(id));
-        self.former.clear();
-        self.dead.retain(|id, _| wanted.contains(id));
+        self.processes.begin(&wanted, &mut self.orders);
         self.hand_overs.retain(&wanted);
         self.orders.push_back(Order::Retain(wanted));
-        self.observers.retain(|id| !view.members.contains(id));
+        self.observers.begin(view);
         self.members = view.members.iter().copied().collect();
         self.doubts.begin(view.id, &self.members);
     }

@@ -114,7 +114,7 @@ impl<W> Roster<W> {
 
     /// True if a process of this host is known by this id.
     pub(super) fn lives_here(&self, id: MemberId) -> bool {
-        id == self.me.id || self.births.contains_key(&id)
+        id == self.me.id || self.processes.is_near(id)
     }
 
     /// Notes the address of a process that reports this card as its own, or that `asks` for
@@ -163,7 +163,6 @@ mod tests {
     use crate::control::{Book, ControlMessage, Seeds};
     use crate::ids::ViewId;
     use crate::view::View;
-
     use alloc::vec::Vec;
 
     /// The next process with its id may be anywhere.

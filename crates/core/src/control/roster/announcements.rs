@@ -1,8 +1,8 @@
 //! The announcements of decided views: the announcement to a joiner or observer, and what it
 //! teaches the receiver.
 use super::{ControlEvent, Order, Roster};
-use crate::control::{Birth, Book, Card, ControlMessage, HostProcess, Instance, Request, ViewAnnouncement};
-use crate::ids::{MemberId, Process, ViewId};
+use crate::control::{Book, Card, ControlMessage, HostProcess, Request, ViewAnnouncement};
+use crate::ids::{MemberId, ViewId};
 use crate::mutation::mutation;
 use crate::view::View;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ impl<W> Roster<W> {
     pub(super) fn hear_of_view(&mut self, incarnation: u128, from: MemberId, told: ViewAnnouncement) {
         let ViewAnnouncement { view, decision, newcomers, observers, processes, cards } = told;
         let is_mine = self.may_be_mine(incarnation);
-        let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
+        let is_newest = self.newcomers.newest().is_none_or(|newest| newest <= view.id);
         let is_ahead = is_mine && is_newest && view.id > self.begun;
         // An observer may have missed the views in which another process got the id of a member
         // that it knows.
@@ -40,21 +40,19 @@ impl<W> Roster<W> {
             let is_here =
                 |process: &HostProcess| process.host == here && process.id != me && view.members.contains(&process.id);
             for HostProcess { id, pid, birth, .. } in processes.into_iter().filter(is_here) {
-                if self.is_new_behind(view.id, id) {
+                if self.newcomers.has_behind(view.id, id) {
                     continue;
                 }
-                let is_another = self.births.get(&id).is_some_and(|known| *known != (pid, birth));
+                let is_another = self.processes.near(id).is_some_and(|known| known != (pid, birth));
                 // Or the known process is another one that waited with that id while this process
                 // waited too.
                 let waits = self.begun.0 == 0 && !self.has_parts(view.id, id);
                 if is_another && is_ahead && (follows || waits) {
-                    self.pids.insert(id, pid);
-                    self.instances.insert(id, Instance::Near(pid));
-                    self.watch_instead(id, Some((pid, birth)));
+                    self.processes.replace(id, (pid, birth), &mut self.orders);
                 }
-                self.births.entry(id).or_insert((pid, birth));
+                self.processes.note_near(id, (pid, birth));
                 self.is_here(id);
-                self.watch(id);
+                self.processes.watch(id, &mut self.orders);
             }
         }
         // An earlier process with this one's id may have taken part in the view already.
@@ -97,21 +95,15 @@ impl<W> Roster<W> {
     }
 
     pub(super) fn message_of(&self, view: &View) -> (ControlMessage, Arc<[u8]>) {
-        let newcomers = self.newcomers.get(&view.id).into_iter().flatten();
-        let newcomers = newcomers.map(|(id, nonce)| Process { id: *id, nonce: *nonce }).collect();
+        let newcomers = self.newcomers.of(view.id).collect();
         let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
-        let observers = self.observers.iter().filter(|id| !view.members.contains(id));
+        let observers = self.observers.ids().iter().filter(|id| !view.members.contains(id));
         let observers = observers.map(|id| (*id, self.pid(*id))).collect();
         let decision = self.decision.as_ref().filter(|(of, _)| *of == view.id);
         let decision = decision.map(|(_, words)| words.clone()).unwrap_or_default();
         let host = self.host();
-        let near =
-            |(id, (pid, birth)): (&MemberId, &(u32, Birth))| HostProcess { id: *id, host, pid: *pid, birth: *birth };
         let me = HostProcess { id: self.me.id, host, pid: self.me.pid, birth: self.me.birth };
-        // Another process with the id of a member may have asked since.
-        let is_it = |(id, (nonce, _)): &(&MemberId, &(u32, HostProcess))| self.nonces.get(id) == Some(nonce);
-        let far = self.far_processes.iter().filter(is_it).map(|(_, (_, process))| *process);
-        let processes = self.births.iter().map(near).chain([me]).chain(far);
+        let processes = self.processes.all_near(host).chain([me]).chain(self.processes.all_far());
         let processes = processes.filter(|process| view.members.contains(&process.id)).collect();
         let told = ViewAnnouncement { view: view.clone(), decision, newcomers, observers, processes, cards };
         let bytes = Arc::<[u8]>::from(told.encode());
@@ -124,7 +116,9 @@ impl<W> Roster<W> {
 mod tests {
     use super::super::tests::me;
     use super::*;
+    use crate::control::Birth;
     use crate::control::{Address, Seeds};
+    use crate::ids::Process;
     use crate::ids::Time;
     use crate::view::View;
     use alloc::string::ToString;

@@ -1,7 +1,7 @@
 //! The streams between members on different hosts: which member makes each, and which continue in
 //! the next view.
 use super::{Arrival, Order, Roster};
-use crate::control::{Book, Failure, Instance, Purpose};
+use crate::control::{Book, Failure, Purpose};
 use crate::ids::{MemberId, ViewId};
 use crate::mutation::mutation;
 use crate::view::View;
@@ -36,10 +36,7 @@ impl<W> Roster<W> {
         }
         let known = self.streams.process(view, from);
         // A late row belongs to the process that was admitted, if that process is known.
-        let known = known.or(match self.instances.get(&from) {
-            Some(Instance::Far(process)) if view == self.begun => Some(*process),
-            _ => None,
-        });
+        let known = known.or(self.processes.far_instance(from).filter(|_| view == self.begun));
         if known.is_some_and(|known| known != process) && !mutation!(NoncesIgnored) {
             return self.streams.fail(view, from, Failure::Another);
         }
@@ -73,10 +70,7 @@ impl<W> Roster<W> {
         }
         self.streams.note_continued(with);
         let streamed = self.streams.process(self.begun, with);
-        let process = streamed.or(match self.instances.get(&with) {
-            Some(Instance::Far(process)) => Some(*process),
-            _ => None,
-        });
+        let process = streamed.or(self.processes.far_instance(with));
         if let Some(process) = process {
             self.streams.note_process(view, with, process);
         }

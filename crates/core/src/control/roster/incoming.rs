@@ -85,7 +85,7 @@ impl<W> Roster<W> {
             }
             ControlMessage::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
                 let heard_in = (self.begun.0 != 0).then_some(self.begun);
-                self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in });
+                self.stopped.note(from, Stopped { incarnation, last: view, nonce, heard_in });
                 // Over the network the statement may arrive after messages that the next process
                 // with this id has written to this host.
                 if !has_card && view.0 == 0 {
@@ -93,9 +93,9 @@ impl<W> Roster<W> {
                     // may become members.
                     self.forget_observer(from);
                     // Another process may have asked with its id since.
-                    if self.nonces.get(&from) == Some(&nonce) {
+                    if self.processes.nonce(from) == Some(nonce) {
                         // The pid of that other process may be the same.
-                        self.instances.insert(from, Instance::Near(0));
+                        self.processes.set_instance(from, Instance::Near(0));
                         self.has_ended(from);
                     }
                 }
@@ -117,7 +117,6 @@ mod tests {
     use super::super::tests::me;
     use super::*;
     use crate::ids::{MemberId, ViewId};
-
     use alloc::vec::Vec;
 
     #[test]

@@ -13,20 +13,14 @@ impl<W> Roster<W> {
     /// that it cannot ([`not_taken`](Self::not_taken)).
     pub fn handed_over(&mut self, incarnation: u128, view: ViewId, from: Me, way: W) -> bool {
         if incarnation == self.incarnation && view == self.begun && self.members.contains(&from.id) {
-            if self.instances.get(&from.id).is_some_and(|instance| *instance != Instance::Near(from.pid)) {
+            if self.processes.instance(from.id).is_some_and(|instance| instance != Instance::Near(from.pid)) {
                 return false;
             }
             self.streams.arrive(Arrival { view, from: from.id, way });
         } else if !self.keep_part(incarnation, view, from.id, way) {
             return false;
         }
-        self.pids.insert(from.id, from.pid);
-        let process = (from.pid, from.birth);
-        if self.births.insert(from.id, process).is_some_and(|known| known != process) {
-            // Another process with this id is watched.
-            self.watched.remove(&from.id);
-        }
-        self.instances.insert(from.id, Instance::Near(from.pid));
+        self.processes.note_handed_over(from);
         self.is_here(from.id);
         true
     }
@@ -48,7 +42,7 @@ impl<W> Roster<W> {
 
     /// Drops what a process has handed over, because that process cannot be watched.
     pub fn not_taken(&mut self, view: ViewId, from: MemberId) {
-        self.watched.remove(&from);
+        self.processes.note_unwatched(from);
         self.parts.drop_of(view, from);
         self.streams.drop_of(view, from);
     }

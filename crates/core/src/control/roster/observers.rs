@@ -1,12 +1,12 @@
 //! The processes that follow without being members.
 //!
-//! Each observer gets every view and the control messages of the members. An observer that has ended,
-//! is lost, or does not read its control messages is forgotten. Members wait for no observer.
+//! Each observer gets every view and the control messages of the members. An observer that has
+//! ended, is lost, or does not read its control messages is forgotten. Members wait for no observer.
 use super::{Order, Roster};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Time};
 use crate::mutation::mutation;
 use crate::view::View;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -14,10 +14,52 @@ use core::time::Duration;
 /// members may write to it at once, on few cores.
 const DEAF_MAX: Duration = Duration::from_secs(2);
 
+/// The observers, and for how long each has not read its control messages.
+#[derive(Default, Debug)]
+pub(super) struct Observers {
+    ids: BTreeSet<MemberId>,
+    /// Observers that do not read their control messages, each with the time since when.
+    deaf: BTreeMap<MemberId, Time>,
+}
+
+impl Observers {
+    /// Returns the ids of the observers.
+    pub(super) fn ids(&self) -> &BTreeSet<MemberId> {
+        &self.ids
+    }
+
+    /// Adds an observer. Returns whether it is new.
+    pub(super) fn insert(&mut self, id: MemberId) -> bool {
+        self.ids.insert(id)
+    }
+
+    /// Removes an observer. Returns whether it was one.
+    pub(super) fn remove(&mut self, id: MemberId) -> bool {
+        self.ids.remove(&id)
+    }
+
+    /// Removes and returns the observers that have been `deaf` for long.
+    fn extract_deaf(&mut self, is_deaf: impl Fn(MemberId) -> bool, now: Time) -> Vec<MemberId> {
+        self.deaf.retain(|id, _| is_deaf(*id));
+        for id in self.ids.iter().copied().filter(|id| is_deaf(*id)) {
+            self.deaf.entry(id).or_insert(now);
+        }
+        let gone = self.deaf.extract_if(.., |_, since| now.since(*since) >= DEAF_MAX);
+        let gone: Vec<MemberId> = gone.map(|(id, _)| id).collect();
+        self.ids.retain(|id| !gone.contains(id));
+        gone
+    }
+
+    /// Notes that a view has begun, whose members observe no more.
+    pub(super) fn begin(&mut self, view: &View) {
+        self.ids.retain(|id| !view.members.contains(id));
+    }
+}
+
 impl<W> Roster<W> {
     /// Returns the processes that follow without being members.
     pub fn observers(&self) -> &BTreeSet<MemberId> {
-        &self.observers
+        self.observers.ids()
     }
 
     /// Adds an observer, to which this process reports each view. Returns whether it is new.
@@ -27,15 +69,8 @@ impl<W> Roster<W> {
         let is_new = self.observers.insert(id);
         // A client is never a member. If its pid is wrong, it is only forgotten, and asks again. If
         // a process may become a member, its own report of its process is not sufficient.
-        if !self.is_far(id)
-            && id.0 >= CLIENT_IDS_FROM
-            && let Some(pid) = self.pids.get(&id).copied()
-            && self.watched.insert(id)
-        {
-            // The reported end may be that of the previous process. If this process has ended as
-            // well, the watch reports that.
-            self.dead.remove(&id);
-            self.orders.push_back(Order::Watch { id, pid, birth: None });
+        if !self.is_far(id) && id.0 >= CLIENT_IDS_FROM {
+            self.processes.watch_client(id, &mut self.orders);
         }
         is_new
     }
@@ -50,7 +85,7 @@ impl<W> Roster<W> {
         let mut near = observers;
         near.retain(|(id, _)| is_near(id));
         for (id, pid) in &near {
-            self.pids.entry(*id).or_insert(*pid);
+            self.processes.note_pid(*id, *pid);
         }
         let new = near.into_iter().map(|(id, _)| id).filter(|id| self.add_observer(*id)).collect();
         self.probe(new);
@@ -58,11 +93,11 @@ impl<W> Roster<W> {
 
     /// Forgets a process that observes no more.
     pub fn forget_observer(&mut self, id: MemberId) {
-        if mutation!(ObserversKept) || !self.observers.remove(&id) {
+        if mutation!(ObserversKept) || !self.observers.remove(id) {
             return;
         }
         self.orders.push_back(Order::Forget(id));
-        if id.0 >= CLIENT_IDS_FROM && self.watched.remove(&id) {
+        if id.0 >= CLIENT_IDS_FROM && self.processes.note_unwatched(id) {
             self.orders.push_back(Order::Unwatch(id));
         }
     }
@@ -72,14 +107,8 @@ impl<W> Roster<W> {
     /// the next view waits for its messages, and all others wait for it. `holds` returns for which
     /// processes messages wait to be taken.
     pub fn forget_the_deaf(&mut self, holds: impl Fn(MemberId) -> bool, now: Time) {
-        let is_awaited = |id: &MemberId| self.members.contains(id);
-        self.deaf.retain(|id, _| holds(*id) && !is_awaited(id));
-        for id in self.observers.iter().copied().filter(|id| holds(*id) && !is_awaited(id)) {
-            self.deaf.entry(id).or_insert(now);
-        }
-        for (id, _) in self.deaf.extract_if(.., |_, since| now.since(*since) >= DEAF_MAX) {
+        for id in self.observers.extract_deaf(|id| holds(id) && !self.members.contains(&id), now) {
             self.orders.push_back(Order::Forget(id));
-            self.observers.remove(&id);
         }
     }
 }
@@ -90,9 +119,7 @@ mod tests {
     use super::*;
     use crate::control::{Birth, Card, ControlMessage};
     use crate::ids::{Process, ViewId};
-
     use crate::view::View;
-
     use alloc::vec;
 
     /// Ids of clients are assigned again.

@@ -1,4 +1,5 @@
-//! The parts that members have handed over for views: their memory, streams and libfabric addresses.
+//! The parts that members have handed over for views: their memory, streams and libfabric
+//! addresses.
 //!
 //! The number of parts is at most [`PARTS_MAX`] of each kind. The number of views ahead for which
 //! they are kept is at most [`VIEWS_AHEAD_MAX`]. A view that has begun takes its memory and streams

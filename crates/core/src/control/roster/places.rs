@@ -7,11 +7,23 @@ use crate::mutation::mutation;
 use crate::view::View;
 use alloc::vec::Vec;
 
+/// The searches for places and processes, and the members that were asked last.
+#[derive(Default, Debug)]
+pub(super) struct Searches {
+    /// The member that this process asked last for other processes.
+    asked: Option<MemberId>,
+    /// The member on another host that this process asked last for the places of others, and the
+    /// time.
+    asked_far: Option<(MemberId, Time)>,
+    /// The time at which places were last sought for large messages.
+    sought_at: Option<Time>,
+}
+
 impl<W> Roster<W> {
     /// True if the host of `id` is unknown. The process counts as on this host until its card
     /// arrives.
     pub fn may_be_elsewhere(&self, id: MemberId) -> bool {
-        self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
+        self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.processes.is_near(id)
     }
 
     /// True if the host of each living member of `view` is known.
@@ -22,8 +34,8 @@ impl<W> Roster<W> {
     pub fn finds_places(&mut self, view: &View, now: Time) -> bool {
         let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
         let unknown: Vec<MemberId> = view.members.iter().copied().filter(is_unknown).collect();
-        if !unknown.is_empty() && self.places_sought.is_none_or(|at| now.since(at) >= ASK_EVERY) {
-            self.places_sought = Some(now);
+        if !unknown.is_empty() && self.searches.sought_at.is_none_or(|at| now.since(at) >= ASK_EVERY) {
+            self.searches.sought_at = Some(now);
             self.seek(&unknown, now);
         }
         unknown.is_empty() || mutation!(PlacesGuessed)
@@ -35,7 +47,7 @@ impl<W> Roster<W> {
     pub fn seek(&mut self, ids: &[MemberId], now: Time) {
         // An answer comes only if other members find this process.
         self.orders.push_back(Order::Restore);
-        let is_sought = |id: &&MemberId| !self.watched.contains(id) && !self.is_dead(**id) && !self.is_far(**id);
+        let is_sought = |id: &&MemberId| !self.processes.is_watched(**id) && !self.is_dead(**id) && !self.is_far(**id);
         if !ids.iter().any(|id| is_sought(&id)) {
             return;
         }
@@ -43,9 +55,9 @@ impl<W> Roster<W> {
             self.seek_places(now);
         }
         let may_know = |id: &&MemberId| **id != self.me.id && !self.is_dead(**id) && !self.is_far(**id);
-        let next = self.members.iter().find(|id| Some(**id) > self.told_by && may_know(id));
+        let next = self.members.iter().find(|id| Some(**id) > self.searches.asked && may_know(id));
         if let Some(asked) = next.or_else(|| self.members.iter().find(may_know)).copied() {
-            self.told_by = Some(asked);
+            self.searches.asked = Some(asked);
             self.post(asked, ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View });
         }
     }
@@ -53,14 +65,14 @@ impl<W> Roster<W> {
     /// Asks a member on another host for the places of all members. A member that is cut off from a
     /// newcomer has not received the newcomer's request.
     pub(super) fn seek_places(&mut self, now: Time) {
-        if self.placed_by.is_some_and(|(_, at)| now.since(at) < ASK_EVERY) {
+        if self.searches.asked_far.is_some_and(|(_, at)| now.since(at) < ASK_EVERY) {
             return;
         }
-        let last = self.placed_by.map(|(id, _)| id);
+        let last = self.searches.asked_far.map(|(id, _)| id);
         let mut far = self.members.iter().copied().filter(|id| self.is_far(*id));
         let first = far.clone().next();
         if let Some(asked) = far.find(|id| Some(*id) > last).or(first) {
-            self.placed_by = Some((asked, now));
+            self.searches.asked_far = Some((asked, now));
             self.post(asked, ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View });
         }
     }

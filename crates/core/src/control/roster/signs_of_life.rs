@@ -1,7 +1,7 @@
-//! The signs of life of members on other hosts: the reports that raise a [doubt](super::doubts), and
-//! the connections and answers that refute it.
+//! The signs of life of members on other hosts: the reports that raise a [doubt](super::doubts),
+//! and the connections and answers that refute it.
 use super::{Order, Roster, TARGET};
-use crate::control::{Address, Card, DialError, Instance};
+use crate::control::{Address, Card, DialError};
 use crate::ids::{MemberId, Time, ViewId};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -60,10 +60,7 @@ impl<W> Roster<W> {
     /// Another process may have the id and address of a member by now.
     pub fn answers(&mut self, with: &Card, process: u128) {
         let streamed = self.streams.process(self.begun, with.id);
-        let known = streamed.or(match self.instances.get(&with.id) {
-            Some(Instance::Far(process)) => Some(*process),
-            _ => None,
-        });
+        let known = streamed.or(self.processes.far_instance(with.id));
         let address = self.book.as_ref().and_then(|book| book.address_of(with.id));
         if known.map_or(address == Some(&with.address), |known| known == process) {
             self.has_come_back(with.id);
@@ -113,10 +110,10 @@ impl<W> Roster<W> {
 mod tests {
     use super::super::tests::me;
     use super::*;
+    use crate::control::Instance;
     use crate::control::{Book, Purpose, Seeds};
     use crate::view::View;
     use alloc::string::ToString;
-
     use alloc::vec::Vec;
 
     /// Returns whether a member on another host counts as ended at these times. The end of its
@@ -147,7 +144,7 @@ mod tests {
         // The member reports another address than the one at which it is reached.
         roster.reached(&seed, &card(2));
         assert_eq!(roster.book().unwrap().far(MemberId(2)), Some(&seed));
-        roster.instances.insert(MemberId(2), Instance::Far(3));
+        roster.processes.set_instance(MemberId(2), Instance::Far(3));
         let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
         roster.begin(&View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() }, Time(0));
         when(&mut roster);
