@@ -2,7 +2,7 @@
 //! next.
 //!
 //! A stream belongs to one process: another process with the member's id gets no stream in its
-//! place. Of each member the newest way in a view counts.
+//! place. The newest way of a member in a view counts.
 use super::VIEWS_BEHIND_MAX;
 use crate::control::Failure;
 use crate::ids::{MemberId, ViewId};
