@@ -34,9 +34,9 @@ const SEARCHED: [Mutation; 12] = [
 
 /// Mutations that no seed shows: either too few seeds of whole processes do, or none does because
 /// processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
-/// `crates/core/src/control/seek.rs`, `crates/core/src/control/member.rs`,
-/// `crates/core/src/control/roster.rs`, `crates/core/tests/engine.rs`, `crates/core/tests/moves.rs`
-/// and `crates/sim/src/processes/tests.rs` find them.
+/// `crates/core/src/control/seek.rs`, `crates/core/src/control/member/tests.rs`,
+/// `crates/core/src/control/roster/places.rs`, `crates/core/tests/engine.rs`,
+/// `crates/core/tests/moves.rs` and `crates/sim/src/processes/tests.rs` find them.
 const TESTED: [Mutation; 19] = [
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,

@@ -1,0 +1,73 @@
+//! The orders of a bootstrap to its driver, and the reasons why a process waits.
+use super::{Incarnation, InitialView, Message, Record, SeedState};
+use crate::ids::Process;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The reason why a process waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// The list of seeds is not known.
+    SeedList,
+    /// More seeds have to answer.
+    Seeds,
+    /// This many more processes have to wait with this one.
+    Members(u32),
+    /// The votes on the first view are under way.
+    Votes,
+    /// A seed will create the group.
+    Founder,
+    /// The process, or a seed that answered, belongs to this group. None of its members has
+    /// answered.
+    Group(Incarnation),
+    /// A member of this group has answered. It has to admit the process.
+    Admission(Incarnation),
+}
+
+/// The reason why a process waits, and the state of each seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// The reason.
+    pub need: Need,
+    /// The seeds, by index.
+    pub seeds: Vec<SeedState>,
+    /// The number of processes that wait for the group, including this one, as far as it knows.
+    pub here: u32,
+}
+
+/// The receiver of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum To {
+    /// The seed with this index.
+    Seed(u32),
+    /// A process that has sent a message.
+    Process(Process),
+}
+
+/// An order to the driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Send a message.
+    Send {
+        /// The receiver.
+        to: To,
+        /// The message.
+        message: Message,
+    },
+    /// Write the record to the data directory, durably, and then call [`Bootstrap::persisted`].
+    /// Only with [`Setup::durable`].
+    Persist(Box<Record>),
+    /// Begin the first view of this group. This process is in it.
+    Begin(InitialView),
+    /// Ask the members of this group for admission.
+    Join(Incarnation),
+    /// Report the reason why the process waits.
+    Waits(Waiting),
+    /// Report, as an error, that two groups of the name exist.
+    Conflict {
+        /// The group of this process.
+        mine: Incarnation,
+        /// The group of a process that has sent a message.
+        theirs: Incarnation,
+    },
+}
