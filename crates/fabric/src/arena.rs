@@ -11,6 +11,7 @@
 //! the next view: it is [shown](Arena::show) to them in that memory. They have no lease, and
 //! [report](crate::readings) which views they read. If a peer never reports that it has finished, a
 //! chunk whose other rows are no longer used is given up, and the peer keeps its memory.
+use crate::connections::Connections;
 use crate::mesh::{Mesh, MeshError};
 use crate::mirror::Mirror;
 use crate::places::{Places, is_gone};
@@ -79,7 +80,13 @@ impl Arena {
     /// this machine that have mapped its memory and are `wanted` there. Returns the peers that find
     /// it this way, which have to be [woken](spindle_core::Table::wake). All others need a control
     /// message.
-    pub fn show(&mut self, mesh: &Mesh, next: &OwnRow, view: ViewId, wanted: impl Fn(Rank) -> Option<Me>) -> Vec<Rank> {
+    pub fn show<C: Connections>(
+        &mut self,
+        mesh: &Mesh<C>,
+        next: &OwnRow,
+        view: ViewId,
+        wanted: impl Fn(Rank) -> Option<Me>,
+    ) -> Vec<Rank> {
         let Some(at) = next.row.place_beside(mesh.row()) else { return vec![] };
         let is_it = |user: &&mut User| std::ptr::eq(user.row.as_ptr(), Arc::as_ptr(&next.row));
         let Some(user) = self.rows.users_mut().find(is_it) else { return vec![] };

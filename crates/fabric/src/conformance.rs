@@ -14,7 +14,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+pub mod links;
 pub mod publishing;
+pub mod resuming;
 
 /// The time that a case waits for an event that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);

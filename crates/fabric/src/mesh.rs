@@ -1,5 +1,5 @@
 //! The [`Fabric`] of a group's member: to each peer on the same machine by the memory that both
-//! share, and to each other peer over a stream or through libfabric.
+//! share, and to each other peer over a stream or another network's connection.
 //!
 //! - *A peer that is [here](Peer::Here)* maps my row and I map its row. A store is a post, and
 //!   reading my copy of its row is reading its row; no byte is copied, whatever the number of
@@ -7,29 +7,31 @@
 //! - *A peer that is [there](Peer::There)* has a copy of my row, and I have a copy of its. A post
 //!   goes over the stream, and [`progress`](Fabric::progress) puts arriving data into the copy
 //!   ([`tcp`](crate::tcp)).
-//! - *A peer that was [met](Mesh::over) through libfabric* has such copies, too; its network card
-//!   writes frames into them ([`ofi`](crate::ofi)).
+//! - *A peer that was [met](Mesh::over) over another network*, such as libfabric's, has such
+//!   copies, too. [`Connections`] is the interface of that network, which another crate implements.
 //!
 //! Nothing else distinguishes them: neither the engine, nor publishers, nor readers do. A mesh of
 //! peers that are here makes no system calls except to sleep and to wake. A mesh with others sleeps
 //! in the system's wait for descriptors, and peers that are here wake it by its eventfd.
 use crate::barrier::Barrier;
 use crate::bulk::Object;
+use crate::connections::{Connections, NoConnections};
 use crate::event_count::{Announced, Doorbell, EventCount};
 use crate::fabric::Fabric;
 use crate::far::Far;
 use crate::life::{LIFE, has_ended};
 use crate::mirror::Mirror;
-use crate::ofi::{OfiAddress, OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, OwnRows, Reader, ReaderFrames};
 use crate::readings::{Reading, Readings};
-use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
+use crate::region::{CopyRegion, OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, RowDescriptors, ShownRow};
 use crate::tcp::{Down, Links, ROW_BYTES_MAX, Traffic};
 use spindle_core::wire::layout::membership;
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, Trace, ViewId};
 use spindle_transport::Connection;
+use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -71,7 +73,7 @@ impl Peer {
 /// Data moves to other machines only in [`progress`](Fabric::progress), in [`post`](Table::post) (a
 /// post of control words is sent at once, if the system takes it) and before a sleep.
 #[derive(Debug)]
-pub struct Mesh {
+pub struct Mesh<C: Connections = NoConnections> {
     me: Rank,
     rows: Reader,
     row: Arc<OwnRegion>,
@@ -87,7 +89,7 @@ pub struct Mesh {
     /// The barrier that serves for all of them.
     barrier: Barrier,
     /// The links to peers that are not here.
-    far: Far,
+    far: Far<C>,
     /// True if data has arrived since the sleep was begun.
     arrived: bool,
     readings: Arc<Readings>,
@@ -138,8 +140,8 @@ pub struct Lingering {
 /// The links to other machines of a view that is over: posted data is still in flight, and peers
 /// may not have sent everything.
 #[derive(Debug)]
-pub struct Retired {
-    far: Far,
+pub struct Retired<C: Connections = NoConnections> {
+    far: Far<C>,
     row: Arc<OwnRegion>,
     told: bool,
 }
@@ -189,7 +191,7 @@ pub enum MeshError {
         /// Bytes that are possible.
         max: u64,
     },
-    /// The peer has a link that can't be replaced: memory, or a connection of libfabric.
+    /// The peer has a link that can't be replaced: memory, or a connection.
     #[error("member {rank} has a way of another kind already, which can't be replaced by {given}")]
     Attached {
         /// Rank of the peer.
@@ -205,9 +207,15 @@ pub enum MeshError {
         /// Error of the system.
         source: io::Error,
     },
-    /// libfabric can't be used.
+    /// [`Connections`] can't be used or made.
     #[error(transparent)]
-    Ofi(#[from] OfiError),
+    Connections(Box<dyn Error + Send + Sync>),
+}
+
+impl From<Infallible> for MeshError {
+    fn from(error: Infallible) -> MeshError {
+        match error {}
+    }
 }
 
 impl Mesh {
@@ -229,22 +237,24 @@ impl Mesh {
     ) -> Result<Mesh, MeshError> {
         Mesh::over(layout, own, peers, None)
     }
+}
 
-    /// As [`new`](Self::new), with peers that were met through libfabric. Among `peers` they count
-    /// as members that have not come. Others may be [met later](Self::meet).
+impl<C: Connections> Mesh<C> {
+    /// As [`new`](Mesh::new), with peers that were met over another network. Among `peers` they
+    /// count as members that have not come. Others may be [met later](Self::meet).
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`new`](Mesh::new).
     ///
     /// # Panics
-    /// As [`new`](Self::new), and if the meeting is that of another row, or the event count has no
+    /// As [`new`](Mesh::new), and if the meeting is that of another row, or the event count has no
     /// eventfd.
     pub fn over(
         layout: &Layout,
         own: OwnRow,
         peers: impl IntoIterator<Item = (Rank, Option<Peer>)>,
-        meeting: Option<OfiMeeting>,
-    ) -> Result<Mesh, MeshError> {
+        meeting: Option<C>,
+    ) -> Result<Mesh<C>, MeshError> {
         let OwnRow { me, row, event_count, mirror, readings } = own;
         assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
         let mut rows = Vec::with_capacity(layout.rows().len());
@@ -253,18 +263,18 @@ impl Mesh {
         let mut lives = Vec::new();
         let event =
             || event_count.event().expect("a member with peers on other machines needs an event count with an eventfd");
-        let mut ofi = meeting;
-        if let Some(ofi) = &mut ofi {
-            ofi.begin(event())?;
+        let mut connections = meeting;
+        if let Some(connections) = &mut connections {
+            connections.begin(event()).map_err(C::Error::into)?;
         }
         for (rank, peer) in (0..).map(Rank).zip(by_rank(layout, me, peers)?) {
             let bytes = layout.row(rank).size;
             let of = |source| MeshError::Region { rank, part: "row", source };
             let (mut ring, mut stream) = (None, None);
             if peer.is_some()
-                && let Some(ofi) = &mut ofi
+                && let Some(connections) = &mut connections
             {
-                ofi.leave_out(rank);
+                connections.leave_out(rank);
             }
             let near = match peer {
                 Some(Peer::Here(parts)) => Ok(parts.open(layout, rank)?),
@@ -286,7 +296,7 @@ impl Mesh {
                     stream = Some((connection, copy.clone()));
                     Held::Copy(copy)
                 }
-                Err(_) => match ofi.as_ref().and_then(|ofi| ofi.copy(rank)) {
+                Err(_) => match connections.as_ref().and_then(|connections| connections.copy(rank)) {
                     Some(copy) => Held::Copy(copy.clone()),
                     None => Held::Vacant(VacantRegion::new("an absent peer's row", bytes).map_err(of)?),
                 },
@@ -299,8 +309,8 @@ impl Mesh {
             true => Some(Links::new(layout, Some((me, &row)), Some(event()), streams).map_err(os)?),
             false => None,
         };
-        let far = Far::new(streams, ofi).map_err(|source| os(("epoll_ctl", source)))?;
-        // The copies of connections through libfabric were made before.
+        let far = Far::new(streams, connections).map_err(|source| os(("epoll_ctl", source)))?;
+        // The copies of connections were made before.
         mirror.trim();
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
@@ -336,7 +346,7 @@ impl Mesh {
     /// once over the first stream. For that, frames of a ring must be posted in their order, as the
     /// engine does.
     ///
-    /// A connection of libfabric that breaks is [made again](Self::next_up) by itself, and its peer
+    /// A connection that breaks is [made again](Self::next_up) by itself, and its peer
     /// is not attached.
     ///
     /// # Errors
@@ -512,13 +522,13 @@ impl Mesh {
     /// reported once.
     ///
     /// If the connection was [a stream](Self::is_stream), the peer may be [attached](Self::attach)
-    /// again; until then nothing arrives from it, and posts for it wait. A connection of libfabric
+    /// again; until then nothing arrives from it, and posts for it wait. A connection
     /// that was broken, rather than [closed](Down::Closed), is made again.
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.far.next_down()
     }
 
-    /// Returns a peer whose connection through libfabric had [ended](Self::next_down), was made
+    /// Returns a peer whose connection had [ended](Self::next_down), was made
     /// again and continues, or was [made late](Self::meet). Each time is reported once.
     pub fn next_up(&mut self) -> Option<Rank> {
         self.far.next_up()
@@ -576,7 +586,7 @@ impl Mesh {
     ///
     /// # Panics
     /// As [`add_observer`](Self::add_observer), if `older` has streams.
-    pub fn wake_by(&mut self, layout: &Layout, older: &Mesh) -> io::Result<()> {
+    pub fn wake_by(&mut self, layout: &Layout, older: &Mesh<C>) -> io::Result<()> {
         if older.far.is_empty() {
             return Ok(());
         }
@@ -610,7 +620,7 @@ impl Mesh {
     /// members: this member has nothing more to post to the peer here.
     ///
     /// When the peer has done the same, a stream can be [taken out](Self::take_turned), and a
-    /// connection of libfabric can be [carried on](Self::carry). The call has no effect if there is
+    /// connection can be [carried on](Self::carry). The call has no effect if there is
     /// no such link, or if it was turned before.
     ///
     /// # Panics
@@ -628,28 +638,28 @@ impl Mesh {
         self.far.take_turned(next)
     }
 
-    /// Lets the connections of libfabric that both sides have turned to `next` continue there, with
-    /// the members that have these ranks in `next`, as [`OfiMeeting::carry`] does. Others stay, and
+    /// Lets the connections that both sides have turned to `next` continue there, with
+    /// the members that have these ranks in `next`, as [`Connections::carry`] does. Others stay, and
     /// end with this view.
-    pub fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
+    pub fn carry(&mut self, next: &mut C, rank_of: impl Fn(Rank) -> Option<Rank>) {
         self.far.carry(next, rank_of);
     }
 
     /// Returns the address at which peers find this member on the network, if some of its rows go
-    /// through libfabric.
-    pub fn port(&self) -> Option<&OfiAddress> {
-        self.far.ofi().map(OfiMeeting::address)
+    /// over [`Connections`].
+    pub fn port(&self) -> Option<&C::Address> {
+        self.far.connections().map(C::address)
     }
 
-    /// Returns true if `peer` has no connection through libfabric, and can have one.
+    /// Returns true if `peer` has none of the [`Connections`], and can have one.
     ///
     /// # Panics
     /// If it is not of this view.
     pub fn lacks(&self, peer: Rank) -> bool {
-        self.far.ofi().is_some_and(|ofi| ofi.lacks(peer))
+        self.far.connections().is_some_and(|connections| connections.lacks(peer))
     }
 
-    /// Connects `peer` through libfabric while the view runs: its row was not here when the view
+    /// Connects `peer` by one of the [`Connections`] while the view runs: its row was not here when the view
     /// began.
     ///
     /// A peer with a higher rank is called at `address`; one with a lower rank is expected to call.
@@ -658,36 +668,48 @@ impl Mesh {
     /// being made.
     ///
     /// # Errors
-    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Ofi`] for a call that fails
+    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Connections`] for a call that fails
     /// at once. The caller may try it again.
     ///
     /// # Panics
     /// If `peer` is my own rank or not in `layout`, or `layout` is that of another view.
-    pub fn meet(&mut self, layout: &Layout, peer: Rank, address: Option<&OfiAddress>) -> Result<(), MeshError> {
+    pub fn meet(&mut self, layout: &Layout, peer: Rank, address: Option<&C::Address>) -> Result<(), MeshError> {
         assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
         assert_ne!(peer, self.me, "a way to oneself");
         let given = "a connection";
-        let Some(ofi) = self.far.ofi_mut().filter(|ofi| ofi.lacks(peer)) else { return Ok(()) };
-        if ofi.copy(peer).is_none() {
+        let Some(connections) = self.far.connections_mut().filter(|connections| connections.lacks(peer)) else {
+            return Ok(());
+        };
+        if connections.copy(peer).is_none() {
             let Held::Vacant(vacant) = self.rows.held(peer) else {
                 return Err(MeshError::Attached { rank: peer, given });
             };
             let copy = vacant.copy(&format!("the copy of the row of member {peer}"));
             let copy = copy.map_err(|source| MeshError::Region { rank: peer, part: "row", source })?;
-            ofi.introduce(peer, Arc::new(copy.ok_or(MeshError::Attached { rank: peer, given })?));
+            connections.introduce(peer, Arc::new(copy.ok_or(MeshError::Attached { rank: peer, given })?));
         }
         match address {
-            _ if peer < self.me => ofi.expect(peer),
-            Some(address) => ofi.call(peer, address)?,
+            _ if peer < self.me => connections.expect(peer),
+            Some(address) => connections.call(peer, address).map_err(C::Error::into)?,
             None => {}
         }
         Ok(())
     }
 
+    /// Returns the connections to peers that were met over another network, if there may be any.
+    pub fn connections(&self) -> Option<&C> {
+        self.far.connections()
+    }
+
+    /// The same, to change them.
+    pub fn connections_mut(&mut self) -> Option<&mut C> {
+        self.far.connections_mut()
+    }
+
     /// Hands out the links to other machines, if there are any, when the view is over. They need
     /// some more [progress](Retired::progress), because posted data is still to be sent. From now
     /// on nothing is posted over them, and nothing arrives.
-    pub fn retire(&mut self) -> Option<Retired> {
+    pub fn retire(&mut self) -> Option<Retired<C>> {
         let mut far = std::mem::take(&mut self.far);
         // If the system refuses, waits end early.
         let _ = far.stand_apart();
@@ -791,22 +813,9 @@ impl Mesh {
         self.far.post(&self.row, peers, words, frames);
     }
 
-    /// Ends the connection to `rank` as a network would.
-    #[cfg(test)]
-    pub(crate) fn shut(&mut self, rank: Rank) {
-        self.far.shut(rank);
-    }
-
-    /// Returns the number of connections of libfabric that were begun.
-    #[cfg(test)]
-    pub(crate) fn begun(&self) -> u32 {
-        self.far.begun()
-    }
-
-    /// Returns the copy that takes the data arriving from `rank`.
-    #[cfg(test)]
-    pub(crate) fn copy(&self, rank: Rank) -> Arc<crate::region::CopyRegion> {
-        self.far.copy(rank)
+    /// Returns the copy that takes the data arriving from `rank`, which is on another machine.
+    pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
+        Arc::clone(self.far.copy(rank).expect("it is on another machine"))
     }
 
     #[cfg(test)]
@@ -929,7 +938,7 @@ fn by_rank(
     (0..).map(Rank).zip(by_rank).map(each).collect()
 }
 
-impl Retired {
+impl<C: Connections> Retired<C> {
     /// Sends unsent data, and takes in arriving data. When all is sent, it reports to the peers and
     /// observers that nothing more comes. Returns true once all peers have closed their sides, too.
     ///
@@ -952,7 +961,7 @@ impl Retired {
     }
 }
 
-impl Retired {
+impl<C: Connections> Retired<C> {
     /// As [`Mesh::attach`], for a peer that had a stream, and has not confirmed that it has all of
     /// the view.
     ///
@@ -994,14 +1003,14 @@ impl Retired {
     }
 }
 
-impl Drop for Retired {
+impl<C: Connections> Drop for Retired<C> {
     fn drop(&mut self) {
         // It had its time: a peer that still delays it is gone.
         self.far.give_up();
     }
 }
 
-impl Mesh {
+impl<C: Connections> Mesh<C> {
     /// A function of its own, because an announcement is in force after few of the polls that found
     /// work.
     #[cold]
@@ -1024,7 +1033,7 @@ impl Mesh {
     }
 }
 
-impl Fabric for Mesh {
+impl<C: Connections> Fabric for Mesh<C> {
     type Reader = Reader;
 
     fn me(&self) -> Rank {
@@ -1140,7 +1149,7 @@ impl Lingering {
     }
 }
 
-impl Drop for Mesh {
+impl<C: Connections> Drop for Mesh<C> {
     fn drop(&mut self) {
         // Otherwise peers would keep ringing, and no thread would wait for it.
         self.withdraw();
@@ -1148,7 +1157,7 @@ impl Drop for Mesh {
     }
 }
 
-impl Rows for Mesh {
+impl<C: Connections> Rows for Mesh<C> {
     #[inline]
     fn load(&self, member: Rank, at: u64) -> u64 {
         self.rows.load(member, at)
@@ -1167,7 +1176,7 @@ impl Rows for Mesh {
     }
 }
 
-impl Table for Mesh {
+impl<C: Connections> Table for Mesh<C> {
     #[inline]
     fn store(&mut self, at: u64, value: u64) {
         self.row.store(at, value);

@@ -129,6 +129,21 @@ impl OwnRow {
         Ok((OwnRow { me, row, event_count, mirror, readings }, parts))
     }
 
+    /// Returns the rank of its owner, this member.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// Returns its memory.
+    pub fn region(&self) -> &Arc<OwnRegion> {
+        &self.row
+    }
+
+    /// Returns the memory for the copies of the peers' rows.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
     /// Returns its control block, which peers may read already if the fabric can't be made.
     pub fn control_block(&self) -> ControlBlock {
         ControlBlock(self.row.clone())

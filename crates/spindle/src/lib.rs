@@ -32,6 +32,7 @@ mod lag;
 mod large;
 mod learning;
 mod meeting;
+mod mesh;
 #[cfg(feature = "prometheus")]
 mod metrics;
 mod network;
@@ -79,7 +80,7 @@ pub use spindle_core::{
     Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::ofi::{OfiError, OfiOptions};
+pub use spindle_fabric_ofi::{OfiError, OfiOptions};
 #[cfg(feature = "tls")]
 pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
@@ -90,7 +91,7 @@ pub use stream::{Delivery, DeliveryStream};
 pub use tracking::{NotDelivered, Outcome, Receipt};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].
-pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
+pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh<spindle_fabric_ofi::OfiMeeting>>;
 
 /// The application's part on the polling thread. A closure over (subgroup, batch) is a handler.
 ///

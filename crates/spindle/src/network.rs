@@ -8,7 +8,7 @@
 use crate::error::JoinError;
 use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, Seeds};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::ofi::{OfiOptions, OfiPort};
+use spindle_fabric_ofi::{OfiOptions, OfiPort};
 use spindle_transport::SocketOptions;
 use spindle_transport::net::{Declined, Endpoint, Event, Names, NetError, Options, Security};
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};

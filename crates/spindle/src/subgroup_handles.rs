@@ -3,6 +3,7 @@
 use crate::control_plane::Notices;
 use crate::histogram::Histogram;
 use crate::large::{ObjectCache, Outbound};
+use crate::mesh::Mesh;
 use crate::publisher::Publisher;
 use crate::publisher_slot::{PublisherSlot, RingRelay};
 use crate::receiver::{Inlet, Receiver, Stretch};
@@ -10,7 +11,7 @@ use crate::shared::Shared;
 use crate::tracking::Tracker;
 use spindle_core::multicast::stats::SubgroupStats;
 use spindle_core::{Engine, Handoff, State, SubgroupId, View, ViewId};
-use spindle_fabric::{Fabric, Mesh, Room};
+use spindle_fabric::{Fabric, Room};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -3,9 +3,9 @@
 use super::Down;
 use super::wire::{HEAD_BYTES, Head, hello};
 use crate::arena::Arena;
+use crate::conformance::links::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
-use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
 use crate::mesh::{Mesh, Peer, Retired, Watched};
 use crate::mirror::Mirror;
 use crate::shm::{MemberEventCount, OwnRow};

@@ -1,10 +1,11 @@
 //! Ended views in which subgroups continue that no later change has touched.
 use super::{Node, Upcaller};
 use crate::Handler;
+use crate::mesh::Mesh;
 use crate::subgroup_handles::SubgroupHandles;
 use spindle_core::control::Member;
 use spindle_core::{Engine, View, ViewId};
-use spindle_fabric::{Lingering, Mesh};
+use spindle_fabric::Lingering;
 use std::io;
 use std::sync::Arc;
 

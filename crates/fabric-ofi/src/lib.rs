@@ -1,6 +1,6 @@
 //! Members with RDMA hardware: each side writes frames into the other's memory, through libfabric.
 //!
-//! A [`Mesh`](crate::Mesh) is [made over](crate::Mesh::over) the connections of a view
+//! A [`Mesh`](spindle_fabric::Mesh) is [made over](spindle_fabric::Mesh::over) the connections of a view
 //! (`links.rs`). An [`OfiMeeting`] makes these connections at the process's [`OfiPort`], takes them
 //! over from the view before, and makes them again when they break. libfabric is loaded at the
 //! first request (`library.rs`), through own definitions of its interface (`ffi.rs`); `objects.rs`
@@ -10,7 +10,7 @@
 //!   intermediate copy.
 //! - *Control words* go by messages behind them, as docs/adr/0016 describes.
 //! - *The target drives progress*: words are applied, and some providers move frames, when the
-//!   peer's engine calls [`progress`](crate::Fabric::progress).
+//!   peer's engine calls [`progress`](spindle_fabric::Fabric::progress).
 //!
 //! Nothing here is encrypted. Any process that can reach the hardware's network is trusted as
 //! members are.
@@ -31,6 +31,9 @@ mod provider;
 mod tests;
 #[cfg(test)]
 mod turning;
+
+/// The target of the events about links to other machines.
+const TARGET: &str = "spindle::net";
 
 pub use error::{Failure, OfiError};
 pub use hello::{Mismatch, Purpose};

@@ -1,19 +1,19 @@
 //! A process's own address in the network: an [`OfiPort`] listens, and an [`OfiMeeting`] connects a
 //! member with its peers in one view.
-use super::channel::RECEIVES;
-use super::error::OfiError;
-use super::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
-use super::hello::Purpose;
-use super::info::Info;
-use super::links::OfiLinks;
-use super::meeting::OfiMeeting;
-use super::network::Network;
-use super::objects::Adapter;
-use super::provider::{self, OfiOptions, of as failed_at};
-use crate::shm::OwnRow;
+use crate::channel::RECEIVES;
+use crate::error::OfiError;
+use crate::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
+use crate::hello::Purpose;
+use crate::info::Info;
+use crate::links::OfiLinks;
+use crate::meeting::OfiMeeting;
+use crate::network::Network;
+use crate::objects::Adapter;
+use crate::provider::{self, OfiOptions, of as failed_at};
 use spindle_core::Layout;
 use spindle_core::control::PortAddress;
 use spindle_core::limits::PORT_ADDRESS_BYTES_MIN;
+use spindle_fabric::OwnRow;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl OfiAddress {
         PortAddress::new(bytes).map(OfiAddress)
     }
 
-    pub(super) fn parts(&self) -> (u32, &[u8]) {
+    pub(crate) fn parts(&self) -> (u32, &[u8]) {
         let (format, bytes) = self.0.as_bytes().split_first_chunk::<FORMAT_BYTES>().expect("no port has less");
         (u32::from_le_bytes(*format), bytes)
     }
@@ -55,7 +55,7 @@ impl OfiAddress {
     }
 
     /// Returns true if a provider with addresses of this form can use it.
-    pub(super) fn is_of(&self, format: u32) -> bool {
+    pub(crate) fn is_of(&self, format: u32) -> bool {
         let (own, bytes) = self.parts();
         let expected = match format {
             FI_SOCKADDR_IN => 16,
@@ -106,7 +106,7 @@ impl OfiPort {
     }
 
     /// As [`open`](Self::open), for the chosen provider.
-    pub(super) fn of(info: Info, links: u32) -> Result<OfiPort, OfiError> {
+    pub(crate) fn of(info: Info, links: u32) -> Result<OfiPort, OfiError> {
         let (name, format) = (info.provider(), info.address_format());
         let each = provider::queue(&info) + RECEIVES;
         let adapter = Adapter::open(info).map_err(failed_at(&name))?;
@@ -141,12 +141,12 @@ impl OfiPort {
     /// # Panics
     /// If `own` was made for another layout.
     pub fn meet(&self, layout: &Layout, own: &OwnRow, purpose: Purpose) -> Result<OfiMeeting, OfiError> {
-        let (me, row) = (own.me, own.row.clone());
+        let (me, row) = (own.me(), Arc::clone(own.region()));
         assert!(
             row.size() == layout.row(me).size && row.control() == layout.row(me).control,
             "the row is of this view"
         );
         let links = OfiLinks::begin(self.0.desk(purpose), layout, me, row)?;
-        Ok(OfiMeeting::new(links, layout.clone(), me, purpose, own.mirror.clone()))
+        Ok(OfiMeeting::new(links, layout.clone(), me, purpose, own.mirror().clone()))
     }
 }
