@@ -8,6 +8,7 @@
 use crate::error::{Failure, OfiError};
 use crate::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_SEND};
 use crate::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, Head, Kind};
+use crate::limits::{CREDIT_STEP, POSTS_MAX, RECEIVES, SENDS};
 use crate::network::{Desk, EndpointAddress};
 use crate::objects::{Endpoint, Piece, Registered};
 use spindle_core::{Rank, RowLayout};
@@ -18,20 +19,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-/// Messages with a slot of their own that a peer may have received and not taken in.
-const POSTS_MAX: u64 = 16;
-/// After this many posts were taken in, credit is sent to their sender, if no other message carries
-/// it.
-const CREDIT_STEP: u64 = POSTS_MAX / 2;
-/// Slots for incoming messages: those for posts; those for messages of credit only, of which at
-/// most two were not taken in, as each reports a step; one for the last message; and one more.
-pub(crate) const RECEIVES: u64 = POSTS_MAX + POSTS_MAX / CREDIT_STEP + 2;
-/// Slots for messages being sent.
-const SENDS: u64 = RECEIVES;
 /// A slot is this many times as long as the first view needs: later views may have more members.
 const SPARE: u64 = 2;
-
-const _: () = assert!(RECEIVES + SENDS <= 1 << 8, "slots fit into contexts");
 
 /// Limits of the provider.
 #[derive(Clone, Copy, Debug)]

@@ -165,6 +165,12 @@ pub struct Failure {
     pub code: i32,
 }
 
+/// Converts the result of a call: a count, or an error number below zero.
+pub(crate) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
+    let returned = returned.into();
+    u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
+}
+
 impl Failure {
     /// Converts it to an error of the system.
     pub(crate) fn to_io(self) -> std::io::Error {

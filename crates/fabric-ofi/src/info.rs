@@ -1,9 +1,8 @@
 //! The capabilities of a provider, or a request for them: the library's description, with accessors
 //! for the used fields.
-use crate::error::Failure;
+use crate::error::{Failure, outcome};
 use crate::ffi::*;
 use crate::library::Library;
-use crate::objects::outcome;
 use libc::c_int;
 use std::ffi::CStr;
 use std::fmt;

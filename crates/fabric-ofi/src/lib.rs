@@ -14,12 +14,14 @@
 //!
 //! Nothing here is encrypted. Any process that can reach the hardware's network is trusted as
 //! members are.
+mod address;
 mod channel;
 mod error;
 mod ffi;
 mod hello;
 mod info;
 mod library;
+mod limits;
 mod link;
 mod links;
 mod meeting;
@@ -35,8 +37,9 @@ mod turning;
 /// The target of the events about links to other machines.
 const TARGET: &str = "spindle::net";
 
+pub use address::OfiAddress;
 pub use error::{Failure, OfiError};
 pub use hello::{Mismatch, Purpose};
 pub use meeting::OfiMeeting;
-pub use port::{OfiAddress, OfiPort};
+pub use port::OfiPort;
 pub use provider::{OfiOptions, Provider, available};

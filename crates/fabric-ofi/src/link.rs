@@ -26,13 +26,11 @@ use spindle_core::{Rank, RowLayout, ViewId};
 use spindle_fabric::tcp::{Backlog, Down, Image, Posted, Traffic, announcements};
 use spindle_fabric::{CopyRegion, OwnRegion};
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use tracing::info;
-
-/// Distance of the places that are touched so that memory is there.
-pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// The source of the data that is sent.
 #[derive(Clone, Copy)]
@@ -291,7 +289,7 @@ impl Link {
     /// Closes the connection as if all data that was not taken in had never arrived.
     #[cfg(test)]
     pub(crate) fn lose(mut self) -> Option<Down> {
-        self.end(crate::links::gone(), true);
+        self.end(gone(), true);
         self.close()
     }
 
@@ -572,3 +570,9 @@ impl Batch {
 }
 
 const _: () = assert!(HELLO_MESSAGE_BYTES.is_multiple_of(8));
+
+/// The reason of an end for a peer that has gone. Without its last message that is not an orderly
+/// end.
+pub(crate) fn gone() -> Down {
+    Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
+}

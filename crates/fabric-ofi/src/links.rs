@@ -10,11 +10,12 @@
 //! share: the event count, the set of peers that can send, and the set of those that have gone. The
 //! queues are shared with other views of this process (`network.rs`).
 use crate::TARGET;
-use crate::channel::{Channel, Limits, RECEIVES};
+use crate::channel::{Channel, Limits};
 use crate::error::OfiError;
 use crate::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
 use crate::hello::Hello;
-use crate::link::{Ends, Link, PAGE_BYTES, Source};
+use crate::limits::{COMPLETIONS, PAGE_BYTES, RECEIVES, WRITE_BYTES_MAX};
+use crate::link::{Ends, Link, Source};
 use crate::network::{Desk, EndpointAddress, register_row};
 use crate::objects::{Endpoint, EndpointId, Event, Registered};
 use crate::provider;
@@ -34,18 +35,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Operations of one connection in flight.
-pub(crate) const SENDS_MAX: u64 = 128;
-/// The smallest number of these that is sufficient.
-pub(crate) const QUEUE_MIN: u64 = 8;
-/// Bytes of one write.
-const WRITE_BYTES_MAX: u64 = 1 << 30;
-/// Completions that are taken at once.
-const COMPLETIONS: usize = 16;
 /// The number of looks after which connections are looked at, too.
 const EVENTS_EVERY: u32 = 16;
-/// Events that are handled in one call.
-pub(crate) const EVENTS_MAX: u32 = 64;
 /// The longest sleep while a provider that is busy with other work takes nothing.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// Spurious wake-ups after which a descriptor counts as stuck, and the longest single sleep then.
@@ -614,12 +605,6 @@ impl OfiLinks {
             std::thread::yield_now();
         }
     }
-}
-
-/// The reason of an end for a peer that has gone. Without its last message that is not an orderly
-/// end.
-pub(crate) fn gone() -> Down {
-    Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
 }
 
 impl Drop for OfiLinks {

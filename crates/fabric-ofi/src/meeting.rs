@@ -14,15 +14,16 @@
 //! connection: its end may have broken without a report to this side. A peer whose connection has
 //! ended in order may call again, too, because it has not learned of that end.
 use crate::TARGET;
+use crate::address::OfiAddress;
 use crate::channel::Channel;
 use crate::error::{Failure, OfiError};
 use crate::hello::{Hello, Mismatch, Purpose, Target};
 use crate::info::Info;
-use crate::link::{Link, PAGE_BYTES};
-use crate::links::{EVENTS_MAX, Ended, OfiLinks, gone};
+use crate::limits::{EVENTS_MAX, PAGE_BYTES};
+use crate::link::{Link, gone};
+use crate::links::{Ended, OfiLinks};
 use crate::network::EndpointAddress;
 use crate::objects::{Adapter, Endpoint, EndpointId, Event};
-use crate::port::OfiAddress;
 use crate::provider::of as failed_at;
 use spindle_core::{Layout, Rank, RowLayout, ViewId};
 use spindle_fabric::tcp::Down;

@@ -6,10 +6,11 @@
 //! desk, it puts the entry into that desk's tray. So a completion reaches its connection whichever
 //! desk looks first. No entry of one view is taken for one of another view, because each connection
 //! has a number and each call names its view.
+use crate::address::OfiAddress;
 use crate::error::OfiError;
 use crate::hello::{Hello, Purpose};
+use crate::limits::TRAY_EVENTS_MAX;
 use crate::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
-use crate::port::OfiAddress;
 use spindle_fabric::OwnRegion;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,9 +18,6 @@ use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The largest number of events that wait in one tray; calls beyond that are refused.
-const TRAY_EVENTS_MAX: usize = 64;
 
 /// The access of one process to others through libfabric.
 #[derive(Debug)]

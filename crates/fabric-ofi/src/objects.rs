@@ -7,7 +7,7 @@
 //!
 //! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the
 //! library is asked for objects that any thread may use at any time (`FI_THREAD_SAFE`).
-use crate::error::Failure;
+use crate::error::{Failure, outcome};
 use crate::ffi::{self, *};
 use crate::info::Info;
 use libc::{c_int, c_void, iovec};
@@ -26,12 +26,6 @@ const DATA_BYTES_MAX: usize = 256;
 const QUEUES_MAX: usize = 6;
 /// Bytes of an address that are read.
 const ADDRESS_BYTES_MAX: usize = 128;
-
-/// Converts the result of a call: a count, or an error number below zero.
-pub(crate) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
-    let returned = returned.into();
-    u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
-}
 
 /// Calls a function of one of the tables that an object carries. Missing functions return the same
 /// error as libfabric's.

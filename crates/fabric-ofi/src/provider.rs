@@ -1,11 +1,10 @@
 //! The available providers, and the choice of one.
-use crate::channel::RECEIVES;
 use crate::error::{Failure, OfiError};
 use crate::ffi::*;
 use crate::hello::HELLO_BYTES;
 use crate::info::{Info, Wanted};
 use crate::library::Library;
-use crate::links::{QUEUE_MIN, SENDS_MAX};
+use crate::limits::{QUEUE_MIN, RECEIVES, SENDS_MAX};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::net::IpAddr;

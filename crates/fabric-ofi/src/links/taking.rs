@@ -1,11 +1,12 @@
 //! Taking completions and events from the queues, including those of other views, which are passed
 //! on.
-use super::{COMPLETIONS, EVENTS_MAX, OfiLinks, gone};
+use super::OfiLinks;
 use crate::channel::{Context, Operation};
 use crate::error::Failure;
 use crate::ffi::FI_EOVERRUN;
 use crate::hello::Kind;
-use crate::link::{Came, Link};
+use crate::limits::{COMPLETIONS, EVENTS_MAX};
+use crate::link::{Came, Link, gone};
 use crate::objects::{Completion, EndpointId, Event};
 use spindle_core::Rank;
 use spindle_fabric::tcp::Down;

@@ -1,7 +1,7 @@
 //! A meeting as the connections of a mesh, while their view runs.
 use super::{OfiMeeting, Seat};
+use crate::address::OfiAddress;
 use crate::error::OfiError;
-use crate::port::OfiAddress;
 use spindle_core::{Rank, ViewId};
 use spindle_fabric::tcp::{Down, Traffic};
 use spindle_fabric::{Connections, CopyRegion};
