@@ -865,8 +865,9 @@ pub mod threaded {
 mod tests {
     use super::*;
     use crate::arena::Arena;
+    use crate::member_event_count::MemberEventCount;
     use crate::mesh::{Mesh, Peer};
-    use crate::shm::{MemberEventCount, OwnRow, RowDescriptors};
+    use crate::shm::{OwnRow, RowDescriptors};
     use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 

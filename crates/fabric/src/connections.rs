@@ -6,7 +6,7 @@
 //!
 //! Connections belong to one member in one view. Peers are named by their ranks there, and a call
 //! for a rank that is not of the view panics.
-use crate::mesh::MeshError;
+use crate::error::MeshError;
 use crate::region::CopyRegion;
 use crate::tcp::{Down, Traffic};
 use spindle_core::{Rank, ViewId};
