@@ -11,12 +11,12 @@
 //! the next view: it is [shown](Arena::show) to them in that memory. They have no lease, and
 //! [report](crate::readings) which views they read. If a peer never reports that it has finished, a
 //! chunk whose other rows are no longer used is given up, and the peer keeps its memory.
-use crate::mesh::{Mesh, MeshError};
+use crate::error::MeshError;
+use crate::member_event_count::MemberEventCount;
 use crate::mirror::Mirror;
 use crate::places::{Places, is_gone};
-use crate::readings::{Readings, has_looked, is_through};
+use crate::readings::{Readings, is_through};
 use crate::region::{Chunk, OwnRegion, SharedRegion, page_bytes};
-use crate::shm::{MemberEventCount, OwnRow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -75,24 +75,18 @@ impl Arena {
         &self.readings
     }
 
-    /// Shows `next`, this member's row for `view`, which follows that of `mesh`, to the peers of
-    /// this machine that have mapped its memory and are `wanted` there. Returns the peers that find
-    /// it this way, which have to be [woken](spindle_core::Table::wake). All others need a control
-    /// message.
-    pub fn show(&mut self, mesh: &Mesh, next: &OwnRow, view: ViewId, wanted: impl Fn(Rank) -> Option<Me>) -> Vec<Rank> {
-        let Some(at) = next.row.place_beside(mesh.row()) else { return vec![] };
-        let is_it = |user: &&mut User| std::ptr::eq(user.row.as_ptr(), Arc::as_ptr(&next.row));
-        let Some(user) = self.rows.users_mut().find(is_it) else { return vec![] };
-        let mut shown = vec![];
-        for (rank, event_count) in mesh.mapped_by() {
-            if let Some(reader) = wanted(rank) {
-                user.readers.push((reader, Arc::clone(event_count), view));
-                shown.push(rank);
-            }
-        }
-        mesh.show(&shown, view, at);
-        shown.retain(|rank| mesh.event_count_of(*rank).is_some_and(|event_count| !has_looked(event_count, view)));
-        shown
+    /// Notes `readers` of `row`, which it was shown to for `view`, with the regions in which they
+    /// report that they have finished. Returns false if `row` is not a row of this arena.
+    pub(crate) fn note_readers(
+        &mut self,
+        row: &Arc<OwnRegion>,
+        view: ViewId,
+        readers: impl Iterator<Item = (Me, Arc<SharedRegion>)>,
+    ) -> bool {
+        let is_it = |user: &&mut User| std::ptr::eq(user.row.as_ptr(), Arc::as_ptr(row));
+        let Some(user) = self.rows.users_mut().find(is_it) else { return false };
+        user.readers.extend(readers.map(|(reader, event_count)| (reader, event_count, view)));
+        true
     }
 
     /// Forgets the readers that have finished reading their rows, and those whose processes have

@@ -14,7 +14,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+pub mod links;
 pub mod publishing;
+pub mod resuming;
 
 /// The time that a case waits for an event that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -863,8 +865,9 @@ pub mod threaded {
 mod tests {
     use super::*;
     use crate::arena::Arena;
+    use crate::member_event_count::MemberEventCount;
     use crate::mesh::{Mesh, Peer};
-    use crate::shm::{MemberEventCount, OwnRow, RowDescriptors};
+    use crate::shm::{OwnRow, RowDescriptors};
     use spindle_transport::{SocketOptions, SocketStream};
     use std::os::unix::net::UnixStream;
 

@@ -42,6 +42,9 @@ use std::time::Duration;
 
 /// Bytes of a doorbell's region.
 pub(crate) const EVENT_COUNT_BYTES: u64 = 256;
+/// Offset in a doorbell's region of the futex that its member's [thread](crate::LivenessThread)
+/// holds.
+pub(crate) const LIFE: u64 = 72;
 /// Offset of the futex word in it.
 const RINGS: u64 = 0;
 /// Offset of the word that peers set after they have posted words of their membership blocks.

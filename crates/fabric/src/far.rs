@@ -1,10 +1,10 @@
-//! The links of one member to all processes on other machines: streams, and connections of
-//! libfabric.
+//! The links of one member to all processes on other machines: streams, and
+//! [connections](Connections) that another crate makes.
 //!
 //! A view's peers have the one or the other. Observers have streams, so both kinds may exist at
 //! once. Then one sleep serves both, because the event that the streams wait for is one of the
 //! events that the connections wait for.
-use crate::ofi::OfiMeeting;
+use crate::connections::Connections;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::{Down, Links, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
@@ -19,24 +19,30 @@ use std::time::Duration;
 pub(crate) const TARGET: &str = "spindle::net";
 
 /// Streams, if there are any, and connections, if there are any.
-#[derive(Debug, Default)]
-pub(crate) struct Far {
+#[derive(Debug)]
+pub(crate) struct Far<C> {
     streams: Option<Links>,
-    ofi: Option<OfiMeeting>,
+    connections: Option<C>,
 }
 
-impl Far {
-    pub(crate) fn new(streams: Option<Links>, ofi: Option<OfiMeeting>) -> io::Result<Far> {
-        if let (Some(streams), Some(ofi)) = (&streams, &ofi) {
-            ofi.links().wake_by(streams.fd())?;
+impl<C> Default for Far<C> {
+    fn default() -> Far<C> {
+        Far { streams: None, connections: None }
+    }
+}
+
+impl<C: Connections> Far<C> {
+    pub(crate) fn new(streams: Option<Links>, connections: Option<C>) -> io::Result<Far<C>> {
+        if let (Some(streams), Some(connections)) = (&streams, &connections) {
+            connections.wake_by(streams.fd())?;
         }
-        Ok(Far { streams, ofi })
+        Ok(Far { streams, connections })
     }
 
     /// Returns true if this process has no data to move.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.streams.is_none() && self.ofi.is_none()
+        self.streams.is_none() && self.connections.is_none()
     }
 
     /// As [`Mesh::add_observer`](crate::Mesh::add_observer), for `me` with `row`, whose event count
@@ -63,18 +69,18 @@ impl Far {
             none => {
                 let peers = layout.rows().iter().map(|_| None).collect();
                 let streams = Links::new(layout, Some(own), Some(event_count), peers).map_err(|(_, source)| source)?;
-                if let Some(ofi) = &self.ofi {
-                    ofi.links().wake_by(streams.fd())?;
+                if let Some(connections) = &self.connections {
+                    connections.wake_by(streams.fd())?;
                 }
                 none.insert(streams)
             }
         })
     }
 
-    /// As [`Mesh::stand_apart`](crate::Mesh::stand_apart). Connections of libfabric wait for
+    /// As [`Mesh::stand_apart`](crate::Mesh::stand_apart). Connections wait for
     /// streams themselves.
     pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
-        self.streams.as_mut().filter(|_| self.ofi.is_none()).map_or(Ok(()), Links::stand_apart)
+        self.streams.as_mut().filter(|_| self.connections.is_none()).map_or(Ok(()), Links::stand_apart)
     }
 
     /// Returns true if data has arrived that the system does not report.
@@ -88,7 +94,7 @@ impl Far {
         layout: &Layout,
         own: (Rank, &OwnRegion),
         event_count: BorrowedFd<'_>,
-        older: &Far,
+        older: &Far<C>,
     ) -> io::Result<()> {
         let Some(older) = &older.streams else { return Ok(()) };
         self.streams(layout, own, event_count)?.wake_by(older)
@@ -118,26 +124,26 @@ impl Far {
         if let Some(streams) = &mut self.streams {
             streams.turn(rank, next, row);
         }
-        if let Some(ofi) = &mut self.ofi {
-            ofi.turn(rank, next);
+        if let Some(connections) = &mut self.connections {
+            connections.turn(rank, next);
         }
     }
 
     /// As [`Mesh::carry`](crate::Mesh::carry).
-    pub(crate) fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
-        if let Some(ofi) = &mut self.ofi {
-            ofi.carry(next, rank_of);
+    pub(crate) fn carry(&mut self, next: &mut C, rank_of: impl Fn(Rank) -> Option<Rank>) {
+        if let Some(connections) = &mut self.connections {
+            connections.carry(next, rank_of);
         }
     }
 
-    /// Returns the connections of libfabric, if there may be any.
-    pub(crate) fn ofi(&self) -> Option<&OfiMeeting> {
-        self.ofi.as_ref()
+    /// Returns the connections, if there may be any.
+    pub(crate) fn connections(&self) -> Option<&C> {
+        self.connections.as_ref()
     }
 
     /// The same, to make more.
-    pub(crate) fn ofi_mut(&mut self) -> Option<&mut OfiMeeting> {
-        self.ofi.as_mut()
+    pub(crate) fn connections_mut(&mut self) -> Option<&mut C> {
+        self.connections.as_mut()
     }
 
     /// As [`Mesh::take_turned`](crate::Mesh::take_turned).
@@ -150,8 +156,8 @@ impl Far {
         if let Some(streams) = &mut self.streams {
             streams.drop_turned();
         }
-        if let Some(ofi) = &mut self.ofi {
-            ofi.drop_turned();
+        if let Some(connections) = &mut self.connections {
+            connections.drop_turned();
         }
     }
 
@@ -160,20 +166,20 @@ impl Far {
         self.streams.as_ref().is_some_and(|streams| streams.knows(rank))
     }
 
-    #[cfg(test)]
-    pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
+    /// Returns the copy that takes the data arriving from `rank`, if it is on another machine.
+    pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
         let stream = self.streams.as_ref().and_then(|streams| streams.copy(rank));
-        stream.or_else(|| self.ofi.as_ref()?.copy(rank)).expect("it is on another machine").clone()
+        stream.or_else(|| self.connections.as_ref()?.copy(rank))
     }
 
     /// Returns the number of peers that were cut off in the middle of a stream.
     pub(crate) fn cut(&self) -> u32 {
-        self.streams.as_ref().map_or(0, Links::cut) + self.ofi.as_ref().map_or(0, OfiMeeting::cut)
+        self.streams.as_ref().map_or(0, Links::cut) + self.connections.as_ref().map_or(0, C::cut)
     }
 
     /// Returns true if connections are being made again.
     pub(crate) fn is_calling(&self) -> bool {
-        self.ofi.as_ref().is_some_and(|ofi| ofi.cut() > 0)
+        self.connections.as_ref().is_some_and(|connections| connections.cut() > 0)
     }
 
     pub(crate) fn observers(&self) -> usize {
@@ -182,54 +188,41 @@ impl Far {
 
     /// Returns the number of links that are still open.
     pub(crate) fn open(&self) -> u32 {
-        self.streams.as_ref().map_or(0, Links::open) + self.ofi.as_ref().map_or(0, |ofi| ofi.links().connected())
+        self.streams.as_ref().map_or(0, Links::open) + self.connections.as_ref().map_or(0, C::open)
     }
 
     pub(crate) fn is_open(&self, rank: Rank) -> bool {
         self.streams.as_ref().is_some_and(|streams| streams.is_open(rank))
-            || self.ofi.as_ref().is_some_and(|ofi| ofi.links().is_open(rank))
+            || self.connections.as_ref().is_some_and(|connections| connections.is_open(rank))
     }
 
     pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
         let streams = self.streams.as_ref().and_then(|streams| streams.traffic(rank));
-        streams.or_else(|| self.ofi.as_ref()?.links().traffic(rank))
+        streams.or_else(|| self.connections.as_ref()?.traffic(rank))
     }
 
     pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
         let streams = self.streams.as_mut().and_then(Links::next_down);
-        streams.or_else(|| self.ofi.as_mut()?.next_down())
+        streams.or_else(|| self.connections.as_mut()?.next_down())
     }
 
     /// Returns a peer whose connection is made late, or again.
     pub(crate) fn next_up(&mut self) -> Option<Rank> {
-        self.ofi.as_mut()?.next_up()
-    }
-
-    /// Ends the connection to `rank` as a network would.
-    #[cfg(test)]
-    pub(crate) fn shut(&mut self, rank: Rank) {
-        self.ofi.as_mut().expect("it is connected through libfabric").links_mut().shut_rank(rank);
-    }
-
-    /// Returns the number of connections of libfabric that were begun.
-    #[cfg(test)]
-    pub(crate) fn begun(&self) -> u32 {
-        self.ofi.as_ref().expect("it is connected through libfabric").links().begun()
+        self.connections.as_mut()?.next_up()
     }
 
     pub(crate) fn is_flushed(&self) -> bool {
-        self.streams.as_ref().is_none_or(Links::is_flushed)
-            && self.ofi.as_ref().is_none_or(|ofi| ofi.links().is_flushed())
+        self.streams.as_ref().is_none_or(Links::is_flushed) && self.connections.as_ref().is_none_or(C::is_flushed)
     }
 
     /// Returns true if the peers' systems have confirmed all data that was handed to this one.
-    /// Connections of libfabric don't report that.
+    /// Connections don't report that.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.streams.as_ref().is_none_or(Links::is_confirmed)
     }
 
-    /// Returns true if `rank` lacks nothing that was posted, or its system has it. Connections of
-    /// libfabric don't report that.
+    /// Returns true if `rank` lacks nothing that was posted, or its system has it. Connections
+    /// don't report that.
     pub(crate) fn is_heard(&self, rank: Rank) -> bool {
         self.streams.as_ref().is_none_or(|streams| streams.is_heard(rank))
     }
@@ -242,8 +235,8 @@ impl Far {
     /// Posts words and frames of `row`.
     #[inline]
     pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
-        if let Some(ofi) = &mut self.ofi {
-            ofi.links_mut().post(peers, words.clone(), frames.clone());
+        if let Some(connections) = &mut self.connections {
+            connections.post(peers, words.clone(), frames.clone());
         }
         if let Some(streams) = &mut self.streams {
             streams.post(row, peers, words, frames);
@@ -255,8 +248,8 @@ impl Far {
         if let Some(streams) = &mut self.streams {
             streams.flush(row);
         }
-        if let Some(ofi) = &mut self.ofi {
-            ofi.links_mut().flush();
+        if let Some(connections) = &mut self.connections {
+            connections.flush();
         }
     }
 
@@ -268,8 +261,8 @@ impl Far {
         if let Some(streams) = &mut self.streams {
             (sent, arrived) = streams.progress(row);
         }
-        if let Some(ofi) = &mut self.ofi {
-            let (more_sent, more_arrived) = ofi.advance();
+        if let Some(connections) = &mut self.connections {
+            let (more_sent, more_arrived) = connections.advance();
             (sent, arrived) = (sent | more_sent, arrived | more_arrived);
         }
         (sent, arrived)
@@ -278,8 +271,8 @@ impl Far {
     /// Waits until something can be done or the event count rings, for at most `at_most`. Returns
     /// true if data has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
-        match (&mut self.ofi, &self.streams) {
-            (Some(ofi), _) => ofi.rest(at_most),
+        match (&mut self.connections, &self.streams) {
+            (Some(connections), _) => connections.rest(at_most),
             (None, Some(streams)) => streams.wait(at_most),
             (None, None) => false,
         }
@@ -290,15 +283,15 @@ impl Far {
         if let Some(streams) = &mut self.streams {
             streams.finish();
         }
-        if let Some(ofi) = &mut self.ofi {
-            ofi.links_mut().finish();
+        if let Some(connections) = &mut self.connections {
+            connections.finish();
         }
     }
 
     /// Stops waiting for anything, even for data in flight.
     pub(crate) fn give_up(&mut self) {
-        if let Some(ofi) = &mut self.ofi {
-            ofi.links_mut().give_up();
+        if let Some(connections) = &mut self.connections {
+            connections.give_up();
         }
     }
 
@@ -312,6 +305,3 @@ impl Far {
         }
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -3,7 +3,7 @@
 //!
 //! Start with [`Fabric`], the interface of a transport, and [`Mesh`], the fabric of groups. A
 //! `Mesh` reaches members of the same machine by [shared memory](shm), and members of other
-//! machines over [streams](tcp) or through [libfabric](ofi). With a [`Publisher`], applications put
+//! machines over [streams](tcp) or over [another network](connections). With a [`Publisher`], applications put
 //! messages into that memory. Every fabric must pass [`conformance`].
 //!
 //! The `unsafe` code of shared memory is here, and [`region`] says why it is sound. The crate
@@ -19,14 +19,16 @@ pub mod barrier;
 pub mod bulk;
 pub mod coarse;
 pub mod conformance;
+pub mod connections;
+mod error;
 pub mod event_count;
 pub mod fabric;
 mod far;
 pub mod life;
+mod member_event_count;
 pub mod mesh;
 mod mirror;
 mod object_table;
-pub mod ofi;
 pub mod pipe;
 mod places;
 #[cfg(test)]
@@ -41,14 +43,16 @@ pub mod tcp;
 
 pub use arena::Arena;
 pub use coarse::CoarseClock;
+pub use connections::{Connections, NoConnections};
+pub use error::MeshError;
 pub use event_count::{Announced, Doorbell, EventCount};
 pub use fabric::Fabric;
 pub use life::LivenessThread;
-pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};
+pub use member_event_count::MemberEventCount;
+pub use mesh::{Lingering, Mesh, Peer, Retired, Watched};
 pub use mirror::Mirror;
 pub use object_table::{commit_name, name_place};
-pub use ofi::OfiError;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{OwnRows, Reader, ReaderFrames};
 pub use region::{CopyChunk, CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
-pub use shm::{ControlBlock, MemberEventCount, OwnRow, RowDescriptors, ShownRow};
+pub use shm::{ControlBlock, OwnRow, RowDescriptors, ShownRow};

@@ -8,13 +8,11 @@
 //! process may run for a moment yet.
 //!
 //! Peers look at the word when they look at the clock. No thread sleeps on it.
-use crate::shm::MemberEventCount;
+use crate::member_event_count::MemberEventCount;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Offset of the futex in a doorbell's region.
-pub(crate) const LIFE: u64 = 72;
 /// The bit that the kernel sets in a futex whose holder has ended.
 const OWNER_DIED: u32 = libc::FUTEX_OWNER_DIED;
 

@@ -29,7 +29,7 @@ impl Mirror {
     ///
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
-    pub(crate) fn copy(&self, name: &str, len: u64) -> Result<Arc<CopyRegion>, RegionError> {
+    pub fn copy(&self, name: &str, len: u64) -> Result<Arc<CopyRegion>, RegionError> {
         let mut copies = self.lock();
         copies.retain(|copy| !is_gone(copy));
         let pages = |bytes: u64| bytes.max(1).checked_next_multiple_of(page_bytes()).unwrap_or(u64::MAX);

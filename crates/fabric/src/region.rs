@@ -243,13 +243,14 @@ impl OwnRegion {
     }
 
     /// Returns the number of bytes at its start that are words.
-    pub(crate) fn control(&self) -> u64 {
+    #[inline]
+    pub fn control(&self) -> u64 {
         self.control
     }
 
     /// Returns the memory of which it is a range. A caller that keeps the result keeps the
     /// addresses, but not the region.
-    pub(crate) fn memory(&self) -> Arc<dyn Any + Send + Sync> {
+    pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
         self.memory.clone()
     }
 
@@ -275,7 +276,7 @@ impl OwnRegion {
     /// # Panics
     /// If `at` is unaligned or outside.
     #[inline]
-    pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
+    pub fn word(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
         unsafe { self.span.word(at) }
     }
@@ -321,7 +322,7 @@ impl OwnRegion {
     /// # Panics
     /// As [`word`](Self::word).
     #[inline]
-    pub(crate) fn load(&self, at: u64) -> u64 {
+    pub fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 
@@ -342,7 +343,7 @@ impl OwnRegion {
     /// # Panics
     /// If the range is not inside.
     #[inline]
-    pub(crate) fn pointer(&self, range: &Range<u64>) -> NonNull<u8> {
+    pub fn pointer(&self, range: &Range<u64>) -> NonNull<u8> {
         self.span.pointer(range.start, range.end.saturating_sub(range.start))
     }
 

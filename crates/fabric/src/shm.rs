@@ -5,9 +5,9 @@
 //! death of a member: see [`rendezvous`](spindle_transport::rendezvous). [`Mesh`](crate::Mesh) makes a fabric
 //! of them.
 use crate::arena::{Arena, Lent};
-use crate::event_count::{Doorbell, EVENT_COUNT_BYTES, EventCount, describe, is_event, new_event};
-use crate::life::LIFE;
-use crate::mesh::MeshError;
+use crate::error::MeshError;
+use crate::event_count::{Doorbell, EVENT_COUNT_BYTES, EventCount, is_event};
+pub use crate::member_event_count::MemberEventCount;
 use crate::mirror::Mirror;
 use crate::readings::Readings;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
@@ -16,15 +16,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-
-/// The event count that wakes one member, in every view that it is in.
-#[derive(Clone, Debug)]
-pub struct MemberEventCount {
-    region: Arc<SharedRegion>,
-    fd: Arc<OwnedFd>,
-    event: Option<Arc<OwnedFd>>,
-}
 
 /// My row and doorbell, before the peers are known.
 #[derive(Debug)]
@@ -55,43 +46,6 @@ pub struct RowDescriptors {
     /// The eventfd of its doorbell, if the member has peers on other machines and so can't sleep on
     /// the segment alone.
     pub event: Option<OwnedFd>,
-}
-
-impl MemberEventCount {
-    /// Creates the event count of a member whose peers are all on this machine.
-    ///
-    /// # Errors
-    /// As [`OwnRegion::create`].
-    pub fn create() -> Result<MemberEventCount, RegionError> {
-        let (region, fd) = SharedRegion::create("spindle-event_count", EVENT_COUNT_BYTES)?;
-        describe(&region);
-        Ok(MemberEventCount { region: Arc::new(region), fd: Arc::new(fd), event: None })
-    }
-
-    /// Creates the event count of a member that may have peers on other machines, for which it
-    /// waits among descriptors. It takes one more descriptor, in this process and in each peer on
-    /// this machine.
-    ///
-    /// # Errors
-    /// As [`OwnRegion::create`].
-    pub fn with_event() -> Result<MemberEventCount, RegionError> {
-        let os = |errno: rustix::io::Errno| RegionError::Os {
-            call: "eventfd",
-            name: "a doorbell".to_string(),
-            source: errno.into(),
-        };
-        let event = Some(Arc::new(new_event().map_err(os)?));
-        Ok(MemberEventCount { event, ..MemberEventCount::create()? })
-    }
-
-    /// Returns the futex that shows the end of the thread that [holds](crate::LivenessThread) it.
-    pub(crate) fn life(&self) -> &AtomicU32 {
-        self.region.half_word(LIFE)
-    }
-
-    pub(crate) fn region(&self) -> &Arc<SharedRegion> {
-        &self.region
-    }
 }
 
 /// The next row of a peer of this machine, in memory of the peer that this process has mapped, and
@@ -127,6 +81,21 @@ impl OwnRow {
         let event_count = EventCount::of_member(row.clone(), event_count.region.clone(), event_count.event.clone());
         let (mirror, readings) = (arena.mirror().clone(), Arc::clone(arena.readings()));
         Ok((OwnRow { me, row, event_count, mirror, readings }, parts))
+    }
+
+    /// Returns the rank of its owner, this member.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// Returns its memory.
+    pub fn region(&self) -> &Arc<OwnRegion> {
+        &self.row
+    }
+
+    /// Returns the memory for the copies of the peers' rows.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
     }
 
     /// Returns its control block, which peers may read already if the fabric can't be made.

@@ -3,7 +3,8 @@ use crate::bootstrap_progress::{BootstrapProgress, settings_remedy, tell_differe
 use crate::data_dir::DataDirError;
 use spindle_core::control::{Difference, Refusal};
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
-use spindle_fabric::{MeshError, OfiError};
+use spindle_fabric::MeshError;
+use spindle_fabric_ofi::OfiError;
 use spindle_transport::net::NetError;
 use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
 use std::io;

@@ -6,7 +6,7 @@ use spindle_core::control::Incarnation;
 use spindle_core::{Message, SubgroupId, View};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].
-pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
+pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh<spindle_fabric_ofi::OfiMeeting>>;
 
 /// The application's part on the polling thread. A closure over (subgroup, batch) is a handler.
 ///

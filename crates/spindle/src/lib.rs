@@ -28,6 +28,7 @@ mod histogram;
 mod joining;
 mod lag;
 mod large;
+mod mesh;
 #[cfg(feature = "prometheus")]
 mod metrics;
 mod node;
@@ -69,7 +70,7 @@ pub use spindle_core::{
     Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::ofi::{OfiError, OfiOptions};
+pub use spindle_fabric_ofi::{OfiError, OfiOptions};
 #[cfg(feature = "tls")]
 pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};

@@ -28,7 +28,7 @@ fn transport() -> Transport {
 }
 
 fn is_here() -> bool {
-    match spindle_fabric::ofi::OfiPort::open(&options(), 1) {
+    match spindle_fabric_ofi::OfiPort::open(&options(), 1) {
         Ok(_) => true,
         Err(error @ (OfiError::NoLibrary { .. } | OfiError::NoProvider { .. })) => {
             println!("skipped: {error}");

@@ -3,7 +3,7 @@
 //! Heads come through a buffer. A block's bytes go straight to their place, except for the few that
 //! came in the same read as the head.
 use super::error::BulkDown;
-use super::links::{Store, Word};
+use super::store::{Store, Word};
 use super::wire::{BlockHead, Greeting, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
 use spindle_core::Rank;
 use spindle_transport::{Space, Stream};

@@ -2,6 +2,7 @@
 use super::error::{BulkDown, BulkLinksError};
 use super::inbox::{self, Inbox};
 use super::outbox::Outbox;
+use super::store::Store;
 use super::wire::{BlockHead, Greeting, Head};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::Timespec;
@@ -15,52 +16,6 @@ use std::time::Duration;
 
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
-
-/// The blocks of a member and which of them are awaited: the part of a member that knows the
-/// protocol.
-pub trait Store {
-    /// Returns the bytes of a block that I posted.
-    fn block(&self, block: &BlockHead) -> &[u8];
-
-    /// Handles the beginning of a block from a peer. Returns whether its place is available. If
-    /// not, the peer is not read from again before the next look, and then the block goes to the
-    /// place that [`place`](Self::place) returns.
-    ///
-    /// # Errors
-    /// If no member has asked for it: the connection ends.
-    fn expect(&mut self, from: Rank, block: &BlockHead) -> Result<bool, BulkDown>;
-
-    /// Returns the place for all bytes of an awaited block; `None` if they are not wanted any more.
-    /// It may change between two calls, if the bytes that have come already are moved along.
-    fn place(&mut self, from: Rank, block: &BlockHead) -> Option<&mut [u8]>;
-
-    /// Handles a message of a peer.
-    ///
-    /// # Errors
-    /// If it is invalid: the connection ends.
-    fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown>;
-}
-
-/// A message of a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
-    /// All of a block is at its place, and these are its sender's counters.
-    Block(BlockHead),
-    /// Its counters.
-    Columns {
-        /// The slot that they belong to.
-        slot: Slot,
-        /// The counters.
-        columns: Columns,
-    },
-    /// It has closed the group.
-    Closed {
-        /// The rank whose death it names.
-        dead: Rank,
-    },
-    /// It has done its part, and will end the connection.
-    Finished,
-}
 
 /// The operations that are possible on the stream to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,12 +18,14 @@ mod links;
 mod local;
 mod object;
 mod outbox;
+mod store;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use error::{BulkDown, BulkLinksError};
-pub use links::{BulkLinks, Ready, Store, Word};
+pub use links::{BulkLinks, Ready};
 pub use local::{LocalEvent, LocalLinks, LocalPart};
 pub use object::{Buffer, Object, Segment};
+pub use store::{Store, Word};
 pub use wire::{BlockHead, Greeting};

@@ -1,5 +1,5 @@
 //! The queue of what is to be sent to one peer of a bulk group: heads, and blocks by their places.
-use super::links::Store;
+use super::store::Store;
 use super::wire::{BlockHead, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
 use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::Stream;
@@ -187,7 +187,7 @@ impl<'a> Slices<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::BulkDown;
-    use super::super::links::Word;
+    use super::super::store::Word;
     use super::*;
     use spindle_core::Rank;
     use spindle_transport::Space;

@@ -69,7 +69,7 @@ impl CopyRegion {
     /// # Panics
     /// If `at` is unaligned or outside.
     #[inline]
-    pub(crate) fn load(&self, at: u64) -> u64 {
+    pub fn load(&self, at: u64) -> u64 {
         // SAFETY: the memory is mapped for as long as `self` is.
         unsafe { self.span.load(at) }
     }
@@ -80,7 +80,7 @@ impl CopyRegion {
     /// # Panics
     /// If `at` is unaligned, or the words are not all inside.
     #[inline]
-    pub(crate) fn store_words(&self, at: u64, bytes: &[u8]) {
+    pub fn store_words(&self, at: u64, bytes: &[u8]) {
         let (words, _) = bytes.as_chunks::<8>();
         self.note(at, size_of_val(words) as u64);
         for (at, word) in (at..).step_by(8).zip(words) {
@@ -95,23 +95,37 @@ impl CopyRegion {
     /// # Panics
     /// If the range is not inside.
     #[inline]
-    pub(crate) fn pointer(&self, range: &Range<u64>) -> NonNull<u8> {
+    pub fn pointer(&self, range: &Range<u64>) -> NonNull<u8> {
         let len = range.end.saturating_sub(range.start);
         let start = self.span.pointer(range.start, len);
         self.note(range.start, len);
         start
     }
 
-    /// Copies bytes to `at`, as into a [`place`](Self::place).
+    /// Copies bytes to `at`, which are not announced yet, so that no thread reads there.
     ///
     /// # Panics
     /// If they are not all inside.
-    pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
+    #[inline]
+    pub fn fill(&self, at: u64, bytes: &[u8]) {
         let start = self.pointer(&(at..at + bytes.len() as u64));
         // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is
         // borrowed from elsewhere: this region lends nothing for writing, and what it lends for
         // reading is announced (INV-FRAME).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
+    }
+
+    /// Returns the `len` bytes at `at`.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    ///
+    /// # Safety
+    /// Nothing writes them as long as they are borrowed.
+    #[inline]
+    pub unsafe fn bytes(&self, at: u64, len: u64) -> &[u8] {
+        // SAFETY: mapped for as long as `self` is, and stable by this function's contract.
+        unsafe { self.span.bytes(at, len) }
     }
 
     /// Marks the `len` bytes at `at` as written, before they are.

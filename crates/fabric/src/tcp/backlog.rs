@@ -35,13 +35,13 @@ const PARTS_MAX: usize = 32;
 
 /// The control block as it was posted.
 #[derive(Debug)]
-pub(crate) struct Image {
+pub struct Image {
     bytes: Box<[u8]>,
 }
 
 /// The data that waits to be sent to one peer.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     batch: Batch,
     /// Ranges that neither overlap nor touch.
     ranges: VecDeque<Range<u64>>,
@@ -72,14 +72,15 @@ impl Image {
     }
 
     /// Returns the control block of `row` as it is.
-    pub(crate) fn of(row: &OwnRegion) -> Image {
+    pub fn of(row: &OwnRegion) -> Image {
         let mut image = Image::new(row.control());
         image.update(row, &(0..row.control()));
         image
     }
 
     /// Copies the words of `span`, which are posted.
-    pub(crate) fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
+    #[inline]
+    pub fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
         let (words, _) = self.bytes[span.start as usize..span.end as usize].as_chunks_mut::<8>();
         for (at, word) in (span.start..).step_by(8).zip(words) {
             *word = row.load(at).to_le_bytes();
@@ -87,7 +88,8 @@ impl Image {
     }
 
     /// Returns all of it.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -97,7 +99,8 @@ impl Image {
     }
 
     /// Returns the words of `span`, as they were posted.
-    pub(crate) fn span(&self, span: &Range<u64>) -> &[u8] {
+    #[inline]
+    pub fn span(&self, span: &Range<u64>) -> &[u8] {
         &self.bytes[span.start as usize..span.end as usize]
     }
 }
@@ -111,7 +114,8 @@ impl Backlog {
     }
 
     /// Adds a range of frames.
-    pub(crate) fn add_range(&mut self, mut range: Range<u64>) {
+    #[inline]
+    pub fn add_range(&mut self, mut range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -124,7 +128,8 @@ impl Backlog {
     }
 
     /// Adds a span of control words, whose values are in the image.
-    pub(crate) fn add_control(&mut self, span: &Range<u64>) {
+    #[inline]
+    pub fn add_control(&mut self, span: &Range<u64>) {
         if self.control.is_empty() {
             self.control = span.clone();
         } else if !span.is_empty() {
@@ -132,12 +137,15 @@ impl Backlog {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true if nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.batch.parts.is_empty() && self.ranges.is_empty() && self.control.is_empty()
     }
 
     /// Returns the bytes that wait, without the heads of ranges that may still merge.
-    pub(crate) fn bytes(&self) -> u64 {
+    #[inline]
+    pub fn bytes(&self) -> u64 {
         let len = |range: &Range<u64>| range.end - range.start;
         self.batch.parts.iter().map(Part::len).sum::<u64>()
             + self.ranges.iter().map(len).sum::<u64>()
@@ -151,12 +159,13 @@ impl Backlog {
     }
 
     /// Drops everything: it will not be sent.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Backlog::default();
     }
 
     /// Takes the ranges and the span out, for a transport that makes batches of another kind.
-    pub(crate) fn take(&mut self) -> (VecDeque<Range<u64>>, Range<u64>) {
+    #[inline]
+    pub fn take(&mut self) -> (VecDeque<Range<u64>>, Range<u64>) {
         (std::mem::take(&mut self.ranges), std::mem::take(&mut self.control))
     }
 

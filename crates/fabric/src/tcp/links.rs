@@ -204,7 +204,7 @@ impl Links {
         self.peers[rank.index()].is_some()
     }
 
-    #[cfg(test)]
+    /// Returns the copy of the row of `rank`, if it has or had a stream.
     pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
         self.peers[rank.index()].as_ref().map(|peer| &peer.copy)
     }

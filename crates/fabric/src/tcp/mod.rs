@@ -16,14 +16,14 @@
 //! directions, which states what its sender has applied of the receiver's rings (`wire.rs`). The
 //! old stream is closed before that, so the statement holds. Then the data that the other side
 //! lacks is sent (`resume.rs`).
-pub(crate) mod backlog;
+mod backlog;
 mod error;
 mod inbox;
 mod links;
 mod observer;
-pub(crate) mod resume;
+mod resume;
 #[cfg(test)]
-pub(crate) mod resuming;
+mod resuming;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -32,7 +32,9 @@ pub(crate) use tests::settle;
 mod turning;
 mod wire;
 
+pub use backlog::{Backlog, Image};
 pub use error::Down;
 pub(crate) use links::Links;
 pub use links::Traffic;
+pub use resume::{Posted, announcements};
 pub(crate) use wire::ROW_BYTES_MAX;

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// One ring of my row, and how far it was posted.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub struct Posted {
     ring: Ring,
     /// Offsets of the words that announce it and free it.
     published: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Posted {
 
 impl Posted {
     /// Returns the rings of `row`, announced up to what `image` shows.
-    pub(crate) fn all(row: &RowLayout, image: &Image) -> Box<[Posted]> {
+    pub fn all(row: &RowLayout, image: &Image) -> Box<[Posted]> {
         let rings = row.subgroups().filter_map(|place| Some((place.ring?, place.entry)));
         let posted = rings.map(|(ring, at)| {
             let (published, freed) = (at + entry::PUBLISHED, at + entry::FREED);
@@ -37,7 +37,8 @@ impl Posted {
 
     /// Records that `frames` of the row were posted. In this ring they follow the frames that were
     /// posted before.
-    pub(crate) fn note(&mut self, frames: &Range<u64>, image: &Image) {
+    #[inline]
+    pub fn note(&mut self, frames: &Range<u64>, image: &Image) {
         let Ring { at, capacity, .. } = self.ring;
         let (start, end) = (frames.start.max(at), frames.end.min(at + self.ring.size()));
         if start >= end || start >= at + capacity {
@@ -57,7 +58,7 @@ impl Posted {
     ///
     /// # Errors
     /// [`Down::ReorderBuffer`]: it can't have applied that.
-    pub(crate) fn lacking(&self, applied: u64, row: &OwnRegion, image: &Image) -> Result<[Range<u64>; 2], Down> {
+    pub fn lacking(&self, applied: u64, row: &OwnRegion, image: &Image) -> Result<[Range<u64>; 2], Down> {
         let Ring { at, capacity, .. } = self.ring;
         let published = image.word(self.published);
         if applied > published || !applied.is_multiple_of(GRANULE_BYTES) {
@@ -79,6 +80,6 @@ impl Posted {
 }
 
 /// Returns the offsets of the words of `row` that announce its rings.
-pub(crate) fn announcements(row: &RowLayout) -> Box<[u64]> {
+pub fn announcements(row: &RowLayout) -> Box<[u64]> {
     row.subgroups().filter(|place| place.ring.is_some()).map(|place| place.entry + entry::PUBLISHED).collect()
 }

@@ -3,14 +3,14 @@ use super::Down;
 use super::tests::{TINY, USUAL, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{Head, hello};
 use crate::arena::Arena;
+use crate::conformance::links::{COUNT, Random, progress_until};
+use crate::conformance::resuming::Pair;
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
-use crate::far::tests::{COUNT, OTHER, Random, progress_until};
+use crate::member_event_count::MemberEventCount;
 use crate::mesh::{Mesh, MeshError, Peer};
-use crate::region::CopyRegion;
-use crate::shm::{MemberEventCount, OwnRow};
-use spindle_core::wire::layout::entry;
-use spindle_core::{Layout, Rank, Ring, Rows, Table};
+use crate::shm::OwnRow;
+use spindle_core::{Layout, Rank, Rows, Table};
 use spindle_transport::{Connection, SocketStream, Space, Stream, limit_silence};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
@@ -20,9 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
-/// Replaces a word that was read, so that a word that is written again is detected.
-const READ: u64 = u64::MAX;
-
 /// A stream that sends so many bytes, receives so many, and then is broken.
 #[derive(Debug)]
 struct Brittle {
@@ -91,129 +88,25 @@ fn row(layout: &Layout, me: Rank) -> OwnRow {
     OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap().0
 }
 
-/// A member that appends to its ring, a member that reads it, and what each knows.
-pub(crate) struct Pair {
-    layout: Layout,
-    pub(crate) writer: Mesh,
-    pub(crate) reader: Mesh,
-    copy: Arc<CopyRegion>,
-    ring: Ring,
-    entry: u64,
-    acknowledged: u64,
-    /// In words.
-    written: u64,
-    announced: u64,
-    seen: u64,
-    /// The reader may have no frame up to here any more.
-    done: u64,
-    count: u64,
+/// Returns a member that appends and one that reads, at these two ends of a stream.
+fn connected([near, far]: [Connection; 2]) -> Pair {
+    let there = |rank, stream| [(rank, Some(Peer::There(stream)))];
+    Pair::of(|layout| {
+        let writer = Mesh::new(layout, row(layout, Rank(0)), there(Rank(1), near)).unwrap();
+        [writer, Mesh::new(layout, row(layout, Rank(1)), there(Rank(0), far)).unwrap()]
+    })
 }
 
-impl Pair {
-    fn new([near, far]: [Connection; 2]) -> Pair {
-        let there = |rank, stream| [(rank, Some(Peer::There(stream)))];
-        Pair::of(|layout| {
-            let writer = Mesh::new(layout, row(layout, Rank(0)), there(Rank(1), near)).unwrap();
-            [writer, Mesh::new(layout, row(layout, Rank(1)), there(Rank(0), far)).unwrap()]
-        })
-    }
-
-    /// Creates two members that `connect` connects.
-    pub(crate) fn of(connect: impl FnOnce(&Layout) -> [Mesh; 2]) -> Pair {
-        let layout = Layout::new(&view(2, 4)).unwrap();
-        let [writer, reader] = connect(&layout);
-        let place = *layout.row(Rank(0)).subgroups().next().unwrap();
-        let acknowledged = layout.row(Rank(1)).subgroups().next().unwrap().entry + entry::DELIVERED;
-        let copy = reader.copy(Rank(0));
-        let (ring, entry) = (place.ring.unwrap(), place.entry);
-        let (written, announced, seen, done, count) = (0, 0, 0, 0, 0);
-        Pair { layout, writer, reader, copy, ring, entry, acknowledged, written, announced, seen, done, count }
-    }
-
-    fn words(&self) -> u64 {
-        self.ring.capacity / 8
-    }
-
-    fn at(&self, index: u64) -> u64 {
-        self.ring.offset(index * 8)
-    }
-
-    /// Appends `words` frames of two words each, or as many as there is room for.
-    pub(crate) fn append(&mut self, words: u64) {
-        let free = self.writer.load(Rank(1), self.acknowledged);
-        self.writer.store(self.entry + entry::FREED, free);
-        let room = free / 8 + self.words() - self.written;
-        let mut from = self.written;
-        for index in self.written..self.written + (2 * words).min(room) {
-            self.writer.store(self.at(index), index + 1);
-            self.written = index + 1;
-            if self.written.is_multiple_of(self.words()) {
-                self.writer.post(&BOTH, self.at(from)..self.at(index) + 8);
-                from = self.written;
-            }
-        }
-        if from < self.written {
-            self.writer.post(&BOTH, self.at(from)..self.at(self.written - 1) + 8);
-        }
-    }
-
-    /// Announces what was appended, and then two words of which the second depends on the first.
-    pub(crate) fn announce(&mut self) {
-        self.announced = self.written;
-        self.writer.store(self.entry + entry::PUBLISHED, self.announced * 8);
-        self.writer.post(&BOTH, self.entry..self.entry + 64);
-        for at in [OTHER, COUNT] {
-            self.writer.store(at, self.announced);
-            self.writer.post(&BOTH, at..at + 8);
-        }
-    }
-
-    /// Checks everything that the reader may read, and acknowledges it.
-    pub(crate) fn read(&mut self, acknowledges: bool, case: &str) {
-        self.reader.progress();
-        let reader = &self.reader;
-        let published = reader.load(Rank(0), self.entry + entry::PUBLISHED) / 8;
-        let (count, other) = (reader.load(Rank(0), COUNT), reader.load(Rank(0), OTHER));
-        assert!(published >= self.seen && published <= self.announced, "{case}: from {} to {published}", self.seen);
-        assert!(count >= self.count && count <= other && other <= published, "{case}: {count}, {other}, {published}");
-        self.count = count;
-        for index in self.done..self.seen {
-            assert_eq!(reader.load(Rank(0), self.at(index)), READ, "{case}: word {index} was written again");
-        }
-        for index in self.seen..published {
-            assert_eq!(reader.load(Rank(0), self.at(index)), index + 1, "{case}: word {index}");
-            self.copy.fill(self.at(index), &READ.to_le_bytes());
-        }
-        self.seen = published;
-        if acknowledges {
-            self.done = self.seen;
-            self.reader.store(self.acknowledged, self.seen * 8);
-            let at = self.acknowledged;
-            self.reader.post(&BOTH, at..at + 8);
-        }
-    }
-
-    fn attach(&mut self, [near, far]: [Connection; 2]) {
-        self.writer.attach(&self.layout, Rank(1), Peer::There(near)).unwrap();
-        self.reader.attach(&self.layout, Rank(0), Peer::There(far)).unwrap();
-    }
-
-    pub(crate) fn finish(&mut self, case: &str) {
-        let start = Instant::now();
-        self.announce();
-        while self.count < self.written || self.writer.load(Rank(1), self.acknowledged) < 8 * self.written {
-            self.writer.progress();
-            self.read(true, case);
-            assert!(start.elapsed() < PATIENCE, "{case}: {} of {} read", self.seen, self.written);
-        }
-        assert!(self.writer.next_down().is_none() && self.reader.next_down().is_none(), "{case}");
-    }
+/// Attaches the two ends of a stream to the members of `pair`.
+fn attach(pair: &mut Pair, [near, far]: [Connection; 2]) {
+    pair.writer.attach(&pair.layout, Rank(1), Peer::There(near)).unwrap();
+    pair.reader.attach(&pair.layout, Rank(0), Peer::There(far)).unwrap();
 }
 
 /// Runs a script of some laps, through a first stream that breaks at some point.
 fn run_script(case: &str, first: [Connection; 2], second: [Connection; 2], by_reader: bool) -> bool {
     let [near, far] = first;
-    let mut pair = Pair::new(if by_reader { [far, near] } else { [near, far] });
+    let mut pair = connected(if by_reader { [far, near] } else { [near, far] });
     let mut second = Some(second);
     for step in 0..24 {
         pair.append(1 + step % 5);
@@ -224,16 +117,16 @@ fn run_script(case: &str, first: [Connection; 2], second: [Connection; 2], by_re
         pair.read(step % 4 > 1, case);
         let told = pair.writer.next_down().is_some() | pair.reader.next_down().is_some();
         if told && let Some(second) = second.take() {
-            pair.attach(second);
+            attach(&mut pair, second);
         }
     }
     // It may break at the last step.
     if second.is_some() && (!pair.writer.is_connected(Rank(1)) || !pair.reader.is_connected(Rank(0))) {
-        pair.attach(second.take().unwrap());
+        attach(&mut pair, second.take().unwrap());
     }
     if let Some(second) = second.take() {
         // It did not break: both ends give it up.
-        pair.attach(second);
+        attach(&mut pair, second);
         pair.finish(case);
         return false;
     }
@@ -273,7 +166,7 @@ fn streams_may_break_at_any_time_and_any_number_of_times() {
         };
         let case = format!("seed {seed}");
         let mut random = Random(seed);
-        let mut pair = Pair::new(ends());
+        let mut pair = connected(ends());
         let mut waiting: [Option<Connection>; 2] = [None, None];
         for _ in 0..1500 {
             match random.below(9) {
@@ -302,7 +195,7 @@ fn streams_may_break_at_any_time_and_any_number_of_times() {
             }
             while pair.writer.next_down().or_else(|| pair.reader.next_down()).is_some() {}
         }
-        pair.attach(ends());
+        attach(&mut pair, ends());
         pair.finish(&case);
         assert!(pair.written > 3 * pair.words(), "{case}: {} words", pair.written);
     }
@@ -311,7 +204,7 @@ fn streams_may_break_at_any_time_and_any_number_of_times() {
 /// Posts without a stream take no memory of their own, and the member continues.
 #[test]
 fn a_member_goes_on_without_a_stream() {
-    let mut pair = Pair::new(brittle(socket_ends(unix_pair(), &USUAL), 0, u64::MAX));
+    let mut pair = connected(brittle(socket_ends(unix_pair(), &USUAL), 0, u64::MAX));
     progress_until(&mut pair.writer, "the end", |writer| writer.next_down().is_some());
     for _ in 0..100 {
         pair.append(1);
@@ -319,7 +212,7 @@ fn a_member_goes_on_without_a_stream() {
     }
     assert_eq!(pair.written, pair.words(), "as much as there is room for");
     assert!(pair.writer.is_flushed() && pair.writer.traffic(Rank(1)).is_none() && pair.writer.is_stream(Rank(1)));
-    pair.attach(socket_ends(unix_pair(), &USUAL));
+    attach(&mut pair, socket_ends(unix_pair(), &USUAL));
     assert!(!pair.writer.is_flushed(), "the peer has not said what it lacks");
     pair.finish("after the pause");
 }
@@ -398,7 +291,7 @@ fn the_silence_of_a_connection_is_limited_where_the_system_can() {
 /// created before.
 #[test]
 fn a_stream_may_come_late() {
-    let mut pair = Pair::new(socket_ends(unix_pair(), &USUAL));
+    let mut pair = connected(socket_ends(unix_pair(), &USUAL));
     let layout = pair.layout.clone();
     pair.reader = Mesh::new(&layout, row(&layout, Rank(1)), [(Rank(0), None)]).unwrap();
     // The stream at the other end is of a process that has not begun yet.
@@ -406,7 +299,7 @@ fn a_stream_may_come_late() {
     pair.announce();
     let rows = pair.reader.reader();
     assert_eq!(rows.load(Rank(0), COUNT), 0);
-    pair.attach(socket_ends(unix_pair(), &USUAL));
+    attach(&mut pair, socket_ends(unix_pair(), &USUAL));
     pair.copy = pair.reader.copy(Rank(0));
     for step in 0..40 {
         pair.append(step % 5);
@@ -417,13 +310,13 @@ fn a_stream_may_come_late() {
     pair.finish("late");
     assert_eq!(rows.load(Rank(0), COUNT), pair.written);
     // Both at the same time, when neither had a stream before.
-    let mut pair = Pair::new(socket_ends(unix_pair(), &USUAL));
+    let mut pair = connected(socket_ends(unix_pair(), &USUAL));
     pair.reader = Mesh::new(&layout, row(&layout, Rank(1)), [(Rank(0), None)]).unwrap();
     pair.writer = Mesh::new(&layout, row(&layout, Rank(0)), [(Rank(1), None)]).unwrap();
     assert!(!pair.writer.is_stream(Rank(1)));
     pair.append(5);
     pair.announce();
-    pair.attach(socket_ends(unix_pair(), &USUAL));
+    attach(&mut pair, socket_ends(unix_pair(), &USUAL));
     pair.copy = pair.reader.copy(Rank(0));
     pair.finish("both late");
 }
@@ -495,7 +388,7 @@ fn late_memory_is_checked() {
 /// A peer that was cut off from a view that is over nevertheless gets the end of it.
 #[test]
 fn a_retired_view_is_still_told_to_its_end() {
-    let mut pair = Pair::new(brittle(socket_ends(unix_pair(), &USUAL), 60, u64::MAX));
+    let mut pair = connected(brittle(socket_ends(unix_pair(), &USUAL), 60, u64::MAX));
     pair.append(3);
     pair.announce();
     let mut retired = pair.writer.retire().unwrap();

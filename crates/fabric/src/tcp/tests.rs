@@ -3,12 +3,13 @@
 use super::Down;
 use super::wire::{HEAD_BYTES, Head, hello};
 use crate::arena::Arena;
+use crate::conformance::links::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
-use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
+use crate::member_event_count::MemberEventCount;
 use crate::mesh::{Mesh, Peer, Retired, Watched};
 use crate::mirror::Mirror;
-use crate::shm::{MemberEventCount, OwnRow};
+use crate::shm::OwnRow;
 use spindle_core::{Layout, Rank, Rows, Table};
 use spindle_transport::net::{Identity, TlsStream};
 use spindle_transport::testing::Authority;

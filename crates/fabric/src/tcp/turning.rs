@@ -2,9 +2,9 @@
 use super::Down;
 use super::tests::{Ends, TINY, USUAL, mesh, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{hello, turn};
+use crate::conformance::links::{COUNT, Random, down, layout, progress_until, put, ring};
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
-use crate::far::tests::{COUNT, Random, down, layout, progress_until, put, ring};
 use crate::mesh::{Mesh, Retired};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
 use spindle_transport::stream::again;

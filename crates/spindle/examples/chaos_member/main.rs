@@ -20,7 +20,7 @@ use spindle::{
     Order, Publisher, Rank, ReceiveError, Receiver, Security, SendError, SharedPublisher, Snapshot, State, Subgroup,
     SubgroupId, Transport, View, ViewChange, initialise_data_dir,
 };
-use spindle_fabric::ofi::OfiPort;
+use spindle_fabric_ofi::OfiPort;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};

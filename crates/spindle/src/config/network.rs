@@ -1,6 +1,6 @@
 //! The network of a member in a group that spans hosts: addresses, seeds, security, transport.
 use spindle_core::control::{Address, RackName};
-use spindle_fabric::ofi::OfiOptions;
+use spindle_fabric_ofi::OfiOptions;
 use spindle_transport::SocketOptions;
 use spindle_transport::net::{Names, Security};
 use std::time::Duration;

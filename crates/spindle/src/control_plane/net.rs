@@ -9,7 +9,7 @@ use crate::config::{Network, Transport};
 use crate::error::JoinError;
 use spindle_core::control::{self, Address, Book, DialError, Purpose, Seeds};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::ofi::OfiPort;
+use spindle_fabric_ofi::OfiPort;
 use spindle_transport::SocketOptions;
 use spindle_transport::net::{Declined, Endpoint, Event, NetError, Options, Security};
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};

@@ -12,12 +12,13 @@ use super::tracking::Tracker;
 use crate::bulk::Object;
 use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
+use crate::mesh::Mesh;
 use crate::shared::{Shared, note_waker};
 use spindle_core::control::ObjectName;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, Rank, Resend, Resent, Rows};
 use spindle_fabric::{
-    Doorbell, EventCount, Fabric, Frame, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher,
+    Doorbell, EventCount, Fabric, Frame, Lingering, OwnRows, PublishError, Publisher, SharedPublisher,
 };
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -7,9 +7,10 @@
 //! that a call for this view will be answered. A failed call is repeated, even when the view has
 //! begun without the member ([`connect_late`]).
 use crate::control_plane::{ControlPlane, Net};
+use crate::mesh::Mesh;
 use spindle_core::{Layout, MemberId, Rank, View};
-use spindle_fabric::ofi::{OfiAddress, OfiMeeting, Purpose};
-use spindle_fabric::{Mesh, OfiError, OwnRow};
+use spindle_fabric::OwnRow;
+use spindle_fabric_ofi::{OfiAddress, OfiError, OfiMeeting, Purpose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -3,11 +3,12 @@
 use super::meeting::{self, Meeting};
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, SharedRowDescriptors};
 use crate::error::JoinError;
+use crate::mesh::Mesh;
 use spindle_core::control::{Begun, INSTALL_LOOK, Install, SharedSettings};
 use spindle_core::wire::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
-use spindle_fabric::ofi::OfiMeeting;
-use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, RowDescriptors};
+use spindle_fabric::{Arena, MeshError, OwnRow, Peer, RowDescriptors};
+use spindle_fabric_ofi::OfiMeeting;
 use spindle_transport::limit_silence;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -25,12 +25,13 @@ use crate::bulk::{
 };
 use crate::config::Terms;
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane};
+use crate::mesh::Mesh;
 use crate::shared::Notices;
 use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
 use spindle_core::rdmc::SendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
-use spindle_fabric::{Fabric, Mesh, Reader};
+use spindle_fabric::{Fabric, Reader};
 use spindle_transport::Connection;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -6,10 +6,11 @@
 //! another process has its address, or if it has sent data that is no row of this view.
 use super::{Node, Older};
 use crate::joining::{AGAIN, Preparing, connect_late, hasten};
+use crate::mesh::{Mesh, Retired};
 use spindle_core::control::Arrival;
 use spindle_core::{Rank, View};
 use spindle_fabric::tcp::Down;
-use spindle_fabric::{Fabric, Mesh, MeshError, Peer, Retired};
+use spindle_fabric::{Fabric, MeshError, Peer};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,10 @@
 use super::{Node, Upcaller};
 use crate::handler::Handler;
 use crate::handles::SubgroupHandles;
+use crate::mesh::Mesh;
 use spindle_core::control::Member;
 use spindle_core::{Engine, View, ViewId};
-use spindle_fabric::{Lingering, Mesh};
+use spindle_fabric::Lingering;
 use std::io;
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Properties that hold for every kind of link to other hosts, and the parts that their tests
 //! share.
-use crate::conformance::{PATIENCE, view};
+use super::{PATIENCE, view};
+use crate::connections::Connections;
 use crate::fabric::Fabric;
 use crate::mesh::Mesh;
 use crate::tcp::Down;
@@ -8,28 +9,35 @@ use spindle_core::{Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupI
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub(crate) const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
+/// The ranks of a view of three members.
+pub const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
 
-/// Two words of a control block that only tests use.
-pub(crate) const COUNT: u64 = 64;
-pub(crate) const OTHER: u64 = 88;
+/// A word of a control block that only tests use.
+pub const COUNT: u64 = 64;
+/// Another such word.
+pub const OTHER: u64 = 88;
 
 /// Returns a view whose rings hold some tens of kilobytes.
-pub(crate) fn layout(members: u32) -> Layout {
+pub fn layout(members: u32) -> Layout {
     Layout::new(&view(members, 400)).unwrap()
 }
 
 /// Returns the ring that rank 0 has in `layout`, as a range of its row.
-pub(crate) fn ring(layout: &Layout) -> Range<u64> {
+pub fn ring(layout: &Layout) -> Range<u64> {
     layout.row(Rank(0)).control..layout.row(Rank(0)).size
 }
 
-pub(crate) fn put(fabric: &mut Mesh, at: u64, value: u64) {
+/// Stores a word of `fabric`, and posts it to all members.
+pub fn put<C: Connections>(fabric: &mut Mesh<C>, at: u64, value: u64) {
     fabric.store(at, value);
     fabric.post(&EVERYONE[..fabric.members() as usize], at..at + 8);
 }
 
-pub(crate) fn progress_until(fabric: &mut Mesh, what: &str, mut ready: impl FnMut(&mut Mesh) -> bool) {
+/// Makes progress until `ready`.
+///
+/// # Panics
+/// If it takes longer than [`PATIENCE`].
+pub fn progress_until<C: Connections>(fabric: &mut Mesh<C>, what: &str, mut ready: impl FnMut(&mut Mesh<C>) -> bool) {
     let start = Instant::now();
     while !ready(fabric) {
         assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
@@ -38,7 +46,8 @@ pub(crate) fn progress_until(fabric: &mut Mesh, what: &str, mut ready: impl FnMu
     }
 }
 
-pub(crate) fn down(fabric: &mut Mesh) -> (Rank, Down) {
+/// Makes progress until a connection has ended, and returns its peer and the reason.
+pub fn down<C: Connections>(fabric: &mut Mesh<C>) -> (Rank, Down) {
     let mut down = None;
     progress_until(fabric, "the end of a connection", |fabric| {
         down = down.take().or_else(|| fabric.next_down());
@@ -50,10 +59,13 @@ pub(crate) fn down(fabric: &mut Mesh) -> (Rank, Down) {
 /// For each seed, fills rings by random appends over many laps, freed by the reader's
 /// acknowledgements, with pauses on both sides. Checks that announced data is there, and that no
 /// word goes back.
-pub(crate) fn nothing_is_announced_before_it_is_there(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh>) {
+pub fn nothing_is_announced_before_it_is_there<C: Connections + Send>(
+    seeds: Range<u64>,
+    connect: impl Fn(u64, &Layout) -> Vec<Mesh<C>>,
+) {
     for seed in seeds {
         let layout = layout(2);
-        let [mut writer, mut reader]: [Mesh; 2] = connect(seed, &layout).try_into().unwrap();
+        let [mut writer, mut reader]: [Mesh<C>; 2] = connect(seed, &layout).try_into().unwrap();
         let ring = ring(&layout);
         let words = (ring.end - ring.start) / 8;
         let total = 40 * words;
@@ -128,13 +140,13 @@ fn digest(bytes: &[u8]) -> u64 {
 
 /// For each seed, runs members with engines, each on a thread of its own that sleeps if there is
 /// nothing to do, and messages of all lengths.
-pub(crate) fn engines_agree(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh>) {
+pub fn engines_agree<C: Connections + Send>(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh<C>>) {
     for seed in seeds {
         let mut view = view(3, 6);
         view.subgroups[0].message_bytes_max = 30_000;
         let layout = Layout::new(&view).unwrap();
         let fabrics = connect(seed, &layout);
-        let ended: Vec<(Vec<u64>, Log, Mesh)> = std::thread::scope(|scope| {
+        let ended: Vec<(Vec<u64>, Log, Mesh<C>)> = std::thread::scope(|scope| {
             let members = fabrics.into_iter().map(|fabric| {
                 let view = view.clone();
                 scope.spawn(move || run_member(fabric, view, seed))
@@ -153,7 +165,7 @@ pub(crate) fn engines_agree(seeds: Range<u64>, connect: impl Fn(u64, &Layout) ->
 }
 
 /// Sends 300 messages, delivers those of all members, and leaves once all its data is in flight.
-fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) {
+fn run_member<C: Connections>(mut fabric: Mesh<C>, view: View, seed: u64) -> (Vec<u64>, Log, Mesh<C>) {
     let start = Instant::now();
     let mut random = Random((seed << 8) | u64::from(fabric.me().0));
     let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
@@ -173,7 +185,7 @@ fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) 
             sent.push(digest(&frame));
             frame.commit();
         }
-        let mut poll = |fabric: &mut Mesh| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        let mut poll = |fabric: &mut Mesh<C>| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
         if poll(&mut fabric) {
             continue;
         }
@@ -190,10 +202,12 @@ fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) 
 }
 
 /// Pseudo-random numbers, the same for each seed (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
+#[derive(Debug)]
+pub struct Random(pub u64);
 
 impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    /// Returns a number less than `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

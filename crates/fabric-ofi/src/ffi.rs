@@ -13,181 +13,181 @@ use libc::{c_char, c_int, c_void, iovec, size_t, ssize_t};
 /// An entry of a table that is not called.
 type Unused = *const c_void;
 /// Room behind a structure that later versions write into.
-pub(super) type Spare = [u64; 8];
+pub(crate) type Spare = [u64; 8];
 
 /// The requested version of the interface: the oldest with everything that is used.
-pub(super) const API_VERSION: u32 = 1 << 16 | 9;
+pub(crate) const API_VERSION: u32 = 1 << 16 | 9;
 
-pub(super) const FI_MSG: u64 = 1 << 1;
-pub(super) const FI_RMA: u64 = 1 << 2;
-pub(super) const FI_WRITE: u64 = 1 << 9;
-pub(super) const FI_RECV: u64 = 1 << 10;
-pub(super) const FI_SEND: u64 = 1 << 11;
-pub(super) const FI_REMOTE_WRITE: u64 = 1 << 13;
-pub(super) const FI_COMPLETION: u64 = 1 << 24;
-pub(super) const FI_INJECT: u64 = 1 << 25;
-pub(super) const FI_SOURCE: u64 = 1 << 57;
+pub(crate) const FI_MSG: u64 = 1 << 1;
+pub(crate) const FI_RMA: u64 = 1 << 2;
+pub(crate) const FI_WRITE: u64 = 1 << 9;
+pub(crate) const FI_RECV: u64 = 1 << 10;
+pub(crate) const FI_SEND: u64 = 1 << 11;
+pub(crate) const FI_REMOTE_WRITE: u64 = 1 << 13;
+pub(crate) const FI_COMPLETION: u64 = 1 << 24;
+pub(crate) const FI_INJECT: u64 = 1 << 25;
+pub(crate) const FI_SOURCE: u64 = 1 << 57;
 
-pub(super) const FI_ORDER_SAW: u64 = 1 << 7;
-pub(super) const FI_ORDER_SAS: u64 = 1 << 8;
-pub(super) const FI_ORDER_RMA_WAW: u64 = 1 << 35;
+pub(crate) const FI_ORDER_SAW: u64 = 1 << 7;
+pub(crate) const FI_ORDER_SAS: u64 = 1 << 8;
+pub(crate) const FI_ORDER_RMA_WAW: u64 = 1 << 35;
 
-pub(super) const FI_MR_LOCAL: c_int = 1 << 2;
-pub(super) const FI_MR_VIRT_ADDR: c_int = 1 << 4;
-pub(super) const FI_MR_ALLOCATED: c_int = 1 << 5;
-pub(super) const FI_MR_PROV_KEY: c_int = 1 << 6;
-pub(super) const FI_MR_ENDPOINT: c_int = 1 << 9;
+pub(crate) const FI_MR_LOCAL: c_int = 1 << 2;
+pub(crate) const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+pub(crate) const FI_MR_ALLOCATED: c_int = 1 << 5;
+pub(crate) const FI_MR_PROV_KEY: c_int = 1 << 6;
+pub(crate) const FI_MR_ENDPOINT: c_int = 1 << 9;
 
-pub(super) const FI_EP_MSG: c_int = 1;
-pub(super) const FI_THREAD_SAFE: c_int = 1;
-pub(super) const FI_WAIT_FD: c_int = 3;
-pub(super) const FI_CQ_FORMAT_MSG: c_int = 2;
+pub(crate) const FI_EP_MSG: c_int = 1;
+pub(crate) const FI_THREAD_SAFE: c_int = 1;
+pub(crate) const FI_WAIT_FD: c_int = 3;
+pub(crate) const FI_CQ_FORMAT_MSG: c_int = 2;
 
-pub(super) const FI_CONNREQ: u32 = 1;
-pub(super) const FI_CONNECTED: u32 = 2;
-pub(super) const FI_SHUTDOWN: u32 = 3;
+pub(crate) const FI_CONNREQ: u32 = 1;
+pub(crate) const FI_CONNECTED: u32 = 2;
+pub(crate) const FI_SHUTDOWN: u32 = 3;
 
-pub(super) const FI_GETWAIT: c_int = 5;
-pub(super) const FI_ENABLE: c_int = 6;
-pub(super) const FI_OPT_ENDPOINT: c_int = 0;
-pub(super) const FI_OPT_CM_DATA_SIZE: c_int = 1;
+pub(crate) const FI_GETWAIT: c_int = 5;
+pub(crate) const FI_ENABLE: c_int = 6;
+pub(crate) const FI_OPT_ENDPOINT: c_int = 0;
+pub(crate) const FI_OPT_CM_DATA_SIZE: c_int = 1;
 
-pub(super) const FI_EAVAIL: c_int = 259;
-pub(super) const FI_EOVERRUN: c_int = 268;
-pub(super) const FI_ENOSYS: c_int = 38;
-pub(super) const FI_ENODATA: c_int = 61;
-pub(super) const FI_EAGAIN: c_int = 11;
+pub(crate) const FI_EAVAIL: c_int = 259;
+pub(crate) const FI_EOVERRUN: c_int = 268;
+pub(crate) const FI_ENOSYS: c_int = 38;
+pub(crate) const FI_ENODATA: c_int = 61;
+pub(crate) const FI_EAGAIN: c_int = 11;
 
-pub(super) const FI_SOCKADDR_IN: u32 = 2;
-pub(super) const FI_SOCKADDR_IN6: u32 = 3;
+pub(crate) const FI_SOCKADDR_IN: u32 = 2;
+pub(crate) const FI_SOCKADDR_IN6: u32 = 3;
 
 /// The capabilities of one connection to a network, or a request for them. The library makes and
 /// frees it.
 #[repr(C)]
-pub(super) struct FiInfo {
-    pub(super) next: *mut FiInfo,
-    pub(super) caps: u64,
-    pub(super) mode: u64,
-    pub(super) addr_format: u32,
-    pub(super) src_addrlen: size_t,
-    pub(super) dest_addrlen: size_t,
-    pub(super) src_addr: *mut c_void,
-    pub(super) dest_addr: *mut c_void,
-    pub(super) handle: *mut Fid,
-    pub(super) tx_attr: *mut TxAttr,
-    pub(super) rx_attr: *mut RxAttr,
-    pub(super) ep_attr: *mut EpAttr,
-    pub(super) domain_attr: *mut DomainAttr,
-    pub(super) fabric_attr: *mut FabricAttr,
+pub(crate) struct FiInfo {
+    pub(crate) next: *mut FiInfo,
+    pub(crate) caps: u64,
+    pub(crate) mode: u64,
+    pub(crate) addr_format: u32,
+    pub(crate) src_addrlen: size_t,
+    pub(crate) dest_addrlen: size_t,
+    pub(crate) src_addr: *mut c_void,
+    pub(crate) dest_addr: *mut c_void,
+    pub(crate) handle: *mut Fid,
+    pub(crate) tx_attr: *mut TxAttr,
+    pub(crate) rx_attr: *mut RxAttr,
+    pub(crate) ep_attr: *mut EpAttr,
+    pub(crate) domain_attr: *mut DomainAttr,
+    pub(crate) fabric_attr: *mut FabricAttr,
 }
 
 #[repr(C)]
-pub(super) struct TxAttr {
-    pub(super) caps: u64,
-    pub(super) mode: u64,
-    pub(super) op_flags: u64,
-    pub(super) msg_order: u64,
-    pub(super) comp_order: u64,
-    pub(super) inject_size: size_t,
-    pub(super) size: size_t,
+pub(crate) struct TxAttr {
+    pub(crate) caps: u64,
+    pub(crate) mode: u64,
+    pub(crate) op_flags: u64,
+    pub(crate) msg_order: u64,
+    pub(crate) comp_order: u64,
+    pub(crate) inject_size: size_t,
+    pub(crate) size: size_t,
 }
 
 #[repr(C)]
-pub(super) struct RxAttr {
-    pub(super) caps: u64,
-    pub(super) mode: u64,
-    pub(super) op_flags: u64,
-    pub(super) msg_order: u64,
-    pub(super) comp_order: u64,
-    pub(super) total_buffered_recv: size_t,
-    pub(super) size: size_t,
+pub(crate) struct RxAttr {
+    pub(crate) caps: u64,
+    pub(crate) mode: u64,
+    pub(crate) op_flags: u64,
+    pub(crate) msg_order: u64,
+    pub(crate) comp_order: u64,
+    pub(crate) total_buffered_recv: size_t,
+    pub(crate) size: size_t,
 }
 
 #[repr(C)]
-pub(super) struct EpAttr {
-    pub(super) kind: c_int,
-    pub(super) protocol: u32,
-    pub(super) protocol_version: u32,
-    pub(super) max_msg_size: size_t,
+pub(crate) struct EpAttr {
+    pub(crate) kind: c_int,
+    pub(crate) protocol: u32,
+    pub(crate) protocol_version: u32,
+    pub(crate) max_msg_size: size_t,
 }
 
 #[repr(C)]
-pub(super) struct DomainAttr {
-    pub(super) domain: *mut FidDomain,
-    pub(super) name: *mut c_char,
-    pub(super) threading: c_int,
-    pub(super) control_progress: c_int,
-    pub(super) data_progress: c_int,
-    pub(super) resource_mgmt: c_int,
-    pub(super) av_type: c_int,
-    pub(super) mr_mode: c_int,
+pub(crate) struct DomainAttr {
+    pub(crate) domain: *mut FidDomain,
+    pub(crate) name: *mut c_char,
+    pub(crate) threading: c_int,
+    pub(crate) control_progress: c_int,
+    pub(crate) data_progress: c_int,
+    pub(crate) resource_mgmt: c_int,
+    pub(crate) av_type: c_int,
+    pub(crate) mr_mode: c_int,
 }
 
 #[repr(C)]
-pub(super) struct FabricAttr {
-    pub(super) fabric: *mut FidFabric,
-    pub(super) name: *mut c_char,
-    pub(super) prov_name: *mut c_char,
-    pub(super) prov_version: u32,
+pub(crate) struct FabricAttr {
+    pub(crate) fabric: *mut FidFabric,
+    pub(crate) name: *mut c_char,
+    pub(crate) prov_name: *mut c_char,
+    pub(crate) prov_version: u32,
 }
 
 /// The beginning of every object.
 #[repr(C)]
-pub(super) struct Fid {
-    pub(super) fclass: size_t,
-    pub(super) context: *mut c_void,
-    pub(super) ops: *const FiOps,
+pub(crate) struct Fid {
+    pub(crate) fclass: size_t,
+    pub(crate) context: *mut c_void,
+    pub(crate) ops: *const FiOps,
 }
 
 #[repr(C)]
-pub(super) struct FiOps {
-    pub(super) size: size_t,
-    pub(super) close: Option<unsafe extern "C" fn(*mut Fid) -> c_int>,
-    pub(super) bind: Option<unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int>,
-    pub(super) control: Option<unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int>,
+pub(crate) struct FiOps {
+    pub(crate) size: size_t,
+    pub(crate) close: Option<unsafe extern "C" fn(*mut Fid) -> c_int>,
+    pub(crate) bind: Option<unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int>,
+    pub(crate) control: Option<unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int>,
 }
 
 #[repr(C)]
-pub(super) struct FidFabric {
-    pub(super) fid: Fid,
-    pub(super) ops: *const FabricOps,
+pub(crate) struct FidFabric {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const FabricOps,
 }
 
 #[repr(C)]
-pub(super) struct FabricOps {
-    pub(super) size: size_t,
-    pub(super) domain:
+pub(crate) struct FabricOps {
+    pub(crate) size: size_t,
+    pub(crate) domain:
         Option<unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidDomain, *mut c_void) -> c_int>,
-    pub(super) passive_ep:
+    pub(crate) passive_ep:
         Option<unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidPep, *mut c_void) -> c_int>,
-    pub(super) eq_open:
+    pub(crate) eq_open:
         Option<unsafe extern "C" fn(*mut FidFabric, *mut EqAttr, *mut *mut FidEq, *mut c_void) -> c_int>,
-    pub(super) wait_open: Unused,
-    pub(super) trywait: Option<unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int>,
+    pub(crate) wait_open: Unused,
+    pub(crate) trywait: Option<unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int>,
 }
 
 #[repr(C)]
-pub(super) struct FidDomain {
-    pub(super) fid: Fid,
-    pub(super) ops: *const DomainOps,
-    pub(super) mr: *const MrOps,
+pub(crate) struct FidDomain {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const DomainOps,
+    pub(crate) mr: *const MrOps,
 }
 
 #[repr(C)]
-pub(super) struct DomainOps {
-    pub(super) size: size_t,
-    pub(super) av_open: Unused,
-    pub(super) cq_open:
+pub(crate) struct DomainOps {
+    pub(crate) size: size_t,
+    pub(crate) av_open: Unused,
+    pub(crate) cq_open:
         Option<unsafe extern "C" fn(*mut FidDomain, *mut CqAttr, *mut *mut FidCq, *mut c_void) -> c_int>,
-    pub(super) endpoint:
+    pub(crate) endpoint:
         Option<unsafe extern "C" fn(*mut FidDomain, *mut FiInfo, *mut *mut FidEp, *mut c_void) -> c_int>,
 }
 
 #[repr(C)]
-pub(super) struct MrOps {
-    pub(super) size: size_t,
+pub(crate) struct MrOps {
+    pub(crate) size: size_t,
     #[allow(clippy::type_complexity, reason = "it is what the header says")]
-    pub(super) reg: Option<
+    pub(crate) reg: Option<
         unsafe extern "C" fn(
             *mut Fid,
             *const c_void,
@@ -203,193 +203,193 @@ pub(super) struct MrOps {
 }
 
 #[repr(C)]
-pub(super) struct FidMr {
-    pub(super) fid: Fid,
-    pub(super) mem_desc: *mut c_void,
-    pub(super) key: u64,
+pub(crate) struct FidMr {
+    pub(crate) fid: Fid,
+    pub(crate) mem_desc: *mut c_void,
+    pub(crate) key: u64,
 }
 
 #[repr(C)]
-pub(super) struct EqAttr {
-    pub(super) size: size_t,
-    pub(super) flags: u64,
-    pub(super) wait_obj: c_int,
-    pub(super) signaling_vector: c_int,
-    pub(super) wait_set: *mut c_void,
+pub(crate) struct EqAttr {
+    pub(crate) size: size_t,
+    pub(crate) flags: u64,
+    pub(crate) wait_obj: c_int,
+    pub(crate) signaling_vector: c_int,
+    pub(crate) wait_set: *mut c_void,
 }
 
 #[repr(C)]
-pub(super) struct FidEq {
-    pub(super) fid: Fid,
-    pub(super) ops: *const EqOps,
+pub(crate) struct FidEq {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const EqOps,
 }
 
 #[repr(C)]
-pub(super) struct EqOps {
-    pub(super) size: size_t,
-    pub(super) read: Option<unsafe extern "C" fn(*mut FidEq, *mut u32, *mut c_void, size_t, u64) -> ssize_t>,
-    pub(super) readerr: Option<unsafe extern "C" fn(*mut FidEq, *mut EqErrEntry, u64) -> ssize_t>,
+pub(crate) struct EqOps {
+    pub(crate) size: size_t,
+    pub(crate) read: Option<unsafe extern "C" fn(*mut FidEq, *mut u32, *mut c_void, size_t, u64) -> ssize_t>,
+    pub(crate) readerr: Option<unsafe extern "C" fn(*mut FidEq, *mut EqErrEntry, u64) -> ssize_t>,
 }
 
 /// An event of a connection. It is followed by the bytes that the other side sent along.
 #[repr(C)]
-pub(super) struct EqCmEntry {
-    pub(super) fid: *mut Fid,
-    pub(super) info: *mut FiInfo,
+pub(crate) struct EqCmEntry {
+    pub(crate) fid: *mut Fid,
+    pub(crate) info: *mut FiInfo,
 }
 
 #[repr(C)]
-pub(super) struct EqErrEntry {
-    pub(super) fid: *mut Fid,
-    pub(super) context: *mut c_void,
-    pub(super) data: u64,
-    pub(super) err: c_int,
-    pub(super) prov_errno: c_int,
-    pub(super) err_data: *mut c_void,
-    pub(super) err_data_size: size_t,
-    pub(super) spare: Spare,
+pub(crate) struct EqErrEntry {
+    pub(crate) fid: *mut Fid,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: u64,
+    pub(crate) err: c_int,
+    pub(crate) prov_errno: c_int,
+    pub(crate) err_data: *mut c_void,
+    pub(crate) err_data_size: size_t,
+    pub(crate) spare: Spare,
 }
 
 #[repr(C)]
-pub(super) struct CqAttr {
-    pub(super) size: size_t,
-    pub(super) flags: u64,
-    pub(super) format: c_int,
-    pub(super) wait_obj: c_int,
-    pub(super) signaling_vector: c_int,
-    pub(super) wait_cond: c_int,
-    pub(super) wait_set: *mut c_void,
+pub(crate) struct CqAttr {
+    pub(crate) size: size_t,
+    pub(crate) flags: u64,
+    pub(crate) format: c_int,
+    pub(crate) wait_obj: c_int,
+    pub(crate) signaling_vector: c_int,
+    pub(crate) wait_cond: c_int,
+    pub(crate) wait_set: *mut c_void,
 }
 
 #[repr(C)]
-pub(super) struct FidCq {
-    pub(super) fid: Fid,
-    pub(super) ops: *const CqOps,
+pub(crate) struct FidCq {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const CqOps,
 }
 
 #[repr(C)]
-pub(super) struct CqOps {
-    pub(super) size: size_t,
-    pub(super) read: Option<unsafe extern "C" fn(*mut FidCq, *mut c_void, size_t) -> ssize_t>,
-    pub(super) readfrom: Unused,
-    pub(super) readerr: Option<unsafe extern "C" fn(*mut FidCq, *mut CqErrEntry, u64) -> ssize_t>,
+pub(crate) struct CqOps {
+    pub(crate) size: size_t,
+    pub(crate) read: Option<unsafe extern "C" fn(*mut FidCq, *mut c_void, size_t) -> ssize_t>,
+    pub(crate) readfrom: Unused,
+    pub(crate) readerr: Option<unsafe extern "C" fn(*mut FidCq, *mut CqErrEntry, u64) -> ssize_t>,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct CqMsgEntry {
-    pub(super) op_context: *mut c_void,
-    pub(super) flags: u64,
-    pub(super) len: size_t,
+pub(crate) struct CqMsgEntry {
+    pub(crate) op_context: *mut c_void,
+    pub(crate) flags: u64,
+    pub(crate) len: size_t,
 }
 
 #[repr(C)]
-pub(super) struct CqErrEntry {
-    pub(super) op_context: *mut c_void,
-    pub(super) flags: u64,
-    pub(super) len: size_t,
-    pub(super) buf: *mut c_void,
-    pub(super) data: u64,
-    pub(super) tag: u64,
-    pub(super) olen: size_t,
-    pub(super) err: c_int,
-    pub(super) prov_errno: c_int,
-    pub(super) err_data: *mut c_void,
-    pub(super) err_data_size: size_t,
-    pub(super) spare: Spare,
+pub(crate) struct CqErrEntry {
+    pub(crate) op_context: *mut c_void,
+    pub(crate) flags: u64,
+    pub(crate) len: size_t,
+    pub(crate) buf: *mut c_void,
+    pub(crate) data: u64,
+    pub(crate) tag: u64,
+    pub(crate) olen: size_t,
+    pub(crate) err: c_int,
+    pub(crate) prov_errno: c_int,
+    pub(crate) err_data: *mut c_void,
+    pub(crate) err_data_size: size_t,
+    pub(crate) spare: Spare,
 }
 
 /// A listener.
 #[repr(C)]
-pub(super) struct FidPep {
-    pub(super) fid: Fid,
-    pub(super) ops: *const EpOps,
-    pub(super) cm: *const CmOps,
+pub(crate) struct FidPep {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const EpOps,
+    pub(crate) cm: *const CmOps,
 }
 
 /// One end of a connection.
 #[repr(C)]
-pub(super) struct FidEp {
-    pub(super) fid: Fid,
-    pub(super) ops: *const EpOps,
-    pub(super) cm: *const CmOps,
-    pub(super) msg: *const MsgOps,
-    pub(super) rma: *const RmaOps,
+pub(crate) struct FidEp {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const EpOps,
+    pub(crate) cm: *const CmOps,
+    pub(crate) msg: *const MsgOps,
+    pub(crate) rma: *const RmaOps,
 }
 
 #[repr(C)]
-pub(super) struct EpOps {
-    pub(super) size: size_t,
-    pub(super) cancel: Unused,
-    pub(super) getopt: Option<unsafe extern "C" fn(*mut Fid, c_int, c_int, *mut c_void, *mut size_t) -> c_int>,
+pub(crate) struct EpOps {
+    pub(crate) size: size_t,
+    pub(crate) cancel: Unused,
+    pub(crate) getopt: Option<unsafe extern "C" fn(*mut Fid, c_int, c_int, *mut c_void, *mut size_t) -> c_int>,
 }
 
 #[repr(C)]
-pub(super) struct CmOps {
-    pub(super) size: size_t,
-    pub(super) setname: Unused,
-    pub(super) getname: Option<unsafe extern "C" fn(*mut Fid, *mut c_void, *mut size_t) -> c_int>,
-    pub(super) getpeer: Unused,
-    pub(super) connect: Option<unsafe extern "C" fn(*mut FidEp, *const c_void, *const c_void, size_t) -> c_int>,
-    pub(super) listen: Option<unsafe extern "C" fn(*mut FidPep) -> c_int>,
-    pub(super) accept: Option<unsafe extern "C" fn(*mut FidEp, *const c_void, size_t) -> c_int>,
-    pub(super) reject: Option<unsafe extern "C" fn(*mut FidPep, *mut Fid, *const c_void, size_t) -> c_int>,
-    pub(super) shutdown: Option<unsafe extern "C" fn(*mut FidEp, u64) -> c_int>,
+pub(crate) struct CmOps {
+    pub(crate) size: size_t,
+    pub(crate) setname: Unused,
+    pub(crate) getname: Option<unsafe extern "C" fn(*mut Fid, *mut c_void, *mut size_t) -> c_int>,
+    pub(crate) getpeer: Unused,
+    pub(crate) connect: Option<unsafe extern "C" fn(*mut FidEp, *const c_void, *const c_void, size_t) -> c_int>,
+    pub(crate) listen: Option<unsafe extern "C" fn(*mut FidPep) -> c_int>,
+    pub(crate) accept: Option<unsafe extern "C" fn(*mut FidEp, *const c_void, size_t) -> c_int>,
+    pub(crate) reject: Option<unsafe extern "C" fn(*mut FidPep, *mut Fid, *const c_void, size_t) -> c_int>,
+    pub(crate) shutdown: Option<unsafe extern "C" fn(*mut FidEp, u64) -> c_int>,
 }
 
 #[repr(C)]
-pub(super) struct MsgOps {
-    pub(super) size: size_t,
-    pub(super) recv:
+pub(crate) struct MsgOps {
+    pub(crate) size: size_t,
+    pub(crate) recv:
         Option<unsafe extern "C" fn(*mut FidEp, *mut c_void, size_t, *mut c_void, u64, *mut c_void) -> ssize_t>,
-    pub(super) recvv: Unused,
-    pub(super) recvmsg: Unused,
-    pub(super) send: Unused,
-    pub(super) sendv: Unused,
-    pub(super) sendmsg: Option<unsafe extern "C" fn(*mut FidEp, *const FiMsg, u64) -> ssize_t>,
+    pub(crate) recvv: Unused,
+    pub(crate) recvmsg: Unused,
+    pub(crate) send: Unused,
+    pub(crate) sendv: Unused,
+    pub(crate) sendmsg: Option<unsafe extern "C" fn(*mut FidEp, *const FiMsg, u64) -> ssize_t>,
 }
 
 #[repr(C)]
-pub(super) struct RmaOps {
-    pub(super) size: size_t,
-    pub(super) read: Unused,
-    pub(super) readv: Unused,
-    pub(super) readmsg: Unused,
-    pub(super) write: Unused,
-    pub(super) writev: Unused,
-    pub(super) writemsg: Option<unsafe extern "C" fn(*mut FidEp, *const FiMsgRma, u64) -> ssize_t>,
+pub(crate) struct RmaOps {
+    pub(crate) size: size_t,
+    pub(crate) read: Unused,
+    pub(crate) readv: Unused,
+    pub(crate) readmsg: Unused,
+    pub(crate) write: Unused,
+    pub(crate) writev: Unused,
+    pub(crate) writemsg: Option<unsafe extern "C" fn(*mut FidEp, *const FiMsgRma, u64) -> ssize_t>,
 }
 
 #[repr(C)]
-pub(super) struct FiMsg {
-    pub(super) msg_iov: *const iovec,
-    pub(super) desc: *mut *mut c_void,
-    pub(super) iov_count: size_t,
-    pub(super) addr: u64,
-    pub(super) context: *mut c_void,
-    pub(super) data: u64,
+pub(crate) struct FiMsg {
+    pub(crate) msg_iov: *const iovec,
+    pub(crate) desc: *mut *mut c_void,
+    pub(crate) iov_count: size_t,
+    pub(crate) addr: u64,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: u64,
 }
 
 #[repr(C)]
-pub(super) struct FiMsgRma {
-    pub(super) msg_iov: *const iovec,
-    pub(super) desc: *mut *mut c_void,
-    pub(super) iov_count: size_t,
-    pub(super) addr: u64,
-    pub(super) rma_iov: *const RmaIov,
-    pub(super) rma_iov_count: size_t,
-    pub(super) context: *mut c_void,
-    pub(super) data: u64,
+pub(crate) struct FiMsgRma {
+    pub(crate) msg_iov: *const iovec,
+    pub(crate) desc: *mut *mut c_void,
+    pub(crate) iov_count: size_t,
+    pub(crate) addr: u64,
+    pub(crate) rma_iov: *const RmaIov,
+    pub(crate) rma_iov_count: size_t,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: u64,
 }
 
 #[repr(C)]
-pub(super) struct RmaIov {
-    pub(super) addr: u64,
-    pub(super) len: size_t,
-    pub(super) key: u64,
+pub(crate) struct RmaIov {
+    pub(crate) addr: u64,
+    pub(crate) len: size_t,
+    pub(crate) key: u64,
 }
 
-pub(super) type GetInfo = unsafe extern "C" fn(
+pub(crate) type GetInfo = unsafe extern "C" fn(
     version: u32,
     node: *const c_char,
     service: *const c_char,
@@ -397,10 +397,10 @@ pub(super) type GetInfo = unsafe extern "C" fn(
     hints: *const FiInfo,
     info: *mut *mut FiInfo,
 ) -> c_int;
-pub(super) type FreeInfo = unsafe extern "C" fn(*mut FiInfo);
-pub(super) type DupInfo = unsafe extern "C" fn(*const FiInfo) -> *mut FiInfo;
-pub(super) type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
-pub(super) type Version = unsafe extern "C" fn() -> u32;
+pub(crate) type FreeInfo = unsafe extern "C" fn(*mut FiInfo);
+pub(crate) type DupInfo = unsafe extern "C" fn(*const FiInfo) -> *mut FiInfo;
+pub(crate) type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
+pub(crate) type Version = unsafe extern "C" fn() -> u32;
 
 #[cfg(test)]
 mod tests {

@@ -13,20 +13,20 @@
 //! comes a hello for the new view.
 //!
 //! All is little-endian. A hello has to fit into the data of InfiniBand's connection manager.
-use crate::tcp::Down;
 use spindle_core::{Rank, RowLayout, ViewId};
+use spindle_fabric::tcp::Down;
 use std::fmt;
 
 /// Bytes of a hello.
-pub(super) const HELLO_BYTES: usize = 52;
+pub(crate) const HELLO_BYTES: usize = 52;
 /// Bytes of a hello as the body of a message, which has whole words.
-pub(super) const HELLO_MESSAGE_BYTES: u64 = (HELLO_BYTES as u64).next_multiple_of(8);
+pub(crate) const HELLO_MESSAGE_BYTES: u64 = (HELLO_BYTES as u64).next_multiple_of(8);
 /// Bytes of the body of a turn.
-pub(super) const TURN_BYTES: u64 = 8;
+pub(crate) const TURN_BYTES: u64 = 8;
 /// The first bytes of every hello; the last of them is the version.
 const MAGIC: [u8; 4] = *b"SpO\x03";
 /// Bytes of the head of a message.
-pub(super) const HEAD_BYTES: u64 = 24;
+pub(crate) const HEAD_BYTES: u64 = 24;
 
 /// The view and the group that a connection is for. Both sides must mean the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,22 +39,22 @@ pub struct Purpose {
 
 /// The identity of a side, and the memory that the other side may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Hello {
-    pub(super) purpose: Purpose,
-    pub(super) from: Rank,
+pub(crate) struct Hello {
+    pub(crate) purpose: Purpose,
+    pub(crate) from: Rank,
     /// The length of the control block in the row of the sender of this hello, in the sender's
     /// view.
-    pub(super) control: u64,
+    pub(crate) control: u64,
     /// The length of the reader's row.
-    pub(super) row: u64,
-    pub(super) target: Target,
+    pub(crate) row: u64,
+    pub(crate) target: Target,
 }
 
 /// The location of a peer's copy of my rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Target {
-    pub(super) address: u64,
-    pub(super) key: u64,
+pub(crate) struct Target {
+    pub(crate) address: u64,
+    pub(crate) key: u64,
 }
 
 /// The reason why a hello is not that of the expected peer.
@@ -90,11 +90,11 @@ pub enum Mismatch {
 
 impl Hello {
     /// Creates the hello of `me` for a peer with the row `theirs`.
-    pub(super) fn new(purpose: Purpose, me: Rank, mine: &RowLayout, theirs: &RowLayout, target: Target) -> Hello {
+    pub(crate) fn new(purpose: Purpose, me: Rank, mine: &RowLayout, theirs: &RowLayout, target: Target) -> Hello {
         Hello { purpose, from: me, control: mine.control, row: theirs.size, target }
     }
 
-    pub(super) fn encode(&self) -> [u8; HELLO_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&(self.from.0 as u16).to_le_bytes());
@@ -108,14 +108,14 @@ impl Hello {
     }
 
     /// Encodes it as the body of a message.
-    pub(super) fn message(&self) -> [u8; HELLO_MESSAGE_BYTES as usize] {
+    pub(crate) fn message(&self) -> [u8; HELLO_MESSAGE_BYTES as usize] {
         let mut body = [0; HELLO_MESSAGE_BYTES as usize];
         body[..HELLO_BYTES].copy_from_slice(&self.encode());
         body
     }
 
     /// Returns the view that these bytes are for, if they are a hello.
-    pub(super) fn purpose(data: &[u8]) -> Option<Purpose> {
+    pub(crate) fn purpose(data: &[u8]) -> Option<Purpose> {
         let bytes = data.first_chunk::<HELLO_BYTES>().filter(|bytes| bytes[..4] == MAGIC)?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
         let incarnation = u128::from(word(8)) | (u128::from(word(16)) << 64);
@@ -124,7 +124,7 @@ impl Hello {
 
     /// Returns the memory that the peer wants written, if its hello equals `self` apart from the
     /// target. Returns `None` if these bytes contain anything else.
-    pub(super) fn target_of(self, data: &[u8]) -> Option<Target> {
+    pub(crate) fn target_of(self, data: &[u8]) -> Option<Target> {
         let bytes = data.first_chunk::<HELLO_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
         let target = Target { address: word(36), key: word(44) };
@@ -133,7 +133,7 @@ impl Hello {
 
     /// Returns the sender of this hello, if it is for `purpose`, and the memory that this peer
     /// wants written. Providers may add bytes at the end.
-    pub(super) fn read(
+    pub(crate) fn read(
         data: &[u8],
         purpose: Purpose,
         me: Rank,
@@ -173,7 +173,7 @@ fn words(bytes: u64) -> u32 {
 
 /// The kind of a message, apart from the words that it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It takes one of the reader's slots for messages.
     Post = 0,
     /// It reports credit, and takes no slot.
@@ -191,32 +191,32 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Returns true if it takes one of the reader's slots for posts.
-    pub(super) fn takes_a_place(self) -> bool {
+    pub(crate) fn takes_a_place(self) -> bool {
         matches!(self, Kind::Post | Kind::Applied | Kind::Hello | Kind::Turn)
     }
 }
 
 /// The beginning of a message. Words of the control block follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
-    pub(super) at: u64,
-    pub(super) len: u64,
+pub(crate) struct Head {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
     /// The reader's posts that its writer has taken in.
-    pub(super) taken: u64,
-    pub(super) kind: Kind,
+    pub(crate) taken: u64,
+    pub(crate) kind: Kind,
     /// Bytes that its writer has written into the reader's copy before this message.
-    pub(super) written: u64,
+    pub(crate) written: u64,
 }
 
 impl Head {
-    pub(super) fn encode(&self) -> [[u8; 8]; 3] {
+    pub(crate) fn encode(&self) -> [[u8; 8]; 3] {
         let last = ((self.written & (u64::MAX >> 8)) << 8) | self.kind as u64;
         [(self.at / 8) | ((self.len / 8) << 32), self.taken, last].map(u64::to_le_bytes)
     }
 
     /// Reads a message of `bytes` bytes from a peer whose row has `row_bytes`, of which the first
     /// `control_bytes` are words.
-    pub(super) fn decode(words: [u64; 3], bytes: u64, control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
+    pub(crate) fn decode(words: [u64; 3], bytes: u64, control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
         let [first, taken, last] = words;
         let (at, len) = ((first & 0xffff_ffff) * 8, (first >> 32) * 8);
         let kind = match last & 0xff {
@@ -252,8 +252,8 @@ impl fmt::Display for Purpose {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::view;
     use spindle_core::Layout;
+    use spindle_fabric::conformance::view;
 
     const PURPOSE: Purpose = Purpose { incarnation: 7 << 64 | 9, view: ViewId(3) };
     const TARGET: Target = Target { address: u64::MAX - 1, key: 12 };

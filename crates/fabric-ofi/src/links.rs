@@ -9,23 +9,22 @@
 //! One connection is a [`Link`] (`link.rs`). This file has the parts that all links of a view
 //! share: the event count, the set of peers that can send, and the set of those that have gone. The
 //! queues are shared with other views of this process (`network.rs`).
-use super::channel::{Channel, Limits, RECEIVES};
-use super::error::OfiError;
-use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
-use super::hello::Hello;
-use super::link::{Ends, Link, PAGE_BYTES, Source};
-use super::network::{Desk, EndpointAddress, register_row};
-use super::objects::{Endpoint, EndpointId, Event, Registered};
-use super::provider;
-use crate::far::TARGET;
-use crate::region::{CopyRegion, OwnRegion};
-use crate::tcp::backlog::Image;
-use crate::tcp::resume::Posted;
-use crate::tcp::{Down, Traffic};
+use crate::TARGET;
+use crate::channel::{Channel, Limits};
+use crate::error::OfiError;
+use crate::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
+use crate::hello::Hello;
+use crate::limits::{COMPLETIONS, PAGE_BYTES, RECEIVES, WRITE_BYTES_MAX};
+use crate::link::{Ends, Link, Source};
+use crate::network::{Desk, EndpointAddress, register_row};
+use crate::objects::{Endpoint, EndpointId, Event, Registered};
+use crate::provider;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
 use spindle_core::{Layout, Rank, RowLayout, ViewId};
+use spindle_fabric::tcp::{Down, Image, Posted, Traffic};
+use spindle_fabric::{CopyRegion, OwnRegion};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
@@ -36,18 +35,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Operations of one connection in flight.
-pub(super) const SENDS_MAX: u64 = 128;
-/// The smallest number of these that is sufficient.
-pub(super) const QUEUE_MIN: u64 = 8;
-/// Bytes of one write.
-const WRITE_BYTES_MAX: u64 = 1 << 30;
-/// Completions that are taken at once.
-const COMPLETIONS: usize = 16;
 /// The number of looks after which connections are looked at, too.
 const EVENTS_EVERY: u32 = 16;
-/// Events that are handled in one call.
-pub(super) const EVENTS_MAX: u32 = 64;
 /// The longest sleep while a provider that is busy with other work takes nothing.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// Spurious wake-ups after which a descriptor counts as stuck, and the longest single sleep then.
@@ -99,11 +88,11 @@ pub(crate) struct OfiLinks {
 
 /// A connection that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) rank: Rank,
-    pub(super) down: Down,
+pub(crate) struct Ended {
+    pub(crate) rank: Rank,
+    pub(crate) down: Down,
     /// True if both sides had turned, and need nothing more of this view.
-    pub(super) is_through: bool,
+    pub(crate) is_through: bool,
 }
 
 /// The source that ended a sleep.
@@ -120,7 +109,7 @@ const NETWORK: u64 = 1;
 
 impl OfiLinks {
     /// Creates the set of links, empty, for `me`, whose row is `row`.
-    pub(super) fn begin(desk: Desk, layout: &Layout, me: Rank, row: Arc<OwnRegion>) -> Result<OfiLinks, OfiError> {
+    pub(crate) fn begin(desk: Desk, layout: &Layout, me: Rank, row: Arc<OwnRegion>) -> Result<OfiLinks, OfiError> {
         let os = |call| move |errno: rustix::io::Errno| OfiError::Os { call, source: errno.into() };
         let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
         let (epoll, news) = (create()?, create()?);
@@ -207,7 +196,7 @@ impl OfiLinks {
     ///
     /// # Errors
     /// There is no room, or no memory.
-    pub(super) fn link(
+    pub(crate) fn link(
         &mut self,
         rank: Rank,
         (place, endpoint): (EndpointAddress, Endpoint),
@@ -248,7 +237,7 @@ impl OfiLinks {
 
     /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all data of
     /// this view has arrived at both. A connection whose peer has turned to another view ends.
-    pub(super) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Channel)> {
+    pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Channel)> {
         let mut turned = vec![];
         for rank in (0..self.links.len() as u32).map(Rank) {
             let Some(link) = &mut self.links[rank.index()] else { continue };
@@ -272,7 +261,7 @@ impl OfiLinks {
     ///
     /// # Errors
     /// Memory can't be registered. The connection is closed.
-    pub(super) fn adopt(
+    pub(crate) fn adopt(
         &mut self,
         rank: Rank,
         mut channel: Channel,
@@ -293,13 +282,13 @@ impl OfiLinks {
     }
 
     /// Returns true if the owner of `theirs` and this member can use `channel` in this view.
-    pub(super) fn fits(&self, channel: &Channel, theirs: &RowLayout) -> bool {
+    pub(crate) fn fits(&self, channel: &Channel, theirs: &RowLayout) -> bool {
         channel.fits(&self.mine, theirs)
     }
 
     /// Closes the connections of peers that have turned: they need nothing more of this view.
     /// Returns their ranks.
-    pub(super) fn drop_turned(&mut self) -> Vec<Rank> {
+    pub(crate) fn drop_turned(&mut self) -> Vec<Rank> {
         let has_turned = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.their_turn().is_some());
         let ranks: Vec<Rank> =
             (0..).map(Rank).zip(&self.links).filter(|(_, link)| has_turned(link)).map(|of| of.0).collect();
@@ -310,7 +299,7 @@ impl OfiLinks {
     /// Closes the link to `rank`, if there is one, after the data that had arrived. Returns true if
     /// it was connected, and its end is not [reported](Self::next_ended) and will not be.
     #[cold]
-    pub(super) fn replace(&mut self, rank: Rank) -> bool {
+    pub(crate) fn replace(&mut self, rank: Rank) -> bool {
         self.look();
         let was_connected = self.is_open(rank);
         self.forget(rank);
@@ -344,7 +333,7 @@ impl OfiLinks {
     }
 
     /// Returns the link over `endpoint`, and its rank.
-    pub(super) fn find(&mut self, endpoint: EndpointId) -> Option<(Rank, &mut Link)> {
+    pub(crate) fn find(&mut self, endpoint: EndpointId) -> Option<(Rank, &mut Link)> {
         let found = (0..)
             .zip(&mut self.links)
             .find(|(_, link)| link.as_ref().is_some_and(|link| link.endpoint().id() == endpoint));
@@ -353,11 +342,11 @@ impl OfiLinks {
     }
 
     /// Returns true if nothing more is posted.
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    pub(super) fn desk(&self) -> &Desk {
+    pub(crate) fn desk(&self) -> &Desk {
         &self.desk
     }
 
@@ -384,18 +373,18 @@ impl OfiLinks {
     }
 
     /// Returns a connection that has ended; each is reported once.
-    pub(super) fn next_ended(&mut self) -> Option<Ended> {
+    pub(crate) fn next_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
 
     /// Returns an event of a call, or of a link that is not connected.
-    pub(super) fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     /// Returns true if there is an [event](Self::next_event), or a connection that has
     /// [ended](Self::next_ended).
-    pub(super) fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         !self.events.is_empty() || !self.ended.is_empty()
     }
 
@@ -487,7 +476,7 @@ impl OfiLinks {
     }
 
     /// Marks that a link may be able to send that could not before.
-    pub(super) fn try_all(&mut self) {
+    pub(crate) fn try_all(&mut self) {
         self.untried = true;
     }
 
@@ -526,7 +515,7 @@ impl OfiLinks {
     }
 
     /// As [`wait`](Self::wait), for a meeting.
-    pub(super) fn nap(&self, at_most: Duration) {
+    pub(crate) fn nap(&self, at_most: Duration) {
         self.rest(&self.epoll, at_most);
     }
 
@@ -554,7 +543,7 @@ impl OfiLinks {
 
     /// As [`shut_rank`](Self::shut_rank), but data that has arrived is lost.
     #[cfg(test)]
-    pub(super) fn lose(&mut self, rank: Rank) {
+    pub(crate) fn lose(&mut self, rank: Rank) {
         let link = self.links[rank.index()].take().expect("it has one");
         self.forget_events(link.endpoint().id());
         self.open -= 1;
@@ -563,7 +552,7 @@ impl OfiLinks {
     }
 
     #[cfg(test)]
-    pub(super) fn endpoint(&self, rank: Rank) -> EndpointId {
+    pub(crate) fn endpoint(&self, rank: Rank) -> EndpointId {
         self.links[rank.index()].as_ref().expect("it has one").endpoint().id()
     }
 
@@ -616,12 +605,6 @@ impl OfiLinks {
             std::thread::yield_now();
         }
     }
-}
-
-/// The reason of an end for a peer that has gone. Without its last message that is not an orderly
-/// end.
-pub(super) fn gone() -> Down {
-    Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
 }
 
 impl Drop for OfiLinks {

@@ -3,23 +3,22 @@
 //!
 //! With `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` all of it runs over
 //! another network, such as a real network card.
-use super::error::OfiError;
-use super::ffi::{FI_EOVERRUN, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
-use super::hello::{Head, Hello, Kind, Mismatch, Target};
-use super::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
-use super::provider;
-use super::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose, available};
-use crate::arena::Arena;
-use crate::conformance::{Harness, PATIENCE};
-use crate::fabric::Fabric;
-use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, put, ring};
-use crate::mesh::{Mesh, Peer, Watched};
-use crate::mirror::Mirror;
-use crate::region::CopyRegion;
-use crate::shm::{MemberEventCount, OwnRow, RowDescriptors};
-use crate::tcp::Down;
-use crate::tcp::resuming::Pair;
+use crate::error::OfiError;
+use crate::ffi::{FI_EOVERRUN, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
+use crate::hello::{Head, Hello, Kind, Mismatch, Target};
+use crate::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
+use crate::provider;
+use crate::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose, available};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
+use spindle_fabric::conformance::links::{
+    self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, put, ring,
+};
+use spindle_fabric::conformance::resuming::Pair;
+use spindle_fabric::conformance::{Harness, PATIENCE};
+use spindle_fabric::tcp::Down;
+use spindle_fabric::{
+    Arena, Connections, CopyRegion, Fabric, MemberEventCount, Mirror, OwnRow, Peer, RowDescriptors, Watched,
+};
 use spindle_transport::{SocketOptions, SocketStream};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -28,7 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-pub(super) const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
+pub(crate) type Mesh = spindle_fabric::Mesh<OfiMeeting>;
+
+pub(crate) const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
 
 /// Returns options for `provider`, unless the environment requests others.
 fn options(provider: &str) -> OfiOptions {
@@ -44,7 +45,7 @@ fn options(provider: &str) -> OfiOptions {
 
 /// Returns true if there is a libfabric with this provider, and prints a message if there is none.
 /// A provider that the environment requests has to be there.
-pub(super) fn is_here(provider: &str) -> bool {
+pub(crate) fn is_here(provider: &str) -> bool {
     match OfiPort::open(&options(provider), 1) {
         Ok(_) => true,
         Err(error @ (OfiError::NoLibrary { .. } | OfiError::NoProvider { .. }))
@@ -67,10 +68,20 @@ fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<Mesh> {
     connect_through(layout, |_| hardware_port(provider))
 }
 
-pub(super) fn hardware_port(provider: &str) -> OfiPort {
+pub(crate) fn hardware_port(provider: &str) -> OfiPort {
     let mut info = provider::choose(&options(provider)).unwrap();
     info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
     OfiPort::of(info, 1).unwrap()
+}
+
+/// Ends the connection of `mesh` to `rank` as a network would.
+pub(crate) fn shut(mesh: &mut Mesh, rank: Rank) {
+    mesh.connections_mut().expect("it is connected through libfabric").links_mut().shut_rank(rank);
+}
+
+/// Returns the number of connections of `mesh` that were begun.
+pub(crate) fn begun(mesh: &Mesh) -> u32 {
+    mesh.connections().expect("it is connected through libfabric").links().begun()
 }
 
 /// A member whose connections are being made.
@@ -115,7 +126,7 @@ impl Forming {
     /// Finishes with these peers on the same machine.
     fn finish_with(mut self, mut here: Vec<(Rank, RowDescriptors)>, at_most: Duration) -> Result<Mesh, OfiError> {
         self.meeting.wait(at_most)?;
-        let me = self.own.me;
+        let me = self.own.me();
         let others = (0..self.layout.rows().len() as u32).map(Rank).filter(|rank| *rank != me);
         let peers = others.map(|rank| {
             let parts = here.extract_if(.., |(of, _)| *of == rank).next();
@@ -202,7 +213,7 @@ macro_rules! suite {
                 }
             }
 
-            crate::conformance_suite!(Over);
+            spindle_fabric::conformance_suite!(Over);
         }
     };
 }
@@ -211,7 +222,7 @@ suite!(over_tcp, connect, "tcp");
 suite!(over_tcp_as_hardware, connect_as_hardware, "tcp");
 suite!(over_tcp_beside_memory, connect_mixed, "tcp");
 
-pub(super) fn port(peers: u32) -> OfiPort {
+pub(crate) fn port(peers: u32) -> OfiPort {
     OfiPort::open(&options("tcp"), peers).unwrap()
 }
 
@@ -850,7 +861,7 @@ fn a_process_that_is_killed_is_noticed() {
         let (forming, address) = expecting(&layout);
         let bytes: Vec<String> = address.to_bytes().iter().map(|byte| byte.to_string()).collect();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "ofi::tests::a_process_that_is_killed_is_noticed"])
+            .args(["--exact", "tests::a_process_that_is_killed_is_noticed"])
             .env(CHILD, bytes.join(" "))
             .stdout(std::process::Stdio::null())
             .spawn()
@@ -999,7 +1010,7 @@ fn everything_is_closed_in_the_end() {
     }
     if is_here("tcp") {
         let alone = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "ofi::tests::everything_is_closed_in_the_end", "--test-threads", "1"])
+            .args(["--exact", "tests::everything_is_closed_in_the_end", "--test-threads", "1"])
             .env(ALONE, "1")
             .output()
             .unwrap();
@@ -1080,7 +1091,7 @@ fn connections_may_break_at_any_time_and_any_number_of_times() {
                     let (mesh, other) =
                         if random.below(2) == 0 { (&mut pair.writer, 1) } else { (&mut pair.reader, 0) };
                     if mesh.is_connected(Rank(other)) {
-                        mesh.shut(Rank(other));
+                        shut(mesh, Rank(other));
                         breaks += 1;
                     }
                 }
@@ -1140,7 +1151,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
         settle(&mut meshes);
         let (far, mut near) = (meshes.pop().unwrap(), meshes.pop().unwrap());
         drop_abruptly(far);
-        let (start, before, mut ends) = (Instant::now(), near.begun(), vec![]);
+        let (start, before, mut ends) = (Instant::now(), begun(&near), vec![]);
         while !ends.iter().any(|down| matches!(down, Down::Refused)) {
             assert!(start.elapsed() < PATIENCE, "nobody has said so: {ends:?}");
             near.begin_sleep();
@@ -1150,7 +1161,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
         }
         assert!(ends.len() == 2 && matches!(ends[0], Down::Os { .. }), "{ends:?}");
         // The first call may have met the port while it closed.
-        let calls = near.begun() - before;
+        let calls = begun(&near) - before;
         assert!((2..=4).contains(&calls), "{calls} calls");
     }
 }
@@ -1318,7 +1329,7 @@ fn a_retired_view_is_looked_after_until_its_peers_are_back() {
     settle(&mut meshes);
     let (mut far, mut near) = (meshes.pop().unwrap(), meshes.pop().unwrap());
     put(&mut near, COUNT, 7);
-    near.shut(Rank(1));
+    shut(&mut near, Rank(1));
     let mut retired = near.retire().unwrap();
     let start = Instant::now();
     while retired.next_down().is_none() {

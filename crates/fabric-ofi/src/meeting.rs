@@ -10,29 +10,30 @@
 //!
 //! A meeting lasts as long as its view, and connects peers that are late, too. The same member
 //! calls a broken connection again, after pauses that double, and it continues with the data that
-//! the peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its
+//! the peer [has not applied](spindle_fabric::tcp) (docs/adr/0029). Another call of a peer replaces its
 //! connection: its end may have broken without a report to this side. A peer whose connection has
 //! ended in order may call again, too, because it has not learned of that end.
-use super::channel::Channel;
-use super::error::{Failure, OfiError};
-use super::hello::{Hello, Mismatch, Purpose, Target};
-use super::info::Info;
-use super::link::{Link, PAGE_BYTES};
-use super::links::{EVENTS_MAX, Ended, OfiLinks, gone};
-use super::network::EndpointAddress;
-use super::objects::{Adapter, Endpoint, EndpointId, Event};
-use super::port::OfiAddress;
-use super::provider::of as failed_at;
-use crate::far::TARGET;
-use crate::mirror::Mirror;
-use crate::region::CopyRegion;
-use crate::tcp::Down;
+use crate::TARGET;
+use crate::address::OfiAddress;
+use crate::channel::Channel;
+use crate::error::{Failure, OfiError};
+use crate::hello::{Hello, Mismatch, Purpose, Target};
+use crate::info::Info;
+use crate::limits::{EVENTS_MAX, PAGE_BYTES};
+use crate::link::{Link, gone};
+use crate::links::{Ended, OfiLinks};
+use crate::network::EndpointAddress;
+use crate::objects::{Adapter, Endpoint, EndpointId, Event};
+use crate::provider::of as failed_at;
 use spindle_core::{Layout, Rank, RowLayout, ViewId};
+use spindle_fabric::tcp::Down;
+use spindle_fabric::{CopyRegion, Mirror};
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::debug;
+
+mod connections;
 
 /// The longest single sleep of a meeting while connections are made: not all providers report them
 /// by a descriptor.
@@ -115,7 +116,7 @@ impl Seat {
 }
 
 impl OfiMeeting {
-    pub(super) fn new(links: OfiLinks, layout: Layout, me: Rank, purpose: Purpose, mirror: Mirror) -> OfiMeeting {
+    pub(crate) fn new(links: OfiLinks, layout: Layout, me: Rank, purpose: Purpose, mirror: Mirror) -> OfiMeeting {
         let peer = |_: &RowLayout| Peer {
             seat: Seat::Empty,
             address: None,
@@ -249,15 +250,6 @@ impl OfiMeeting {
         self.links.turn(peer, next);
     }
 
-    /// Closes the connections of peers that have turned, and can't continue: they need nothing more
-    /// of this view.
-    pub(crate) fn drop_turned(&mut self) {
-        for rank in self.links.drop_turned() {
-            let known = &mut self.peers[rank.index()];
-            (known.seat, known.is_done) = (Seat::Over, true);
-        }
-    }
-
     /// Takes over a connection of the view before, unless there is another.
     fn adopt(&mut self, rank: Rank, channel: Channel, address: Option<OfiAddress>) {
         let is_free = matches!(self.peers[rank.index()].seat, Seat::Empty | Seat::Expected);
@@ -279,16 +271,6 @@ impl OfiMeeting {
             // It is made anew.
             Err(error) => debug!(target: TARGET, rank = rank.0, %error, "connection does not continue"),
         }
-    }
-
-    /// Returns true if there is no connection to `peer`, unless none is wanted any more.
-    pub(crate) fn lacks(&self, peer: Rank) -> bool {
-        peer != self.me && !matches!(self.peers[peer.index()].seat, Seat::Taken(_) | Seat::Over)
-    }
-
-    /// Sets, while the view runs, the copy of the row of `peer`, which was not connected before.
-    pub(crate) fn introduce(&mut self, peer: Rank, copy: Arc<CopyRegion>) {
-        self.keep_copy(peer, copy);
     }
 
     /// Returns true if `peer` is connected, or has been.
@@ -340,78 +322,16 @@ impl OfiMeeting {
         &self.refused
     }
 
-    /// Makes the connections those of a view that has begun. Once `event_count` is readable, their
-    /// waits end as well. Peers that are not connected and have no [copy](Self::copy) of their rows
-    /// are to be [introduced](Self::introduce).
-    ///
-    /// # Errors
-    /// The system has no descriptors left.
-    pub(crate) fn begin(&mut self, event_count: BorrowedFd<'_>) -> Result<(), OfiError> {
-        for known in &mut self.peers {
-            if known.copy.is_none() {
-                known.seat = Seat::Empty;
-            }
-        }
-        (self.has_begun, self.is_broken) = (true, true);
-        self.links.wake_by(event_count).map_err(|source| OfiError::Os { call: "epoll_ctl", source })
-    }
-
-    /// Ends the connection to `rank`, without a report.
-    pub(crate) fn leave_out(&mut self, rank: Rank) {
-        self.links.forget(rank);
-        let known = &mut self.peers[rank.index()];
-        (known.seat, known.copy, known.has_met, known.is_done) = (Seat::Over, None, false, true);
-    }
-
     /// Returns the connections.
+    #[cfg(test)]
     pub(crate) fn links(&self) -> &OfiLinks {
         &self.links
     }
 
     /// The same, to post, to flush and to finish.
+    #[cfg(test)]
     pub(crate) fn links_mut(&mut self) -> &mut OfiLinks {
         &mut self.links
-    }
-
-    /// Returns the copy of the row of `rank`, if it was ever connected, or is about to be.
-    pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
-        self.peers[rank.index()].copy.as_ref()
-    }
-
-    /// Returns a peer whose connection has ended, and the reason; each end is reported once.
-    pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
-        self.down.pop_front()
-    }
-
-    /// Returns a peer that is connected again; each time is reported once.
-    pub(crate) fn next_up(&mut self) -> Option<Rank> {
-        self.up.pop_front()
-    }
-
-    /// Returns the number of peers that were cut off: their connections ended before all data was
-    /// sent, and are made again.
-    pub(crate) fn cut(&self) -> u32 {
-        self.peers.iter().filter(|peer| peer.has_met && peer.seat.is_open()).count() as u32
-    }
-
-    /// Sends as much as possible, takes in arrived data, and continues with connections that are
-    /// made again. Returns whether data was sent, and whether data arrived or there is an end to
-    /// [report](Self::next_down). A connection that is [made again](Self::next_up) counts once.
-    pub(crate) fn advance(&mut self) -> (bool, bool) {
-        let (sent, arrived) = self.links.progress();
-        if self.is_broken || self.links.has_news() {
-            // Failed calls are tried again.
-            let _ = self.attend();
-        }
-        let is_up = std::mem::take(&mut self.is_up);
-        (sent, arrived || is_up || !self.down.is_empty())
-    }
-
-    /// Waits until data has arrived or the event count rings, for at most `at_most`. Returns true
-    /// if data has arrived.
-    pub(crate) fn rest(&mut self, at_most: Duration) -> bool {
-        let at_most = if self.is_broken { at_most.min(self.patience()) } else { at_most };
-        self.links.wait(at_most)
     }
 
     /// Returns the longest sleep while connections are made again.
@@ -629,12 +549,12 @@ impl OfiMeeting {
 
     /// Redirects calls to `rank`, and returns the previous address.
     #[cfg(test)]
-    pub(super) fn misdirect(&mut self, rank: Rank, address: OfiAddress) -> Option<OfiAddress> {
+    pub(crate) fn misdirect(&mut self, rank: Rank, address: OfiAddress) -> Option<OfiAddress> {
         self.peers[rank.index()].address.replace(address)
     }
 
     /// Handles a connection that has failed before it was made, or before its event was taken.
-    pub(super) fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
+    pub(crate) fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
         let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
         let (known, is_callee) = (&mut self.peers[rank.index()], rank > self.me);
         if let Seat::Taken(_) = known.seat {

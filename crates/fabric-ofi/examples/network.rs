@@ -1,5 +1,5 @@
 //! Compares a fabric between hosts with a bare TCP stream, between two processes of this machine:
-//! `cargo run --release -p spindle-fabric --example network`, and with ` -- ofi` through libfabric.
+//! `cargo run --release -p spindle-fabric-ofi --example network`, and with ` -- ofi` through libfabric.
 //!
 //! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) back and forth.
 //! They run in turns of well under a second, so that both meet the machine in the same modes, each
@@ -18,8 +18,8 @@ use spindle_core::{
     Ablation, Batch, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
     Upcalls, View, ViewId,
 };
-use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
-use spindle_fabric::{Arena, Fabric, MemberEventCount, Mesh, OwnRow, Peer, Publisher};
+use spindle_fabric::{Arena, Fabric, MemberEventCount, OwnRow, Peer, Publisher};
+use spindle_fabric_ofi::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose};
 use spindle_transport::{Connection, SocketOptions, SocketStream};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -27,6 +27,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+type Mesh = spindle_fabric::Mesh<OfiMeeting>;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const BLOCK_BYTES: u64 = 10_240;
@@ -177,7 +178,7 @@ impl Network {
             (OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event()?))?.0, Rank(1 - me.0));
         if let Network::Streams = self {
             let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
-            return Ok((Mesh::new(layout, own, [(other, Some(Peer::There(stream)))])?, "streams".to_string()));
+            return Ok((Mesh::over(layout, own, [(other, Some(Peer::There(stream)))], None)?, "streams".to_string()));
         }
         let port = OfiPort::open(&options()?, 1)?;
         let (provider, domain) = port.provider();

@@ -1,21 +1,22 @@
 //! Taking completions and events from the queues, including those of other views, which are passed
 //! on.
-use super::{COMPLETIONS, EVENTS_MAX, OfiLinks, gone};
-use crate::ofi::channel::{Context, Operation};
-use crate::ofi::error::Failure;
-use crate::ofi::ffi::FI_EOVERRUN;
-use crate::ofi::hello::Kind;
-use crate::ofi::link::{Came, Link};
-use crate::ofi::objects::{Completion, EndpointId, Event};
-use crate::tcp::Down;
+use super::OfiLinks;
+use crate::channel::{Context, Operation};
+use crate::error::Failure;
+use crate::ffi::FI_EOVERRUN;
+use crate::hello::Kind;
+use crate::limits::{COMPLETIONS, EVENTS_MAX};
+use crate::link::{Came, Link, gone};
+use crate::objects::{Completion, EndpointId, Event};
 use spindle_core::Rank;
+use spindle_fabric::tcp::Down;
 
 /// The number of times that completions are taken in one look.
 const GOES_MAX: u32 = 8;
 
 impl OfiLinks {
     /// Takes completed operations. Returns true if data arrived.
-    pub(in crate::ofi) fn look(&mut self) -> bool {
+    pub(crate) fn look(&mut self) -> bool {
         let mut arrived = self.take_messages();
         let queues = self.desk.adapter().queues();
         if queues > self.watched {
@@ -76,7 +77,7 @@ impl OfiLinks {
     }
 
     /// Takes one completion. Returns true if data arrived with it.
-    pub(in crate::ofi) fn take(&mut self, completion: Completion) -> bool {
+    pub(crate) fn take(&mut self, completion: Completion) -> bool {
         if let Completion::Failed { code: code @ FI_EOVERRUN, .. } = completion {
             // The queue has lost completions, and nothing says of which connections: the context
             // names none.
@@ -146,7 +147,7 @@ impl OfiLinks {
     ///
     /// # Errors
     /// The queue is no longer usable.
-    pub(in crate::ofi) fn look_at_events(&mut self) -> Result<(), Failure> {
+    pub(crate) fn look_at_events(&mut self) -> Result<(), Failure> {
         if self.desk.has_messages() {
             self.desk.take_events().into_iter().for_each(|event| self.note(event));
         }
@@ -171,7 +172,7 @@ impl OfiLinks {
 
     /// Records that the other side of a connection has gone. Returns true if that connection
     /// existed.
-    pub(in crate::ofi) fn shut(&mut self, endpoint: EndpointId) -> bool {
+    pub(crate) fn shut(&mut self, endpoint: EndpointId) -> bool {
         let is_it = |link: &&mut Link| link.is_connected() && link.endpoint().id() == endpoint;
         let found = self.links.iter_mut().flatten().find(is_it);
         let is_known = found.is_some();

@@ -3,50 +3,39 @@
 //!
 //! A peer has slots for [`POSTS_MAX`] messages that it has not taken in. Each message reports to
 //! the peer how many of its own were taken in, so its slots never run out. Slots and credit belong
-//! to the connection, and continue with it in the next view ([`Link`](super::link::Link)). Messages
+//! to the connection, and continue with it in the next view ([`Link`](crate::link::Link)). Messages
 //! of the next view are [held](Channel::hold) until it begins here.
-use super::error::{Failure, OfiError};
-use super::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_SEND};
-use super::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, Head, Kind};
-use super::network::{Desk, EndpointAddress};
-use super::objects::{Endpoint, Piece, Registered};
-use crate::region::CopyRegion;
-use crate::tcp::resume::announcements;
+use crate::error::{Failure, OfiError};
+use crate::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_SEND};
+use crate::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, Head, Kind};
+use crate::limits::{CREDIT_STEP, POSTS_MAX, RECEIVES, SENDS};
+use crate::network::{Desk, EndpointAddress};
+use crate::objects::{Endpoint, Piece, Registered};
 use spindle_core::{Rank, RowLayout};
+use spindle_fabric::CopyRegion;
+use spindle_fabric::tcp::announcements;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-/// Messages with a slot of their own that a peer may have received and not taken in.
-const POSTS_MAX: u64 = 16;
-/// After this many posts were taken in, credit is sent to their sender, if no other message carries
-/// it.
-const CREDIT_STEP: u64 = POSTS_MAX / 2;
-/// Slots for incoming messages: those for posts; those for messages of credit only, of which at
-/// most two were not taken in, as each reports a step; one for the last message; and one more.
-pub(super) const RECEIVES: u64 = POSTS_MAX + POSTS_MAX / CREDIT_STEP + 2;
-/// Slots for messages being sent.
-const SENDS: u64 = RECEIVES;
 /// A slot is this many times as long as the first view needs: later views may have more members.
 const SPARE: u64 = 2;
 
-const _: () = assert!(RECEIVES + SENDS <= 1 << 8, "slots fit into contexts");
-
 /// Limits of the provider.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Operations of one connection in flight.
-    pub(super) queue: u64,
+    pub(crate) queue: u64,
     /// Bytes of one write.
-    pub(super) write_bytes: u64,
+    pub(crate) write_bytes: u64,
     /// Bytes of a message that the provider copies when it is sent.
-    pub(super) inject_bytes: u64,
+    pub(crate) inject_bytes: u64,
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Channel {
+pub(crate) struct Channel {
     // Closed from the top.
     endpoint: Endpoint,
     slab_memory: Option<Registered>,
@@ -73,7 +62,7 @@ pub(super) struct Channel {
 
 /// The kind of an operation, packed into its context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     Write,
     Send(u8),
     Receive(u8),
@@ -81,13 +70,13 @@ pub(super) enum Operation {
 
 /// The origin of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     /// The number of the connection, which no other connection of this network has.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// The peer's rank when the operation was begun. Its connection may have continued in another
     /// view since.
-    pub(super) rank: Rank,
-    pub(super) operation: Operation,
+    pub(crate) rank: Rank,
+    pub(crate) operation: Operation,
 }
 
 impl Context {
@@ -100,7 +89,7 @@ impl Context {
         ((self.number as usize) << 32) | (((self.rank.index() << 2) | kind) << 8) | usize::from(slot)
     }
 
-    pub(super) fn unpack(context: usize) -> Context {
+    pub(crate) fn unpack(context: usize) -> Context {
         let slot = context as u8;
         let operation = match (context >> 8) & 3 {
             0 => Operation::Write,
@@ -122,7 +111,7 @@ fn message_bytes(mine: &RowLayout, theirs: &RowLayout) -> u64 {
 impl Channel {
     /// Creates a channel over `endpoint`, not connected yet, with slots for the messages between
     /// the owners of these rows.
-    pub(super) fn new(
+    pub(crate) fn new(
         desk: &Desk,
         place: EndpointAddress,
         rank: Rank,
@@ -168,63 +157,63 @@ impl Channel {
         Ok(channel)
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.place.number()
     }
 
     /// Returns true if the owners of these rows can use it in another view. Both sides compute the
     /// same answer.
-    pub(super) fn fits(&self, mine: &RowLayout, theirs: &RowLayout) -> bool {
+    pub(crate) fn fits(&self, mine: &RowLayout, theirs: &RowLayout) -> bool {
         message_bytes(mine, theirs) <= self.slot_bytes
     }
 
     /// Makes it serve the view of `desk` from now on, in which the peer is `rank`. Returns the
     /// messages that have arrived for that view.
-    pub(super) fn serve(&mut self, desk: &Desk, rank: Rank) -> VecDeque<(u8, u64)> {
+    pub(crate) fn serve(&mut self, desk: &Desk, rank: Rank) -> VecDeque<(u8, u64)> {
         self.place.give_to(desk);
         self.rank = rank;
         std::mem::take(&mut self.held)
     }
 
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
     /// Returns true if the peer has a slot for another post.
-    pub(super) fn has_credit(&self) -> bool {
+    pub(crate) fn has_credit(&self) -> bool {
         self.posts - self.acknowledged < POSTS_MAX
     }
 
     /// Returns true if a message of credit is due to the peer.
-    pub(super) fn owes_credit(&self) -> bool {
+    pub(crate) fn owes_credit(&self) -> bool {
         self.taken - self.told >= CREDIT_STEP
     }
 
     /// Returns true if slots for incoming messages are not posted to the provider.
-    pub(super) fn lacks_receives(&self) -> bool {
+    pub(crate) fn lacks_receives(&self) -> bool {
         !self.unposted.is_empty()
     }
 
     /// Takes a free slot for an outgoing message.
-    pub(super) fn take_slot(&mut self) -> Option<u8> {
+    pub(crate) fn take_slot(&mut self) -> Option<u8> {
         self.free.pop()
     }
 
-    pub(super) fn give_back(&mut self, slot: u8) {
+    pub(crate) fn give_back(&mut self, slot: u8) {
         self.free.push(slot);
     }
 
     /// Writes the body of the message in `slot`.
-    pub(super) fn fill(&self, slot: u8, body: &[u8]) {
+    pub(crate) fn fill(&self, slot: u8, body: &[u8]) {
         self.slab.fill(self.slot(slot).start + HEAD_BYTES, body);
     }
 
     /// Releases the resources of an operation that has ended, with success or not.
-    pub(super) fn complete(&mut self, operation: Operation) {
+    pub(crate) fn complete(&mut self, operation: Operation) {
         match operation {
             Operation::Receive(_) => return,
             Operation::Send(slot) => self.free.push(slot),
@@ -234,7 +223,7 @@ impl Channel {
     }
 
     /// Sends the message whose body is in `slot`. Returns its bytes if it is in flight.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         slot: u8,
         words: &Range<u64>,
@@ -264,7 +253,7 @@ impl Channel {
     }
 
     /// As [`send`](Self::send), for a body that is given here; finds a free slot itself.
-    pub(super) fn send_body(&mut self, body: &[u8], of: (Kind, u64), limits: &Limits) -> Result<Option<u64>, Failure> {
+    pub(crate) fn send_body(&mut self, body: &[u8], of: (Kind, u64), limits: &Limits) -> Result<Option<u64>, Failure> {
         if self.in_flight >= limits.queue {
             return Ok(None);
         }
@@ -282,7 +271,7 @@ impl Channel {
     ///
     /// # Safety
     /// The piece does not change until the operation has ended or the endpoint is closed.
-    pub(super) unsafe fn write(&mut self, piece: Piece, address: u64, key: u64) -> Result<bool, Failure> {
+    pub(crate) unsafe fn write(&mut self, piece: Piece, address: u64, key: u64) -> Result<bool, Failure> {
         let context = self.context(Operation::Write);
         // SAFETY: by this function's contract.
         match unsafe { self.endpoint.write(piece, address, key, context) } {
@@ -295,7 +284,7 @@ impl Channel {
     }
 
     /// Posts the free slots for incoming messages to the provider.
-    pub(super) fn post_receives(&mut self) -> Result<(), Failure> {
+    pub(crate) fn post_receives(&mut self) -> Result<(), Failure> {
         while let Some(&slot) = self.unposted.last() {
             let piece = self.piece(self.slot(slot));
             // SAFETY: no code reads the slot until it is complete.
@@ -309,27 +298,27 @@ impl Channel {
     }
 
     /// Returns the words of the head of the message in `slot`.
-    pub(super) fn head(&self, slot: u8) -> [u64; 3] {
+    pub(crate) fn head(&self, slot: u8) -> [u64; 3] {
         let start = self.slot(slot).start;
         [0, 8, 16].map(|at| self.slab.load(start + at))
     }
 
     /// Returns the body of the message in `slot`, which has arrived and was not [taken
     /// in](Self::taken_in) yet.
-    pub(super) fn body(&self, slot: u8, len: u64) -> &[u8] {
+    pub(crate) fn body(&self, slot: u8, len: u64) -> &[u8] {
         // SAFETY: inside the slab, which lives; the slot is complete and not posted again before
         // `self` is borrowed again.
-        unsafe { self.slab.span().bytes(self.slot(slot).start + HEAD_BYTES, len) }
+        unsafe { self.slab.bytes(self.slot(slot).start + HEAD_BYTES, len) }
     }
 
     /// Records how many of my posts the peer reports as taken in.
-    pub(super) fn acknowledge(&mut self, taken: u64) {
+    pub(crate) fn acknowledge(&mut self, taken: u64) {
         // A peer that reports more than is true receives more than it has slots for.
         self.acknowledged = self.acknowledged.max(taken.min(self.posts));
     }
 
     /// Frees the slot of a message that was taken in for another one.
-    pub(super) fn taken_in(&mut self, slot: u8, kind: Kind) -> Result<(), Failure> {
+    pub(crate) fn taken_in(&mut self, slot: u8, kind: Kind) -> Result<(), Failure> {
         self.taken += u64::from(kind.takes_a_place());
         self.unposted.push(slot);
         self.post_receives()
@@ -337,7 +326,7 @@ impl Channel {
 
     /// Keeps the message in `slot` for the next view. Its credit belongs to the connection, and
     /// counts at once.
-    pub(super) fn hold(&mut self, slot: u8, bytes: u64) -> Result<(), Failure> {
+    pub(crate) fn hold(&mut self, slot: u8, bytes: u64) -> Result<(), Failure> {
         if bytes < HEAD_BYTES {
             // The next view refuses it.
             self.held.push_back((slot, bytes));

@@ -6,55 +6,52 @@
 //! are sent to it, and posts meanwhile merge in the [`Backlog`].
 //!
 //! Frames stay in the row until the network card reads them, words are sent as they were posted
-//! last, and posts merge. [`crate::tcp::backlog`] argues that this is correct: writes and the
-//! message behind them arrive in this order (`FI_ORDER_SAW`), and a message is applied as a whole.
+//! last, and posts merge. `backlog.rs` of [`spindle_fabric::tcp`] argues that this is correct: writes
+//! and the message behind them arrive in this order (`FI_ORDER_SAW`), and a message is applied as a
+//! whole.
 //!
 //! At the end of a view a link is *turned*. Behind all posts goes a message that names the next
 //! view. When the peer has sent the same, and all writes are complete, the channel is [taken
 //! out](Link::into_channel). The registration of the peer's copy ends with that, because a side
 //! that has turned writes there no more. In the next view each side begins with a hello, which
 //! gives the other side the location to write to.
-use super::channel::{Channel, Limits, Operation};
-use super::error::{Failure, OfiError};
-use super::ffi::{FI_MR_ENDPOINT, FI_REMOTE_WRITE};
-use super::hello::{HELLO_MESSAGE_BYTES, Head, Hello, Kind, Target};
-use super::network::Desk;
-use super::objects::{Endpoint, Piece, Registered};
-use crate::far::TARGET;
-use crate::region::{CopyRegion, OwnRegion};
-use crate::tcp::backlog::{Backlog, Image};
-use crate::tcp::resume::{Posted, announcements};
-use crate::tcp::{Down, Traffic};
+use crate::TARGET;
+use crate::channel::{Channel, Limits, Operation};
+use crate::error::{Failure, OfiError};
+use crate::ffi::{FI_MR_ENDPOINT, FI_REMOTE_WRITE};
+use crate::hello::{HELLO_MESSAGE_BYTES, Head, Hello, Kind, Target};
+use crate::network::Desk;
+use crate::objects::{Endpoint, Piece, Registered};
 use spindle_core::{Rank, RowLayout, ViewId};
+use spindle_fabric::tcp::{Backlog, Down, Image, Posted, Traffic, announcements};
+use spindle_fabric::{CopyRegion, OwnRegion};
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use tracing::info;
 
-/// Distance of the places that are touched so that memory is there.
-pub(super) const PAGE_BYTES: usize = 4096;
-
 /// The source of the data that is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) row: &'a OwnRegion,
-    pub(super) image: &'a Image,
-    pub(super) limits: &'a Limits,
+pub(crate) struct Source<'a> {
+    pub(crate) row: &'a OwnRegion,
+    pub(crate) image: &'a Image,
+    pub(crate) limits: &'a Limits,
 }
 
 /// The rows that a link moves: the peer's into `copy`, and mine.
 #[derive(Debug)]
-pub(super) struct Ends<'a> {
-    pub(super) theirs: &'a RowLayout,
-    pub(super) copy: Arc<CopyRegion>,
+pub(crate) struct Ends<'a> {
+    pub(crate) theirs: &'a RowLayout,
+    pub(crate) copy: Arc<CopyRegion>,
     /// The registration of my rings, if they need one.
-    pub(super) row_memory: Option<Arc<Registered>>,
+    pub(crate) row_memory: Option<Arc<Registered>>,
 }
 
 /// A connection in a view.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     // Closed from the top.
     channel: Channel,
     copy_memory: Option<Registered>,
@@ -115,7 +112,7 @@ enum Turn {
 
 /// A message that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Came {
+pub(crate) enum Came {
     Message(Kind),
     /// It belongs to the next view.
     Held,
@@ -123,7 +120,7 @@ pub(super) enum Came {
 
 impl Link {
     /// Creates a link to `rank` between `ends`, over `channel`. It is not connected yet.
-    pub(super) fn new(desk: &Desk, rank: Rank, channel: Channel, ends: Ends<'_>) -> Result<Link, OfiError> {
+    pub(crate) fn new(desk: &Desk, rank: Rank, channel: Channel, ends: Ends<'_>) -> Result<Link, OfiError> {
         let Ends { theirs, copy, row_memory } = ends;
         let adapter = desk.adapter();
         let bound = (adapter.info().memory_mode() & FI_MR_ENDPOINT != 0).then_some(channel.endpoint());
@@ -168,27 +165,27 @@ impl Link {
     }
 
     /// Continues the connection from the view before: each side sends a hello first.
-    pub(super) fn greet(&mut self, greeting: Hello, expected: Hello) {
+    pub(crate) fn greet(&mut self, greeting: Hello, expected: Hello) {
         (self.greeting, self.expected, self.applied) = (Some(greeting), Some(expected), None);
         self.connected = true;
     }
 
     /// Returns the connection, without the parts that belong to this view.
-    pub(super) fn into_channel(self) -> Channel {
+    pub(crate) fn into_channel(self) -> Channel {
         self.channel
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         self.channel.endpoint()
     }
 
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.channel.number()
     }
 
     /// Holds back all data until the peer has stated which posts it has: either another connection
     /// had carried posts to it before, or posts were made before this connection came.
-    pub(super) fn mute(&mut self) {
+    pub(crate) fn mute(&mut self) {
         self.is_mute = true;
     }
 
@@ -196,7 +193,7 @@ impl Link {
     ///
     /// # Errors
     /// The peer states an amount that it can't have applied.
-    pub(super) fn catch_up(&mut self, posted: &[Posted], row: &OwnRegion, image: &Image) -> Result<(), Down> {
+    pub(crate) fn catch_up(&mut self, posted: &[Posted], row: &OwnRegion, image: &Image) -> Result<(), Down> {
         let Some(applied) = self.heard.take() else { return Ok(()) };
         if applied.len() != posted.len() {
             return Err(self.garbage(0, 8 * applied.len() as u64));
@@ -219,26 +216,26 @@ impl Link {
     }
 
     /// Returns the location that the peer may write.
-    pub(super) fn mine(&self) -> Target {
+    pub(crate) fn mine(&self) -> Target {
         let none = Target { address: 0, key: 0 };
         self.copy_memory.as_ref().map_or(none, |memory| Target { address: memory.remote_start(), key: memory.key() })
     }
 
     /// Sets the location that the peer lets me write.
-    pub(super) fn aim(&mut self, target: Target) {
+    pub(crate) fn aim(&mut self, target: Target) {
         self.target = Some(target);
     }
 
     /// Marks that both sides know of each other.
-    pub(super) fn set_connected(&mut self) {
+    pub(crate) fn set_connected(&mut self) {
         self.connected = true;
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.connected
     }
 
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         let len = |range: &Range<u64>| range.end - range.start;
         let batch = self.batch.ranges.iter().map(len).sum::<u64>();
         let message = self.batch.message.iter().map(|(_, words)| len(words)).sum::<u64>();
@@ -250,21 +247,21 @@ impl Link {
     }
 
     /// Returns true if no data waits and none is in flight.
-    pub(super) fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.is_empty() && self.channel.in_flight() == 0 && !self.is_mute && !self.wants_to_turn()
     }
 
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         self.channel.in_flight() > 0 && !self.broken
     }
 
-    pub(super) fn has_something_to_send(&self) -> bool {
+    pub(crate) fn has_something_to_send(&self) -> bool {
         let is_due = self.owes_credit() || self.owes_beginning() || self.wants_to_turn();
         self.connected && (!self.is_empty() || self.wants_to_end() || self.channel.lacks_receives() || is_due)
     }
 
     /// Returns true if it could not send, and no operation in flight will report when it can.
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         // Without a target or credit a message of the peer must come first.
         let wants_post = self.target.is_some() && !self.batch.is_empty()
             || self.channel.has_credit() && (self.owes_beginning() || self.wants_to_turn() && self.is_empty());
@@ -274,14 +271,14 @@ impl Link {
     }
 
     /// Returns true if nothing more is to come, and nothing is in flight or due either.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ended.is_some() && (self.broken || self.channel.in_flight() == 0 && !self.owes_last())
     }
 
     /// Ends the connection, and returns the reason why nothing more was to come. If the peer's last
     /// message is here, that is an orderly end, although the network may have reported the end of
     /// the peer first.
-    pub(super) fn close(mut self) -> Option<Down> {
+    pub(crate) fn close(mut self) -> Option<Down> {
         self.endpoint().shut_down();
         match self.ended.take() {
             Some(Down::Os { .. }) if self.has_heard_all => Some(Down::Closed),
@@ -291,8 +288,8 @@ impl Link {
 
     /// Closes the connection as if all data that was not taken in had never arrived.
     #[cfg(test)]
-    pub(super) fn lose(mut self) -> Option<Down> {
-        self.end(super::links::gone(), true);
+    pub(crate) fn lose(mut self) -> Option<Down> {
+        self.end(gone(), true);
         self.close()
     }
 
@@ -301,7 +298,7 @@ impl Link {
     ///
     /// A link that is not connected does not break: an event reports how its call has ended, or the
     /// call takes too long.
-    pub(super) fn end(&mut self, down: Down, broken: bool) -> bool {
+    pub(crate) fn end(&mut self, down: Down, broken: bool) -> bool {
         if !self.connected && matches!(down, Down::Os { .. }) {
             return false;
         }
@@ -313,7 +310,7 @@ impl Link {
     }
 
     /// Adds posted data to the backlog. Returns true if the peer still wants it.
-    pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
+    pub(crate) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
         let goes_on = self.last == Last::NotYet && self.turn == Turn::NotYet;
         let wanted = self.ended.is_none() && goes_on && !self.is_mute;
         if wanted {
@@ -325,25 +322,25 @@ impl Link {
 
     /// Ends the posts of this view; later data belongs to `next`. Has no effect if it was called
     /// before, or the link ends.
-    pub(super) fn turn(&mut self, next: ViewId) {
+    pub(crate) fn turn(&mut self, next: ViewId) {
         if self.turn == Turn::NotYet && self.last == Last::NotYet && self.ended.is_none() {
             self.turn = Turn::Wanted(next);
         }
     }
 
     /// Returns the view to which the peer has turned.
-    pub(super) fn their_turn(&self) -> Option<ViewId> {
+    pub(crate) fn their_turn(&self) -> Option<ViewId> {
         self.their_turn
     }
 
     /// Returns true if both sides have turned, as far as this side knows. Then the peer may already
     /// use the connection in the next view.
-    pub(super) fn is_through(&self) -> bool {
+    pub(crate) fn is_through(&self) -> bool {
         self.turn != Turn::NotYet && self.their_turn.is_some()
     }
 
     /// Returns true if both sides have turned to `next`, and no data of this view is in flight.
-    pub(super) fn has_turned(&self, next: ViewId) -> bool {
+    pub(crate) fn has_turned(&self, next: ViewId) -> bool {
         let both = self.turn == Turn::Sent(next) && self.their_turn == Some(next);
         both && self.ended.is_none() && self.channel.in_flight() == 0
     }
@@ -351,7 +348,7 @@ impl Link {
     /// Ends the link after the peer's last message, because the peer needs nothing more. The peer
     /// closes its connection when it has my last message, from which it knows that its own has
     /// arrived. Returns true if this is the first reason for an end.
-    pub(super) fn end_in_order(&mut self) -> bool {
+    pub(crate) fn end_in_order(&mut self) -> bool {
         if let Some((slot, _)) = self.batch.message.take() {
             self.channel.give_back(slot);
         }
@@ -362,7 +359,7 @@ impl Link {
 
     /// Requests the last message after the waiting data, unless the link was turned, which has the
     /// same effect.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if self.last == Last::NotYet && self.turn == Turn::NotYet {
             self.last = Last::Wanted;
         }
@@ -372,7 +369,7 @@ impl Link {
     ///
     /// # Errors
     /// No more data can be sent.
-    pub(super) fn send(&mut self, from: Source<'_>) -> Result<bool, Failure> {
+    pub(crate) fn send(&mut self, from: Source<'_>) -> Result<bool, Failure> {
         if !self.connected || self.ended.is_some() && !self.owes_last() {
             return Ok(false);
         }
@@ -398,7 +395,7 @@ impl Link {
     }
 
     /// Releases the resources of an operation that has ended, with success or not.
-    pub(super) fn complete(&mut self, operation: Operation) {
+    pub(crate) fn complete(&mut self, operation: Operation) {
         self.channel.complete(operation);
     }
 
@@ -524,7 +521,7 @@ impl Link {
     }
 
     /// Takes in the message in `slot`.
-    pub(super) fn take_in(&mut self, slot: u8, bytes: u64) -> Result<Came, Down> {
+    pub(crate) fn take_in(&mut self, slot: u8, bytes: u64) -> Result<Came, Down> {
         let receiving = |failure: Failure| Down::Os { call: "receiving", source: failure.to_io() };
         if self.their_turn.is_some() {
             return self.channel.hold(slot, bytes).map(|()| Came::Held).map_err(receiving);
@@ -573,3 +570,9 @@ impl Batch {
 }
 
 const _: () = assert!(HELLO_MESSAGE_BYTES.is_multiple_of(8));
+
+/// The reason of an end for a peer that has gone. Without its last message that is not an orderly
+/// end.
+pub(crate) fn gone() -> Down {
+    Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
+}

@@ -1,11 +1,10 @@
 //! The available providers, and the choice of one.
-use super::channel::RECEIVES;
-use super::error::{Failure, OfiError};
-use super::ffi::*;
-use super::hello::HELLO_BYTES;
-use super::info::{Info, Wanted};
-use super::library::Library;
-use super::links::{QUEUE_MIN, SENDS_MAX};
+use crate::error::{Failure, OfiError};
+use crate::ffi::*;
+use crate::hello::HELLO_BYTES;
+use crate::info::{Info, Wanted};
+use crate::library::Library;
+use crate::limits::{QUEUE_MIN, RECEIVES, SENDS_MAX};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::net::IpAddr;
@@ -74,7 +73,7 @@ pub fn available() -> Result<Vec<Provider>, OfiError> {
 }
 
 /// Returns the description to open for these options.
-pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
+pub(crate) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
     let library = Library::load()?;
     let asked = options.provider.as_deref().unwrap_or("any");
     let invalid = || OfiError::NoProvider { asked: options.describe(), there: names(|_| true) };
@@ -125,12 +124,12 @@ pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
 }
 
 /// Returns the number of operations of one connection that may be in flight.
-pub(super) fn queue(info: &Info) -> u64 {
+pub(crate) fn queue(info: &Info) -> u64 {
     (info.send_queue() as u64).min(SENDS_MAX)
 }
 
 /// Checks that a call can carry a hello.
-pub(super) fn check_data(provider: &str, bytes_max: Option<u64>) -> Result<(), OfiError> {
+pub(crate) fn check_data(provider: &str, bytes_max: Option<u64>) -> Result<(), OfiError> {
     match bytes_max {
         Some(allowed) if allowed < HELLO_BYTES as u64 => Err(OfiError::Limit {
             provider: provider.to_string(),
@@ -143,7 +142,7 @@ pub(super) fn check_data(provider: &str, bytes_max: Option<u64>) -> Result<(), O
 }
 
 /// Adds the provider's name to a failure.
-pub(super) fn of(provider: &str) -> impl Fn(Failure) -> OfiError + use<> {
+pub(crate) fn of(provider: &str) -> impl Fn(Failure) -> OfiError + use<> {
     let provider = provider.to_string();
     move |source| OfiError::Call { provider: provider.clone(), source }
 }

@@ -1,13 +1,10 @@
 //! Connections that continue in the next view.
-use super::tests::{PURPOSE, hardware_port, is_here, port};
-use super::{OfiError, OfiMeeting, OfiPort, Purpose};
-use crate::arena::Arena;
-use crate::conformance::{PATIENCE, view};
-use crate::fabric::Fabric;
-use crate::far::tests::{COUNT, OTHER, Random, ring};
-use crate::mesh::{Mesh, Retired};
-use crate::shm::{MemberEventCount, OwnRow};
+use crate::tests::{Mesh, PURPOSE, begun, hardware_port, is_here, port, shut};
+use crate::{OfiError, OfiMeeting, OfiPort, Purpose};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
+use spindle_fabric::conformance::links::{COUNT, OTHER, Random, ring};
+use spindle_fabric::conformance::{PATIENCE, view};
+use spindle_fabric::{Arena, Fabric, MemberEventCount, OwnRow};
 use std::time::Instant;
 
 const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
@@ -16,7 +13,7 @@ const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
 struct Member {
     port: OfiPort,
     mesh: Mesh,
-    over: Vec<Retired>,
+    over: Vec<spindle_fabric::Retired<OfiMeeting>>,
     /// Its row and meeting for the next view, once it has ended this one.
     next: Option<(OwnRow, OfiMeeting)>,
     view: u64,
@@ -34,7 +31,7 @@ fn purpose(view: u64) -> Purpose {
 
 /// Returns a mesh of two over the connections of `meeting`.
 fn over(layout: &Layout, own: OwnRow, meeting: OfiMeeting) -> Mesh {
-    let other = Rank(1 - own.me.0);
+    let other = Rank(1 - own.me().0);
     Mesh::over(layout, own, [(other, None)], Some(meeting)).unwrap()
 }
 
@@ -132,7 +129,7 @@ impl Member {
         let next = over(layout, own, meeting);
         self.over.extend(self.mesh.retire());
         (self.mesh, self.view, self.posted) = (next, self.view + 1, 0);
-        self.begun += self.mesh.begun();
+        self.begun += begun(&self.mesh);
     }
 
     fn progress(&mut self) {
@@ -214,7 +211,7 @@ fn a_connection_that_breaks_between_the_turns_is_made_again_and_continues() {
         members[turns].end(&layout);
         members[turns].turn();
         let peer = members[breaks].other();
-        members[breaks].mesh.shut(peer);
+        shut(&mut members[breaks].mesh, peer);
         until(&mut members, "the break", |members| members[breaks].mesh.next_down().is_some());
         // It has not ended the view, and lacks nothing of it.
         until(&mut members, "the last post", |members| members[1 - turns].mesh.load(Rank(turns as u32), COUNT) == 7);
@@ -310,7 +307,7 @@ fn a_connection_that_is_late_to_a_view_attaches() {
             assert!(mesh.next_down().is_none());
         }
     }
-    assert!(!meshes[0].lacks(Rank(1)) && meshes[0].begun() >= 1);
+    assert!(!meshes[0].lacks(Rank(1)) && begun(&meshes[0]) >= 1);
 }
 
 /// A call for a view that this process does not take part in is refused. A call for another of its

@@ -7,9 +7,9 @@
 //!
 //! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the
 //! library is asked for objects that any thread may use at any time (`FI_THREAD_SAFE`).
-use super::error::Failure;
-use super::ffi::{self, *};
-use super::info::Info;
+use crate::error::{Failure, outcome};
+use crate::ffi::{self, *};
+use crate::info::Info;
 use libc::{c_int, c_void, iovec};
 use std::any::Any;
 use std::fmt;
@@ -26,12 +26,6 @@ const DATA_BYTES_MAX: usize = 256;
 const QUEUES_MAX: usize = 6;
 /// Bytes of an address that are read.
 const ADDRESS_BYTES_MAX: usize = 128;
-
-/// Converts the result of a call: a count, or an error number below zero.
-pub(super) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
-    let returned = returned.into();
-    u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
-}
 
 /// Calls a function of one of the tables that an object carries. Missing functions return the same
 /// error as libfabric's.
@@ -99,7 +93,7 @@ impl<T> fmt::Debug for Object<T> {
 
 /// The objects that exist once per process: the access to a network, and the queues of its events.
 #[derive(Debug)]
-pub(super) struct Adapter {
+pub(crate) struct Adapter {
     // Closed from the top.
     queues: [OnceLock<Queue>; QUEUES_MAX],
     events: Object<FidEq>,
@@ -120,14 +114,14 @@ struct Queue {
 
 /// An operation that has ended. Its context is the one that it was started with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Completion {
+pub(crate) enum Completion {
     Done { context: usize, bytes: usize },
     Failed { context: usize, code: i32 },
 }
 
 /// An event of a connection.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Request { info: Info, data: Vec<u8> },
     Connected { endpoint: EndpointId, data: Vec<u8> },
     Shutdown { endpoint: EndpointId },
@@ -137,7 +131,7 @@ pub(super) enum Event {
 
 impl Event {
     /// Returns true if it is an event of the connection over this endpoint.
-    pub(super) fn is_of(&self, of: EndpointId) -> bool {
+    pub(crate) fn is_of(&self, of: EndpointId) -> bool {
         match self {
             Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
                 *endpoint == of
@@ -149,11 +143,11 @@ impl Event {
 
 /// An identity of open endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct EndpointId(usize);
+pub(crate) struct EndpointId(usize);
 
 impl Adapter {
     /// Opens the adapter that `info` describes, without a queue of completions.
-    pub(super) fn open(info: Info) -> Result<Arc<Adapter>, Failure> {
+    pub(crate) fn open(info: Info) -> Result<Arc<Adapter>, Failure> {
         let mut raw = ptr::null_mut();
         // SAFETY: the info's attributes are whole.
         let code = unsafe { (info.library().fabric)(info.fabric_attributes(), &raw mut raw, ptr::null_mut()) };
@@ -179,7 +173,7 @@ impl Adapter {
     ///
     /// # Errors
     /// The provider refuses it, or the maximum number of queues exists already.
-    pub(super) fn open_queue(&self, completions: u64) -> Result<(), Failure> {
+    pub(crate) fn open_queue(&self, completions: u64) -> Result<(), Failure> {
         let call = "fi_cq_open";
         let place = self.queues.iter().find(|queue| queue.get().is_none());
         let place = place.ok_or(Failure { call, code: libc::ENOSPC })?;
@@ -205,7 +199,7 @@ impl Adapter {
 
     /// Returns the number of queues. They have the numbers from 0 on.
     #[inline]
-    pub(super) fn queues(&self) -> usize {
+    pub(crate) fn queues(&self) -> usize {
         self.open_queues.load(Ordering::Acquire)
     }
 
@@ -213,26 +207,26 @@ impl Adapter {
         self.queues.get(number)?.get()
     }
 
-    pub(super) fn info(&self) -> &Info {
+    pub(crate) fn info(&self) -> &Info {
         &self.info
     }
 
     /// Returns the descriptor that becomes readable when there is an event. The caller calls
     /// [`may_sleep`](Self::may_sleep) before it waits for the descriptor.
-    pub(super) fn events_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn events_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the queue owns it, and lives as long as `self`.
         unsafe { BorrowedFd::borrow_raw(self.events_fd) }
     }
 
     /// Returns the same for completions in the queue of this `number`, if there is one.
-    pub(super) fn completions_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn completions_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
         let fd = self.queue(number)?.fd;
         // SAFETY: the queue owns it, and is closed with `self`.
         Some(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     /// Returns true if there is nothing to read, so that the descriptors report the next event.
-    pub(super) fn may_sleep(&self) -> bool {
+    pub(crate) fn may_sleep(&self) -> bool {
         let mut fids = [self.events.fid().as_ptr(); QUEUES_MAX + 1];
         let queues = self.queues.iter().map_while(OnceLock::get);
         let count = 1 + queues.zip(&mut fids[1..]).map(|(queue, fid)| *fid = queue.object.fid().as_ptr()).count();
@@ -245,7 +239,7 @@ impl Adapter {
     ///
     /// # Errors
     /// The queue is no longer usable.
-    pub(super) fn completions(&self, number: usize, into: &mut [Completion]) -> Result<usize, Failure> {
+    pub(crate) fn completions(&self, number: usize, into: &mut [Completion]) -> Result<usize, Failure> {
         let Some(queue) = self.queue(number) else { return Ok(0) };
         const NONE: CqMsgEntry = CqMsgEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
         let mut entries = [NONE; 16];
@@ -280,7 +274,7 @@ impl Adapter {
     ///
     /// # Errors
     /// The queue is no longer usable.
-    pub(super) fn event(&self) -> Result<Option<Event>, Failure> {
+    pub(crate) fn event(&self) -> Result<Option<Event>, Failure> {
         const ENTRY: usize = size_of::<EqCmEntry>();
         // Words, so that it is aligned.
         let mut buffer = [0u64; (ENTRY + DATA_BYTES_MAX) / 8];
@@ -318,7 +312,7 @@ impl Adapter {
     }
 
     /// Begins to listen.
-    pub(super) fn listen(self: &Arc<Self>) -> Result<Listener, Failure> {
+    pub(crate) fn listen(self: &Arc<Self>) -> Result<Listener, Failure> {
         let (mut raw, of) = (ptr::null_mut(), self.fabric.0);
         let info = self.info.as_ptr();
         call!("fi_passive_ep", of, ops.passive_ep(of.as_ptr(), info, &raw mut raw, ptr::null_mut()))?;
@@ -332,14 +326,14 @@ impl Adapter {
 
     /// Creates an endpoint for a call to `address`, whose operations complete in the queue of this
     /// number.
-    pub(super) fn endpoint_to(self: &Arc<Self>, queue: usize, address: &[u8]) -> Result<Endpoint, Failure> {
+    pub(crate) fn endpoint_to(self: &Arc<Self>, queue: usize, address: &[u8]) -> Result<Endpoint, Failure> {
         let mut hints = self.info.try_clone()?;
         hints.lead_to(address)?;
         self.endpoint_for(queue, &hints)
     }
 
     /// Creates an endpoint to answer a request.
-    pub(super) fn endpoint_for(self: &Arc<Self>, queue: usize, info: &Info) -> Result<Endpoint, Failure> {
+    pub(crate) fn endpoint_for(self: &Arc<Self>, queue: usize, info: &Info) -> Result<Endpoint, Failure> {
         let queue = self.queue(queue).ok_or(Failure { call: "fi_ep_bind", code: libc::EINVAL })?;
         let (mut raw, of) = (ptr::null_mut(), self.domain.0);
         call!("fi_endpoint", of, ops.endpoint(of.as_ptr(), info.as_ptr(), &raw mut raw, ptr::null_mut()))?;
@@ -355,7 +349,7 @@ impl Adapter {
     ///
     /// # Safety
     /// The bytes at `start` belong to `memory`, and live as long as it does.
-    pub(super) unsafe fn register(
+    pub(crate) unsafe fn register(
         self: &Arc<Self>,
         memory: Arc<dyn Any + Send + Sync>,
         start: NonNull<u8>,
@@ -385,14 +379,14 @@ fn descriptor<T>(queue: &Object<T>) -> Result<RawFd, Failure> {
 
 /// A listener that accepts calls.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     object: Object<FidPep>,
     _adapter: Arc<Adapter>,
 }
 
 impl Listener {
     /// Returns the address at which it listens, in the provider's form.
-    pub(super) fn address(&self) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn address(&self) -> Result<Vec<u8>, Failure> {
         let mut address = [0u8; ADDRESS_BYTES_MAX];
         let mut len = address.len();
         let of = self.object.0;
@@ -403,7 +397,7 @@ impl Listener {
 
     /// Returns the bytes that can be sent along with a call or an answer; `None` if the provider
     /// does not report it.
-    pub(super) fn data_bytes_max(&self) -> Option<u64> {
+    pub(crate) fn data_bytes_max(&self) -> Option<u64> {
         let (mut bytes, mut len) = (0usize, size_of::<usize>());
         let of = self.object.0;
         let fid = self.object.fid().as_ptr();
@@ -413,7 +407,7 @@ impl Listener {
     }
 
     /// Refuses a request.
-    pub(super) fn reject(&self, request: &Info) -> Result<(), Failure> {
+    pub(crate) fn reject(&self, request: &Info) -> Result<(), Failure> {
         let of = self.object.0;
         call!("fi_reject", of, cm.reject(of.as_ptr(), request.handle(), ptr::null(), 0)).map(|_| ())
     }
@@ -421,37 +415,37 @@ impl Listener {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     object: Object<FidEp>,
     _adapter: Arc<Adapter>,
 }
 
 /// A piece of registered memory, or of memory that needs none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) start: NonNull<u8>,
-    pub(super) bytes: u64,
-    pub(super) description: *mut c_void,
+pub(crate) struct Piece {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) bytes: u64,
+    pub(crate) description: *mut c_void,
 }
 
 impl Endpoint {
-    pub(super) fn id(&self) -> EndpointId {
+    pub(crate) fn id(&self) -> EndpointId {
         EndpointId(self.object.0.addr().get())
     }
 
-    pub(super) fn connect(&self, address: &[u8], data: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn connect(&self, address: &[u8], data: &[u8]) -> Result<(), Failure> {
         let of = self.object.0;
         let (to, data, len) = (address.as_ptr().cast(), data.as_ptr().cast(), data.len());
         call!("fi_connect", of, cm.connect(of.as_ptr(), to, data, len)).map(|_| ())
     }
 
-    pub(super) fn accept(&self, data: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn accept(&self, data: &[u8]) -> Result<(), Failure> {
         let of = self.object.0;
         call!("fi_accept", of, cm.accept(of.as_ptr(), data.as_ptr().cast(), data.len())).map(|_| ())
     }
 
     /// Reports to the other side that this one ends.
-    pub(super) fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         let of = self.object.0;
         // It may be shut down already.
         let _ = call!("fi_shutdown", of, cm.shutdown(of.as_ptr(), 0));
@@ -462,7 +456,7 @@ impl Endpoint {
     /// # Safety
     /// The piece may be written, and no code reads it, until the operation has ended or the
     /// endpoint is closed.
-    pub(super) unsafe fn receive(&self, piece: Piece, context: usize) -> Result<(), Failure> {
+    pub(crate) unsafe fn receive(&self, piece: Piece, context: usize) -> Result<(), Failure> {
         let of = self.object.0;
         let (at, context) = (piece.start.as_ptr().cast(), ptr::without_provenance_mut(context));
         call!("fi_recv", of, msg.recv(of.as_ptr(), at, piece.bytes as usize, piece.description, 0, context)).map(|_| ())
@@ -472,7 +466,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The piece does not change until the operation has ended or the endpoint is closed.
-    pub(super) unsafe fn send(&self, piece: Piece, context: usize, flags: u64) -> Result<(), Failure> {
+    pub(crate) unsafe fn send(&self, piece: Piece, context: usize, flags: u64) -> Result<(), Failure> {
         let iov = iovec { iov_base: piece.start.as_ptr().cast(), iov_len: piece.bytes as usize };
         let mut description = piece.description;
         let message = FiMsg {
@@ -491,7 +485,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// As [`send`](Self::send).
-    pub(super) unsafe fn write(&self, piece: Piece, address: u64, key: u64, context: usize) -> Result<(), Failure> {
+    pub(crate) unsafe fn write(&self, piece: Piece, address: u64, key: u64, context: usize) -> Result<(), Failure> {
         let iov = iovec { iov_base: piece.start.as_ptr().cast(), iov_len: piece.bytes as usize };
         let there = RmaIov { addr: address, len: piece.bytes as usize, key };
         let mut description = piece.description;
@@ -512,7 +506,7 @@ impl Endpoint {
 
 /// Memory that the network may use.
 #[derive(Debug)]
-pub(super) struct Registered {
+pub(crate) struct Registered {
     object: Object<FidMr>,
     start: NonNull<u8>,
     _memory: Arc<dyn Any + Send + Sync>,
@@ -525,18 +519,18 @@ unsafe impl Send for Registered {}
 unsafe impl Sync for Registered {}
 
 impl Registered {
-    pub(super) fn key(&self) -> u64 {
+    pub(crate) fn key(&self) -> u64 {
         // SAFETY: open as long as `self` is, and the key does not change.
         unsafe { self.object.0.as_ref() }.key
     }
 
     /// Returns the start address of the memory in a peer's requests.
-    pub(super) fn remote_start(&self) -> u64 {
+    pub(crate) fn remote_start(&self) -> u64 {
         if self.adapter.info.memory_mode() & FI_MR_VIRT_ADDR != 0 { self.start.addr().get() as u64 } else { 0 }
     }
 
     /// Returns the descriptor of the memory for operations of this side.
-    pub(super) fn description(&self) -> *mut c_void {
+    pub(crate) fn description(&self) -> *mut c_void {
         // SAFETY: as for the key.
         unsafe { self.object.0.as_ref() }.mem_desc
     }

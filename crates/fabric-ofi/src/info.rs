@@ -1,16 +1,15 @@
 //! The capabilities of a provider, or a request for them: the library's description, with accessors
 //! for the used fields.
-use super::error::Failure;
-use super::ffi::*;
-use super::library::Library;
-use super::objects::outcome;
+use crate::error::{Failure, outcome};
+use crate::ffi::*;
+use crate::library::Library;
 use libc::c_int;
 use std::ffi::CStr;
 use std::fmt;
 use std::ptr::{self, NonNull};
 
 /// A single description of capabilities, or of a request.
-pub(super) struct Info {
+pub(crate) struct Info {
     raw: NonNull<FiInfo>,
     library: &'static Library,
 }
@@ -37,7 +36,7 @@ impl fmt::Debug for Info {
 macro_rules! attribute {
     ($($(#[$doc:meta])* $name:ident: $ty:ty = $of:ident.$field:ident;)*) => {
         $($(#[$doc])*
-        pub(super) fn $name(&self) -> $ty {
+        pub(crate) fn $name(&self) -> $ty {
             // SAFETY: the library makes all parts of an info, and they live as long as it does.
             unsafe { self.get().$of.as_ref() }.map_or(Default::default(), |part| part.$field)
         })*
@@ -46,19 +45,19 @@ macro_rules! attribute {
 
 impl Info {
     /// Creates an empty description for a request.
-    pub(super) fn empty(library: &'static Library) -> Result<Info, Failure> {
+    pub(crate) fn empty(library: &'static Library) -> Result<Info, Failure> {
         // SAFETY: without an original, the library makes an empty one.
         let raw = unsafe { (library.dup_info)(ptr::null()) };
         Info::of(library, raw)
     }
 
     /// Takes over a description that the library made.
-    pub(super) fn of(library: &'static Library, raw: *mut FiInfo) -> Result<Info, Failure> {
+    pub(crate) fn of(library: &'static Library, raw: *mut FiInfo) -> Result<Info, Failure> {
         let raw = NonNull::new(raw).ok_or(Failure { call: "fi_dupinfo", code: libc::ENOMEM })?;
         Ok(Info { raw, library })
     }
 
-    pub(super) fn try_clone(&self) -> Result<Info, Failure> {
+    pub(crate) fn try_clone(&self) -> Result<Info, Failure> {
         // SAFETY: the original is whole.
         let raw = unsafe { (self.library.dup_info)(self.raw.as_ptr()) };
         Info::of(self.library, raw)
@@ -75,42 +74,42 @@ impl Info {
         provider_version: u32 = fabric_attr.prov_version;
     }
 
-    pub(super) fn caps(&self) -> u64 {
+    pub(crate) fn caps(&self) -> u64 {
         self.get().caps
     }
 
-    pub(super) fn address_format(&self) -> u32 {
+    pub(crate) fn address_format(&self) -> u32 {
         self.get().addr_format
     }
 
-    pub(super) fn has_source(&self) -> bool {
+    pub(crate) fn has_source(&self) -> bool {
         !self.get().src_addr.is_null()
     }
 
-    pub(super) fn provider(&self) -> String {
+    pub(crate) fn provider(&self) -> String {
         // SAFETY: the library makes all parts of an info, and they live as long as it does.
         string(unsafe { self.get().fabric_attr.as_ref() }.map_or(ptr::null_mut(), |part| part.prov_name))
     }
 
-    pub(super) fn domain(&self) -> String {
+    pub(crate) fn domain(&self) -> String {
         // SAFETY: as above.
         string(unsafe { self.get().domain_attr.as_ref() }.map_or(ptr::null_mut(), |part| part.name))
     }
 
-    pub(super) fn library(&self) -> &'static Library {
+    pub(crate) fn library(&self) -> &'static Library {
         self.library
     }
 
-    pub(super) fn as_ptr(&self) -> *mut FiInfo {
+    pub(crate) fn as_ptr(&self) -> *mut FiInfo {
         self.raw.as_ptr()
     }
 
-    pub(super) fn fabric_attributes(&self) -> *mut FabricAttr {
+    pub(crate) fn fabric_attributes(&self) -> *mut FabricAttr {
         self.get().fabric_attr
     }
 
     /// Returns the handle by which a request is refused.
-    pub(super) fn handle(&self) -> *mut Fid {
+    pub(crate) fn handle(&self) -> *mut Fid {
         self.get().handle
     }
 
@@ -121,7 +120,7 @@ impl Info {
     }
 
     /// Fills in the request for an endpoint.
-    pub(super) fn want(&mut self, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    pub(crate) fn want(&mut self, wanted: &Wanted<'_>) -> Result<(), Failure> {
         // SAFETY: the info is whole, and only this code has it.
         let info = unsafe { self.raw.as_mut() };
         info.caps = wanted.caps;
@@ -153,7 +152,7 @@ impl Info {
 
     /// Makes memory need more than the provider asks for, as hardware does.
     #[cfg(test)]
-    pub(super) fn need(&mut self, memory_mode: c_int) {
+    pub(crate) fn need(&mut self, memory_mode: c_int) {
         // SAFETY: the library makes all parts of an info, and only this code has it.
         if let Some(domain) = unsafe { self.get().domain_attr.as_mut() } {
             domain.mr_mode |= memory_mode;
@@ -161,7 +160,7 @@ impl Info {
     }
 
     /// Sets `address` as the destination, from any source.
-    pub(super) fn lead_to(&mut self, address: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn lead_to(&mut self, address: &[u8]) -> Result<(), Failure> {
         // SAFETY: a copy on the heap of the C library, on which the library frees it.
         let copy = unsafe { libc::malloc(address.len().max(1)) };
         let copy = NonNull::new(copy.cast::<u8>()).ok_or(Failure { call: "malloc", code: libc::ENOMEM })?;
@@ -178,7 +177,7 @@ impl Info {
 
     /// Returns all descriptions of the library that match these hints, from `source`, if that is
     /// given.
-    pub(super) fn list(&self, source: Option<&CStr>) -> Result<Vec<Info>, Failure> {
+    pub(crate) fn list(&self, source: Option<&CStr>) -> Result<Vec<Info>, Failure> {
         let (node, flags) = source.map_or((ptr::null(), 0), |node| (node.as_ptr(), FI_SOURCE));
         let mut first = ptr::null_mut();
         // SAFETY: strings and hints are whole, and the call returns a list.
@@ -204,17 +203,17 @@ impl Info {
 
 /// A request for an endpoint. 0 requests nothing in particular.
 #[derive(Default)]
-pub(super) struct Wanted<'a> {
-    pub(super) caps: u64,
-    pub(super) mode: u64,
-    pub(super) endpoint_kind: c_int,
-    pub(super) order: u64,
-    pub(super) send_queue: usize,
-    pub(super) receive_queue: usize,
-    pub(super) memory_mode: c_int,
-    pub(super) threading: c_int,
-    pub(super) provider: Option<&'a CStr>,
-    pub(super) domain: Option<&'a CStr>,
+pub(crate) struct Wanted<'a> {
+    pub(crate) caps: u64,
+    pub(crate) mode: u64,
+    pub(crate) endpoint_kind: c_int,
+    pub(crate) order: u64,
+    pub(crate) send_queue: usize,
+    pub(crate) receive_queue: usize,
+    pub(crate) memory_mode: c_int,
+    pub(crate) threading: c_int,
+    pub(crate) provider: Option<&'a CStr>,
+    pub(crate) domain: Option<&'a CStr>,
 }
 
 fn string(start: *mut libc::c_char) -> String {

@@ -1,7 +1,7 @@
 //! The reasons why libfabric could not be used, or a peer not be reached.
-use super::hello::Mismatch;
-use crate::region::RegionError;
+use crate::hello::Mismatch;
 use spindle_core::Rank;
+use spindle_fabric::{MeshError, RegionError};
 use std::fmt;
 use std::time::Duration;
 
@@ -150,6 +150,12 @@ pub enum OfiError {
     },
 }
 
+impl From<OfiError> for MeshError {
+    fn from(error: OfiError) -> MeshError {
+        MeshError::Connections(Box::new(error))
+    }
+}
+
 /// A call of libfabric that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -159,9 +165,15 @@ pub struct Failure {
     pub code: i32,
 }
 
+/// Converts the result of a call: a count, or an error number below zero.
+pub(crate) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
+    let returned = returned.into();
+    u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
+}
+
 impl Failure {
     /// Converts it to an error of the system.
-    pub(super) fn to_io(self) -> std::io::Error {
+    pub(crate) fn to_io(self) -> std::io::Error {
         if self.code < OWN_CODES {
             return std::io::Error::from_raw_os_error(self.code);
         }

@@ -6,11 +6,12 @@
 //! desk, it puts the entry into that desk's tray. So a completion reaches its connection whichever
 //! desk looks first. No entry of one view is taken for one of another view, because each connection
 //! has a number and each call names its view.
-use super::error::OfiError;
-use super::hello::{Hello, Purpose};
-use super::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
-use super::port::OfiAddress;
-use crate::region::OwnRegion;
+use crate::address::OfiAddress;
+use crate::error::OfiError;
+use crate::hello::{Hello, Purpose};
+use crate::limits::TRAY_EVENTS_MAX;
+use crate::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
+use spindle_fabric::OwnRegion;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -18,15 +19,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The largest number of events that wait in one tray; calls beyond that are refused.
-const TRAY_EVENTS_MAX: usize = 64;
-
 /// The access of one process to others through libfabric.
 #[derive(Debug)]
-pub(super) struct Network {
+pub(crate) struct Network {
     // Closed from the top. Registrations keep the adapter.
     rows: Mutex<Vec<RegisteredRow>>,
-    pub(super) listener: Listener,
+    pub(crate) listener: Listener,
     adapter: Arc<Adapter>,
     address: OfiAddress,
     /// Completions of one connection that may wait to be read.
@@ -36,7 +34,7 @@ pub(super) struct Network {
     desks: Mutex<Desks>,
     /// True if there is no room for other connections.
     #[cfg(test)]
-    pub(super) is_full: AtomicBool,
+    pub(crate) is_full: AtomicBool,
 }
 
 /// Memory of this member's rows that is registered for reading. It stays registered when another
@@ -78,21 +76,21 @@ struct Tray {
 
 /// The entries of a tray.
 #[derive(Debug, Default)]
-pub(super) struct Queues {
-    pub(super) completions: VecDeque<Completion>,
-    pub(super) events: VecDeque<Event>,
+pub(crate) struct Queues {
+    pub(crate) completions: VecDeque<Completion>,
+    pub(crate) events: VecDeque<Event>,
 }
 
 /// A view's share of the network.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     network: Arc<Network>,
     tray: Arc<Tray>,
 }
 
 /// The room of one connection in a queue, and its number.
 #[derive(Debug)]
-pub(super) struct EndpointAddress {
+pub(crate) struct EndpointAddress {
     network: Arc<Network>,
     number: u32,
     queue: usize,
@@ -108,7 +106,7 @@ impl Network {
     ///
     /// # Errors
     /// The provider refuses a queue of that length.
-    pub(super) fn new(
+    pub(crate) fn new(
         adapter: Arc<Adapter>,
         listener: Listener,
         address: OfiAddress,
@@ -140,16 +138,16 @@ impl Network {
         Ok(())
     }
 
-    pub(super) fn adapter(&self) -> &Arc<Adapter> {
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
         &self.adapter
     }
 
-    pub(super) fn address(&self) -> &OfiAddress {
+    pub(crate) fn address(&self) -> &OfiAddress {
         &self.address
     }
 
     /// Creates a desk for the view of `purpose`.
-    pub(super) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
+    pub(crate) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
         let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), queues: Mutex::default() });
         lock(&self.desks).desks.push(Arc::clone(&tray));
         Desk { network: Arc::clone(self), tray }
@@ -157,17 +155,17 @@ impl Network {
 }
 
 impl Desk {
-    pub(super) fn network(&self) -> &Arc<Network> {
+    pub(crate) fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    pub(super) fn adapter(&self) -> &Arc<Adapter> {
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
         &self.network.adapter
     }
 
     /// Returns a key that no memory of this network has had, for providers that require the caller
     /// to choose one.
-    pub(super) fn key(&self) -> u64 {
+    pub(crate) fn key(&self) -> u64 {
         self.network.keys.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -176,7 +174,7 @@ impl Desk {
     ///
     /// # Errors
     /// The provider refuses another queue.
-    pub(super) fn place(&self) -> Result<EndpointAddress, OfiError> {
+    pub(crate) fn place(&self) -> Result<EndpointAddress, OfiError> {
         let network = &self.network;
         #[cfg(test)]
         if network.is_full.load(Ordering::Relaxed) {
@@ -204,17 +202,17 @@ impl Desk {
 
     /// Returns true if other desks have found entries for this one.
     #[inline]
-    pub(super) fn has_messages(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         self.tray.is_full.load(Ordering::Acquire)
     }
 
-    pub(super) fn take_completions(&self) -> VecDeque<Completion> {
+    pub(crate) fn take_completions(&self) -> VecDeque<Completion> {
         let mut queues = lock(&self.tray.queues);
         self.tray.is_full.store(!queues.events.is_empty(), Ordering::Release);
         mem::take(&mut queues.completions)
     }
 
-    pub(super) fn take_events(&self) -> VecDeque<Event> {
+    pub(crate) fn take_events(&self) -> VecDeque<Event> {
         let mut queues = lock(&self.tray.queues);
         self.tray.is_full.store(!queues.completions.is_empty(), Ordering::Release);
         mem::take(&mut queues.events)
@@ -223,7 +221,7 @@ impl Desk {
     /// Passes on a completion of the connection `number`, which is not this desk's. Returns true if
     /// it is another desk's.
     #[cold]
-    pub(super) fn pass_on(&self, number: u32, completion: Completion) -> bool {
+    pub(crate) fn pass_on(&self, number: u32, completion: Completion) -> bool {
         let desks = lock(&self.network.desks);
         let Some(Connection { tray, .. }) = desks.connections.get(&number) else { return false };
         let is_others = !Arc::ptr_eq(tray, &self.tray);
@@ -235,7 +233,7 @@ impl Desk {
 
     /// Passes on to all other desks a completion that concerns all connections.
     #[cold]
-    pub(super) fn tell_all(&self, completion: Completion) {
+    pub(crate) fn tell_all(&self, completion: Completion) {
         let desks = lock(&self.network.desks);
         let others = desks.desks.iter().filter(|tray| !Arc::ptr_eq(tray, &self.tray));
         others.for_each(|tray| tray.put(|queues| queues.completions.push_back(completion)));
@@ -244,7 +242,7 @@ impl Desk {
     /// Passes on an event if it is another desk's, or returns it if it is this desk's, or belongs
     /// to none.
     #[cold]
-    pub(super) fn sort(&self, event: Event) -> Option<Event> {
+    pub(crate) fn sort(&self, event: Event) -> Option<Event> {
         let desks = lock(&self.network.desks);
         let owner = match &event {
             Event::Request { data, .. } => {
@@ -268,7 +266,7 @@ impl Desk {
 
     /// Drops the events of a connection that is about to be closed, because another endpoint may
     /// get the address of this one.
-    pub(super) fn forget_events(&self, closing: EndpointId) {
+    pub(crate) fn forget_events(&self, closing: EndpointId) {
         lock(&self.tray.queues).events.retain(|event| !event.is_of(closing));
     }
 
@@ -276,7 +274,7 @@ impl Desk {
     ///
     /// # Errors
     /// The memory can't be registered.
-    pub(super) fn register_row(&self, row: &OwnRegion, range: &Range<u64>) -> Result<Arc<Registered>, OfiError> {
+    pub(crate) fn register_row(&self, row: &OwnRegion, range: &Range<u64>) -> Result<Arc<Registered>, OfiError> {
         let (start, bytes) = (row.pointer(range), range.end - range.start);
         let wanted = start.addr().get()..start.addr().get() + bytes as usize;
         let mut rows = lock(&self.network.rows);
@@ -300,15 +298,15 @@ impl Desk {
 const OWN_COPIES: usize = 2;
 
 /// Lets the network read `range` of `row`, which is a range of `memory`.
-pub(super) fn register_row(
+pub(crate) fn register_row(
     desk: &Desk,
     memory: &Arc<dyn Any + Send + Sync>,
     row: &OwnRegion,
     range: &Range<u64>,
-    endpoint: Option<&super::objects::Endpoint>,
+    endpoint: Option<&crate::objects::Endpoint>,
 ) -> Result<Registered, OfiError> {
     let (start, bytes) = (row.pointer(range), range.end - range.start);
-    let access = super::ffi::FI_WRITE;
+    let access = crate::ffi::FI_WRITE;
     // SAFETY: the range is inside the row, which is inside the memory, which is kept.
     let registered = unsafe { desk.adapter().register(Arc::clone(memory), start, bytes, access, desk.key(), endpoint) };
     registered.map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
@@ -329,24 +327,24 @@ impl Tray {
 }
 
 impl EndpointAddress {
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
     /// Returns the number of its queue.
-    pub(super) fn queue(&self) -> usize {
+    pub(crate) fn queue(&self) -> usize {
         self.queue
     }
 
     /// Sets the endpoint of the connection.
-    pub(super) fn take(&self, endpoint: EndpointId) {
+    pub(crate) fn take(&self, endpoint: EndpointId) {
         if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
             connection.endpoint = Some(endpoint);
         }
     }
 
     /// Gives the connection to another view.
-    pub(super) fn give_to(&self, desk: &Desk) {
+    pub(crate) fn give_to(&self, desk: &Desk) {
         if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
             connection.tray = Arc::clone(&desk.tray);
         }

@@ -1,18 +1,18 @@
 //! The library itself, loaded at the first request and never unloaded: providers have threads of
 //! their own.
-use super::error::OfiError;
-use super::ffi::{self, API_VERSION};
+use crate::error::OfiError;
+use crate::ffi::{self, API_VERSION};
 use std::sync::OnceLock;
 
 /// Its name. Distributions' packages for running programs install it under this name.
 const NAME: &str = "libfabric.so.1";
 
 /// The functions that are looked up in it by name.
-pub(super) struct Library {
-    pub(super) get_info: ffi::GetInfo,
-    pub(super) free_info: ffi::FreeInfo,
-    pub(super) dup_info: ffi::DupInfo,
-    pub(super) fabric: ffi::OpenFabric,
+pub(crate) struct Library {
+    pub(crate) get_info: ffi::GetInfo,
+    pub(crate) free_info: ffi::FreeInfo,
+    pub(crate) dup_info: ffi::DupInfo,
+    pub(crate) fabric: ffi::OpenFabric,
     _library: libloading::Library,
 }
 
@@ -33,7 +33,7 @@ impl Library {
     ///
     /// # Errors
     /// [`OfiError::NoLibrary`], [`OfiError::TooOld`].
-    pub(super) fn load() -> Result<&'static Library, OfiError> {
+    pub(crate) fn load() -> Result<&'static Library, OfiError> {
         static LOADED: OnceLock<Result<Library, Lack>> = OnceLock::new();
         match LOADED.get_or_init(|| Library::open(NAME)) {
             Ok(library) => Ok(library),
@@ -133,7 +133,7 @@ mod tests {
         const ALONE: &str = "SPINDLE_OFI_TEST_SIGNALS";
         if std::env::var_os(ALONE).is_none() {
             let alone = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "ofi::library::tests::signals_are_taken_as_before"])
+                .args(["--exact", "library::tests::signals_are_taken_as_before"])
                 .env(ALONE, "1")
                 .output()
                 .unwrap();
@@ -141,7 +141,7 @@ mod tests {
         }
         let handlers = || Signals::note().0.map(|(_, action)| action.sa_sigaction);
         let before = handlers();
-        if let Err(error) = super::super::available() {
+        if let Err(error) = crate::available() {
             return println!("skipped: {error}");
         }
         assert_eq!(handlers(), before);
