@@ -1,4 +1,4 @@
-//! What the streams of a bulk group need of a member: its blocks, and what it does with messages.
+//! The interface by which the streams of a bulk group reach a member: its blocks, and its answers to messages.
 use super::error::BulkDown;
 use super::wire::BlockHead;
 use spindle_core::Rank;
