@@ -6,7 +6,7 @@
 //! events that the connections wait for.
 use crate::connections::Connections;
 use crate::region::{CopyRegion, OwnRegion};
-use crate::tcp::{Down, Links, Traffic};
+use crate::tcp::{Down, Links, TARGET, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
 use spindle_transport::Connection;
 use std::io;
@@ -14,9 +14,6 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The target of the events about links to other machines.
-pub(crate) const TARGET: &str = "spindle::net";
 
 /// Streams, if there are any, and connections, if there are any.
 #[derive(Debug)]

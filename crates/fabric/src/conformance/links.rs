@@ -1,6 +1,6 @@
 //! Properties that hold for every kind of link to other hosts, and the parts that their tests
 //! share.
-use super::{PATIENCE, view};
+use super::harness::{PATIENCE, view};
 use crate::connections::Connections;
 use crate::fabric::Fabric;
 use crate::mesh::Mesh;

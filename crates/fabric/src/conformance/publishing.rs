@@ -1,15 +1,17 @@
 //! Cases of publishers over a fabric, with real engines on both sides: exactly the committed
 //! messages are delivered.
-use super::{Group, Harness, PATIENCE, assert_panics, view};
+use super::harness::{Group, Harness, PATIENCE, assert_panics, view};
 use crate::fabric::Fabric;
-use crate::publisher::{Frame, PublishError, Publisher, Room, SharedPublisher};
+use crate::publisher::{Frame, PublishError, Publisher, Room};
 use spindle_core::{Ablation, Batch, ClaimError, Engine, Rank, Rows, State, SubgroupId, Time, Upcalls};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+pub mod threaded;
 
 const EVERYONE: SubgroupId = SubgroupId(0);
 
@@ -419,112 +421,4 @@ pub fn the_end_of_the_engine_ends_waits<H: Harness>() {
     drop(claiming);
     let error = publisher.claim_timeout(4, PATIENCE).err();
     assert_eq!(error, Some(PublishError::Ended));
-}
-
-/// Cases in which publishers and engines run on threads of their own.
-pub mod threaded {
-    use super::super::threaded::flush;
-    use super::*;
-    use std::thread::scope;
-
-    const MESSAGES: u64 = 5_000;
-
-    /// Polls, and sleeps in between, until `count` messages are delivered.
-    fn run_until<F: Fabric>(node: &mut Node<F>, count: usize) {
-        let start = Instant::now();
-        while node.log.messages.len() < count {
-            assert!(start.elapsed() < PATIENCE, "{} of {count} messages", node.log.messages.len());
-            if node.poll() {
-                continue;
-            }
-            node.fabric.begin_sleep();
-            if node.poll() {
-                node.fabric.end_sleep();
-            } else {
-                node.fabric.sleep(PATIENCE);
-            }
-        }
-        // So that the others finish as well.
-        while node.poll() {}
-        flush(&mut node.fabric);
-    }
-
-    fn run_all<F: Fabric + Send>(nodes: Vec<Node<F>>, count: usize) -> Vec<Vec<(Rank, Vec<u8>)>> {
-        let run = |mut node: Node<F>| {
-            run_until(&mut node, count);
-            node
-        };
-        // The fabrics live until all are done: the others' last posts wake the member that sleeps
-        // last.
-        let nodes: Vec<Node<F>> = scope(|scope| {
-            let threads: Vec<_> = nodes.into_iter().map(|node| scope.spawn(move || run(node))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("the member is well")).collect()
-        });
-        nodes.into_iter().map(|node| node.log.messages).collect()
-    }
-
-    fn check(logs: &[Vec<(Rank, Vec<u8>)>], streams: u64) {
-        assert!(logs.iter().all(|log| *log == logs[0]), "members differ");
-        let mut next = vec![0; streams as usize];
-        for (_, payload) in &logs[0] {
-            let word = |i: usize| u64::from_le_bytes(payload[i * 8..][..8].try_into().unwrap());
-            assert_eq!(word(1), next[word(0) as usize]);
-            next[word(0) as usize] += 1;
-        }
-        assert!(next.iter().all(|count| *count == MESSAGES));
-    }
-
-    fn payload(stream: u64, index: u64) -> [u8; 16] {
-        let mut payload = [0; 16];
-        payload[..8].copy_from_slice(&stream.to_le_bytes());
-        payload[8..].copy_from_slice(&index.to_le_bytes());
-        payload
-    }
-
-    /// Publishers outrun their rings and wait for room; engines and publishers sleep and wake each
-    /// other.
-    pub fn waiting_publishers_and_sleeping_engines_wake_each_other<H: Harness<Fabric: Send>>() {
-        let mut nodes = Nodes::<H>::new(2).into_nodes();
-        let publishers: Vec<Publisher> = nodes.iter_mut().map(Node::publisher).collect();
-        scope(|scope| {
-            for (stream, mut publisher) in (0..).zip(publishers) {
-                scope.spawn(move || {
-                    for index in 0..MESSAGES {
-                        fill(publisher.claim_timeout(16, PATIENCE).unwrap(), &payload(stream, index));
-                    }
-                });
-            }
-            check(&run_all(nodes, 2 * MESSAGES as usize), 2);
-        });
-    }
-
-    /// Several threads on one ring; each stream keeps its order.
-    pub fn threads_share_a_ring<H: Harness<Fabric: Send>>() {
-        let mut nodes = Nodes::<H>::new(2).into_nodes();
-        let publisher: SharedPublisher = nodes[0].publisher().share();
-        scope(|scope| {
-            for stream in 0..3 {
-                let publisher = publisher.clone();
-                scope.spawn(move || {
-                    for index in 0..MESSAGES {
-                        fill(publisher.claim_timeout(16, PATIENCE).unwrap(), &payload(stream, index));
-                    }
-                });
-            }
-            check(&run_all(nodes, 3 * MESSAGES as usize), 3);
-        });
-    }
-
-    /// A thread that waits without a bound is released when the engine stops.
-    pub fn the_end_frees_a_waiting_thread<H: Harness<Fabric: Send>>() {
-        let mut nodes = Nodes::<H>::new(2);
-        let mut publisher = nodes.publisher(0);
-        fill_up(&mut publisher);
-        let room = publisher.room();
-        scope(|scope| {
-            let waiter = scope.spawn(move || publisher.claim_timeout(4, PATIENCE).err());
-            room.end();
-            assert_eq!(waiter.join().unwrap(), Some(PublishError::Ended));
-        });
-    }
 }

@@ -1,7 +1,7 @@
 //! A member that appends and one that reads, over a link that breaks at any time and is made again:
 //! the reader misses nothing, and nothing that it has read is written again.
+use super::harness::{PATIENCE, view};
 use super::links::{COUNT, OTHER};
-use super::{PATIENCE, view};
 use crate::connections::{Connections, NoConnections};
 use crate::fabric::Fabric;
 use crate::mesh::Mesh;

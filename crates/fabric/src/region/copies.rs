@@ -3,7 +3,10 @@
 //! This process fills a [`CopyRegion`]. If it is a range of a [`CopyChunk`], the chunk tracks which
 //! of its pages were written, so [clearing](CopyChunk::region) the range for another row costs no
 //! more than those pages.
-use super::{HEAP_ALIGN, Memory, RegionError, Span, check_limit, check_room, covers};
+use super::error::RegionError;
+use super::memory::{Memory, covers};
+use super::room::{HEAP_ALIGN, check_limit, check_room};
+use super::span::Span;
 use rustix::mm::{Advice, ProtFlags};
 use std::ops::Range;
 use std::ptr::NonNull;

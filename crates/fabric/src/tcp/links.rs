@@ -5,7 +5,7 @@ use super::inbox::{self, Inbox};
 use super::observer::Observer;
 use super::resume::{Posted, announcements};
 use super::wire::{self, TURN_BYTES};
-use crate::far::TARGET;
+use crate::tcp::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
