@@ -1,11 +1,11 @@
 //! The connections of one member: finding which of them can move bytes, and moving the bytes.
+use super::TARGET;
 use super::backlog::{Backlog, Image};
 use super::error::Down;
 use super::inbox::{self, Inbox};
 use super::observer::Observer;
 use super::resume::{Posted, announcements};
 use super::wire::{self, TURN_BYTES};
-use crate::tcp::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
