@@ -9,12 +9,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 pub use error::ViewError;
-pub use subgroup_spec::Change;
-pub use subgroup_spec::Order;
-pub use subgroup_spec::Rule;
-pub use subgroup_spec::SubgroupSpec;
-pub use subgroup_spec::Subgroups;
 use subgroup_spec::by_id;
+pub use subgroup_spec::{Change, Order, Rule, SubgroupSpec, Subgroups};
 
 /// The older views whose rows a member needs, at most: it has memory, and streams, for each.
 const OLDER_MAX: usize = 6;

@@ -34,14 +34,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use attempt::{Attempt, STAGGER};
 pub use message::{Ballot, Incarnation, InitialView, Message, Record};
-pub use output::Need;
-pub use output::Output;
-pub use output::To;
-pub use output::Waiting;
-use seed_votes::Answer;
-pub use seed_votes::SeedList;
-pub use seed_votes::SeedState;
-use seed_votes::Slot;
+pub use output::{Need, Output, To, Waiting};
+use seed_votes::{Answer, Slot};
+pub use seed_votes::{SeedList, SeedState};
 use telling::Teller;
 
 const MS: u64 = 1_000_000;

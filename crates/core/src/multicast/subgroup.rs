@@ -4,20 +4,23 @@
 //! Everything is batched as it is found: one evaluation handles all data that has arrived since the
 //! last one. Stores happen in the order in which peers may see them: a frame, then the counters
 //! that announce it, then the acknowledgements.
+mod delivery;
+mod epoch_end;
+mod positions;
+
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, SubgroupId};
+use crate::ids::{Rank, SubgroupId};
 use crate::membership::Ranks;
 use crate::multicast::ablation::Ablation;
 use crate::multicast::claims::Claims;
-use crate::multicast::cursor::{Cursor, Handoff, ROUNDS_MAX, sequence_end};
+use crate::multicast::cursor::{Cursor, ROUNDS_MAX, sequence_end};
 use crate::multicast::moves::Moves;
 use crate::multicast::pace::Pace;
-use crate::multicast::resend::Resend;
 use crate::multicast::sending::{Announced, Sending};
-use crate::multicast::stats::{Frontier, SubgroupStats};
+use crate::multicast::stats::SubgroupStats;
 use crate::multicast::upcalls::Upcalls;
 use crate::mutation::mutation;
-use crate::table::{Rows, Table};
+use crate::table::Table;
 use crate::view::{Order, View};
 use crate::wire::layout::{LINE_BYTES, Layout, SubgroupLayout, entry};
 use alloc::boxed::Box;
@@ -25,6 +28,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Range;
+use delivery::Delivery;
+pub(crate) use epoch_end::Cuts;
 
 /// Maxima of the counters in the life of a view. A peer with a higher counter has sent garbage.
 /// Rounds, and the counters of rounds, stay far enough below [`ROUNDS_MAX`]: if this member follows
@@ -36,9 +41,7 @@ const COUNTS_MAX: [u64; 5] = {
     assert!(sequence < u64::MAX / 4);
     [rounds, rounds, sequence, sequence, rounds]
 };
-/// Maximum number of batches that are announced between the decision to wedge and the wedge. Later
-/// messages are sent again.
-const WEDGE_BATCHES_MAX: u32 = 64;
+
 /// Rounds that applications may skip in the life of a view. Rounds beyond this number are announced
 /// as nulls.
 const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
@@ -72,14 +75,6 @@ struct Own {
     delivered: Box<[u64]>,
 }
 
-#[derive(Debug)]
-enum Delivery {
-    Inline(Cursor),
-    Handoff(Arc<Handoff>),
-    /// The consumer has ended: stable messages count as delivered.
-    Nobody,
-}
-
 /// The phase of a subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
@@ -90,16 +85,6 @@ enum Phase {
     Wedged,
     /// Its epoch has ended: messages below the trims are delivered.
     Closed,
-}
-
-impl Hash for Delivery {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self {
-            Delivery::Inline(cursor) => cursor.hash(state),
-            Delivery::Handoff(_) => panic!("what a consumer on another thread has taken changes at any time"),
-            Delivery::Nobody => {}
-        }
-    }
 }
 
 /// One subgroup of the engine.
@@ -148,15 +133,6 @@ enum Awaits {
 /// This follows from the other fields, so states that differ only in it are the same.
 impl Hash for Awaits {
     fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-/// The part of a wedged subgroup that a member has.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Cuts {
-    /// The rounds that are here, with the sender rank.
-    pub(crate) rounds: Vec<(usize, u64)>,
-    /// The sequence numbers that are delivered, as far as the engine knows.
-    pub(crate) delivered: u64,
 }
 
 /// The changes that one evaluation made in this member's row and has not posted.
@@ -289,56 +265,6 @@ impl Subgroup {
         }
     }
 
-    /// The number of sequence numbers that this member has delivered on the engine's thread.
-    pub(crate) fn delivered_inline(&self) -> Option<u64> {
-        match (&self.delivery, self.order) {
-            (Delivery::Inline(cursor), Order::Total) => Some(cursor.count()),
-            _ => None,
-        }
-    }
-
-    /// The state shared with a consumer on another thread, if there is one.
-    pub(crate) fn handoff(&self) -> Option<&Arc<Handoff>> {
-        match &self.delivery {
-            Delivery::Handoff(handoff) => Some(handoff),
-            Delivery::Inline(_) | Delivery::Nobody => None,
-        }
-    }
-
-    pub(crate) fn stats(&self) -> SubgroupStats {
-        let (messages, bytes, batches) = match &self.delivery {
-            Delivery::Inline(_) | Delivery::Nobody => return self.stats,
-            Delivery::Handoff(handoff) => handoff.counts(),
-        };
-        SubgroupStats { delivered: messages, delivered_bytes: bytes, delivery_batches: batches, ..self.stats }
-    }
-
-    /// The progress of each member, in the order of the subgroup's members.
-    pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Rank, Frontier)> {
-        let own = Frontier {
-            rounds: self.own.rounds,
-            received: self.own.received,
-            delivered: self.own.delivered.iter().sum(),
-        };
-        self.members.iter().map(move |&rank| {
-            let peer = self.peers.iter().find(|peer| peer.rank == rank);
-            let seen =
-                |peer: &Peer| Frontier { rounds: peer.rounds, received: peer.received, delivered: peer.delivered };
-            (rank, peer.map_or(own, seen))
-        })
-    }
-
-    /// Gives the deliveries to a consumer on another thread. Allowed only before the first
-    /// delivery.
-    pub(crate) fn hand_off(&mut self, view: &View, layout: &Layout) -> (Cursor, Arc<Handoff>) {
-        let handoff = Arc::new(Handoff::new(self.order, self.senders));
-        match core::mem::replace(&mut self.delivery, Delivery::Handoff(Arc::clone(&handoff))) {
-            // This cursor knows which messages must be passed over.
-            Delivery::Inline(cursor) => (cursor, handoff),
-            Delivery::Handoff(_) | Delivery::Nobody => (cursor(view, layout, self.id), handoff),
-        }
-    }
-
     /// Evaluates all predicates once. Counters of peers are loaded if `is_hot`, or if they are
     /// [stale](Self::note_stale).
     #[inline]
@@ -386,26 +312,6 @@ impl Subgroup {
         Ok(())
     }
 
-    /// Handles a peer that breaks the protocol. If all messages are stable here, the view need not
-    /// end for it, and stable messages must still be delivered.
-    #[cold]
-    fn deliver_despite<T: Table>(
-        &mut self,
-        fault: Fault,
-        table: &mut T,
-        upcalls: &mut impl Upcalls<T>,
-        ablation: &Ablation,
-        pace: &mut Pace,
-        changes: &mut Changes,
-    ) -> Result<(), Fault> {
-        if self.has_received_all() {
-            self.deliver(table, upcalls, ablation, pace, changes)?;
-            changes.entry |= changes.freeing;
-            changes.worked |= changes.entry;
-        }
-        Err(fault)
-    }
-
     /// Posts the changes at once, if posting at the end of the loop is switched off.
     #[inline]
     fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, moves: &mut Moves, changes: &mut Changes) {
@@ -445,28 +351,6 @@ impl Subgroup {
         self.pending || self.stale || is_handed_off && self.own.delivered.iter().sum::<u64>() < self.stable
     }
 
-    /// Whether this member's application will send nothing more and everything that it sent is
-    /// announced.
-    pub(crate) fn has_finished_sending(&self) -> bool {
-        self.sending.as_ref().is_none_or(|sending| {
-            let closed = sending.claims.is_closed();
-            closed && (mutation!(FinishedTooEarly) || !sending.has_more(self.own.published))
-        })
-    }
-
-    /// Whether this member has sent a message in this epoch.
-    pub(crate) fn has_sent(&self) -> bool {
-        self.own.spoken > 0
-    }
-
-    /// Whether every message that the senders announced has been delivered here.
-    pub(crate) fn has_delivered_all(&self) -> bool {
-        match self.order {
-            Order::Total => self.own.delivered[0] >= self.end(),
-            Order::Fifo => self.announced().all(|(sender, spoken)| self.own.delivered[sender] >= spoken),
-        }
-    }
-
     /// (sender rank, rounds up to and including its newest message) of every sender, including this
     /// member.
     fn announced(&self) -> impl Iterator<Item = (usize, u64)> {
@@ -477,15 +361,6 @@ impl Subgroup {
     /// Rounds up to and including the newest message of the sender with this sender rank.
     fn spoken_by(&self, sender: usize) -> u64 {
         self.announced().find(|(rank, _)| *rank == sender).map_or(0, |(_, spoken)| spoken)
-    }
-
-    /// Whether every message that the senders announced is stable here, so that no peer is needed
-    /// to deliver it.
-    pub(crate) fn has_received_all(&self) -> bool {
-        match self.order {
-            Order::Total => self.stable >= self.end(),
-            Order::Fifo => true,
-        }
     }
 
     /// The number of sequence numbers of the total order up to and including the last message.
@@ -631,113 +506,6 @@ impl Subgroup {
         self.stable = if mutation!(DeliveredOnReceipt) { self.own.received } else { stable };
     }
 
-    /// The delivery predicate.
-    // Inlined into the engine's loop: otherwise one message at a time costs some percent more.
-    #[expect(clippy::inline_always)]
-    #[inline(always)]
-    fn deliver<T: Table>(
-        &mut self,
-        table: &mut T,
-        upcalls: &mut impl Upcalls<T>,
-        ablation: &Ablation,
-        pace: &mut Pace,
-        changes: &mut Changes,
-    ) -> Result<(), Fault> {
-        let delivered: u64 = match self.order {
-            Order::Total => self.own.delivered[0],
-            Order::Fifo => self.own.delivered.iter().sum(),
-        };
-        let mut frontier = self.stable;
-        if !ablation.delivery_batch && frontier > delivered + 1 {
-            frontier = delivered + 1;
-            self.pending = true;
-        }
-        let subgroup = self.id;
-        let garbage = |defect| Fault::Frame { subgroup, defect };
-        if matches!(&self.delivery, Delivery::Handoff(handoff) if handoff.is_given_up()) {
-            self.stats = self.stats();
-            self.delivery = Delivery::Nobody;
-        }
-        match &self.delivery {
-            Delivery::Inline(_) if frontier > delivered => {
-                let cursor = self.offer(frontier, pace, table, upcalls);
-                cursor.and_then(Cursor::defect).map_or(Ok(()), |defect| Err(garbage(defect)))?;
-            }
-            Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
-                handoff.raise(frontier);
-                changes.worked = true;
-                upcalls.handed_off(self.named);
-            }
-            _ => {}
-        }
-        for index in 0..self.own.delivered.len() {
-            let now = match (&self.delivery, self.order) {
-                (Delivery::Inline(_), Order::Total) if mutation!(DeliveredWithoutTaking) => frontier,
-                (Delivery::Inline(cursor), Order::Total) => cursor.count(),
-                (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
-                (Delivery::Handoff(handoff), _) => handoff.delivered(index).map_err(garbage)?,
-                (Delivery::Nobody, Order::Total) => frontier,
-                (Delivery::Nobody, Order::Fifo) => self.spoken_by(index),
-            };
-            if now != self.own.delivered[index] {
-                self.own.delivered[index] = now;
-                let at = match self.order {
-                    Order::Total => self.layout.entry + entry::DELIVERED,
-                    Order::Fifo => self.layout.by_sender + 8 * index as u64,
-                };
-                table.store(at, now);
-                changes.freeing = true;
-            }
-        }
-        if self.order == Order::Fifo && changes.freeing {
-            table.store(self.layout.entry + entry::DELIVERED, self.own.delivered.iter().sum());
-        }
-        let inline = matches!(self.delivery, Delivery::Inline(_));
-        self.pending |= inline && self.own.delivered.iter().sum::<u64>() < self.stable;
-        Ok(())
-    }
-
-    /// Offers the messages between the cursor and `frontier` to the application, if messages are
-    /// delivered on this thread.
-    // Always inlined: a call costs small batches of several senders over one per cent.
-    #[expect(clippy::inline_always)]
-    #[inline(always)]
-    fn offer<T: Table>(
-        &mut self,
-        frontier: u64,
-        pace: &mut Pace,
-        table: &T,
-        upcalls: &mut impl Upcalls<T>,
-    ) -> Option<&Cursor> {
-        let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let quota = pace.quota(self.senders);
-        if quota == 0 {
-            return Some(cursor);
-        }
-        let mut batch = cursor.advance(table, frontier).at_most(quota);
-        if batch.has_next() {
-            upcalls.deliver(self.named, &mut batch);
-            // Passes over the nulls after the last message.
-            batch.has_next();
-        }
-        pace.note(self.id, quota, batch.quota());
-        let (messages, bytes) = (batch.messages(), batch.bytes());
-        self.stats.delivered += messages;
-        self.stats.delivered_bytes += bytes;
-        self.stats.delivery_batches += u64::from(messages > 0);
-        Some(cursor)
-    }
-
-    /// The position up to which this member's ring is claimed or committed now.
-    pub(crate) fn committed(&self) -> u64 {
-        self.sending.as_ref().map_or(0, |sending| sending.committed(self.own.published))
-    }
-
-    /// Whether every member has delivered all frames of this member's ring before `position`.
-    pub(crate) fn is_delivered(&self, position: u64) -> bool {
-        self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
-    }
-
     /// Adds the peers for which this member waits: those that have not received everything
     /// announced, as far as this member knows, and those that have not delivered everything that it
     /// sent. While its ring has a gate it waits for all peers: frames committed there wait until
@@ -769,71 +537,6 @@ impl Subgroup {
         }
     }
 
-    /// INV-FRAME: frees the space of this member's ring that every member has delivered.
-    fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
-        let Some(sending) = &mut self.sending else { return };
-        let (senders, rank) = (self.senders as u64, sending.rank as u64);
-        let count = sending.checkpoints.count();
-        let delivered = match self.order {
-            Order::Total => {
-                let seen = |peer: &Peer| if mutation!(FreedOnReceipt) { peer.received } else { peer.delivered };
-                let sequence = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
-                // The last of these rounds of this member has a sequence number below the delivered
-                // ones.
-                sending.checkpoints.pop(|rounds| rounds * senders + rank < sequence + senders)
-            }
-            Order::Fifo => {
-                let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
-                let delivered = delivered.fold(self.own.delivered[sending.rank], u64::min);
-                sending.checkpoints.pop(|rounds| rounds <= delivered)
-            }
-        };
-        let freed = if sending.checkpoints.is_holding() {
-            sending.release(count - sending.checkpoints.count(), self.own.freed, self.own.published)
-        } else {
-            delivered
-        };
-        // Space that observers hold back is freed before all is delivered, or never.
-        let is_untold = freed < delivered && delivered == self.own.published && freed > sending.told;
-        if freed > self.own.freed || is_untold {
-            let freed = freed.min(sending.claims.watch());
-            changes.freeing |= freed > self.own.freed;
-            self.own.freed = freed;
-            table.store(self.layout.entry + entry::FREED, freed);
-            sending.claims.raise_limit(freed + sending.ring.capacity);
-            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring
-            // was freed, or everything that can be freed.
-            let worth = freed - sending.told >= sending.ring.capacity / 4 || delivered == self.own.published;
-            if worth {
-                sending.told = freed;
-            }
-            if worth && !(mutation!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
-                upcalls.room(self.named);
-            }
-        }
-    }
-
-    /// The number of rounds that this member has announced.
-    pub(crate) fn announced_rounds(&self) -> u64 {
-        self.own.rounds
-    }
-
-    /// The number of rounds of the sender with this sender rank that are delivered here.
-    pub(crate) fn delivered_rounds(&self, sender: usize) -> u64 {
-        match self.order {
-            // The rounds whose sequence numbers are delivered.
-            Order::Total => (self.own.delivered[0] + self.senders as u64 - 1 - sender as u64) / self.senders as u64,
-            Order::Fifo => self.own.delivered[sender],
-        }
-    }
-
-    /// The round of this member's frame that starts at `position`, which is not free; `None` if the
-    /// frame is not announced.
-    fn round_at<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
-        let sending = self.sending.as_ref().filter(|_| position < self.own.published)?;
-        Some(rows.load(self.members[self.me], sending.ring.offset(position) + 8))
-    }
-
     /// The sequence number of a round of this member.
     fn sequence(&self, round: u64) -> u64 {
         match (self.order, &self.sending) {
@@ -842,96 +545,9 @@ impl Subgroup {
         }
     }
 
-    /// As [`Engine::outcome`](crate::Engine::outcome).
-    pub(crate) fn outcome<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
-        let sending = self.sending.as_ref()?;
-        let sequence = self.sequence(self.round_at(position, rows)?);
-        let behind = match self.order {
-            Order::Total => self.own.delivered[0],
-            Order::Fifo => {
-                let others = self.peers.iter().map(|peer| peer.delivered_of_mine);
-                others.fold(self.own.delivered[sending.rank], u64::min)
-            }
-        };
-        (sequence < behind).then_some(sequence)
-    }
-
-    /// As [`Engine::final_outcome`](crate::Engine::final_outcome).
-    pub(crate) fn final_outcome<R: Rows>(&self, position: u64, rows: &R, trim: u64) -> Option<u64> {
-        let round = self.round_at(position, rows)?;
-        (round < trim).then(|| self.sequence(round))
-    }
-
-    /// The number of this member's rounds that belong to the view, once the end of the view is
-    /// decided.
-    pub(crate) fn trim(&self) -> u64 {
-        self.trim
-    }
-
-    /// Whether this member's frame at `position` is announced.
-    pub(crate) fn is_announced(&self, position: u64) -> bool {
-        position < self.own.published
-    }
-
     /// Makes the next evaluation read everything.
     pub(crate) fn look_again(&mut self) {
         (self.pending, self.stale) = (true, true);
-    }
-
-    /// The position up to which every member has delivered this member's ring.
-    pub(crate) fn delivered_everywhere(&self) -> Option<u64> {
-        self.sending.as_ref().map(|sending| sending.checkpoints.popped())
-    }
-
-    /// Wedges the subgroup before the end of its epoch. First it announces the messages that
-    /// applications have committed by now, so that peers may receive them. From here on this member
-    /// announces and receives nothing, and its cuts don't change.
-    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation, moves: &mut Moves) {
-        self.awaits = Awaits::Unknown;
-        for _ in 0..WEDGE_BATCHES_MAX {
-            let mut changes = Changes::default();
-            self.pending = false;
-            self.send(table, ablation, &mut changes);
-            if changes.entry {
-                self.post(table, moves, &mut changes);
-            }
-            if !self.pending {
-                break;
-            }
-        }
-        self.phase = Phase::Wedged;
-    }
-
-    /// The number of rounds of each sender that are here.
-    pub(crate) fn cuts(&self) -> Cuts {
-        let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
-        let others = self.peers.iter().filter_map(|peer| {
-            let sender = peer.sender?;
-            // In a Fifo subgroup the cursor may have been ahead of the rounds that this member has
-            // seen announced. A round that all members have delivered is freed, and can't arrive
-            // again.
-            let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
-            Some((sender, peer.rounds.max(delivered)))
-        });
-        Cuts { rounds: own.into_iter().chain(others).collect(), delivered: self.own.delivered.iter().sum() }
-    }
-
-    /// Continues the subgroup: the change of the view has not touched it.
-    pub(crate) fn unwedge(&mut self) {
-        if self.phase == Phase::Wedged && !mutation!(UnwedgeForgotten) {
-            (self.phase, self.pending, self.stale) = (Phase::Live, true, true);
-        }
-    }
-
-    /// Informs the peers once that this member's applications send nothing more, when everything
-    /// that they sent is announced.
-    pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T, moves: &mut Moves) {
-        if !self.told_closed && self.has_finished_sending() {
-            self.told_closed = true;
-            table.store(self.layout.entry + entry::CLOSED, 1);
-            moves.show(self.id, table);
-            table.post(&self.members, self.entry());
-        }
     }
 
     /// Notes that counters of peers may have changed. This holds until all of them have been
@@ -943,67 +559,6 @@ impl Subgroup {
     /// Whether anything has happened, or counters of peers may have changed, since the last call.
     pub(crate) fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
-    }
-
-    /// Whether all senders have declared that they send nothing more.
-    pub(crate) fn senders_have_closed<R: Rows>(&self, rows: &R) -> bool {
-        let has_closed = |peer: &Peer| peer.sender.is_none() || rows.load(peer.rank, peer.entry + entry::CLOSED) != 0;
-        self.has_finished_sending() && self.peers.iter().all(has_closed)
-    }
-
-    /// Closes the epoch, whose end is decided: messages below the trims are delivered, and no
-    /// others.
-    pub(crate) fn close<T: Table>(&mut self, trims: &[u64], table: &T, upcalls: &mut impl Upcalls<T>) {
-        self.phase = Phase::Closed;
-        self.trim = self.sending.as_ref().map_or(0, |sending| trims[sending.rank]);
-        match &mut self.delivery {
-            Delivery::Inline(cursor) => cursor.close(table, trims),
-            Delivery::Handoff(handoff) => {
-                handoff.end(trims);
-                upcalls.handed_off(self.named);
-            }
-            Delivery::Nobody => {}
-        }
-    }
-
-    /// Delivers the rest of the epoch. A consumer on another thread finds the rest by itself, and
-    /// continues with the next epoch.
-    pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) {
-        self.offer(0, pace, table, upcalls);
-    }
-
-    /// Returns this member's messages that have to be sent again after the end of the epoch.
-    pub(crate) fn resend(&self, me: Rank) -> Option<Resend> {
-        let sending = self.sending.as_ref()?;
-        let claims = Arc::clone(&sending.claims);
-        let positions = self.own.freed..self.own.published;
-        Some(Resend::new(claims, me, self.order, positions, self.trim, sending.tail()))
-    }
-
-    /// Continues in `view` at the end of `old`, a subgroup of the view `was`.
-    pub(crate) fn follow(&mut self, old: &Subgroup, was: &View, view: &View) {
-        if let (Delivery::Inline(cursor), Delivery::Inline(before)) = (&mut self.delivery, &old.delivery) {
-            cursor.follow(before, (was, old.id), (view, self.id));
-        }
-    }
-
-    /// As [`Engine::pass_over`](crate::Engine::pass_over).
-    pub(crate) fn pass_over(&mut self, sender: MemberId, rounds: u64, view: &View) {
-        if let Delivery::Inline(cursor) = &mut self.delivery {
-            cursor.pass_over(sender, rounds, (view, self.id));
-        }
-    }
-
-    /// Whether the consumer on another thread has come further than this member has reported to its
-    /// peers.
-    fn handed_back(&self) -> bool {
-        match &self.delivery {
-            Delivery::Inline(_) | Delivery::Nobody => false,
-            Delivery::Handoff(handoff) if handoff.is_given_up() => true,
-            Delivery::Handoff(handoff) => {
-                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != Ok(*count))
-            }
-        }
     }
 }
 
