@@ -6,7 +6,7 @@
 //! events that the connections wait for.
 use crate::connections::Connections;
 use crate::region::{CopyRegion, OwnRegion};
-use crate::tcp::{Down, Links, TARGET, Traffic};
+use crate::tcp::{Down, Links, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
 use spindle_transport::Connection;
 use std::io;

@@ -1,5 +1,4 @@
 //! The connections of one member: finding which of them can move bytes, and moving the bytes.
-use super::TARGET;
 use super::backlog::{Backlog, Image};
 use super::error::Down;
 use super::inbox::{self, Inbox};
@@ -22,6 +21,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
+
+/// The target of the events about links to other machines.
+const TARGET: &str = "spindle::net";
 
 /// Up to so many connections are read from without first asking the system which of them have
 /// bytes.

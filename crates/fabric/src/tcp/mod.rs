@@ -38,6 +38,3 @@ pub(crate) use links::Links;
 pub use links::Traffic;
 pub use resume::{Posted, announcements};
 pub(crate) use wire::ROW_BYTES_MAX;
-
-/// The target of the events about links to other machines.
-pub(crate) const TARGET: &str = "spindle::net";
