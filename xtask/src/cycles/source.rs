@@ -63,7 +63,7 @@ impl Crate {
                 Some([&at[..at.len().checked_sub(ups)?], &path[ups..]].concat())
             }
             _ => {
-                let child = [at, &[first.clone()]].concat();
+                let child = [at, std::slice::from_ref(first)].concat();
                 self.modules.contains_key(&child).then(|| [at, path].concat())
             }
         }
@@ -98,7 +98,7 @@ fn read(file: &Path, dir: &Path, at: Vec<String>, modules: &mut BTreeMap<Vec<Str
     modules.insert(at.clone(), module);
     for child in children {
         let name = child.ident.to_string();
-        let path = [&at[..], &[name.clone()]].concat();
+        let path = [&at[..], std::slice::from_ref(&name)].concat();
         let (file, dir) = match named_file(child) {
             Some(named) => (file.with_file_name(&named), file.with_file_name(named).with_file_name("")),
             None => (file_in(dir, &name), dir.join(&name)),
