@@ -1,8 +1,9 @@
 //! The proposal of a leader: the value that binds it, or one of its own.
+use super::agreement::{Membership, Poll};
 use super::ballot::Ballot;
 use super::ranks::bit;
-use super::{CLOSING_ALL, Deadlines, Membership, Poll};
-use super::{read, read_value, slot_bytes};
+use super::slots::{read, read_value, slot_bytes};
+use super::watch::CLOSING_ALL;
 use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::limits;
 use crate::membership::proposal::{self, Join, ProposedChanges, Trims, Value};
@@ -12,6 +13,13 @@ use crate::table::Table;
 use crate::view::{SubgroupSpec, View};
 use crate::wire::layout::membership;
 use alloc::vec::Vec;
+
+/// The time in which a heard member has to promise after it was asked, in suspicion times. Then a
+/// leader chooses without it.
+const PROMISE_WITHIN: u64 = 4;
+/// When members are heard again after a silence, a leader waits for more of them: the suspicion
+/// time divided by this.
+const RETURN_WITHIN: u64 = 2;
 
 /// Why a leader chooses nothing yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +45,15 @@ struct Choice<'a, T> {
     promisers: Vec<Rank>,
     /// The other voters that are proven dead, with final rows that promise nothing higher (D).
     dead: Vec<Rank>,
+}
+
+/// The times until which a leader waits for the members that its choice would leave out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    /// The deadline for silent members.
+    pub(super) silent: Time,
+    /// The deadline for members that do not hear all others, and for incomplete values.
+    pub(super) strained: Time,
 }
 
 impl Membership {
@@ -70,6 +87,24 @@ impl Membership {
             joins.iter().map(|join| join.process.id).filter(|id| !view.members.contains(id)).collect();
         let stays = |rank: Rank| heard.contains(&rank) && !choice.is_leaving(rank) && !self.opinions.is_evicting(rank);
         view.touched_by(&view.next(stays, &joining, &changes))
+    }
+
+    pub(super) fn deadlines(&self) -> Deadlines {
+        let patience_ns = self.opinions.patience_ns();
+        let returned_at = self.opinions.returned_at();
+        let silent = returned_at.map_or(Time(0), |at| Time(at.0 + patience_ns / RETURN_WITHIN));
+        let strained = Time(Some(self.turns.since).max(returned_at).map_or(0, |at| at.0) + patience_ns);
+        Deadlines { silent, strained }
+    }
+
+    /// Returns the time until which a leader waits for the promise of `rank`, which it hears.
+    /// Without a limit of silence it waits for ever.
+    pub(super) fn promise_until(&self, rank: Rank, now: Time) -> Time {
+        if self.opinions.suspect_after().is_none() {
+            return Time(u64::MAX);
+        }
+        let since = self.turns.behind.get(rank.index()).copied().flatten().map_or(now, |(_, since)| since);
+        Time(since.0 + PROMISE_WITHIN * self.opinions.patience_ns())
     }
 }
 

@@ -7,7 +7,7 @@
 //! accepted before, nothing is passed over, and whatever the lost decide among themselves, if they
 //! live, no other member learns in this view. The value's next view begins an era
 //! ([`ViewId::era`](crate::ViewId::era)), so it is newer than all views of the lost.
-use super::Membership;
+use super::agreement::Membership;
 use super::ranks::{Ranks, bit};
 use crate::ids::{MemberId, Rank};
 use crate::membership::proposal::Value;

@@ -1,8 +1,8 @@
 //! Events of a view, for a subscriber of `tracing`: suspicions with their evidence, ballots, decisions, and the time that each phase took.
 //!
 //! No decision depends on this module. All functions are cold: none is called for a message.
-use super::Decision;
 use super::ballot::Ballot;
+use super::decision::Decision;
 use crate::fault::Fault;
 use crate::ids::{MemberId, Rank, Time, ViewId};
 use crate::view::View;

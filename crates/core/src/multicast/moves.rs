@@ -9,17 +9,14 @@ use crate::ids::{Rank, SubgroupId};
 use crate::mutation::mutation;
 use crate::table::{Table, Trace};
 use crate::view::View;
+use crate::wire::layout::moves::COUNTS;
 use crate::wire::layout::{LINE_BYTES, Layout};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Number of counts by subgroup. Subgroups whose numbers are equal modulo this number share one.
-const COUNTS: usize = 64;
 /// The counts of peers are read if there are at least this many times as many entries as peers.
 const PAYS_FROM: usize = 2;
-/// Bytes of the words: a line for the number of all posts, followed by one word for each count.
-pub(crate) const BYTES: u64 = LINE_BYTES + 8 * COUNTS as u64;
 
 /// One member's counts.
 #[derive(Clone, Debug)]

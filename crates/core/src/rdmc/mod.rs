@@ -15,11 +15,12 @@ mod pipeline;
 mod racks;
 mod schedule;
 mod session;
+mod settings;
+mod slot;
 
 pub use hosts::Hosts;
 pub use racks::{Racks, RacksError};
 pub use schedule::{Algorithm, Hop, Schedule};
-pub use session::{
-    Announced, BLOCK_BYTES, Columns, DIRECT_BYTES, DIRECT_MEMBERS, Input, Object, Output, SendError, Session,
-    SessionError, Settings, Slot, blocks,
-};
+pub use session::{Announced, Input, Output, SendError, Session, SessionError};
+pub use settings::{BLOCK_BYTES, DIRECT_BYTES, DIRECT_MEMBERS, Settings, blocks};
+pub use slot::{Columns, Object, Slot};

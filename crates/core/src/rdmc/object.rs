@@ -5,7 +5,8 @@
 //! Their values when an object began are its *base*. The base is the same at every member, because
 //! all have finished the same objects before it.
 use super::schedule::{Hop, Schedule};
-use super::session::{Columns, Object, Settings};
+use super::settings::Settings;
+use super::slot::{Columns, Object};
 use crate::mutation::mutation;
 use alloc::vec::Vec;
 

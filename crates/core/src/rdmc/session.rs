@@ -7,83 +7,14 @@
 //! ends with the first death in it.
 use super::object::{Schedules, Size, Transfer};
 use super::schedule::{Algorithm, Schedule};
+use super::settings::{Settings, blocks};
+use super::slot::{Columns, Object, Slot};
 use crate::fault::Fault;
 use crate::ids::Rank;
 use crate::limits;
 use crate::mutation::mutation;
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// The settings on which all members of a bulk group have to agree, and this member's rank.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// The way in which blocks spread, and the number of members.
-    pub schedule: Schedule,
-    /// This member's rank in the bulk group; the root has rank 0.
-    pub me: Rank,
-    /// Bytes of a block. Large blocks have less overhead per byte; with small blocks members begin
-    /// to forward earlier.
-    pub block_bytes: u64,
-    /// Objects that may be in transfer at the same time.
-    pub slots: u32,
-    /// The number of blocks for which a receiver is ready beyond those that it has, 2 to 64. With
-    /// too few, senders wait for credit. More than the latency covers have no effect.
-    pub ahead: u32,
-    /// Blocks that may be posted and not yet sent, at least 1; objects of one block do not count.
-    /// With 1 the network is idle between two blocks, until the member learns that one is sent.
-    /// With more, members drift apart, and blocks that arrive early delay other blocks.
-    pub posts_max: u32,
-    /// Objects of one block that are shorter than this go from the root to every member directly.
-    /// With 0, none do.
-    pub direct_below: u64,
-}
-
-/// Default bytes of a block. For objects of a few hundred MB on 12.5 GB/s, smaller blocks lose more
-/// time to latency. Larger blocks lose more in the first and last steps, in which some members have
-/// nothing to send.
-pub const BLOCK_BYTES: u64 = 2 << 20;
-/// By default, objects of up to this many bytes go from the root to every member directly, ...
-pub const DIRECT_BYTES: u64 = 16 << 10;
-/// ... in groups of up to this many members. The root posts once for each member, which takes about
-/// 1 µs. On a path through relays every object waits for ceil(log2 members) latencies, and for the
-/// same number of members to poll, which may sleep.
-pub const DIRECT_MEMBERS: u32 = 16;
-
-impl Settings {
-    /// Default settings: blocks of [`BLOCK_BYTES`], two objects at a time, and otherwise the values
-    /// that were best in the model.
-    pub fn new(schedule: Schedule, me: Rank) -> Settings {
-        let direct_below = if schedule.members() <= DIRECT_MEMBERS { DIRECT_BYTES + 1 } else { 0 };
-        Settings { schedule, me, block_bytes: BLOCK_BYTES, slots: 2, ahead: 2, posts_max: 1, direct_below }
-    }
-}
-
-/// The number of an object. The root numbers objects from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Object(pub u64);
-
-/// The slot of an object in transfer: object `o` has slot `o` modulo the number of slots.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Slot(pub u32);
-
-/// A member's counters for one slot. They are columns of its row: all begin at 0, none ever falls,
-/// and they continue from one object in the slot to the next. So a post of them may be left out for
-/// a later one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Columns {
-    /// The sum of the lengths of the objects whose length this member knows, plus one for each.
-    pub bytes: u64,
-    /// Steps of the schedule that this member has taken: the blocks that it sends in them are
-    /// posted before this counter.
-    pub steps: u64,
-    /// "Ready for block": the number of blocks that may arrive, in the order in which this member
-    /// receives them.
-    pub ready: u64,
-    /// "Have k blocks", raised when an object is complete here. It is raised after
-    /// [`Output::Complete`], so that a peer that sees it may rely on the application's reaction to
-    /// that.
-    pub have: u64,
-}
 
 /// An event at a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -265,11 +196,6 @@ pub struct Session {
     /// Peers that must still receive this member's counters, with the slot.
     untold: Vec<(usize, Rank)>,
     closed: Option<Rank>,
-}
-
-/// The number of blocks of an object: at least one. `None` if the block numbers don't fit.
-pub fn blocks(bytes: u64, block_bytes: u64) -> Option<u32> {
-    u32::try_from(bytes.div_ceil(block_bytes).max(1)).ok()
 }
 
 impl Session {

@@ -19,7 +19,6 @@
 //! either gets both with one cache miss.
 use crate::ids::{Rank, SubgroupId, ViewId};
 use crate::membership::proposal;
-use crate::multicast::moves;
 use crate::view::{Order, SubgroupSpec, View, ViewError};
 use crate::wire::ring::Ring;
 use alloc::vec::Vec;
@@ -102,6 +101,17 @@ pub mod membership {
     pub const fn shown_to(members: usize) -> u64 {
         SUSPECTED + 40 * members.div_ceil(64) as u64
     }
+}
+
+/// The counts of a member's posts.
+pub(crate) mod moves {
+    use super::LINE_BYTES;
+
+    /// Number of counts by subgroup. Subgroups whose numbers are equal modulo this number share
+    /// one.
+    pub(crate) const COUNTS: usize = 64;
+    /// Bytes of the words: a line for the number of all posts, followed by one word for each count.
+    pub(crate) const BYTES: u64 = LINE_BYTES + 8 * COUNTS as u64;
 }
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
