@@ -1,4 +1,5 @@
-//! What the streams of a bulk group need of a member: its blocks, and what it does with messages.
+//! The interface between the streams of a bulk group and a member: its blocks, and the messages of
+//! its peers.
 use super::error::BulkDown;
 use super::wire::BlockHead;
 use spindle_core::Rank;
