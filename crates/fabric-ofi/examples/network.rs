@@ -1,5 +1,6 @@
 //! Compares a fabric between hosts with a bare TCP stream, between two processes of this machine:
-//! `cargo run --release -p spindle-fabric-ofi --example network`, and with ` -- ofi` through libfabric.
+//! `cargo run --release -p spindle-fabric-ofi --example network`, and with ` -- ofi` through
+//! libfabric.
 //!
 //! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) back and forth.
 //! They run in turns of well under a second, so that both meet the machine in the same modes, each

@@ -1,8 +1,8 @@
 //! Members with RDMA hardware: each side writes frames into the other's memory, through libfabric.
 //!
-//! A [`Mesh`](spindle_fabric::Mesh) is [made over](spindle_fabric::Mesh::over) the connections of a view
-//! (`links.rs`). An [`OfiMeeting`] makes these connections at the process's [`OfiPort`], takes them
-//! over from the view before, and makes them again when they break. libfabric is loaded at the
+//! A [`Mesh`](spindle_fabric::Mesh) is [made over](spindle_fabric::Mesh::over) the connections of a
+//! view (`links.rs`). An [`OfiMeeting`] makes these connections at the process's [`OfiPort`], takes
+//! them over from the view before, and makes them again when they break. libfabric is loaded at the
 //! first request (`library.rs`), through own definitions of its interface (`ffi.rs`); `objects.rs`
 //! closes its objects in the right order. [`available`] lists the providers of a machine.
 //!

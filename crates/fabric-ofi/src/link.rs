@@ -6,9 +6,9 @@
 //! are sent to it, and posts meanwhile merge in the [`Backlog`].
 //!
 //! Frames stay in the row until the network card reads them, words are sent as they were posted
-//! last, and posts merge. `backlog.rs` of [`spindle_fabric::tcp`] argues that this is correct: writes
-//! and the message behind them arrive in this order (`FI_ORDER_SAW`), and a message is applied as a
-//! whole.
+//! last, and posts merge. `backlog.rs` of [`spindle_fabric::tcp`] argues that this is correct:
+//! writes and the message behind them arrive in this order (`FI_ORDER_SAW`), and a message is
+//! applied as a whole.
 //!
 //! At the end of a view a link is *turned*. Behind all posts goes a message that names the next
 //! view. When the peer has sent the same, and all writes are complete, the channel is [taken

@@ -10,9 +10,9 @@
 //!
 //! A meeting lasts as long as its view, and connects peers that are late, too. The same member
 //! calls a broken connection again, after pauses that double, and it continues with the data that
-//! the peer [has not applied](spindle_fabric::tcp) (docs/adr/0029). Another call of a peer replaces its
-//! connection: its end may have broken without a report to this side. A peer whose connection has
-//! ended in order may call again, too, because it has not learned of that end.
+//! the peer [has not applied](spindle_fabric::tcp) (docs/adr/0029). Another call of a peer replaces
+//! its connection: its end may have broken without a report to this side. A peer whose connection
+//! has ended in order may call again, too, because it has not learned of that end.
 use crate::TARGET;
 use crate::address::OfiAddress;
 use crate::channel::Channel;

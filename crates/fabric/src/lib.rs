@@ -3,8 +3,8 @@
 //!
 //! Start with [`Fabric`], the interface of a transport, and [`Mesh`], the fabric of groups. A
 //! `Mesh` reaches members of the same machine by [shared memory](shm), and members of other
-//! machines over [streams](tcp) or over [another network](connections). With a [`Publisher`], applications put
-//! messages into that memory. Every fabric must pass [`conformance`].
+//! machines over [streams](tcp) or over [another network](connections). With a [`Publisher`],
+//! applications put messages into that memory. Every fabric must pass [`conformance`].
 //!
 //! The `unsafe` code of shared memory is here, and [`region`] says why it is sound. The crate
 //! contains no protocol: `spindle-core` defines the meaning of a row's words, except for the word

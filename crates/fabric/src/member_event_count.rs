@@ -17,7 +17,7 @@ impl MemberEventCount {
     /// Creates the event count of a member whose peers are all on this machine.
     ///
     /// # Errors
-    /// As [`OwnRegion::create`].
+    /// As [`OwnRegion::create`](crate::OwnRegion::create).
     pub fn create() -> Result<MemberEventCount, RegionError> {
         let (region, fd) = SharedRegion::create("spindle-event_count", EVENT_COUNT_BYTES)?;
         describe(&region);
@@ -29,7 +29,7 @@ impl MemberEventCount {
     /// this machine.
     ///
     /// # Errors
-    /// As [`OwnRegion::create`].
+    /// As [`OwnRegion::create`](crate::OwnRegion::create).
     pub fn with_event() -> Result<MemberEventCount, RegionError> {
         let os = |errno: rustix::io::Errno| RegionError::Os {
             call: "eventfd",

@@ -1,12 +1,12 @@
-//! The [`Fabric`] of a group's member: to each peer on the same machine by the memory that both
-//! share, and to each other peer over a stream or another network's connection.
+//! The [`Fabric`](crate::Fabric) of a group's member: to each peer on the same machine by the
+//! memory that both share, and to each other peer over a stream or another network's connection.
 //!
 //! - *A peer that is [here](Peer::Here)* maps my row and I map its row. A store is a post, and
 //!   reading my copy of its row is reading its row; no byte is copied, whatever the number of
 //!   members. A post only wakes the peer, if it sleeps ([`shm`](crate::shm)).
 //! - *A peer that is [there](Peer::There)* has a copy of my row, and I have a copy of its. A post
-//!   goes over the stream, and [`progress`](crate::Fabric::progress) puts arriving data into the copy
-//!   ([`tcp`](crate::tcp)).
+//!   goes over the stream, and [`progress`](crate::Fabric::progress) puts arriving data into the
+//!   copy ([`tcp`](crate::tcp)).
 //! - *A peer that was [met](Mesh::over) over another network*, such as libfabric's, has such
 //!   copies, too. [`Connections`] is the interface of that network, which another crate implements.
 //!
@@ -78,8 +78,9 @@ impl Peer {
 
 /// One member's side of the links to all others, for one view.
 ///
-/// Data moves to other machines only in [`progress`](crate::Fabric::progress), in [`post`](Table::post) (a
-/// post of control words is sent at once, if the system takes it) and before a sleep.
+/// Data moves to other machines only in [`progress`](crate::Fabric::progress), in
+/// [`post`](Table::post) (a post of control words is sent at once, if the system takes it) and
+/// before a sleep.
 #[derive(Debug)]
 pub struct Mesh<C: Connections = NoConnections> {
     me: Rank,

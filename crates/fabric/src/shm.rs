@@ -2,8 +2,8 @@
 //! read-only by all others, and next to it is the doorbell that wakes the owner.
 //!
 //! This module does not move segments and doorbells between processes, and does not detect the
-//! death of a member: see [`rendezvous`](spindle_transport::rendezvous). [`Mesh`](crate::Mesh) makes a fabric
-//! of them.
+//! death of a member: see [`rendezvous`](spindle_transport::rendezvous). [`Mesh`](crate::Mesh)
+//! makes a fabric of them.
 use crate::arena::{Arena, Lent};
 use crate::error::MeshError;
 use crate::event_count::{Doorbell, EVENT_COUNT_BYTES, EventCount, is_event};

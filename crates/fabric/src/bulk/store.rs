@@ -1,4 +1,5 @@
-//! The interface by which the streams of a bulk group reach a member: its blocks, and its answers to messages.
+//! The interface by which the streams of a bulk group reach a member: its blocks, and its answers to
+//! messages.
 use super::error::BulkDown;
 use super::wire::BlockHead;
 use spindle_core::Rank;

@@ -1,4 +1,5 @@
-//! What all cases share: the harness that they are generic over, and a group of its members.
+//! The parts that all cases share: the harness that they are generic over, and a group of its
+//! members.
 use crate::fabric::Fabric;
 use spindle_core::wire::layout::entry;
 use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};

@@ -52,8 +52,8 @@ impl<C: Connections> Mesh<C> {
     }
 
     /// Sends over `stream` everything that peers get from now on, and first the whole contents of
-    /// the row: for a process that [observes](Watched) the view without being a member. No member
-    /// waits for it.
+    /// the row: for a process that [observes](crate::Watched) the view without being a member. No
+    /// member waits for it.
     ///
     /// # Errors
     /// Error of the system.
@@ -99,8 +99,8 @@ impl<C: Connections> Mesh<C> {
     }
 
     /// Hands data posted over streams to the system, as far as it takes that. A mesh that
-    /// [sleeps](Fabric::sleep) does so itself. Returns true if there is data to [take
-    /// in](Fabric::progress) that the system does not report.
+    /// [sleeps](crate::Fabric::sleep) does so itself. Returns true if there is data to [take
+    /// in](crate::Fabric::progress) that the system does not report.
     pub fn flush(&mut self) -> bool {
         self.far.flush(&self.row);
         self.far.has_unread()
@@ -139,9 +139,9 @@ impl<C: Connections> Mesh<C> {
         self.far.take_turned(next)
     }
 
-    /// Lets the connections that both sides have turned to `next` continue there, with
-    /// the members that have these ranks in `next`, as [`Connections::carry`] does. Others stay, and
-    /// end with this view.
+    /// Lets the connections that both sides have turned to `next` continue there, with the members
+    /// that have these ranks in `next`, as [`Connections::carry`] does. Others stay, and end with
+    /// this view.
     pub fn carry(&mut self, next: &mut C, rank_of: impl Fn(Rank) -> Option<Rank>) {
         self.far.carry(next, rank_of);
     }
@@ -160,8 +160,8 @@ impl<C: Connections> Mesh<C> {
         self.far.connections().is_some_and(|connections| connections.lacks(peer))
     }
 
-    /// Connects `peer` by one of the [`Connections`] while the view runs: its row was not here when the view
-    /// began.
+    /// Connects `peer` by one of the [`Connections`] while the view runs: its row was not here when
+    /// the view began.
     ///
     /// A peer with a higher rank is called at `address`; one with a lower rank is expected to call.
     /// When there is a connection, it is [reported](Self::next_up), and readers that were given out
@@ -169,8 +169,8 @@ impl<C: Connections> Mesh<C> {
     /// being made.
     ///
     /// # Errors
-    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Connections`] for a call that fails
-    /// at once. The caller may try it again.
+    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Connections`] for a call that
+    /// fails at once. The caller may try it again.
     ///
     /// # Panics
     /// If `peer` is my own rank or not in `layout`, or `layout` is that of another view.

@@ -1,4 +1,4 @@
-//! The rows of a view for an observer.
+//! The rows of a view for an observer: read-only, without a row of its own.
 use super::Peer;
 use crate::error::MeshError;
 use crate::mirror::Mirror;

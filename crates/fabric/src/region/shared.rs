@@ -19,7 +19,7 @@ impl SharedRegion {
     /// Creates a region of `len` zero bytes that every process with the descriptor may write.
     ///
     /// # Errors
-    /// As [`OwnRegion::create`].
+    /// As [`OwnRegion::create`](crate::OwnRegion::create).
     pub fn create(name: &str, len: u64) -> Result<(SharedRegion, OwnedFd), RegionError> {
         check_room(name, len)?;
         let (memory, fd) = Memory::create(name, len, SealFlags::empty())?;
@@ -33,7 +33,7 @@ impl SharedRegion {
     /// and is `len`.
     ///
     /// # Errors
-    /// As [`PeerRegion::open`].
+    /// As [`PeerRegion::open`](crate::PeerRegion::open).
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<SharedRegion, RegionError> {
         let file = Memory::check(name, &fd, len, SealFlags::empty())?;
         let memory = Memory::map_once(name, fd, len, file, true)?;
@@ -41,10 +41,10 @@ impl SharedRegion {
         Ok(SharedRegion { memory })
     }
 
-    /// As [`PeerRegion::check`].
+    /// As [`PeerRegion::check`](crate::PeerRegion::check).
     ///
     /// # Errors
-    /// As [`PeerRegion::check`].
+    /// As [`PeerRegion::check`](crate::PeerRegion::check).
     pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
         Memory::check(name, fd, len, SealFlags::empty()).map(drop)
     }
