@@ -34,9 +34,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use attempt::{Attempt, STAGGER};
 pub use message::{Ballot, Incarnation, InitialView, Message, Record};
-pub use output::{Need, Output, To, Waiting};
+pub use output::{Need, Output, SeedState, To, Waiting};
+pub use seed_votes::SeedList;
 use seed_votes::{Answer, Slot};
-pub use seed_votes::{SeedList, SeedState};
 use telling::Teller;
 
 const MS: u64 = 1_000_000;

@@ -1,5 +1,5 @@
 //! The orders of a bootstrap to its driver, and the reasons why a process waits.
-use super::{Incarnation, InitialView, Message, Record, SeedState};
+use super::{Incarnation, InitialView, Message, Record};
 use crate::ids::Process;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -70,4 +70,23 @@ pub enum Output {
         /// The group of a process that has sent a message.
         theirs: Incarnation,
     },
+}
+
+/// The state of a seed, as this process knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeedState {
+    /// The seed is this process.
+    Own,
+    /// The seed has answered and belongs to no group.
+    Answers,
+    /// The seed has answered. It was a member of this group, or knows that the group was created.
+    Belongs(Incarnation),
+    /// The seed is a member of this group.
+    Member(Incarnation),
+    /// The seed has a different list of seeds.
+    Unlike,
+    /// The last attempt to reach the seed failed.
+    Unreachable,
+    /// The seed has not answered yet, or not for some time.
+    Silent,
 }

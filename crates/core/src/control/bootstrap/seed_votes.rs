@@ -2,7 +2,7 @@
 //!
 //! A seed votes only with a process that has the same list of seeds, and each process has one vote,
 //! however many seeds it is.
-use super::{Bootstrap, FRESH_FOR, Incarnation, Message, STAGGER, To, WAITERS_MAX, Waiter};
+use super::{Bootstrap, FRESH_FOR, Incarnation, Message, STAGGER, SeedState, To, WAITERS_MAX, Waiter};
 use crate::ids::{MemberId, Process, Time};
 use crate::mutation::mutation;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,25 +17,6 @@ pub struct SeedList {
     pub own: BTreeSet<u32>,
     /// The digest of the list; 0 if it is not certain, so that no vote takes place.
     pub digest: u64,
-}
-
-/// The state of a seed, as this process knows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SeedState {
-    /// The seed is this process.
-    Own,
-    /// The seed has answered and belongs to no group.
-    Answers,
-    /// The seed has answered. It was a member of this group, or knows that the group was created.
-    Belongs(Incarnation),
-    /// The seed is a member of this group.
-    Member(Incarnation),
-    /// The seed has a different list of seeds.
-    Unlike,
-    /// The last attempt to reach the seed failed.
-    Unreachable,
-    /// The seed has not answered yet, or not for some time.
-    Silent,
 }
 
 #[derive(Clone, Debug, Default)]
