@@ -6,10 +6,11 @@
 //! over for later views. A driver passes all input to it, and carries out its [orders](Order). `W`
 //! is the driver's handle of a member's row: its memory, or a stream.
 //!
-//! The tables are types of their own, which know nothing of each other. Read [`Processes`] first: an
-//! id belongs to one process at any time. [`Newcomers`] and [`Statements`] say from which view to
-//! which, [`Parts`] and [`Streams`] hold what members have handed over, and [`Doubts`] are about
-//! members of other hosts. The other files are the methods of the roster, by concern.
+//! The tables are types of their own, which know nothing of each other. Read [`Processes`] first:
+//! at any time an id belongs to one process. [`Newcomers`] hold the views with which processes join,
+//! and [`Statements`] the last views of processes. [`Parts`] and [`Streams`] hold what members have
+//! handed over. [`Doubts`] are about members of other hosts. The other files are the methods of the
+//! roster, by concern.
 mod addresses;
 mod admissions;
 mod announcements;

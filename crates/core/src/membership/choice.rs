@@ -99,7 +99,7 @@ impl Membership {
 
     /// Returns the time until which a leader waits for the promise of `rank`, which it hears.
     /// Without a limit of silence it waits for ever.
-    pub(super) fn promise_until(&self, rank: Rank, now: Time) -> Time {
+    fn promise_until(&self, rank: Rank, now: Time) -> Time {
         if self.opinions.suspect_after().is_none() {
             return Time(u64::MAX);
         }

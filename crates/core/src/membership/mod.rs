@@ -3,9 +3,10 @@
 //!
 //! [`Membership`] is one member's side of it. [`Membership::watch`] runs while the view works and
 //! says when the view has to end ([`watch`], from the [`opinions`] and [`reports`]).
-//! [`Membership::agree`] runs from there to the decision ([`agreement`]): a member is an [`acceptor`],
-//! and may be the [`leader`], which proposes its [`choice`]. [`ballot`] defines how the rows count
-//! proposals, and [`slots`] where they are. [`touch`] holds the subgroups that have to wedge.
+//! [`Membership::agree`] runs from there to the decision ([`agreement`]): a member is an
+//! [`acceptor`], and may be the [`leader`], which proposes its [`choice`]. [`ballot`] defines how
+//! the rows count proposals, and [`slots`] where they are. [`touch`] holds the subgroups that have
+//! to wedge.
 //! [`recovery`] is how the remaining members of a view continue without a quorum, on an operator's
 //! order.
 //!

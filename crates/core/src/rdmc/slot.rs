@@ -23,7 +23,7 @@ pub struct Columns {
     /// receives them.
     pub ready: u64,
     /// "Have k blocks", raised when an object is complete here. It is raised after
-    /// [`Output::Complete`], so that a peer that sees it may rely on the application's reaction to
-    /// that.
+    /// [`Complete`](super::Output::Complete), so that a peer that sees it may rely on the
+    /// application's reaction to that.
     pub have: u64,
 }

@@ -3,7 +3,7 @@ use crate::ids::{MemberId, ViewId};
 use crate::limits;
 use alloc::string::String;
 
-/// Why a [`View`] can't be used.
+/// Why a [`View`](super::View) can't be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {

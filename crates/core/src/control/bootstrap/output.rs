@@ -54,8 +54,9 @@ pub enum Output {
         /// The message.
         message: Message,
     },
-    /// Write the record to the data directory, durably, and then call [`Bootstrap::persisted`].
-    /// Only with [`Setup::durable`].
+    /// Write the record to the data directory, durably, and then call
+    /// [`Bootstrap::persisted`](super::Bootstrap::persisted). Only with
+    /// [`Setup::durable`](super::Setup::durable).
     Persist(Box<Record>),
     /// Begin the first view of this group. This process is in it.
     Begin(InitialView),

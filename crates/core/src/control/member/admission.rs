@@ -170,7 +170,7 @@ impl Member {
     }
 
     /// Tells a process that wants to join who is there.
-    pub(super) fn wait<W>(&self, id: MemberId, roster: &mut Roster<W>) {
+    fn wait<W>(&self, id: MemberId, roster: &mut Roster<W>) {
         let wait = self.told_to_wait(roster);
         roster.post(id, wait);
         if roster.book().is_some() && self.rank_of(id).is_none() && !mutation!(JoinersUntold) {

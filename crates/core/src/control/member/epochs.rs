@@ -78,8 +78,9 @@ impl Member {
     }
 
     /// Says whether there are groups for large messages in this view, by the driver's
-    /// [groups](super::ObjectGroups). `outdated` says whether there should be one for a subgroup
-    /// whose epoch began with an older view: those belong to the newest view, so all epochs end.
+    /// [groups](crate::control::ObjectGroups). `outdated` says whether there should be one for a
+    /// subgroup whose epoch began with an older view: those belong to the newest view, so all epochs
+    /// end.
     pub fn note_object_groups<W>(&mut self, are_there: bool, outdated: bool, roster: &Roster<W>) {
         if self.has_object_groups != are_there {
             self.has_object_groups = are_there;

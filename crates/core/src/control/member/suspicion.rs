@@ -219,7 +219,7 @@ impl Member {
     }
 
     /// Does what a loss to a group of large messages takes: see
-    /// [`ObjectGroups::overdue`](super::ObjectGroups::overdue).
+    /// [`ObjectGroups::overdue`](crate::control::ObjectGroups::overdue).
     pub fn remedy(&mut self, remedy: Remedy) {
         match remedy {
             Remedy::Renew(rank) if self.is_connected(rank) => self.engine.renew(),

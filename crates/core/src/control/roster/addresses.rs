@@ -51,7 +51,7 @@ impl<W> Roster<W> {
     }
 
     /// Reports that the connection with a process is lost. If it observed, it asks again.
-    pub(super) fn note_lost(&mut self, id: MemberId) {
+    fn note_lost(&mut self, id: MemberId) {
         self.forget_observer(id);
         self.news.push(ControlEvent::Lost(id));
     }
@@ -113,7 +113,7 @@ impl<W> Roster<W> {
     }
 
     /// True if a process of this host is known by this id.
-    pub(super) fn lives_here(&self, id: MemberId) -> bool {
+    fn lives_here(&self, id: MemberId) -> bool {
         id == self.me.id || self.processes.is_near(id)
     }
 

@@ -94,7 +94,7 @@ impl<W> Roster<W> {
         self.orders.push_back(Order::Far { address, whom, message, attachment: Arc::default() });
     }
 
-    pub(super) fn message_of(&self, view: &View) -> (ControlMessage, Arc<[u8]>) {
+    fn message_of(&self, view: &View) -> (ControlMessage, Arc<[u8]>) {
         let newcomers = self.newcomers.of(view.id).collect();
         let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
         let observers = self.observers.ids().iter().filter(|id| !view.members.contains(id));

@@ -14,7 +14,7 @@ impl<W> Roster<W> {
         self.keep_part(incarnation, view, with, way);
     }
 
-    pub(super) fn dialled(&mut self, view: ViewId, with: MemberId) {
+    fn dialled(&mut self, view: ViewId, with: MemberId) {
         if let Some(book) = &mut self.book {
             book.dialled(view, with);
         }
@@ -112,7 +112,7 @@ impl<W> Roster<W> {
         self.dial(view, id, Purpose::Part { incarnation: self.incarnation, view });
     }
 
-    pub(super) fn dial(&mut self, view: ViewId, id: MemberId, purpose: Purpose) {
+    fn dial(&mut self, view: ViewId, id: MemberId, purpose: Purpose) {
         if let Some(address) = self.book.as_mut().and_then(|book| book.dial(id, view)) {
             self.orders.push_back(Order::Dial { address, whom: id, purpose });
         }

@@ -83,7 +83,7 @@ impl<W> Roster<W> {
         self.orders.extend(book.addresses().map(far));
     }
 
-    pub(super) fn message_for(&mut self, question: Question, now: Time) -> ControlMessage {
+    fn message_for(&mut self, question: Question, now: Time) -> ControlMessage {
         let Question { config, members, observer, follows } = question;
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);

@@ -64,7 +64,7 @@ impl<W> Roster<W> {
 
     /// Asks a member on another host for the places of all members. A member that is cut off from a
     /// newcomer has not received the newcomer's request.
-    pub(super) fn seek_places(&mut self, now: Time) {
+    fn seek_places(&mut self, now: Time) {
         if self.searches.asked_far.is_some_and(|(_, at)| now.since(at) < ASK_EVERY) {
             return;
         }

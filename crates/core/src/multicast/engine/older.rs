@@ -219,7 +219,7 @@ impl Engine {
 
     /// Says whether subgroups may go on that the end of this view does not touch. If one member
     /// says no, the epochs of all subgroups end. By default they may, unless that is [switched
-    /// off](Ablation::epochs).
+    /// off](crate::Ablation::epochs).
     pub fn keep_epochs(&mut self, keeps: bool) {
         self.membership.keep_epochs(keeps && self.ablation.epochs);
     }

@@ -11,8 +11,9 @@ pub struct Progress {
     /// When to poll again even if nothing happens; `None` if only an event can bring more work.
     pub wake_at: Option<Time>,
     /// Whether the poll found nothing and `wake_at` is now only because it has passed over
-    /// subgroups. A caller that sleeps after such polls first calls [`Engine::before_sleep`] and
-    /// polls again, until a poll is not partial.
+    /// subgroups. A caller that sleeps after such polls first calls
+    /// [`Engine::before_sleep`](crate::Engine::before_sleep) and polls again, until a poll is not
+    /// partial.
     pub partial: bool,
 }
 
@@ -30,8 +31,8 @@ pub enum State {
     Running,
     /// Every member has finished sending and everything is delivered here.
     Finished,
-    /// The view has ended, in agreement: see [`Engine::successor`]. Further [polls](Engine::poll)
-    /// deliver the [rest](Engine::has_rest) of it.
+    /// The view has ended, in agreement: see [`Engine::successor`](crate::Engine::successor).
+    /// Further [polls](crate::Engine::poll) deliver the [rest](crate::Engine::has_rest) of it.
     Ended,
     /// The others go on without me, because they heard nothing from me for too long or were told
     /// to. Nothing more may be delivered here: it might not be what they deliver.

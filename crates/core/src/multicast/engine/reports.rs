@@ -192,13 +192,13 @@ impl Engine {
         self.membership.ballot()
     }
 
-    /// The view that the others go on to without me: see [`State::Evicted`]. It begins an
-    /// [era](ViewId::era) if I was given up.
+    /// The view that the others go on to without me: see [`Evicted`](crate::State::Evicted). It
+    /// begins an [era](ViewId::era) if I was given up.
     pub fn left_out_of(&self) -> Option<ViewId> {
         self.membership.left_out_of()
     }
 
-    /// How the view ends, once that is decided. See [`State::Ended`].
+    /// How the view ends, once that is decided. See [`Ended`](crate::State::Ended).
     pub fn decision(&self) -> Option<&Decision> {
         self.membership.decision()
     }
