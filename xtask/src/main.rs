@@ -20,6 +20,7 @@ mod prose;
 mod purity;
 mod readme;
 mod runner;
+mod site;
 mod steps;
 mod upgrade;
 

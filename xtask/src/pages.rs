@@ -5,7 +5,7 @@ use crate::process::Session;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The contents of the site that `mdbook build docs` makes.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -36,6 +36,24 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     }
     ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
     Ok(format!("{} pages, {links} links between files", pages.len()))
+}
+
+/// Returns the files and directories outside of `docs` to which pages of `docs` link, relative to the
+/// root of the repository.
+pub(crate) fn linked_outside(root: &Path) -> Result<BTreeSet<PathBuf>> {
+    let docs = fs::canonicalize(root.join("docs"))?;
+    let root = fs::canonicalize(root)?;
+    let mut linked = BTreeSet::new();
+    for page in files::below(&docs, &["md"])? {
+        let dir = page.parent().context("a page is in a directory")?;
+        for link in targets(&read(&page)?) {
+            let path = fs::canonicalize(dir.join(&link)).with_context(|| format!("can't find {link}"))?;
+            if !path.starts_with(&docs) {
+                linked.insert(path.strip_prefix(&root)?.to_owned());
+            }
+        }
+    }
+    Ok(linked)
 }
 
 /// Returns the files to which the links of a page lead, without the parts after `#`. Links to sites,

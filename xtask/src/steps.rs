@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::{Session, Skipped};
-use crate::{chaos, cycles, dist, instructions, licences, pages, prose, purity, readme, upgrade};
+use crate::{chaos, cycles, dist, instructions, licences, pages, prose, purity, readme, site, upgrade};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -130,9 +130,9 @@ pub(crate) const RELEASE: &[Step] = &[
     },
     Step {
         name: "site",
-        about: "mdbook makes the site of the pages, with `cargo doc` beside it",
+        about: "mdbook makes the site of the pages, with `cargo doc` and the files that they link to beside it",
         minutes: 15,
-        run: site,
+        run: site::make,
     },
     Step {
         name: "upgrade",
@@ -200,26 +200,11 @@ fn clippy(session: &Session<'_>) -> Result<String> {
 
 /// Builds the docs without the command. Its binary has the name of the library, and both would
 /// write the same pages.
-fn docs(session: &Session<'_>) -> Result<String> {
+pub(crate) fn docs(session: &Session<'_>) -> Result<String> {
     let mut command = session.command("cargo");
     command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
     session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(String::new())
-}
-
-/// Makes `book` and `doc` in the build directory. mdbook is a tool that nothing else needs, so a
-/// missing one is reported.
-fn site(session: &Session<'_>) -> Result<String> {
-    let mut probe = session.command("mdbook");
-    probe.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if !probe.status().is_ok_and(|status| status.success()) {
-        return Err(Skipped("mdbook is not installed (`cargo install --locked mdbook`)".to_owned()).into());
-    }
-    docs(session)?;
-    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
-    let book = metadata.target_directory.join("book");
-    session.run(session.command("mdbook").args(["build", "docs", "--dest-dir"]).arg(&book))?;
-    Ok(format!("{book}, {}", metadata.target_directory.join("doc")))
 }
 
 fn scope(session: &Session<'_>) -> Result<String> {
