@@ -334,7 +334,14 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
         match poll {
             Ok(Poll::Idle) => {}
             Ok(Poll::Worked) => pace.worked(),
-            Ok(Poll::Finished) | Err(_) => break,
+            Ok(Poll::Finished) => {
+                handler.ended(None);
+                break;
+            }
+            Err(reason) => {
+                handler.ended(Some(&reason));
+                break;
+            }
         }
     }
     control.answer(&node);
@@ -363,7 +370,7 @@ fn unfinished(status: &Status) -> String {
 mod tests {
     use super::*;
     use crate::{Batch, Config, SubgroupId};
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Sender, channel};
 
     #[test]
     fn a_handler_may_drop_its_own_group() {
@@ -383,6 +390,47 @@ mod tests {
         let answers = control.answers.lock().unwrap();
         let ended = control.answered.wait_timeout_while(answers, Duration::from_secs(10), |answers| !answers.ended);
         assert!(ended.unwrap().0.ended);
+    }
+
+    /// Reports what it is told, and the messages that it had taken by then.
+    struct Witness {
+        taken: u32,
+        say: Sender<(u32, Option<Ended>)>,
+    }
+
+    impl Handler for Witness {
+        fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+            self.taken += batch.count() as u32;
+        }
+
+        fn ended(&mut self, reason: Option<&Ended>) {
+            self.say.send((self.taken, reason.cloned())).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_handler_is_told_the_end_of_its_group_after_the_last_message() {
+        for leaves in [false, true] {
+            let (say, hear) = channel();
+            let mut node = Config::new("g", 1).local().unwrap().remove(0);
+            let mut publisher = node.publisher("all").unwrap();
+            let group = node.start(Witness { taken: 0, say }).unwrap();
+            (0..3).for_each(|_| publisher.send(b"go", Duration::from_secs(10)).unwrap());
+            drop(publisher);
+            if leaves {
+                group.leave(Duration::from_secs(10)).unwrap();
+            } else {
+                group.finish(Duration::from_secs(10)).unwrap();
+            }
+            let (taken, reason) = hear.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert_eq!(taken, 3);
+            assert!(if leaves { matches!(reason, Some(Ended::Left)) } else { reason.is_none() }, "{reason:?}");
+        }
+        // A program that drops the group knows it.
+        let (say, hear) = channel();
+        let node = Config::new("g", 1).local().unwrap().remove(0);
+        drop(node.start(Witness { taken: 0, say }).unwrap());
+        assert!(hear.recv_timeout(Duration::from_secs(10)).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The application's part in the delivery of messages.
 use crate::change::ViewChange;
+use crate::error::Ended;
 use crate::lag::Lag;
 use crate::transfer::{Snapshot, State};
 use spindle_core::control::Incarnation;
@@ -56,6 +57,14 @@ pub trait Handler {
     /// rings are full, all senders of the subgroup wait for it. The [`Status`](crate::Status) shows
     /// the same.
     fn lag(&mut self, _lag: &Lag) {}
+
+    /// Reports, as the last call, that the group has ended at this member: with the reason, or with
+    /// `None` after all members have finished and everything is delivered.
+    ///
+    /// Only the thread of a [`Group`](crate::Group) calls it; [`Node::poll`](crate::Node::poll)
+    /// returns the same to its caller. It is not called if the program drops the group, or if a
+    /// handler panics.
+    fn ended(&mut self, _reason: Option<&Ended>) {}
 
     /// Returns the current state, between two deliveries, for a joiner; `None` if the application
     /// has none.
