@@ -5,7 +5,6 @@
 //! lead to the copies.
 use crate::pages;
 use crate::process::{Session, Skipped};
-use crate::steps;
 use anyhow::{Context, Result};
 use cargo_metadata::MetadataCommand;
 use std::fmt::Write as _;
@@ -21,7 +20,7 @@ pub(crate) fn make(session: &Session<'_>) -> Result<String> {
     if !probe.status().is_ok_and(|status| status.success()) {
         return Err(Skipped("mdbook is not installed (`cargo install --locked mdbook`)".to_owned()).into());
     }
-    steps::docs(session)?;
+    document(session)?;
     let root = session.root();
     let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
     let site = metadata.target_directory.join("site");
@@ -35,6 +34,14 @@ pub(crate) fn make(session: &Session<'_>) -> Result<String> {
     }
     copy(metadata.target_directory.join("doc").as_std_path(), site.join("api").as_std_path())?;
     Ok(format!("{site}: the book in docs, the code in api, and {} linked files and directories", linked.len()))
+}
+
+/// Makes the documentation of the code, in which each link has to lead somewhere.
+pub(crate) fn document(session: &Session<'_>) -> Result<String> {
+    let mut command = session.command("cargo");
+    command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
+    session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(String::new())
 }
 
 /// Copies a file, or a directory with its files and a page that lists them.

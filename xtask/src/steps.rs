@@ -26,7 +26,7 @@ pub(crate) const STEPS: &[Step] = &[
         run: |session| session.cargo(&["fmt", "--all", "--check"]),
     },
     Step { name: "clippy", about: "no lint fires, tests and examples included", minutes: 15, run: clippy },
-    Step { name: "docs", about: "the documentation builds, every link resolves", minutes: 15, run: docs },
+    Step { name: "docs", about: "the documentation builds, every link resolves", minutes: 15, run: site::document },
     Step {
         name: "pages",
         about: "each page is in the contents of the site, and its links lead to files that exist",
@@ -200,13 +200,6 @@ fn clippy(session: &Session<'_>) -> Result<String> {
 
 /// Builds the docs without the command. Its binary has the name of the library, and both would
 /// write the same pages.
-pub(crate) fn docs(session: &Session<'_>) -> Result<String> {
-    let mut command = session.command("cargo");
-    command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
-    session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
-    Ok(String::new())
-}
-
 fn scope(session: &Session<'_>) -> Result<String> {
     session.cargo(&[&SCOPE[..], &["--include-ignored", "--skip=long_", "--skip=mutations_"]].concat())
 }

@@ -5,7 +5,7 @@ use common::{Done, Running, Scratch};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-const FILE: &str = "[group]\nname = \"told\"\nmembers = 2\n\n\
+const FILE: &str = "[group]\nname = \"told\"\nfounders = 2\n\n\
                     [[subgroup]]\nname = \"ticks\"\nsenders = \"first 1\"\nwindow = 8\n\n\
                     [[subgroup]]\nname = \"orders\"\nmessage_bytes_max = \"1KiB\"\n";
 
@@ -157,7 +157,7 @@ fn members_of_one_file_form_its_group_and_talk_in_the_subgroup_that_is_named() {
 #[test]
 fn a_member_with_wrong_settings_says_what_is_wrong_with_them() {
     let scratch = Scratch::new();
-    let file = scratch.file("x.toml", b"[group]\nname = \"x\"\nmembers = 0\n[member]\nid = \"one\"\n");
+    let file = scratch.file("x.toml", b"[group]\nname = \"x\"\nfounders = 0\n[member]\nid = \"one\"\n");
     let wrong = done(scratch.spindle(["member", "--config"]).arg(&file)).expect(2);
     assert_eq!(wrong.errors[0], "error: the settings are wrong:");
     assert!(
@@ -176,7 +176,7 @@ fn a_member_with_wrong_settings_says_what_is_wrong_with_them() {
         let wrong = done(&mut scratch.spindle(words)).expect(2);
         assert!(wrong.errors[0].contains("no group is named"), "{:?}", wrong.errors);
     }
-    let warned = done(scratch.spindle(["member", "x", "--json"]).env("SPINDLE_GRUOP_MEMBERS", "3")).expect(0);
+    let warned = done(scratch.spindle(["member", "x", "--json"]).env("SPINDLE_GRUOP_FOUNDERS", "3")).expect(0);
     assert!(warned.event("warning")["message"].as_str().unwrap().contains("did you mean SPINDLE_GROUP_FOUNDERS?"));
 }
 

@@ -208,8 +208,9 @@ impl Channel {
     }
 
     /// Writes the body of the message in `slot`.
-    pub(crate) fn fill(&self, slot: u8, body: &[u8]) {
-        self.slab.fill(self.slot(slot).start + HEAD_BYTES, body);
+    pub(crate) fn fill(&mut self, slot: u8, body: &[u8]) {
+        // SAFETY: the slot was taken from the free ones, so it is read neither here nor by hardware.
+        unsafe { self.slab.write(self.slot(slot).start + HEAD_BYTES, body) };
     }
 
     /// Releases the resources of an operation that has ended, with success or not.
@@ -235,7 +236,8 @@ impl Channel {
         }
         let (place, len) = (self.slot(slot), words.end - words.start);
         let head = Head { at: words.start, len, taken: self.taken, kind, written };
-        self.slab.fill(place.start, head.encode().as_flattened());
+        // SAFETY: the slot was taken from the free ones, so it is read neither here nor by hardware.
+        unsafe { self.slab.write(place.start, head.encode().as_flattened()) };
         let bytes = HEAD_BYTES + len;
         let piece = self.piece(place.start..place.start + bytes);
         let flags = FI_COMPLETION | if bytes <= limits.inject_bytes { FI_INJECT } else { 0 };

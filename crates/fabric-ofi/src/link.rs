@@ -543,7 +543,8 @@ impl Link {
                 self.target = Some(target.ok_or(strange)?);
                 self.expected = None;
             }
-            Kind::Post | Kind::Credit | Kind::Last => self.copy.store_words(head.at, body),
+            // SAFETY: these are control words, which are lent to no reader: `head` was checked.
+            Kind::Post | Kind::Credit | Kind::Last => unsafe { self.copy.write_words(head.at, body) },
         }
         self.received_bytes += bytes;
         self.their_written_bytes = self.their_written_bytes.max(head.written);

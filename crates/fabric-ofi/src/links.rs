@@ -14,7 +14,7 @@ use crate::channel::{Channel, Limits};
 use crate::error::OfiError;
 use crate::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
 use crate::hello::Hello;
-use crate::limits::{COMPLETIONS, PAGE_BYTES, RECEIVES, WRITE_BYTES_MAX};
+use crate::limits::{COMPLETIONS, RECEIVES, WRITE_BYTES_MAX};
 use crate::link::{Ends, Link, Source};
 use crate::network::{Desk, EndpointAddress, register_row};
 use crate::objects::{Endpoint, EndpointId, Event, Registered};
@@ -153,11 +153,8 @@ impl OfiLinks {
             desk,
         };
         links.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
-        for at in (links.mine.control..links.mine.size).step_by(PAGE_BYTES) {
-            // A write that changes nothing: providers may require that memory is there before it is
-            // registered.
-            links.row.word(at).fetch_or(0, Ordering::Relaxed);
-        }
+        // SAFETY: the row is new, and no publisher has its rings yet.
+        unsafe { links.row.touch(&(links.mine.control..links.mine.size)) };
         if links.desk.adapter().info().memory_mode() & FI_MR_ENDPOINT == 0 {
             links.row_memory = links.register_row(None)?;
         }

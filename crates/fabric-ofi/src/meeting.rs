@@ -206,7 +206,10 @@ impl OfiMeeting {
         let kept = &mut self.peers[rank.index()].copy;
         if kept.is_none() {
             // Providers may require that memory is there before it is registered.
-            (theirs.control..theirs.size).step_by(PAGE_BYTES).for_each(|at| copy.store_words(at, &[0; 8]));
+            for at in (theirs.control..theirs.size).step_by(PAGE_BYTES) {
+                // SAFETY: nothing is announced in a copy that no fabric has yet.
+                unsafe { copy.write_words(at, &[0; 8]) };
+            }
         }
         Arc::clone(kept.insert(copy))
     }

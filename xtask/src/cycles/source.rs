@@ -16,6 +16,13 @@ pub(super) struct Crate {
     pub(super) modules: BTreeMap<Vec<String>, Module>,
 }
 
+/// Whether imports between a file and the files of its folder count.
+#[derive(Clone, Copy)]
+pub(super) enum Folders {
+    Ignored,
+    Counted,
+}
+
 /// A module with a file of its own.
 #[derive(Default)]
 pub(super) struct Module {
@@ -34,16 +41,19 @@ impl Crate {
         Ok(Crate { modules })
     }
 
-    /// Returns the modules from which each module imports. An import from the module's own folder,
-    /// or from the file of the folder that it is in, is none.
-    pub(super) fn imports(&self) -> Imports {
+    /// Returns the modules from which each module imports, the root of the crate apart.
+    pub(super) fn imports(&self, folders: Folders) -> Imports {
         let mut imports = Imports::new();
         for (at, module) in &self.modules {
             let from = imports.entry(at.join("::")).or_default();
             for path in &module.paths {
                 let Some(to) = self.absolute(at, path).and_then(|path| self.resolve(path)) else { continue };
                 let is_within = to.starts_with(at) || at.starts_with(&to);
-                if !is_within {
+                let counts = match folders {
+                    Folders::Ignored => !is_within,
+                    Folders::Counted => to != *at && !to.is_empty() && !at.is_empty(),
+                };
+                if counts {
                     from.entry(to.join("::")).or_insert_with(|| path.join("::"));
                 }
             }
@@ -122,11 +132,12 @@ fn named_file(module: &ItemMod) -> Option<String> {
     }
 }
 
-/// True for `#[cfg(test)]` and other conditions that name tests.
+/// True for `#[cfg(test)]` and `#[cfg(all(test, ..))]`.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
-        attribute.path().is_ident("cfg") && condition.split(|c: char| !c.is_alphanumeric()).any(|word| word == "test")
+        let mut words = condition.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        attribute.path().is_ident("cfg") && words.find(|word| *word != "all") == Some("test")
     })
 }
 
@@ -200,7 +211,7 @@ mod tests {
     }
 
     fn edges(read: &Crate) -> Vec<String> {
-        let imports = read.imports();
+        let imports = read.imports(Folders::Ignored);
         imports.iter().flat_map(|(from, to)| to.keys().map(move |to| format!("{from} -> {to}"))).collect()
     }
 
@@ -235,5 +246,8 @@ mod tests {
             ("a::c", "pub struct C;"),
         ]);
         assert_eq!(edges(&read), ["a::b -> a::c"]);
+        let all = read.imports(Folders::Counted);
+        assert_eq!(all["a"].keys().collect::<Vec<_>>(), ["a::b", "a::c"]);
+        assert_eq!(all["a::b"].keys().collect::<Vec<_>>(), ["a", "a::c"]);
     }
 }

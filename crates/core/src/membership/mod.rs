@@ -6,11 +6,10 @@
 //! [`Membership::agree`] runs from there to the decision ([`agreement`]): a member is an
 //! [`acceptor`], and may be the [`leader`], which proposes its [`choice`]. [`ballot`] defines how
 //! the rows count proposals, and [`slots`] where they are. [`touch`] holds the subgroups that have
-//! to wedge.
-//! [`recovery`] is how the remaining members of a view continue without a quorum, on an operator's
-//! order.
+//! to wedge. [`recovery`] is how the remaining members of a view continue without a quorum, on an
+//! operator's order.
 //!
-//! Invariants kept here:
+//! Invariants of these files together:
 //! - INV-PROMISE: a voter accepts no ballot below its effective promise;
 //! - INV-QUORUM: a decision and each later choice meet in a row that the later leader reads;
 //! - INV-BIND: a leader takes the newest value that may be decided;

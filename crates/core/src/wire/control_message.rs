@@ -1,4 +1,5 @@
-//! The control messages between the processes of a group. `message/wire.rs` holds their encoding.
+//! The control messages between the processes of a group. `control_message/wire.rs` holds their
+//! encoding.
 //!
 //! Every control message starts with magic, version and kind. This header never changes. The
 //! numbers of the kinds that request or refuse something never change either. So two versions of
@@ -226,7 +227,7 @@ pub enum Refusal {
         incarnation: u128,
     },
     /// The group is being created with another number of members.
-    #[error("the group is being created by {0} members; give all the same number")]
+    #[error("the group is being created by {0} founders; give all the same number")]
     Founders(u32),
     /// The group has this many members, and room for no more.
     #[error("the group is full with {0} members; wait until one leaves")]

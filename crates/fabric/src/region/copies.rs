@@ -62,7 +62,7 @@ impl CopyRegion {
     }
 
     /// Returns the memory that it is a range of, and the offset at which it begins there. Hardware
-    /// that is to write into the copy gets its `place`, even if the hardware knows the chunk.
+    /// that is to write into the copy gets its [`pointer`](Self::pointer), even if the hardware knows the chunk.
     pub fn chunk(&self) -> (&CopyChunk, u64) {
         (&self.chunk, self.at)
     }
@@ -83,7 +83,7 @@ impl CopyRegion {
     /// # Panics
     /// If `at` is unaligned, or the words are not all inside.
     #[inline]
-    pub fn store_words(&self, at: u64, bytes: &[u8]) {
+    pub(crate) fn store_words(&self, at: u64, bytes: &[u8]) {
         let (words, _) = bytes.as_chunks::<8>();
         self.note(at, size_of_val(words) as u64);
         for (at, word) in (at..).step_by(8).zip(words) {
@@ -110,12 +110,39 @@ impl CopyRegion {
     /// # Panics
     /// If they are not all inside.
     #[inline]
-    pub fn fill(&self, at: u64, bytes: &[u8]) {
+    pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
         let start = self.pointer(&(at..at + bytes.len() as u64));
         // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is
         // borrowed from elsewhere: this region lends nothing for writing, and what it lends for
         // reading is announced (INV-FRAME).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
+    }
+
+    /// Stores words as they arrive, one after the other, each with release order. An incomplete word
+    /// at the end is left out.
+    ///
+    /// # Safety
+    /// No reference to these bytes exists, and none is made meanwhile: they are control words, or
+    /// frames that are not announced (INV-FRAME).
+    ///
+    /// # Panics
+    /// If `at` is unaligned, or the words are not all inside.
+    #[inline]
+    pub unsafe fn write_words(&self, at: u64, bytes: &[u8]) {
+        self.store_words(at, bytes);
+    }
+
+    /// Copies bytes to `at` as they arrive.
+    ///
+    /// # Safety
+    /// As for [`write_words`](Self::write_words). No other thread accesses these bytes meanwhile, not
+    /// even by [`load`](Self::load).
+    ///
+    /// # Panics
+    /// If they are not all inside.
+    #[inline]
+    pub unsafe fn write(&self, at: u64, bytes: &[u8]) {
+        self.fill(at, bytes);
     }
 
     /// Returns the `len` bytes at `at`.

@@ -98,9 +98,23 @@ impl OwnRegion {
     /// # Panics
     /// If `at` is unaligned or outside.
     #[inline]
-    pub fn word(&self, at: u64) -> &AtomicU64 {
+    pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
         unsafe { self.span.word(at) }
+    }
+
+    /// Writes to each page from `range.start` on, and changes nothing: hardware may require that
+    /// memory is there before it is registered.
+    ///
+    /// # Safety
+    /// No frame in the range is claimed or lent.
+    ///
+    /// # Panics
+    /// If the start is unaligned, or the range is not inside.
+    pub unsafe fn touch(&self, range: &Range<u64>) {
+        for at in range.clone().step_by(rustix::param::page_size()) {
+            self.word(at).fetch_or(0, Ordering::Relaxed);
+        }
     }
 
     /// Stores the word at `at`, with release order.
@@ -144,7 +158,7 @@ impl OwnRegion {
     /// # Panics
     /// As [`word`](Self::word).
     #[inline]
-    pub fn load(&self, at: u64) -> u64 {
+    pub(crate) fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 

@@ -14,7 +14,6 @@ mod append;
 mod cut;
 mod reader;
 mod recover;
-mod repair;
 mod report;
 pub(crate) mod scan;
 pub(crate) mod shared;
@@ -22,7 +21,6 @@ pub(crate) mod window;
 
 pub use cut::Retention;
 pub use reader::{Reader, Readers};
-pub use repair::repair;
 pub use report::{Progress, Report};
 pub use shared::Hold;
 

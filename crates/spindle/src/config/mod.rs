@@ -1,4 +1,4 @@
-//! The settings that a process needs before it joins: the group, the number of its first members,
+//! The settings that a process needs before it joins: the group, the number of its founders,
 //! and its subgroups.
 use crate::error::JoinError;
 use spindle_core::control::Adoption;
@@ -30,7 +30,7 @@ pub struct Config {
     /// This member's id, unique in the group. By default it is the smallest id, from 1, that no
     /// member has had in the group, or a random id in a group that spans hosts. A process that asks
     /// for the id of a member that died waits until the others have continued without that member.
-    /// The ranks of the first members follow their ids; later members come after them.
+    /// The ranks of the founders follow their ids; later members come after them.
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,

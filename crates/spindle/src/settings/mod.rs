@@ -43,10 +43,10 @@ pub const FILE_VARIABLE: &str = "SPINDLE_CONFIG";
 /// ```
 /// use spindle::settings::{Origin, Settings};
 ///
-/// let mut settings = Settings::from_toml("a.toml", "[group]\nname = \"prices\"\nmembers = 3\n");
+/// let mut settings = Settings::from_toml("a.toml", "[group]\nname = \"prices\"\nfounders = 3\n");
 /// settings.variables([("SPINDLE_GROUP_FOUNDERS".into(), "5".into())]);
 /// let effective = settings.effective()?;
-/// assert_eq!(effective.config()?.members, 5);
+/// assert_eq!(effective.config()?.founders, 5);
 /// assert_eq!(effective.entry("group.founders").unwrap().origin.to_string(), "variable SPINDLE_GROUP_FOUNDERS");
 /// assert_eq!(effective.entry("group.name").unwrap().origin.to_string(), "a.toml:2");
 /// # Ok::<(), spindle::settings::SettingsError>(())

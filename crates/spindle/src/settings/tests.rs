@@ -140,7 +140,7 @@ fn a_file_says_all_there_is_to_say() {
 #[test]
 fn shards_share_the_founders_among_them() {
     let shard = |name: &str| format!("[[subgroup]]\nname = \"{name}\"\nmembers = \"shard 1, 2 to 3\"\n");
-    let text = format!("[group]\nname = \"sharded\"\nmembers = 5\n{}{}[[subgroup]]\n", shard("kv/0"), shard("kv/1"));
+    let text = format!("[group]\nname = \"sharded\"\nfounders = 5\n{}{}[[subgroup]]\n", shard("kv/0"), shard("kv/1"));
     let config = Settings::from_toml("x.toml", &text).effective().unwrap().config().unwrap();
     let nodes = config.local().unwrap();
     let of = |name: &str| {
@@ -176,7 +176,7 @@ fn nothing_said_gives_a_group_of_one_host() {
 #[test]
 fn a_late_answer_counts_and_the_others_are_remembered() {
     let mut settings =
-        Settings::from_toml("x.toml", "[group]\nname = \"a\"\nmembers = 2\n[[subgroup]]\nname = \"s-1\"\n");
+        Settings::from_toml("x.toml", "[group]\nname = \"a\"\nfounders = 2\n[[subgroup]]\nname = \"s-1\"\n");
     // The order of the calls does not matter.
     settings.flag("group.founders", "5", "--founders");
     settings.flag("group.founders", "6", "--set");
@@ -295,7 +295,7 @@ tls = true
 
 #[test]
 fn mistakes_of_syntax_are_told_with_the_others() {
-    let told = errors("[group]\nname = \"a\nmembers = 0\n\n[member]\nid = = 3\n");
+    let told = errors("[group]\nname = \"a\nfounders = 0\n\n[member]\nid = = 3\n");
     assert!(told.len() >= 2, "{told:#?}");
     assert!(told[0].starts_with("x.toml:2:") && told.iter().any(|line| line.starts_with("x.toml:6:")), "{told:#?}");
     assert!(told.iter().any(|line| line.contains("group.founders is 0")), "{told:#?}");
@@ -476,7 +476,7 @@ fn a_file_is_read_or_said_why_not() {
     let dir = std::env::temp_dir().join(format!("spindle-settings-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let path = dir.join("a.toml");
-    fs::write(&path, "[group]\nname = \"a\"\nmembers = 2\n").unwrap();
+    fs::write(&path, "[group]\nname = \"a\"\nfounders = 2\n").unwrap();
     assert_eq!(Config::from_file(&path).unwrap().founders, 2);
     fs::write(&path, b"[group]\nname = \"a\"\n# \xff\n").unwrap();
     let error = Config::from_file(&path).unwrap_err().to_string();

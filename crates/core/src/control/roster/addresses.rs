@@ -50,7 +50,9 @@ impl<W> Roster<W> {
         self.note_lost(with.id);
     }
 
-    /// Reports that the connection with a process is lost. If it observed, it asks again.
+    /// Reports that the connection with a process is lost. If it observed, it is forgotten until its
+    /// next request: a process that follows a view asks again at the end of that view, or when it is
+    /// lapped.
     fn note_lost(&mut self, id: MemberId) {
         self.forget_observer(id);
         self.news.push(ControlEvent::Lost(id));

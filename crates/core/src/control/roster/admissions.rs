@@ -23,7 +23,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Returns the process that asked last for admission with this id; its nonce is 0 if none did.
+    /// Returns the process that has identified itself last with this id; its nonce is 0 if none has.
     pub fn asker(&self, id: MemberId) -> Process {
         match id == self.me.id {
             true => self.as_process(),

@@ -60,7 +60,8 @@ impl<W> Roster<W> {
                     id_conflict,
                 }));
             }
-            // A process with a duplicate id is not the process that is known by this id.
+            // A process with a duplicate id is not the process that is known by this id. Messages of
+            // this host have no card, so a duplicate among them is not noticed here.
             ControlMessage::Bootstrap { from, pid, birth, nonce, config, words } if id_conflict.is_none() => {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);

@@ -64,7 +64,8 @@ impl<W> Roster<W> {
 
     /// Adds an observer, to which this process reports each view. Returns whether it is new.
     ///
-    /// The observer is forgotten when it ends, or when it does not read its control messages.
+    /// The observer is forgotten when it ends, when the connection with it is lost, or when it does
+    /// not read its control messages.
     pub fn add_observer(&mut self, id: MemberId) -> bool {
         let is_new = self.observers.insert(id);
         // A client is never a member. If its pid is wrong, it is only forgotten, and asks again. If

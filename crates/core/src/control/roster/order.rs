@@ -46,9 +46,9 @@ pub enum Order {
     },
     /// Watch a process of this host.
     ///
-    /// The driver reports its end ([`has_ended`](super::Roster::has_ended)), possibly at once. If
-    /// the driver cannot watch it, the driver reports that
-    /// ([`unwatched`](super::Roster::unwatched)).
+    /// The driver reports its end ([`watched_ended`](super::Roster::watched_ended)), or that it had
+    /// ended before ([`found_ended`](super::Roster::found_ended)). If the driver cannot watch it,
+    /// the driver reports that ([`unwatched`](super::Roster::unwatched)).
     Watch {
         /// The member id of the process.
         id: MemberId,

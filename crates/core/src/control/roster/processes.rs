@@ -1,6 +1,7 @@
 //! The processes that are known by their ids.
 //!
-//! At any time an id belongs to one process: the member, or the process that asked last with it. An
+//! At any time an id belongs to one process: the member, or the process that has identified itself last with it: it
+//! asked for admission, or took part in the bootstrap. An
 //! earlier process with the id is remembered only among the `former` ones, because the group may
 //! have admitted that one. A process of this host is known by its pid and start, and a process of
 //! another host by its number there.
@@ -16,18 +17,18 @@ use alloc::vec::Vec;
 pub(super) struct Processes {
     /// This process, which is never watched.
     me: MemberId,
-    /// The nonces of the processes that asked last for admission with their ids.
+    /// The nonces of the processes that have identified themselves last with their ids.
     nonces: BTreeMap<MemberId, u32>,
     pids: BTreeMap<MemberId, u32>,
     instances: BTreeMap<MemberId, Instance>,
     /// The pids and starts of processes of this host. The start differs from that of other
     /// processes with the same pid.
     births: BTreeMap<MemberId, (u32, Birth)>,
-    /// The processes of other hosts that asked for admission, each with its nonce, as they reported
+    /// The processes of other hosts that have identified themselves, each with its nonce, as they reported
     /// them. Other processes of their hosts may never have heard of them, and then cannot ask the
     /// kernel for their ends.
     far: BTreeMap<MemberId, (u32, HostProcess)>,
-    /// The processes of this host that asked for admission before the last one with their id: their
+    /// The processes of this host that identified themselves before the last one with their id: their
     /// nonces, pids and starts. The group may have admitted one of them.
     former: BTreeMap<MemberId, Vec<(u32, u32, Birth)>>,
     watched: BTreeSet<MemberId>,
@@ -43,13 +44,13 @@ impl Processes {
         Processes { me, nonces, pids, instances, births, far, former, watched, dead }
     }
 
-    /// Returns the nonce of the process that asked last with this id.
+    /// Returns the nonce of the process that has identified itself last with this id.
     pub(super) fn nonce(&self, id: MemberId) -> Option<u32> {
         self.nonces.get(&id).copied()
     }
 
     /// Notes the nonce of the process that has this id. Returns whether it is another process than
-    /// the one that asked last.
+    /// the one that has identified itself last.
     pub(super) fn note_nonce(&mut self, Process { id, nonce }: Process) -> bool {
         self.nonces.insert(id, nonce) != Some(nonce)
     }
@@ -102,7 +103,7 @@ impl Processes {
         self.births.iter().map(move |(id, (pid, birth))| HostProcess { id: *id, host, pid: *pid, birth: *birth })
     }
 
-    /// Returns the processes of other hosts that asked last for admission with their ids.
+    /// Returns the processes of other hosts that have identified themselves last with their ids.
     pub(super) fn all_far(&self) -> impl Iterator<Item = HostProcess> {
         // Another process with the id of a member may have asked since.
         let is_it = |(id, (nonce, _)): &(&MemberId, &(u32, HostProcess))| self.nonces.get(id) == Some(nonce);

@@ -1,12 +1,12 @@
 //! Replacing a damaged range of records by those of a peer.
-use super::scan::{Resumption, Scan};
-use super::window::Window;
-use super::{STATE, TEMPORARY, segment_path};
 use crate::chunk::{Chunk, follows};
 use crate::disk::{Disk, write_all};
 use crate::error::{Context, Damage, Error, Result};
 use crate::format::{Batch, Position, Seed, SegmentHeader, Slot, encode_record, parse_record, put, record_checksum};
 use crate::limits::{BATCH_HEADER_BYTES, PAGE_BYTES, RECORD_HEADER_BYTES, SCAN_BYTES};
+use crate::log::scan::{Resumption, Scan};
+use crate::log::window::Window;
+use crate::log::{STATE, TEMPORARY, segment_path};
 use crate::store::DataDirectory;
 use crate::version::{Record, Version};
 
