@@ -392,7 +392,7 @@ mod tests {
         assert!(ended.unwrap().0.ended);
     }
 
-    /// Reports what it is told, and the messages that it had taken by then.
+    /// Reports the end of its group, with the number of messages that it had taken by then.
     struct Witness {
         taken: u32,
         say: Sender<(u32, Option<Ended>)>,

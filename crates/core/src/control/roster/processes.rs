@@ -1,10 +1,10 @@
 //! The processes that are known by their ids.
 //!
-//! At any time an id belongs to one process: the member, or the process that has identified itself last with it: it
-//! asked for admission, or took part in the bootstrap. An
-//! earlier process with the id is remembered only among the `former` ones, because the group may
-//! have admitted that one. A process of this host is known by its pid and start, and a process of
-//! another host by its number there.
+//! At any time an id belongs to one process: the member, or the process that has identified itself
+//! last with it, when it asked for admission or took part in the bootstrap. An earlier process with
+//! the id is remembered only among the `former` ones, because the group may have admitted that one.
+//! A process of this host is known by its pid and start, and a process of another host by its number
+//! there.
 use super::{FORMER_MAX, Me, Order};
 use crate::control::{Birth, HostProcess, Instance};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Process};
