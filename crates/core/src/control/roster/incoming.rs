@@ -60,13 +60,16 @@ impl<W> Roster<W> {
                     id_conflict,
                 }));
             }
-            // A process with a duplicate id is not the process that is known by this id. Messages of
-            // this host have no card, so a duplicate among them is not noticed here.
+            // A process with a duplicate id is not the process that is known by this id.
             ControlMessage::Bootstrap { from, pid, birth, nonce, config, words } if id_conflict.is_none() => {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
-                    // It may be a member of the first view without having asked this process.
-                    self.note_process(Process { id: from, nonce }, pid, birth, far);
+                    // It may be a member of the first view without having asked this process. Messages
+                    // of this host have no card, and the process that is known by the id may be on
+                    // another host: which one counts is decided when it asks.
+                    if has_card || !self.is_far(from) {
+                        self.note_process(Process { id: from, nonce }, pid, birth, far);
+                    }
                 }
                 self.news.push(ControlEvent::Bootstrap { from, nonce, config, words });
             }
