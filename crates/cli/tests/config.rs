@@ -97,7 +97,7 @@ fn explain_says_who_said_what() {
     assert_eq!((&members["value"], &members["origin"]), (&json!(5), &json!({"kind": "flag", "name": "--set"})));
     assert_eq!(
         members["hidden"][0],
-        json!({"value": 2, "origin": {"kind": "file", "name": name, "line": 3, "column": 11}})
+        json!({"value": 2, "origin": {"kind": "file", "name": name, "line": 3, "column": 12}})
     );
     assert_eq!((&members["variable"], &members["flag"]), (&json!("SPINDLE_GROUP_FOUNDERS"), &json!("--founders")));
     let window = of("subgroup.ticks.window");
@@ -161,7 +161,7 @@ fn a_member_with_wrong_settings_says_what_is_wrong_with_them() {
     let wrong = done(scratch.spindle(["member", "--config"]).arg(&file)).expect(2);
     assert_eq!(wrong.errors[0], "error: the settings are wrong:");
     assert!(
-        wrong.errors[1].contains("x.toml:3:11: ") && wrong.errors[2].contains("x.toml:5:6: "),
+        wrong.errors[1].contains("x.toml:3:12: ") && wrong.errors[2].contains("x.toml:5:6: "),
         "{:?}",
         wrong.errors
     );

@@ -238,7 +238,7 @@ fn members_that_want_another_group_are_turned_away_and_the_group_forms_without_t
     first.event("waiting");
     let wrong = |extra: &[&str], members| Running::start(scratch.member("terms", members).args(extra)).done();
     let error = wrong(&[], 4).expect(1).error();
-    assert!(error.contains("created by 3 members"), "{error}");
+    assert!(error.contains("created by 3 founders"), "{error}");
     let error = wrong(&["--id", "1"], 3).expect(1).error();
     assert!(error.contains("id 1 is in use in group terms"), "{error}");
     // Processes that only wait report other settings, and wait for those that have their own.

@@ -107,7 +107,7 @@ fn ctrl_c_ends_an_observer_in_order_and_mistakes_are_told() {
     let scratch = Scratch::new();
     let observe = |words: &[&str]| Running::start(scratch.spindle(["observe", "seen", "--json"]).args(words));
     let error = observe(&[]).done().expect(1).error();
-    assert!(error.contains("nobody is in group seen") && error.contains("--runtime-dir"), "{error}");
+    assert!(error.contains("group seen has no members") && error.contains("--runtime-dir"), "{error}");
 
     let mut members = started(&scratch, 1);
     let error = observe(&["--subgroup", "other"]).done().expect(2).error();

@@ -90,7 +90,7 @@ fn a_group_without_members_is_reported_and_leaves_no_files() {
         [&["status", "g"][..], &["status", "g", "--watch"], &["leave", "g", "--id", "1"], &["evict", "g", "--id", "1"]]
     {
         let error = order(&scratch, words).expect(1).error();
-        assert!(error.contains("nobody is in group g"), "{error}");
+        assert!(error.contains("group g has no members"), "{error}");
     }
     assert_eq!(scratch.runtime_dir().read_dir().unwrap().count(), 0);
 }

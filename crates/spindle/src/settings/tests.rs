@@ -271,7 +271,7 @@ tls = true
         "x.toml:2:1: unknown key \"windw\" outside of all tables; there are runtime_dir, group, member, subgroup, network",
         "x.toml:5:8: group.name is \"no/slash\"; allowed is 1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`",
         "x.toml:6:1: unknown key \"fuonders\" in [group]; did you mean founders?",
-        "x.toml:7:11: group.founders is \"three\"; allowed is a whole number from 1 to 1024",
+        "x.toml:7:12: group.founders is \"three\"; allowed is a whole number from 1 to 1024",
         "x.toml:8:17: group.suspect_after is \"5 parsecs\"; allowed is a time such as \"300ms\" or \"2s\" (a bare number is \
          seconds), from 10ms to 365d, or \"never\"",
         "x.toml:9:1: unknown key \"spin_for\" in [group]; spin_for is a key of [member]",
@@ -305,7 +305,7 @@ fn mistakes_of_syntax_are_told_with_the_others() {
     assert!(told.len() == 1 && told[0].contains("write [[subgroup]]"), "{told:#?}");
     // Columns count characters.
     let told = errors("group = { \"näme\" = \"ä\", founders = 0 }");
-    assert!(told[0].starts_with("x.toml:1:11: ") && told[1].starts_with("x.toml:1:35: "), "{told:#?}");
+    assert!(told[0].starts_with("x.toml:1:11: ") && told[1].starts_with("x.toml:1:36: "), "{told:#?}");
 }
 
 #[test]
