@@ -135,7 +135,7 @@ fn ctrl_c_ends_an_observer_in_order_and_mistakes_are_told() {
     let orphan = observer(&scratch, &[]);
     members[0].signal(Signal::KILL);
     let error = orphan.done().expect(1).error();
-    assert!(error.contains("all members of the group are gone"), "{error}");
+    assert!(error.contains("all members of the group have ended"), "{error}");
 }
 
 /// Returns the number of observers that the members know.
