@@ -12,7 +12,6 @@ mod source;
 
 use crate::process::Session;
 use anyhow::{Result, bail};
-use cargo_metadata::MetadataCommand;
 use graph::{Imports, cycles, describe};
 use source::{Crate, Folders};
 
@@ -25,7 +24,7 @@ const ALLOWED: &[(&str, &str, usize)] = &[
 
 /// Checks all crates of the workspace.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
-    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let metadata = session.metadata()?;
     let (mut wrong, mut modules, mut crates) = (Vec::new(), 0, 0);
     for package in &metadata.packages {
         // A package with a library and a program has one tree of modules in each.

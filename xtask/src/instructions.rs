@@ -7,7 +7,6 @@
 //! contains the baseline; `cargo xtask instructions --bless` writes the current counts.
 use crate::process::Session;
 use anyhow::{Context, Result, bail};
-use cargo_metadata::MetadataCommand;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -116,7 +115,7 @@ fn count(session: &Session<'_>) -> Result<Vec<(&'static str, f64)>> {
          `cargo xtask ci --skip instructions`",
     )?;
     session.cargo(&["build", "--locked", "--release", "--package=spindle-multicast", "--example=hot_path"])?;
-    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let metadata = session.metadata()?;
     let release: PathBuf = metadata.target_directory.join("release").into();
     SETTINGS.iter().map(|(name, setting)| Ok((*name, per_message(session, &release, *setting)?))).collect()
 }

@@ -26,10 +26,9 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     }
     let mut links = 0;
     for page in &pages {
-        let dir = page.parent().context("a page is in a directory")?;
-        for link in targets(&read(page)?) {
+        for (link, target) in linked(page)? {
             links += 1;
-            if !dir.join(&link).exists() {
+            if !target.exists() {
                 mistakes.push(format!("{}: the link to {link} leads nowhere", shown(root, page)));
             }
         }
@@ -43,17 +42,22 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
 pub(crate) fn linked_outside(root: &Path) -> Result<BTreeSet<PathBuf>> {
     let docs = fs::canonicalize(root.join("docs"))?;
     let root = fs::canonicalize(root)?;
-    let mut linked = BTreeSet::new();
+    let mut outside = BTreeSet::new();
     for page in files::below(&docs, &["md"])? {
-        let dir = page.parent().context("a page is in a directory")?;
-        for link in targets(&read(&page)?) {
-            let path = fs::canonicalize(dir.join(&link)).with_context(|| format!("can't find {link}"))?;
+        for (link, target) in linked(&page)? {
+            let path = fs::canonicalize(target).with_context(|| format!("can't find {link}"))?;
             if !path.starts_with(&docs) {
-                linked.insert(path.strip_prefix(&root)?.to_owned());
+                outside.insert(path.strip_prefix(&root)?.to_owned());
             }
         }
     }
-    Ok(linked)
+    Ok(outside)
+}
+
+/// Returns the links of a page to files, each with the path to which it leads.
+fn linked(page: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let dir = page.parent().context("a page is in a directory")?;
+    Ok(targets(&read(page)?).into_iter().map(|link| (link.clone(), dir.join(link))).collect())
 }
 
 /// Returns the files to which the links of a page lead, without the parts after `#`. Links to sites,

@@ -4,6 +4,7 @@
 //! Each child leads a process group of its own, so that the processes that it starts can be stopped
 //! with it.
 use anyhow::{Context, Result, bail};
+use cargo_metadata::{Metadata, MetadataCommand};
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
@@ -81,6 +82,11 @@ impl<'a> Session<'a> {
     /// Returns the root of the workspace.
     pub(crate) fn root(&self) -> &Path {
         self.root
+    }
+
+    /// Returns what Cargo knows of the packages of the workspace, without their dependencies.
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        Ok(MetadataCommand::new().manifest_path(self.root().join("Cargo.toml")).no_deps().exec()?)
     }
 
     /// Returns a command that works in the workspace. The variables that `cargo run` set for this

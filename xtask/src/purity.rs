@@ -6,7 +6,6 @@
 //! handlers).
 use crate::process::Session;
 use anyhow::{Context, Result, bail};
-use cargo_metadata::MetadataCommand;
 use std::fs;
 use wasmparser::{Parser, Payload};
 
@@ -17,7 +16,7 @@ const EXPORT: &str = "spindle_purity";
 /// Builds the example and checks its imports.
 pub(crate) fn check(session: &Session<'_>) -> Result<String> {
     session.cargo(&["build", "--locked", "--package=spindle-core", "--example=purity", "--target", TARGET])?;
-    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let metadata = session.metadata()?;
     let path = metadata.target_directory.join(TARGET).join("debug/examples/purity.wasm");
     let module = fs::read(&path).with_context(|| format!("can't read {path}"))?;
     let found = Module::read(&module)?;

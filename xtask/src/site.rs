@@ -6,7 +6,6 @@
 use crate::pages;
 use crate::process::{Session, Skipped};
 use anyhow::{Context, Result};
-use cargo_metadata::MetadataCommand;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -22,7 +21,7 @@ pub(crate) fn make(session: &Session<'_>) -> Result<String> {
     }
     document(session)?;
     let root = session.root();
-    let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
+    let metadata = session.metadata()?;
     let site = metadata.target_directory.join("site");
     if site.exists() {
         fs::remove_dir_all(&site).with_context(|| format!("can't remove {site}"))?;

@@ -2,7 +2,6 @@
 use crate::process::{Session, Skipped};
 use crate::{chaos, cycles, dist, instructions, licences, pages, prose, purity, readme, site, upgrade};
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
 
 /// One check.
@@ -368,7 +367,7 @@ fn long_loom(session: &Session<'_>) -> Result<String> {
 /// Returns the command for a release test with `--cfg NAME`. It uses a build directory of its own,
 /// so that the others stay warm.
 fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command> {
-    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let metadata = session.metadata()?;
     let mut command = session.command("cargo");
     command.args(["test", "--locked", "--release"]).args(args);
     command.env("RUSTFLAGS", format!("--cfg {name}"));

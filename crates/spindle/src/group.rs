@@ -334,12 +334,8 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
         match poll {
             Ok(Poll::Idle) => {}
             Ok(Poll::Worked) => pace.worked(),
-            Ok(Poll::Finished) => {
-                handler.ended(None);
-                break;
-            }
-            Err(reason) => {
-                handler.ended(Some(&reason));
+            Ok(Poll::Finished) | Err(_) => {
+                handler.ended(poll.as_ref().err());
                 break;
             }
         }

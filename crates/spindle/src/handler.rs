@@ -2,12 +2,13 @@
 use crate::change::ViewChange;
 use crate::error::Ended;
 use crate::lag::Lag;
+use crate::mesh::Mesh;
 use crate::transfer::{Snapshot, State};
 use spindle_core::control::Incarnation;
 use spindle_core::{Message, SubgroupId, View};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].
-pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh<spindle_fabric_ofi::OfiMeeting>>;
+pub type Batch<'a> = spindle_core::Batch<'a, Mesh>;
 
 /// The application's part on the polling thread. A closure over (subgroup, batch) is a handler.
 ///

@@ -18,7 +18,6 @@ mod round;
 
 use crate::process::{Interrupted, Session, Signals, Skipped};
 use anyhow::{Context, Result, bail};
-use cargo_metadata::MetadataCommand;
 use cluster::Folder;
 use plan::What;
 use round::{Failure, Round, Tally};
@@ -270,7 +269,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
 }
 
 fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
-    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let metadata = session.metadata()?;
     let mut target = metadata.target_directory;
     let mut command = session.command("cargo");
     command.args([

@@ -37,8 +37,6 @@ struct Search<'a> {
 struct Visit {
     /// The number of modules visited before.
     order: usize,
-    /// The earliest module that was reached from here and is on the path.
-    lowest: usize,
     is_on_path: bool,
 }
 
@@ -46,7 +44,7 @@ impl<'a> Search<'a> {
     /// Visits a module, and returns the earliest module on the path that it reaches.
     fn visit(&mut self, module: &'a str) -> usize {
         let order = self.visits.len();
-        self.visits.insert(module, Visit { order, lowest: order, is_on_path: true });
+        self.visits.insert(module, Visit { order, is_on_path: true });
         self.path.push(module);
         let mut lowest = order;
         for other in self.imports.get(module).into_iter().flat_map(BTreeMap::keys) {
@@ -55,9 +53,6 @@ impl<'a> Search<'a> {
                 Some(visit) if visit.is_on_path => lowest = lowest.min(visit.order),
                 Some(_) => {}
             }
-        }
-        if let Some(visit) = self.visits.get_mut(module) {
-            visit.lowest = lowest;
         }
         if lowest == order {
             self.close(module);

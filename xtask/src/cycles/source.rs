@@ -1,8 +1,8 @@
 //! The modules of a crate, and the names that they import.
 use super::graph::Imports;
+use crate::files;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Item, ItemMod, ItemUse, Lit, UseTree};
@@ -94,8 +94,7 @@ impl Crate {
 
 /// Reads the module in `file`, whose child modules have their files in `dir`.
 fn read(file: &Path, dir: &Path, at: Vec<String>, modules: &mut BTreeMap<Vec<String>, Module>) -> Result<()> {
-    let text = fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
-    let parsed = syn::parse_file(&text).with_context(|| format!("can't parse {}", file.display()))?;
+    let parsed = syn::parse_file(&files::read(file)?).with_context(|| format!("can't parse {}", file.display()))?;
     let mut module = Module::default();
     let mut children = Vec::new();
     for item in &parsed.items {

@@ -249,10 +249,17 @@ impl<W> Roster<W> {
 #[cfg(test)]
 mod tests {
     use super::Me;
-    use crate::control::Birth;
-    use crate::ids::MemberId;
+    use crate::control::{Birth, ControlMessage};
+    use crate::ids::{MemberId, ViewId};
 
     pub(super) fn me(id: u64) -> Me {
         Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
+    }
+
+    /// Returns the request of a process of this host for admission, or only to observe.
+    pub(super) fn ask(Me { id: from, pid, birth }: Me, nonce: u32, observer: bool) -> ControlMessage {
+        let (config, members, follows) = (4, 1, ViewId(0));
+        let (address, rack, seeds) = (None, None, None);
+        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
     }
 }

@@ -62,7 +62,8 @@ impl CopyRegion {
     }
 
     /// Returns the memory that it is a range of, and the offset at which it begins there. Hardware
-    /// that is to write into the copy gets its [`pointer`](Self::pointer), even if the hardware knows the chunk.
+    /// that is to write into the copy gets its [`pointer`](Self::pointer), even if the hardware knows
+    /// the chunk.
     pub fn chunk(&self) -> (&CopyChunk, u64) {
         (&self.chunk, self.at)
     }

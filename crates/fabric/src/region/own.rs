@@ -112,7 +112,7 @@ impl OwnRegion {
     /// # Panics
     /// If the start is unaligned, or the range is not inside.
     pub unsafe fn touch(&self, range: &Range<u64>) {
-        for at in range.clone().step_by(rustix::param::page_size()) {
+        for at in range.clone().step_by(page_bytes() as usize) {
             self.word(at).fetch_or(0, Ordering::Relaxed);
         }
     }

@@ -218,7 +218,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn wants(&self, learns: bool) -> Wants {
-        // A process that looks for its group again accepts any number of first members: other
+        // A process that looks for its group again accepts any number of founders: other
         // processes may create a group with another number meanwhile.
         let members = if self.was_in().is_some() && !self.config.force_create { 1 } else { self.config.founders };
         let (settings, adoption) = (self.own_settings.clone(), self.own.adoption.clone());

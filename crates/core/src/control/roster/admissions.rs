@@ -85,7 +85,7 @@ impl<W> Roster<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::me;
+    use super::super::tests::{ask, me};
     use super::*;
     use crate::control::Instance;
     use crate::control::{Address, Birth, Book, Card, ControlMessage, HostProcess, Me, Order, ViewAnnouncement};
@@ -140,25 +140,10 @@ mod tests {
     #[test]
     fn a_joiner_that_was_decided_on_is_watched_though_its_successor_has_asked_since() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
-        let mut ask = |nonce: u32| {
-            let (members, observer, address, rack, seeds, config) = Default::default();
-            let (from, pid, birth, follows) = (MemberId(3), 100 + nonce, Birth::default(), ViewId(0));
-            let message = ControlMessage::Ask {
-                from,
-                pid,
-                birth,
-                nonce,
-                config,
-                members,
-                observer,
-                follows,
-                address,
-                rack,
-                seeds,
-            };
-            roster.hear(message, None, &[], Time(0));
+        let mut asks = |nonce: u32| {
+            roster.hear(ask(Me { pid: 100 + nonce, ..me(3) }, nonce, false), None, &[], Time(0));
         };
-        [5, 6, 7].into_iter().for_each(&mut ask);
+        [5, 6, 7].into_iter().for_each(&mut asks);
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
         let view = View { id: ViewId(2), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.note_joined(view.id, &[Process { id: MemberId(3), nonce: 5 }]);

@@ -51,9 +51,9 @@ impl<W> Roster<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::me;
+    use super::super::tests::{ask, me};
     use super::*;
-    use crate::control::{Book, Card, Me, Order, Question};
+    use crate::control::{Book, Card, Order, Question};
     use crate::ids::{Process, Time};
     use crate::view::View;
 
@@ -101,23 +101,7 @@ mod tests {
         roster.begin(&view(1, &[1]), Time(0));
         let joiner = me(3);
         let asks = |roster: &mut Roster<()>, nonce| {
-            let (Me { id: from, pid, birth }, observer) = (joiner, false);
-            let (address, rack, seeds) = Default::default();
-            let (config, members, follows) = (4, 1, ViewId(0));
-            let message = ControlMessage::Ask {
-                from,
-                pid,
-                birth,
-                nonce,
-                config,
-                members,
-                observer,
-                follows,
-                address,
-                rack,
-                seeds,
-            };
-            roster.hear(message, None, &[], Time(0));
+            roster.hear(ask(joiner, nonce, false), None, &[], Time(0));
         };
         let never_begins = |roster: &Roster<()>, view| roster.never_begins(ViewId(view), joiner.id);
         asks(&mut roster, 33);

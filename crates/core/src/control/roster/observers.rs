@@ -116,9 +116,9 @@ impl<W> Roster<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::me;
+    use super::super::tests::{ask, me};
     use super::*;
-    use crate::control::{Birth, Card, ControlMessage};
+    use crate::control::{Birth, Card, Me};
     use crate::ids::{Process, ViewId};
     use crate::view::View;
     use alloc::vec;
@@ -142,24 +142,9 @@ mod tests {
     fn the_successor_of_a_client_whose_end_is_told_late_is_given_the_rows() {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         let client = MemberId(CLIENT_IDS_FROM + 1);
-        let asks = |roster: &mut Roster<()>, pid| {
-            let birth = Birth { namespace: 1, started: pid };
-            let (config, members, observer, pid) = (4, 1, true, pid as u32);
-            let (follows, address, rack, seeds, from, nonce) = (ViewId(0), None, None, None, client, pid);
-            let message = ControlMessage::Ask {
-                from,
-                pid,
-                birth,
-                nonce,
-                config,
-                members,
-                observer,
-                follows,
-                address,
-                rack,
-                seeds,
-            };
-            roster.hear(message, None, &[], Time(0));
+        let asks = |roster: &mut Roster<()>, pid: u32| {
+            let birth = Birth { namespace: 1, started: pid.into() };
+            roster.hear(ask(Me { id: client, pid, birth }, pid, true), None, &[], Time(0));
         };
         asks(&mut roster, 7);
         roster.add_observer(client);

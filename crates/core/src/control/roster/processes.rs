@@ -24,9 +24,9 @@ pub(super) struct Processes {
     /// The pids and starts of processes of this host. The start differs from that of other
     /// processes with the same pid.
     births: BTreeMap<MemberId, (u32, Birth)>,
-    /// The processes of other hosts that have identified themselves, each with its nonce, as they reported
-    /// them. Other processes of their hosts may never have heard of them, and then cannot ask the
-    /// kernel for their ends.
+    /// The processes of other hosts that have identified themselves, each with its nonce, as they
+    /// reported them. Other processes of their hosts may never have heard of them, and then cannot
+    /// ask the kernel for their ends.
     far: BTreeMap<MemberId, (u32, HostProcess)>,
     /// The processes of this host that identified themselves before the last one with their id: their
     /// nonces, pids and starts. The group may have admitted one of them.
