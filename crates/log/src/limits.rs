@@ -28,6 +28,8 @@ pub const SPARES_MAX: usize = 16;
 pub const RECYCLED_MAX: usize = 4;
 /// The longest name of a group, in bytes.
 pub const GROUP_NAME_BYTES_MAX: usize = 255;
+/// The longest name of a log, in bytes.
+pub const LOG_NAME_BYTES_MAX: usize = 64;
 /// The most slices that one system call writes.
 pub const SLICES_MAX: usize = 512;
 /// The bytes that recovery reads at a time.

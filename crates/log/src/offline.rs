@@ -8,6 +8,7 @@ use crate::format::Binding;
 use crate::log::scan::Scan;
 use crate::log::shared::{Shared, View};
 use crate::log::{Progress, Readers, Report};
+use crate::names;
 use crate::snapshot::Snapshots;
 use crate::store::{DataDirectory, log_path};
 use crate::version::{Record, Version};
@@ -19,7 +20,7 @@ use std::time::Instant;
 pub struct Verification {
     /// The part of the log that was read.
     pub report: Report,
-    /// The damage: of the log, and of each snapshot.
+    /// The damage: of the log, of its name, and of each snapshot.
     pub findings: Vec<Error>,
 }
 
@@ -47,7 +48,7 @@ pub fn open_read_only(
     Ok((Readers { shared, binding }, report))
 }
 
-/// Reads every byte of a log and its snapshots and checks every checksum.
+/// Reads every byte of a log, its name and its snapshots and checks every checksum.
 ///
 /// # Errors
 /// [`Error::Unknown`], [`Error::Io`]. Damage is no error but a finding.
@@ -58,6 +59,10 @@ pub fn verify(disk: &Arc<dyn Disk>, subgroup: u32, progress: &mut dyn FnMut(Prog
         Ok((_, report)) => verification.report = report,
         Err(error @ (Error::Corrupt(_) | Error::CorruptFile { .. })) => verification.findings.push(error),
         Err(error) => return Err(error),
+    }
+    match names::read(&**disk, binding) {
+        Err(error @ (Error::CorruptFile { .. } | Error::Format { .. })) => verification.findings.push(error),
+        other => drop(other?),
     }
     let snapshots = Snapshots::new(disk.clone(), &log_path(subgroup), binding, 0);
     let found = snapshots.list().and_then(|found| {

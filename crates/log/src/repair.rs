@@ -1,12 +1,12 @@
 //! Replacing a damaged range of records by those of a peer.
 use crate::chunk::{Chunk, follows};
-use crate::disk::{Disk, write_all};
+use crate::disk::{Disk, replace_file, write_all};
 use crate::error::{Context, Damage, Error, Result};
 use crate::format::{Batch, Position, Seed, SegmentHeader, Slot, encode_record, parse_record, put, record_checksum};
 use crate::limits::{BATCH_HEADER_BYTES, PAGE_BYTES, RECORD_HEADER_BYTES, SCAN_BYTES};
 use crate::log::scan::{Resumption, Scan};
 use crate::log::window::Window;
-use crate::log::{STATE, TEMPORARY, segment_path};
+use crate::log::{STATE, segment_name, segment_path};
 use crate::store::DataDirectory;
 use crate::version::{Record, Version};
 
@@ -81,7 +81,8 @@ pub fn repair(directory: &DataDirectory, damage: &Damage, records: &[Record<'_>]
     };
     let end = writer.bytes.len() as u64;
     writer.bytes.extend_from_slice(&seal.encode(binding, number, end));
-    replace(disk, &path, &segment, &writer.bytes, length)?;
+    let length = length.max((end + 2 * BATCH_HEADER_BYTES).next_multiple_of(PAGE_BYTES));
+    replace_file(disk, &path, &segment_name(number), &writer.bytes, length)?;
     if slot.start.segment == number && slot.start.offset > start {
         write_slots(disk, &path, binding, Slot { start: Position { segment: number, offset: start }, ..slot })?;
     }
@@ -135,17 +136,6 @@ impl Rewriter {
         let padded = start + Chunk::encoded_bytes(u64::from(length)) as usize;
         self.bytes.resize(padded, 0);
     }
-}
-
-fn replace(disk: &dyn Disk, path: &str, target: &str, bytes: &[u8], length: u64) -> Result<()> {
-    let temporary = format!("{path}/repair{TEMPORARY}");
-    let shown = disk.shown(&temporary);
-    let length = length.max((bytes.len() as u64 + BATCH_HEADER_BYTES).next_multiple_of(PAGE_BYTES));
-    let file = disk.create(&temporary, length).during("create", &shown)?;
-    write_all(&*file, &[bytes], 0).during("write", &shown)?;
-    file.sync_data().during("sync", &shown)?;
-    disk.rename(&temporary, target).during("rename", &shown)?;
-    disk.sync_directory(path).during("sync", &disk.shown(path))
 }
 
 fn write_slots(disk: &dyn Disk, path: &str, binding: crate::format::Binding, mut slot: Slot) -> Result<()> {

@@ -5,15 +5,16 @@
 //! | `lock` | the owner's process id, locked while it lives |
 //! | `identity` | group, member, incarnation |
 //! | `journal-0`, `journal-1` | the [`Journal`] |
-//! | `subgroup-…/` | a [`Log`] and its snapshots |
+//! | `subgroup-…/` | a [`Log`], its name if it has one, and its snapshots |
 use crate::chunk::Chunk;
 use crate::config::Config;
-use crate::disk::{Disk, Locked, read_full, write_all};
+use crate::disk::{Disk, Locked, read_file, replace_file};
 use crate::error::{Context, Error, Result, in_range};
 use crate::format::{Binding, Identity, Mismatch};
 use crate::journal::Journal;
 use crate::limits::{FORMAT, GROUP_NAME_BYTES_MAX, PAGE_BYTES, SUBGROUPS_MAX};
-use crate::log::{Log, Progress, Report, TEMPORARY};
+use crate::log::{Log, Progress, Report};
+use crate::names;
 use crate::snapshot::Snapshots;
 use crate::version::Version;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ impl DataDirectory {
         };
         match Self::identity_of(&*disk)? {
             Some(found) => check(&disk.shown(""), &found, identity)?,
-            None => create_identity(&*disk, identity)?,
+            None => replace_file(&*disk, "", IDENTITY, &identity.encode(), 0)?,
         }
         Ok(Self { disk, identity: identity.clone(), _lock: lock })
     }
@@ -62,10 +63,7 @@ impl DataDirectory {
             }
             return Ok(None);
         }
-        let file = disk.open(IDENTITY).during("open", &shown)?;
-        let mut page = vec![0; PAGE_BYTES as usize];
-        let read = read_full(&*file, &mut page, 0).during("read", &shown)?;
-        match Identity::parse(&page[..read]) {
+        match Identity::parse(&read_file(disk, IDENTITY, PAGE_BYTES)?) {
             Ok(identity) => Ok(Some(identity)),
             Err(Mismatch::Format(found)) => Err(Error::Format { path: shown, found, expected: FORMAT }),
             Err(Mismatch::Damaged(reason)) => Err(Error::CorruptFile { path: shown, reason }),
@@ -89,8 +87,7 @@ impl DataDirectory {
     /// [`Error::Io`].
     pub fn subgroups(disk: &dyn Disk) -> Result<Vec<u32>> {
         let names = disk.list("").during("list", &disk.shown(""))?;
-        let mut found: Vec<u32> =
-            names.iter().filter_map(|name| u32::from_str_radix(name.strip_prefix(SUBGROUP)?, 16).ok()).collect();
+        let mut found: Vec<u32> = names.iter().filter_map(|name| subgroup_in(name)).collect();
         found.sort_unstable();
         Ok(found)
     }
@@ -117,13 +114,12 @@ pub(crate) fn log_path(subgroup: u32) -> String {
     format!("{SUBGROUP}{subgroup:08x}")
 }
 
-fn create_identity(disk: &dyn Disk, identity: &Identity) -> Result<()> {
-    let (temporary, shown) = (format!("{IDENTITY}{TEMPORARY}"), disk.shown(IDENTITY));
-    let file = disk.create(&temporary, PAGE_BYTES).during("create", &shown)?;
-    write_all(&*file, &[&identity.encode()], 0).during("write", &shown)?;
-    file.sync_data().during("sync", &shown)?;
-    disk.rename(&temporary, IDENTITY).during("rename", &shown)?;
-    disk.sync_directory("").during("sync", &disk.shown(""))
+/// The number in the name of a log's directory.
+fn subgroup_in(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(SUBGROUP)?;
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    // Other spellings of a number are directories of something else.
+    (log_path(number) == name).then_some(number)
 }
 
 fn check(path: &str, found: &Identity, expected: &Identity) -> Result<()> {
@@ -196,6 +192,30 @@ impl Store {
         let (log, report) = Log::open(disk, &path, binding, self.config.clone(), self.poison.clone(), progress)?;
         self.logs.insert(subgroup, log);
         Ok(report)
+    }
+
+    /// Opens the log with a name, and creates it if there is none. Returns its number, by which all
+    /// other calls refer to it. A name has 1 to [`LOG_NAME_BYTES_MAX`](crate::limits::LOG_NAME_BYTES_MAX)
+    /// bytes and stays with its log.
+    ///
+    /// A new log gets the lowest number that no log of the directory uses.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the name is empty or too long; [`Error::CorruptFile`] if no log has the
+    /// name and a damaged file may have contained it; as [`open_log`](Self::open_log).
+    pub fn open_named(&mut self, name: &str, progress: &mut dyn FnMut(Progress)) -> Result<(u32, Report)> {
+        names::check(name)?;
+        let (disk, incarnation) = (self.directory.disk.clone(), self.directory.identity.incarnation);
+        let subgroup = match names::find(&*disk, incarnation, name)? {
+            Some(found) => {
+                if !found.is_whole {
+                    names::write(&*disk, self.directory.binding(found.subgroup), name)?;
+                }
+                found.subgroup
+            }
+            None => names::create(&*disk, incarnation, name)?,
+        };
+        Ok((subgroup, self.open_log(subgroup, progress)?))
     }
 
     /// The log of a subgroup.

@@ -3,9 +3,12 @@
 mod model;
 use model::{SUBGROUP, config, identity, read_all};
 use spindle_log::disk::SimDisk;
-use spindle_log::{Disk, Record, Store, Version, export, verify};
+use spindle_log::{DataDirectory, Disk, Record, Store, Version, export, verify};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The name of a log without records.
+const NAME: &str = "prices";
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -30,6 +33,7 @@ fn written() -> SimDisk {
     writer.write(&payload(300)).expect("no faults");
     writer.finish().expect("no faults");
     store.record_frontiers().expect("no faults");
+    store.open_named(NAME, &mut |_| ()).expect("no faults");
     disk
 }
 
@@ -61,11 +65,13 @@ fn what_is_written_has_not_changed() {
 fn golden_files_are_read() {
     let disk = SimDisk::new(1, 1 << 24);
     disk.create_directory("subgroup-00000007").expect("no faults");
+    disk.create_directory("subgroup-00000000").expect("no faults");
     for entry in std::fs::read_dir(directory()).expect("the files are there") {
         let entry = entry.expect("the files are there");
         let path = entry.file_name().to_string_lossy().replace("__", "/");
         let mut content = std::fs::read(entry.path()).expect("the files are there");
-        let length = if path.contains("segment") || path.ends_with("state") { 8192 } else { content.len() };
+        let is_long = path.contains("segment") || path.ends_with("state") || path.ends_with("name");
+        let length = if is_long { 8192 } else { content.len() };
         content.resize(length.max(content.len()), 0);
         if path.starts_with("journal") {
             content.resize(32 << 10, 0);
@@ -83,7 +89,11 @@ fn golden_files_are_read() {
     assert_eq!(count.expect("the files are valid"), 8);
     let verification = verify(&shared, SUBGROUP, &mut |_| ()).expect("the files are readable");
     assert!(verification.findings.is_empty(), "{:?}", verification.findings);
+    let entries = DataDirectory::logs(&*shared).expect("the files are valid");
+    let names = entries.into_iter().map(|entry| (entry.subgroup, entry.name.expect("the names are valid")));
+    assert_eq!(names.collect::<Vec<_>>(), [(0, Some(NAME.into())), (SUBGROUP, None)]);
     let mut store = Store::open(shared, &identity(), config()).expect("the files are valid");
+    assert_eq!(store.open_named(NAME, &mut |_| ()).expect("the files are valid").0, 0);
     assert_eq!(store.journal().value(1), Some(&b"promise"[..]));
     assert_eq!(store.journal().value(2), Some(&b"view"[..]));
     store.open_log(SUBGROUP, &mut |_| ()).expect("the files are valid");

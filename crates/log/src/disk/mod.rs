@@ -11,6 +11,8 @@ pub use file::FileDisk;
 #[cfg(any(test, feature = "testing"))]
 pub use sim::{Faults, SimDisk};
 
+use crate::error::{Context, Result};
+use crate::log::TEMPORARY;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -89,6 +91,29 @@ pub(crate) fn write_all(file: &dyn File, slices: &[&[u8]], mut offset: u64) -> i
         skip += written;
     }
     Ok(())
+}
+
+/// Writes a whole file of `directory` and makes it durable. A crash leaves the file as it was or
+/// with these bytes: they are written under a temporary name, synced, renamed, and the directory is
+/// synced.
+pub(crate) fn replace_file(disk: &dyn Disk, directory: &str, name: &str, bytes: &[u8], length: u64) -> Result<()> {
+    let target = if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") };
+    let (temporary, shown) = (format!("{target}{TEMPORARY}"), disk.shown(&target));
+    let file = disk.create(&temporary, length.max(bytes.len() as u64)).during("create", &shown)?;
+    write_all(&*file, &[bytes], 0).during("write", &shown)?;
+    file.sync_data().during("sync", &shown)?;
+    disk.rename(&temporary, &target).during("rename", &shown)?;
+    disk.sync_directory(directory).during("sync", &disk.shown(directory))
+}
+
+/// Reads the first `bytes` of a file, or fewer if it is shorter.
+pub(crate) fn read_file(disk: &dyn Disk, path: &str, bytes: u64) -> Result<Vec<u8>> {
+    let shown = disk.shown(path);
+    let file = disk.open(path).during("open", &shown)?;
+    let mut content = vec![0; bytes as usize];
+    let read = read_full(&*file, &mut content, 0).during("read", &shown)?;
+    content.truncate(read);
+    Ok(content)
 }
 
 /// Reads until the buffer is full or the file ends.

@@ -4,6 +4,7 @@
 //! bytes of another group, subgroup, segment, generation or offset never pass for valid ones.
 mod identity;
 mod journal;
+mod name;
 mod segment;
 mod snapshot;
 mod state;
@@ -11,6 +12,7 @@ mod state;
 pub use identity::Identity;
 pub(crate) use identity::Mismatch;
 pub(crate) use journal::{Frame, FrameKind};
+pub(crate) use name::{encode_name, parse_name};
 pub(crate) use segment::{Batch, RECORD_MARK, Seed, SegmentHeader, encode_record, place_record, record_checksum};
 pub(crate) use segment::{parse_batch, parse_record};
 pub(crate) use snapshot::{Block, SnapshotHeader};

@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     pub(crate) floor: Option<Version>,
     /// Its clock.
     pub(crate) floor_clock: u64,
+    /// Whether the log has a name, so that a missing name file is noticed.
+    pub(crate) is_named: bool,
 }
 
 impl Slot {
@@ -45,7 +47,8 @@ impl Slot {
 
     pub(crate) fn encode(&self, binding: Binding) -> Vec<u8> {
         let mut page = begin_page(MAGIC, binding);
-        let flags = u32::from(self.durable.is_some()) | u32::from(self.floor.is_some()) << 1;
+        let flags =
+            u32::from(self.durable.is_some()) | u32::from(self.floor.is_some()) << 1 | u32::from(self.is_named) << 2;
         put(&mut page, 36, &flags.to_le_bytes());
         put(&mut page, 40, &self.number.to_le_bytes());
         put(&mut page, 48, &self.generation.to_le_bytes());
@@ -79,6 +82,7 @@ impl Slot {
             clock: u64_at(page, 96),
             floor: (flags & 2 != 0).then(|| version_at(page, 104)),
             floor_clock: u64_at(page, 120),
+            is_named: flags & 4 != 0,
         })
     }
 }

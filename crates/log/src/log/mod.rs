@@ -25,10 +25,9 @@ pub use report::{Progress, Report};
 pub use shared::Hold;
 
 use crate::config::Config;
-use crate::disk::{Disk, File, write_all};
+use crate::disk::{Disk, File, replace_file, write_all};
 use crate::error::{Context, Error, Result};
 use crate::format::{Binding, Position, Slot};
-use crate::limits::PAGE_BYTES;
 use crate::mutation::mutation;
 use crate::version::Version;
 use shared::{Entry, Shared};
@@ -36,6 +35,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) const STATE: &str = "state";
+pub(crate) const NAME: &str = "name";
 pub(crate) const TEMPORARY: &str = ".tmp";
 
 /// The log of one subgroup, owned by the thread that writes it.
@@ -199,7 +199,11 @@ impl Log {
 }
 
 pub(crate) fn segment_path(path: &str, number: u64) -> String {
-    format!("{path}/segment-{number:016x}")
+    format!("{path}/{}", segment_name(number))
+}
+
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("segment-{number:016x}")
 }
 
 /// The number in the name of a segment or spare.
@@ -236,15 +240,7 @@ pub(crate) fn make_file(disk: &dyn Disk, path: &str, bytes: u64, reserve: u64) -
 }
 
 /// Creates the state file of a new log.
-fn create_state(disk: &dyn Disk, path: &str, binding: Binding) -> Result<()> {
-    let (temporary, target) = (format!("{path}/{STATE}{TEMPORARY}"), format!("{path}/{STATE}"));
-    let shown = disk.shown(&target);
-    let file = disk.create(&temporary, 2 * PAGE_BYTES).during("create", &shown)?;
-    for number in [2, 3] {
-        let slot = Slot { number, generation: 1, ..Slot::default() };
-        write_all(&*file, &[&slot.encode(binding)], slot.offset()).during("write", &shown)?;
-    }
-    file.sync_data().during("sync", &shown)?;
-    disk.rename(&temporary, &target).during("rename", &shown)?;
-    disk.sync_directory(path).during("sync", &disk.shown(path))
+fn create_state(disk: &dyn Disk, path: &str, binding: Binding, is_named: bool) -> Result<()> {
+    let slots = [2, 3].map(|number| Slot { number, generation: 1, is_named, ..Slot::default() });
+    replace_file(disk, path, STATE, &slots.map(|slot| slot.encode(binding)).concat(), 0)
 }

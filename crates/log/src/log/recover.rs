@@ -7,7 +7,7 @@ use super::report::{Progress, Report};
 use super::scan::Scan;
 use super::shared::{Segment, Shared, View};
 use super::window::Window;
-use super::{Log, STATE, TEMPORARY, create_state, number_in};
+use super::{Log, NAME, STATE, TEMPORARY, create_state, number_in};
 use crate::config::Config;
 use crate::disk::{Disk, write_all};
 use crate::error::{Context, Error, Result};
@@ -64,16 +64,20 @@ impl Log {
         disk.create_directory(path).during("create", &shown)?;
         disk.sync_directory("").during("sync", &disk.shown(""))?;
         let mut names = disk.list(path).during("list", &shown)?;
+        let is_named = names.iter().any(|name| name == NAME);
         if !names.iter().any(|name| name == STATE) {
             if names.iter().any(|name| number_in(name, "segment-").is_some()) {
                 let path = disk.shown(&format!("{path}/{STATE}"));
                 return Err(Error::CorruptFile { path, reason: "segments exist and the state is missing" });
             }
-            create_state(&*disk, path, binding)?;
+            create_state(&*disk, path, binding, is_named)?;
             names = disk.list(path).during("list", &shown)?;
         }
         let state = disk.open(&format!("{path}/{STATE}")).during("open", &shown)?;
         let mut scan = Scan::new(&*disk, path, binding, config.index_bytes)?;
+        if scan.slot.is_named && !is_named {
+            return Err(crate::names::missing(disk.shown(&format!("{path}/{NAME}"))));
+        }
         let stop = scan.run(progress)?;
         let (slot, last, proven, mut report) = (scan.slot, scan.last, scan.evidence, scan.report);
         let segments: VecDeque<Arc<Segment>> = scan.segments.into_iter().map(Arc::new).collect();

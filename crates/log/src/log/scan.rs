@@ -8,7 +8,7 @@ use super::shared::{Body, Entry, Segment};
 use super::window::Window;
 use super::{STATE, number_in, segment_path};
 use crate::chunk::Chunk;
-use crate::disk::{Disk, File, read_full};
+use crate::disk::{Disk, File, read_file, read_full};
 use crate::error::{Context, Damage, Error, Result};
 use crate::format::{Batch, Binding, Position, RECORD_MARK, Seed, SegmentHeader, Slot};
 use crate::format::{parse_batch, parse_record, record_checksum, u32_at};
@@ -438,12 +438,12 @@ impl<'a> Scan<'a> {
     }
 }
 
-fn read_slot(disk: &dyn Disk, path: &str, binding: Binding) -> Result<Slot> {
+pub(crate) fn read_slot(disk: &dyn Disk, path: &str, binding: Binding) -> Result<Slot> {
     let state = format!("{path}/{STATE}");
     let shown = disk.shown(&state);
-    let file = disk.open(&state).during("open", &shown)?;
-    let mut bytes = vec![0; 2 * PAGE_BYTES as usize];
-    let read = read_full(&*file, &mut bytes, 0).during("read", &shown)?;
+    let mut bytes = read_file(disk, &state, 2 * PAGE_BYTES)?;
+    let read = bytes.len();
+    bytes.resize(2 * PAGE_BYTES as usize, 0);
     let found = u32_at(&bytes, 12);
     match Slot::newest(&bytes[..read], binding) {
         Some(slot) => Ok(slot),
