@@ -92,6 +92,12 @@ pub enum Error {
         /// The owner's process id, or 0 if the file does not say.
         pid: u32,
     },
+    /// The owner of the directory changed the log again and again while it was read.
+    #[error("{path} changed while it was read; try again, or stop the process that owns the directory")]
+    Busy {
+        /// The directory of the log.
+        path: String,
+    },
     /// The directory belongs to another group or member, or another incarnation of the group.
     #[error("{path} belongs to another {field}: found {found}, expected {expected}; use the directory of this member")]
     Foreign {

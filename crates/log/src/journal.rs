@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 const NAMES: [&str; 2] = ["journal-0", "journal-1"];
+/// How often a journal that seems damaged is read before it is called so.
+const ATTEMPTS: u32 = 3;
 
 /// Values by kind.
 type Values = BTreeMap<u32, Vec<u8>>;
@@ -28,7 +30,7 @@ pub struct Journal {
     /// The number of the next frame.
     next: u64,
     offset: u64,
-    /// The length of the shorter file.
+    /// The length of each file.
     bytes: u64,
     values: Values,
     poison: Arc<OnceLock<String>>,
@@ -50,34 +52,22 @@ impl Journal {
         poison: Arc<OnceLock<String>>,
     ) -> Result<Self> {
         let binding = Binding { incarnation, subgroup: u32::MAX };
-        let names = disk.list("").during("list", &disk.shown(""))?;
-        let missing: Vec<&str> = NAMES.into_iter().filter(|name| !names.iter().any(|found| found == name)).collect();
-        for name in &missing {
+        let found = found(&*disk)?;
+        let open = |name: &str| disk.open(name).during("open", &disk.shown(name));
+        let mut bytes = bytes;
+        if let [one] = found[..] {
+            // A crash may have left one new file. Nothing is created beside one that holds values.
+            let file = open(one)?;
+            newest(&*disk, [&*file, &*file], other(one), binding)?;
+            bytes = file.bytes().during("read the length of", &disk.shown(one))?;
+        }
+        for name in NAMES.into_iter().filter(|name| !found.contains(name)) {
             create(&*disk, name, bytes)?;
         }
         disk.sync_directory("").during("sync", &disk.shown(""))?;
-        let open = |name: &str| disk.open(name).during("open", &disk.shown(name));
         let files = [open(NAMES[0])?, open(NAMES[1])?];
-        let eras = [read(&*disk, &*files[0], NAMES[0], binding)?, read(&*disk, &*files[1], NAMES[1], binding)?];
-        if missing.len() == 1 && eras.iter().any(|era| era.era > 0) {
-            let path = disk.shown(missing[0]);
-            return Err(Error::CorruptFile { path, reason: "one file of the journal is missing" });
-        }
-        let seen = eras[0].era.max(eras[1].era);
-        let is_new = eras.iter().any(|era| era.is_blank);
-        let newest = eras.into_iter().filter(|era| era.values.is_some()).max_by_key(|era| era.era);
-        let (current, values) = match newest {
-            Some(Era { era, values: Some(values), .. }) => (era, values),
-            // The first era was torn, and nothing had been acknowledged. It is written to the second
-            // file until it is whole, so the first stays blank.
-            _ if is_new => (0, Values::new()),
-            _ => {
-                let path = disk.shown(NAMES[0]);
-                return Err(Error::CorruptFile { path, reason: "neither file of the journal holds a whole state" });
-            }
-        };
-        let length = |index: usize| files[index].bytes().during("read the length of", &disk.shown(NAMES[index]));
-        let bytes = length(0)?.min(length(1)?);
+        let Newest { seen, current, values } = newest(&*disk, [&*files[0], &*files[1]], None, binding)?;
+        let bytes = files[0].bytes().during("read the length of", &disk.shown(NAMES[0]))?;
         let mut journal = Self { bytes, disk, binding, files, era: seen, next: 0, offset: 0, values, poison };
         // The next era belongs into the file that does not hold the newest state.
         if journal.era % 2 != current % 2 {
@@ -175,6 +165,80 @@ impl Journal {
         }
         self.files[index].sync_data().during("sync", &shown)
     }
+}
+
+/// The newest whole state of the two files.
+struct Newest {
+    /// The highest era of which there is a frame.
+    seen: u64,
+    /// The era of the state, or 0 if there is none yet.
+    current: u64,
+    values: Values,
+}
+
+/// The files that exist.
+fn found(disk: &dyn Disk) -> Result<Vec<&'static str>> {
+    let names = disk.list("").during("list", &disk.shown(""))?;
+    Ok(NAMES.into_iter().filter(|name| names.iter().any(|found| found == name)).collect())
+}
+
+/// The other file, which is missing.
+fn other(name: &str) -> Option<&'static str> {
+    NAMES.into_iter().find(|other| *other != name)
+}
+
+/// Reads both files. `missing` is the one that is missing, if one alone is.
+fn newest(disk: &dyn Disk, files: [&dyn File; 2], missing: Option<&str>, binding: Binding) -> Result<Newest> {
+    let corrupt = |name: &str, reason| Error::CorruptFile { path: disk.shown(name), reason };
+    let length = |index: usize| files[index].bytes().during("read the length of", &disk.shown(NAMES[index]));
+    let (first, second) = (length(0)?, length(1)?);
+    // Both are created with the same length, which never changes.
+    if first != second {
+        return Err(corrupt(NAMES[usize::from(second < first)], "the file is shorter than the other one"));
+    }
+    let eras = [read(disk, files[0], NAMES[0], binding)?, read(disk, files[1], NAMES[1], binding)?];
+    if let Some(missing) = missing
+        && eras.iter().any(|era| era.era > 0)
+    {
+        return Err(corrupt(missing, "one file of the journal is missing"));
+    }
+    let seen = eras[0].era.max(eras[1].era);
+    let is_new = eras.iter().any(|era| era.is_blank);
+    match eras.into_iter().filter(|era| era.values.is_some()).max_by_key(|era| era.era) {
+        Some(Era { era, values: Some(values), .. }) => Ok(Newest { seen, current: era, values }),
+        // The first era was torn, and nothing had been acknowledged. It is written to the second
+        // file until it is whole, so the first stays blank.
+        _ if is_new => Ok(Newest { seen, current: 0, values: Values::new() }),
+        _ => Err(corrupt(NAMES[0], "neither file of the journal holds a whole state")),
+    }
+}
+
+/// Checks the journal without changing it. Returns the damage, if there is some.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn verify(disk: &dyn Disk, incarnation: u128) -> Result<Option<Error>> {
+    let binding = Binding { incarnation, subgroup: u32::MAX };
+    let found = found(disk)?;
+    let open = |name: &str| disk.open(name).during("open", &disk.shown(name));
+    let mut damage = None;
+    // The owner may write while this reads, which can look like damage for an instant.
+    for _ in 0..ATTEMPTS {
+        let result = match found[..] {
+            [] => return Ok(None),
+            [one] => {
+                let file = open(one)?;
+                newest(disk, [&*file, &*file], other(one), binding)
+            }
+            _ => newest(disk, [&*open(NAMES[0])?, &*open(NAMES[1])?], None, binding),
+        };
+        match result {
+            Ok(_) => return Ok(None),
+            Err(error @ Error::CorruptFile { .. }) => damage = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(damage)
 }
 
 fn create(disk: &dyn Disk, name: &str, bytes: u64) -> Result<()> {

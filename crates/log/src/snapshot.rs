@@ -87,6 +87,28 @@ impl Snapshots {
         Ok(SnapshotReader::new(file, path, self.binding, header))
     }
 
+    /// Reads all snapshots and checks every checksum. Returns the damage of each.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn verify(&self) -> Result<Vec<Error>> {
+        let names = self.disk.list(&self.path).during("list", &self.disk.shown(&self.path))?;
+        let mut findings = Vec::new();
+        for version in names.iter().filter_map(|name| version_in(name)) {
+            let read = self.open(version).and_then(|mut reader| {
+                while reader.next()?.is_some() {}
+                Ok(())
+            });
+            match read {
+                Err(error @ Error::CorruptFile { .. }) => findings.push(error),
+                // The owner removes a snapshot when a newer one is complete.
+                Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        Ok(findings)
+    }
+
     fn file(&self, version: Version) -> String {
         format!("{}/{PREFIX}{:016x}-{:016x}", self.path, version.epoch, version.sequence)
     }

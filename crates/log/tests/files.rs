@@ -2,7 +2,7 @@
 mod model;
 use model::{SUBGROUP, identity};
 use spindle_log::{Chunk, Config, DataDirectory, Error, FileDisk, Hold, Identity, Reader, Record, Retention, Store};
-use spindle_log::{Version, Writer, export, verify};
+use spindle_log::{Version, Writer, export, summary, verify, verify_directory};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -370,6 +370,96 @@ fn verify_and_export_need_no_lock() {
     assert_eq!((count.expect("whole"), sequences[0], sequences.len()), (49, 400, 50));
     assert!(matches!(verify(&disk, 1234, &mut |_| ()), Err(Error::Unknown { .. })));
     assert_eq!(DataDirectory::subgroups(&*disk).expect("readable"), [SUBGROUP]);
+}
+
+/// The owner appends, prunes and writes the journal without a pause. A process that reads meanwhile
+/// finds no damage, misses nothing, and does not keep an owner from starting.
+#[test]
+fn reading_beside_an_owner_finds_no_damage() {
+    let directory = Directory::new("beside-owner");
+    drop(open(&directory));
+    let disk: Arc<dyn spindle_log::Disk> = Arc::new(FileDisk::read_only(&directory.0).expect("it exists"));
+    let (written, is_done) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for life in 0..3_u64 {
+                let mut store = open(&directory);
+                for batch in life * 400..(life + 1) * 400 {
+                    append(&mut store, batch * 10..batch * 10 + 10);
+                    written.store(batch * 10 + 10, Ordering::Release);
+                    store.journal().put(1, &[batch as u8; 9000]).expect("the disk works");
+                    if batch % 40 == 39 {
+                        let from = Version::new(1, (batch * 10).saturating_sub(800));
+                        store.log(SUBGROUP).expect("open").prune(from).expect("the disk works");
+                    }
+                }
+            }
+            is_done.store(1, Ordering::Release);
+        });
+        let (mut rounds, mut busy, mut pruned) = (0, 0, 0);
+        while is_done.load(Ordering::Acquire) == 0 || rounds == 0 {
+            rounds += 1;
+            let owner = DataDirectory::owner(&*disk).expect("readable");
+            assert!(owner.is_none_or(|pid| pid == std::process::id() || pid == 0), "{owner:?}");
+            let findings = verify_directory(&*disk).expect("readable");
+            assert!(findings.is_empty(), "{findings:?}");
+            let before = written.load(Ordering::Acquire);
+            match verify(&disk, SUBGROUP, &mut |_| ()) {
+                Ok(found) => {
+                    assert!(found.findings.is_empty(), "{:?}", found.findings);
+                    let last = found.report.last.map_or(0, |last| last.sequence + 1);
+                    assert!(last >= before, "{last} records, {before} were durable");
+                }
+                Err(Error::Busy { .. }) => busy += 1,
+                Err(error) => panic!("{error}"),
+            }
+            match summary(&disk, SUBGROUP) {
+                Ok(found) => assert!(found.last.map_or(0, |(last, _)| last.sequence + 1) >= before, "{found:?}"),
+                Err(Error::Busy { .. }) => busy += 1,
+                Err(error) => panic!("{error}"),
+            }
+            let mut last = None;
+            let read = export(&disk, SUBGROUP, None, &mut |record| {
+                let sequence = record.version.sequence;
+                assert!(record.payload == payload(sequence));
+                assert!(last.is_none_or(|last: u64| last + 1 == sequence), "{sequence} follows {last:?}");
+                last = Some(sequence);
+                true
+            });
+            match read {
+                Ok(_) => {}
+                Err(Error::Pruned { .. }) => pruned += 1,
+                Err(Error::Busy { .. }) => busy += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        println!("{rounds} rounds; the owner was too fast {busy} times, and pruned {pruned} times");
+    });
+}
+
+#[test]
+fn a_disk_for_reading_only_changes_nothing() {
+    use spindle_log::Disk;
+    let directory = Directory::new("read-only");
+    assert!(FileDisk::read_only(&directory.0).is_err(), "it does not exist, and is not created");
+    assert!(!directory.0.exists());
+    let mut store = open(&directory);
+    append(&mut store, 0..10);
+    let disk = FileDisk::read_only(&directory.0).expect("it exists");
+    assert_eq!(DataDirectory::owner(&disk).expect("readable"), Some(std::process::id()));
+    drop(store);
+    assert_eq!(DataDirectory::owner(&disk).expect("readable"), None);
+    let refused = [
+        disk.create_directory("x").err(),
+        disk.create("x", 1).err(),
+        disk.rename("identity", "x").err(),
+        disk.remove("identity").err(),
+        disk.open("identity").expect("readable").write_at(&[std::io::IoSlice::new(b"x")], 0).err(),
+    ];
+    assert!(refused.iter().all(Option::is_some), "{refused:?}");
+    std::fs::remove_file(directory.0.join("lock")).expect("writable");
+    assert_eq!(DataDirectory::owner(&disk).expect("readable"), None);
+    assert!(!directory.0.join("lock").exists());
 }
 
 /// The child of the next test: appends, and prints what is durable.

@@ -75,14 +75,16 @@ fn one_damaged_copy_is_written_again() {
     }
 }
 
+type Damage = fn(&SimDisk, &str);
+
 #[test]
 fn a_lost_name_begins_no_second_log() {
-    let damages: [&dyn Fn(&SimDisk, &str); 4] = [
-        &|disk, path| [40, 4096 + 40].into_iter().for_each(|offset| disk.flip(path, offset, 1)),
-        &|disk, path| disk.put(path, Vec::new()),
-        &|disk, path| spindle_log::Disk::remove(disk, path).expect("no faults"),
+    let damages: [Damage; 4] = [
+        |disk, path| [40, 4096 + 40].into_iter().for_each(|offset| disk.flip(path, offset, 1)),
+        |disk, path| disk.put(path, Vec::new()),
+        |disk, path| spindle_log::Disk::remove(disk, path).expect("no faults"),
         // The name of another log, which the checksum does not bind to this one.
-        &|disk, path| disk.put(path, disk.content("subgroup-00000000/name").expect("it is there")),
+        |disk, path| disk.put(path, disk.content("subgroup-00000000/name").expect("it is there")),
     ];
     for damage in damages {
         let disk = three();

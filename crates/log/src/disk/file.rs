@@ -1,11 +1,13 @@
 //! Real files.
 use super::{Disk, File, Locked};
 use std::fs::{self, OpenOptions, TryLockError};
-use std::io::{self, IoSlice, Read, Seek, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Seek, Write};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 /// The zeros that are written at a time when a file is created.
 static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
@@ -14,7 +16,11 @@ static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 #[derive(Clone, Debug)]
 pub struct FileDisk {
     root: PathBuf,
+    is_read_only: bool,
 }
+
+/// The longest wait for processes that look whether a lock is held, in steps of a millisecond.
+const LOOKS_MAX: u32 = 100;
 
 impl FileDisk {
     /// The directory `root`, which is created if it is missing.
@@ -29,7 +35,18 @@ impl FileDisk {
                 fs::File::open(parent)?.sync_all()?;
             }
         }
-        Ok(Self { root })
+        Ok(Self { root, is_read_only: false })
+    }
+
+    /// An existing directory, of which nothing is changed: operations that would are refused, and
+    /// files that this process may only read are enough.
+    ///
+    /// # Errors
+    /// The error of the file system, such as that `root` is no directory.
+    pub fn read_only(root: impl Into<PathBuf>) -> io::Result<Self> {
+        let root = root.into();
+        fs::read_dir(&root)?;
+        Ok(Self { root, is_read_only: true })
     }
 
     /// The directory.
@@ -40,11 +57,39 @@ impl FileDisk {
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
+
+    /// The path of something that is about to be changed.
+    fn path_to_change(&self, path: &str) -> io::Result<PathBuf> {
+        match self.is_read_only {
+            true => Err(io::Error::new(ErrorKind::ReadOnlyFilesystem, "the directory was opened for reading only")),
+            false => Ok(self.path(path)),
+        }
+    }
+
+    /// Looks whether a process has the lock, without taking it from a process that starts meanwhile.
+    fn look(&self, path: &str) -> io::Result<Locked> {
+        let file = match fs::File::open(self.path(path)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Locked::Owned(Box::new(()))),
+            file => file?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Locked::Owned(Box::new(Lock(file)))),
+            Err(TryLockError::WouldBlock) => owner(file),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// The process that has locked a file, by what it wrote into it.
+fn owner(file: fs::File) -> io::Result<Locked> {
+    let mut owner = String::new();
+    file.take(32).read_to_string(&mut owner)?;
+    Ok(Locked::By(owner.trim().parse().unwrap_or(0)))
 }
 
 impl Disk for FileDisk {
     fn create_directory(&self, path: &str) -> io::Result<()> {
-        fs::create_dir_all(self.path(path))
+        fs::create_dir_all(self.path_to_change(path)?)
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<String>> {
@@ -52,7 +97,8 @@ impl Disk for FileDisk {
     }
 
     fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path(path))?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path_to_change(path)?)?;
         let mut offset = 0;
         while offset < bytes {
             let step = (bytes - offset).min(ZEROS.len() as u64);
@@ -63,15 +109,15 @@ impl Disk for FileDisk {
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(Opened(OpenOptions::new().read(true).write(true).open(self.path(path))?)))
+        Ok(Arc::new(Opened(OpenOptions::new().read(true).write(!self.is_read_only).open(self.path(path))?)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path(from), self.path(to))
+        fs::rename(self.path_to_change(from)?, self.path_to_change(to)?)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        fs::remove_file(self.path(path))
+        fs::remove_file(self.path_to_change(path)?)
     }
 
     fn sync_directory(&self, path: &str) -> io::Result<()> {
@@ -84,16 +130,22 @@ impl Disk for FileDisk {
     }
 
     fn lock(&self, path: &str) -> io::Result<Locked> {
+        if self.is_read_only {
+            return self.look(path);
+        }
         let path = self.path(path);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut owner = String::new();
-                file.take(32).read_to_string(&mut owner)?;
-                return Ok(Locked::By(owner.trim().parse().unwrap_or(0)));
+        for look in 0.. {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(error),
+                // Processes that only look have a shared lock for an instant.
+                Err(TryLockError::WouldBlock) if look < LOOKS_MAX && file.try_lock_shared().is_ok() => {
+                    file.unlock()?;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(TryLockError::WouldBlock) => return owner(file),
             }
-            Err(TryLockError::Error(error)) => return Err(error),
         }
         file.set_len(0)?;
         file.rewind()?;
@@ -132,7 +184,7 @@ impl File for Opened {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         loop {
             match self.0.read_at(buffer, offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 result => return result,
             }
         }

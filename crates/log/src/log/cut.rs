@@ -1,6 +1,7 @@
 //! Cutting: a prefix by whole segments, a suffix at any record. One write of the state decides each;
 //! files are removed or recycled after it, and by the next recovery if a crash comes first.
 use super::Log;
+use super::shared::View;
 use super::window::Window;
 use crate::chunk::Chunk;
 use crate::error::{Context, Damage, Error, Result};
@@ -20,6 +21,40 @@ pub struct Retention {
     pub snapshot: Option<Version>,
 }
 
+/// The part of a log that a rule allows to prune.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prunable {
+    /// The number of segments.
+    pub segments: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The last version in them.
+    pub through: Option<Version>,
+}
+
+impl View {
+    /// The segments that a retention rule allows to prune.
+    pub(crate) fn prunable(&self, retention: &Retention) -> Prunable {
+        let mut prunable = Prunable::default();
+        let total: u64 = self.segments.iter().map(|segment| segment.length).sum();
+        for segment in self.segments.iter().take(self.segments.len().saturating_sub(1)) {
+            let body = segment.body();
+            let is_contained = retention.snapshot.is_none_or(|snapshot| body.last <= snapshot);
+            let is_large = retention.bytes_max.is_some_and(|max| total - prunable.bytes > max);
+            let is_old = retention.clock_min.is_some_and(|min| body.last_clock < min);
+            let by_snapshot_alone =
+                retention.snapshot.is_some() && retention.bytes_max.is_none() && retention.clock_min.is_none();
+            if !is_contained || !(is_large || is_old || by_snapshot_alone) {
+                break;
+            }
+            prunable.segments += 1;
+            prunable.bytes += segment.length;
+            prunable.through = Some(body.last);
+        }
+        prunable
+    }
+}
+
 impl Log {
     /// Prunes whole segments by a retention rule, never past a [`Hold`](super::Hold) nor the last
     /// segment. Returns the number of segments.
@@ -29,24 +64,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`].
     pub fn retain(&mut self, retention: &Retention) -> Result<usize> {
-        let (mut count, mut left) = (0, 0);
-        {
-            let view = self.shared.view();
-            left += view.segments.iter().map(|segment| segment.length).sum::<u64>();
-            for segment in view.segments.iter().take(view.segments.len().saturating_sub(1)) {
-                let body = segment.body();
-                let is_contained = retention.snapshot.is_none_or(|snapshot| body.last <= snapshot);
-                let is_large = retention.bytes_max.is_some_and(|max| left > max);
-                let is_old = retention.clock_min.is_some_and(|min| body.last_clock < min);
-                let by_snapshot_alone =
-                    retention.snapshot.is_some() && retention.bytes_max.is_none() && retention.clock_min.is_none();
-                if !is_contained || !(is_large || is_old || by_snapshot_alone) {
-                    break;
-                }
-                count += 1;
-                left -= segment.length;
-            }
-        }
+        let count = self.shared.view().prunable(retention).segments;
         self.prune_segments(count)
     }
 

@@ -19,8 +19,8 @@ pub(crate) mod scan;
 pub(crate) mod shared;
 pub(crate) mod window;
 
-pub use cut::Retention;
-pub use reader::{Reader, Readers};
+pub use cut::{Prunable, Retention};
+pub use reader::{Place, Reader, Readers};
 pub use report::{Progress, Report};
 pub use shared::Hold;
 

@@ -1,4 +1,5 @@
 //! Reading: by version, by time, and in order, while the writer appends.
+use super::cut::{Prunable, Retention};
 use super::shared::{Entry, Segment, Shared};
 use super::window::Window;
 use crate::chunk::Chunk;
@@ -29,6 +30,11 @@ impl Readers {
         self.shared.view().oldest()
     }
 
+    /// The part of the log that a retention rule allows to prune, holds apart.
+    pub fn prunable(&self, retention: &Retention) -> Prunable {
+        self.shared.view().prunable(retention)
+    }
+
     /// A reader that begins at the first record.
     pub fn reader(&self) -> Reader {
         let first = {
@@ -42,6 +48,7 @@ impl Readers {
             cuts: self.shared.cuts(),
             last: None,
             target: Target::Version(first),
+            taken: None,
         }
     }
 
@@ -63,6 +70,19 @@ pub struct Reader {
     cuts: u64,
     last: Option<Version>,
     target: Target,
+    /// The offset of the last record that was read.
+    taken: Option<u64>,
+}
+
+/// The place of a record on the disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The file of the segment.
+    pub path: String,
+    /// The number of the segment.
+    pub segment: u64,
+    /// The offset of the record in it, in bytes.
+    pub offset: u64,
 }
 
 /// Where the next record is looked for.
@@ -88,13 +108,13 @@ struct Found {
 impl Reader {
     /// The next record is the first of at least `version`.
     pub fn seek(&mut self, version: Version) {
-        (self.target, self.last) = (Target::Version(version), None);
+        (self.target, self.last, self.taken) = (Target::Version(version), None, None);
         self.unplace();
     }
 
     /// The next record is the first with a clock of at least `clock`.
     pub fn seek_clock(&mut self, clock: u64) {
-        (self.target, self.last) = (Target::Clock(clock), None);
+        (self.target, self.last, self.taken) = (Target::Clock(clock), None, None);
         self.unplace();
     }
 
@@ -185,6 +205,12 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// The place of the record that was read last.
+    pub fn place_of_last(&self) -> Option<Place> {
+        let (cursor, offset) = (self.at.as_ref()?, self.taken?);
+        Some(Place { path: cursor.segment.path.clone(), segment: cursor.segment.number, offset })
     }
 
     /// Keeps the window for its buffer.
@@ -303,7 +329,7 @@ impl Reader {
         if !is_valid || self.last.is_some_and(|last| last >= version) {
             return Err(self.damage("the checksum of the record differs"));
         }
-        self.last = Some(version);
+        (self.last, self.taken) = (Some(version), Some(found.offset));
         let Some(cursor) = &mut self.at else { return Err(Error::Stopped) };
         cursor.offset += Chunk::encoded_bytes(u64::from(length));
         let read = cursor.window.bytes(found.offset, bytes).during("read", &cursor.segment.path)?;

@@ -319,9 +319,31 @@ impl<'a> Scan<'a> {
                 reason: stop.reason,
             })));
         }
-        (self.report.torn_bytes, self.report.last) = (torn_bytes, last);
-        self.report.first = self.segments.first().map(|segment| segment.first);
+        self.report.torn_bytes = torn_bytes;
+        self.end_here();
         Ok(stop)
+    }
+
+    /// Takes what was read for the whole log, and returns its last version.
+    pub(crate) fn end_here(&mut self) -> Option<Version> {
+        self.report.last = self.last.map(|(version, _)| version);
+        self.report.first = self.segments.first().map(|segment| segment.first);
+        self.report.last
+    }
+
+    /// Lets the scan begin with the last segment but one, if its header is valid. The last one may
+    /// have no record yet.
+    pub(crate) fn begin_near_the_end(&mut self) -> Result<()> {
+        let Some(number) = self.numbers.range(self.slot.first_segment..).rev().nth(1).copied() else { return Ok(()) };
+        let Some((file, _)) = self.open(number)? else { return Ok(()) };
+        if let Ok(header) = self.raw_header(&*file, number)?
+            && self.counts(Position { segment: number, offset: PAGE_BYTES }, header.generation, 0)?
+        {
+            self.slot.first_segment = number;
+            // The clock of that record is not known here, and is at least 0.
+            self.last = header.previous.map(|version| (version, 0));
+        }
+        Ok(())
     }
 
     /// The next valid batch header at or behind `offset`, which moves behind it.
