@@ -31,7 +31,7 @@ pub struct Verification {
     pub findings: Vec<Error>,
 }
 
-/// What can be said of a log without reading all of it.
+/// The size and the end of a log, found without reading all of it.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The segments, spares excluded.
@@ -178,7 +178,7 @@ fn file_of(finding: &Error) -> Option<&String> {
     }
 }
 
-/// Says how large a log is and where it ends. Reads its last segments only.
+/// Finds how large a log is and where it ends. Reads its last segments only.
 ///
 /// # Errors
 /// As [`open_read_only`]; damage in other segments is not noticed.
