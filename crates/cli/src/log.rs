@@ -3,6 +3,7 @@
 //!
 //! Without either nothing is printed, warnings and errors included, because the command itself
 //! prints all that its user has to know.
+use crate::calendar::Utc;
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::settings::LOG_VARIABLE;
 use crate::{lines, settings};
@@ -195,51 +196,9 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// A time since 1970 as `2026-11-22T20:47:06.123Z`.
-struct Utc(Duration);
-
-impl fmt::Display for Utc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, ms) = (self.0.as_secs(), self.0.subsec_millis());
-        let (year, month, day) = date(seconds / 86_400);
-        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-        write!(f, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-    }
-}
-
-/// Returns year, month and day of a number of days after 1 January 1970.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day is the last of one. 719,468 days lie between
-    // 1 March of year 0 and 1970.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (400 * era + year_of_era + u64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        // The expected values are those of `date --utc --date=@SECONDS`.
-        for (seconds, told) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399, "2000-02-28T23:59:59.000Z"),
-            (951_868_799, "2000-02-29T23:59:59.000Z"),
-            (951_868_800, "2000-03-01T00:00:00.000Z"),
-            (1_735_689_599, "2024-12-31T23:59:59.000Z"),
-            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
-        ] {
-            assert_eq!(Utc(Duration::from_secs(seconds)).to_string(), told);
-        }
-        assert_eq!(Utc(Duration::from_millis(1_795_380_426_123)).to_string(), "2026-11-22T20:47:06.123Z");
-    }
 
     #[test]
     fn filters_by_which_nothing_could_pass_are_wrong() {

@@ -6,6 +6,7 @@
 
 mod admin_client;
 mod bench;
+mod calendar;
 mod cast;
 mod clock;
 mod config;
@@ -14,12 +15,14 @@ mod exit;
 mod leave_evict;
 mod lines;
 mod log;
+mod logs;
 mod member;
 mod membership;
 mod observe;
 mod pages;
 mod parent;
 mod private;
+mod progress;
 mod quantity;
 mod recover;
 mod screen;
@@ -125,6 +128,13 @@ enum Command {
     /// It runs until Ctrl-C. While a file is received it is stored in the directory as
     /// `.NAME.part`, and its pieces are not sent again.
     Receive(Box<cast::receive::Args>),
+    /// Reads, checks and prunes the logs in a data directory
+    ///
+    /// DIR is the data directory of one member, and LOG the name of one of its logs or, if no log
+    /// has that name, its number. All but `prune` change nothing and also work while a member owns
+    /// the directory: they show the records that were durable when they began.
+    #[command(subcommand)]
+    Log(logs::Command),
     /// Inspects settings: effective values and their origins, errors, and an example
     #[command(subcommand)]
     Config(config::Command),
@@ -155,6 +165,7 @@ fn main() -> ExitCode {
         Command::Recover(args) => recover::recover(args),
         Command::Cast(args) => cast::run(*args),
         Command::Receive(args) => cast::receive::run(*args),
+        Command::Log(command) => logs::run(command),
         Command::Config(command) => config::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),

@@ -40,6 +40,8 @@ pub struct Summary {
     pub bytes: u64,
     /// The bytes of segments that are not in use.
     pub spare_bytes: u64,
+    /// The first version, `None` if there is no record.
+    pub first: Option<Version>,
     /// The last version that was pruned.
     pub floor: Option<Version>,
     /// The last version that was written and its clock; `None` if there has been no record.
@@ -187,7 +189,8 @@ pub fn summary(disk: &Arc<dyn Disk>, subgroup: u32) -> Result<Summary> {
     let path = log_path(subgroup);
     let shown = disk.shown(&path);
     let last = settled(&**disk, &path, binding, true, &mut |_| ())?.last();
-    let slot = read_slot(&**disk, &path, binding)?;
+    let scan = Scan::new(&**disk, &path, binding, u64::MAX)?;
+    let (slot, first) = (scan.slot(), scan.first()?);
     let snapshots = Snapshots::new(disk.clone(), &path, binding, 0).list()?;
     let mut summary = Summary { floor: slot.floor, last, snapshots, ..Summary::default() };
     for name in disk.list(&path).during("list", &shown)? {
@@ -206,6 +209,8 @@ pub fn summary(disk: &Arc<dyn Disk>, subgroup: u32) -> Result<Summary> {
             },
         }
     }
+    // A segment may have been begun and hold no record yet.
+    summary.first = first.filter(|first| last.is_some_and(|(last, _)| *first <= last));
     Ok(summary)
 }
 

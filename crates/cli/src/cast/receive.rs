@@ -1,6 +1,5 @@
 //! `spindle receive`: keeps the files that are cast to a group.
 use super::part::{Opened, Part};
-use super::progress::Progress;
 use super::seat::{Heard, Seat};
 use super::wire::{self, Message, Offer};
 use super::{Garbage, LOOK_EVERY, say};
@@ -8,6 +7,7 @@ use crate::exit::{FAILED, Failure, Outcome};
 use crate::lines;
 use crate::log::Verbosity;
 use crate::membership::Membership;
+use crate::progress::Progress;
 use crate::quantity::short;
 use crate::settings::Whom;
 use crate::signals::Stop;

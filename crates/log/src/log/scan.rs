@@ -331,6 +331,13 @@ impl<'a> Scan<'a> {
         self.report.last
     }
 
+    /// The first version of the first segment, by its header.
+    pub(crate) fn first(&self) -> Result<Option<Version>> {
+        let number = self.slot.first_segment;
+        let Some((file, _)) = self.open(number)? else { return Ok(None) };
+        Ok(self.raw_header(&*file, number)?.ok().map(|header| header.first))
+    }
+
     /// Lets the scan begin with the last segment but one, if its header is valid. The last one may
     /// have no record yet.
     pub(crate) fn begin_near_the_end(&mut self) -> Result<()> {

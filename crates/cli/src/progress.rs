@@ -1,4 +1,4 @@
-//! The progress of a file, on the standard error: a bar on a terminal, a line now and then
+//! The progress of work on a file or a log, on the standard error: a bar on a terminal, a line now and then
 //! elsewhere, nothing with `--json`.
 use crate::quantity::short;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +10,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 const BAR_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     name: String,
     total: u64,
     begun: Instant,
@@ -22,8 +22,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of a file of `total` bytes.
-    pub(super) fn new(name: &str, total: u64, json: bool) -> Progress {
+    /// Returns the progress of work on `total` bytes.
+    pub(crate) fn new(name: &str, total: u64, json: bool) -> Progress {
         let bar = (!json && stderr().is_terminal()).then(|| {
             let form = "{msg} [{bar:30}] {percent} %, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
             // The template is valid. If it were not, the bar would use its default.
@@ -35,7 +35,7 @@ impl Progress {
 
     /// Shows the number of complete bytes. `bytes` returns it, and is called only if progress is
     /// printed now.
-    pub(super) fn show(&mut self, bytes: impl FnOnce() -> u64) {
+    pub(crate) fn show(&mut self, bytes: impl FnOnce() -> u64) {
         let every = if self.bar.is_some() { BAR_EVERY } else { LINE_EVERY };
         if self.silent || self.told.unwrap_or(self.begun).elapsed() < every {
             return;
@@ -52,7 +52,7 @@ impl Progress {
     }
 
     /// Prints a line that stays on the terminal.
-    pub(super) fn line(&self, line: &str) {
+    pub(crate) fn line(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
