@@ -12,7 +12,7 @@ use std::{fmt, io};
 pub(crate) const HELP: &str = "\
 Exit status:
   0    all went well
-  1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
+  1    it failed: input, output, memory, no group in time, (log) damage, or (demo) the members do not agree
   2    wrong arguments or settings
   3    (member, cast, receive) the group went on without it: it was evicted, or asked to leave before its end;
        (demo) a member was lost without --kill

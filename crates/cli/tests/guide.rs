@@ -2,11 +2,13 @@
 //! run, so lines are compared by their shapes: each number counts as 0.
 mod common;
 
+use common::logs::{append, store};
 use common::{Done, Running, Scratch};
 use std::process::{Command, Stdio};
 
 const FIRST_GROUP: &str = include_str!("../../../docs/guide/first-group.md");
 const CLI: &str = include_str!("../../../docs/guide/cli.md");
+const LOG: &str = include_str!("../../../docs/guide/log.md");
 const CONFIGURATION: &str = include_str!("../../../docs/guide/configuration.md");
 
 /// Returns the contents of the blocks in `language` of a page, in order.
@@ -135,6 +137,41 @@ fn the_page_on_settings_shows_the_mistakes_of_a_file() {
     let shown = block(CONFIGURATION, "text", "fuonders");
     let output = run(&scratch, "spindle member --config spindle.toml || test $? = 2");
     assert_eq!(output, shown);
+}
+
+/// The logs are the same at each run, so what is printed equals the page.
+#[test]
+fn the_page_on_logs_shows_what_the_commands_print() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("data");
+    let mut owner = store(&dir);
+    owner.open_named("orders", &mut |_| ()).unwrap();
+    append(&mut owner, 0, 0..200, |sequence| format!("order {sequence}"));
+    owner.open_named("prices", &mut |_| ()).unwrap();
+    let refused = run(&scratch, "spindle log prune data orders --before 1:150 || test $? = 1");
+    assert_eq!(shape(&refused), shape(block(LOG, "text", "is in use by process")));
+    drop(owner);
+    let outputs = ["number  name", "1:41 ", " bytes at offset ", "orders.bin: ", "the checksum", "would prune"];
+    for (commands, words) in blocks(LOG, "sh").into_iter().zip(outputs) {
+        let output = match commands.contains("verify") {
+            true => with_damage(&scratch, || run(&scratch, &format!("{} || test $? = 1", commands.trim_end()))),
+            false => run(&scratch, commands),
+        };
+        assert_eq!(output, block(LOG, "text", words), "{commands}");
+    }
+}
+
+/// Calls `then` while one bit of record 1:100 is changed.
+fn with_damage(scratch: &Scratch, then: impl Fn() -> String) -> String {
+    let place = run(scratch, "spindle log seek data orders 1:100");
+    let (at, file) = place.trim_end().split_once("at offset ").unwrap().1.split_once(" of ").unwrap();
+    let whole = std::fs::read(scratch.path(file)).unwrap();
+    let mut damaged = whole.clone();
+    damaged[at.parse::<usize>().unwrap() + 32] ^= 1;
+    std::fs::write(scratch.path(file), damaged).unwrap();
+    let output = then();
+    std::fs::write(scratch.path(file), whole).unwrap();
+    output
 }
 
 #[test]

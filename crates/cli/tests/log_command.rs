@@ -1,37 +1,16 @@
 //! `spindle log`: the binary over data directories that the test writes with the library.
 mod common;
 
+use common::logs::{BEGIN, SECOND, append, store};
 use common::{Done, Running, Scratch};
 use serde_json::{Value, json};
-use spindle_log::{Config, FileDisk, Identity, Record, Store, Version};
+use spindle_log::{Record, Version};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 
-/// 2020-11-22T20:00:00Z, in ns since 1970.
-const BEGIN: u64 = 1_606_075_200_000_000_000;
-const SECOND: u64 = 1_000_000_000;
-
-fn identity() -> Identity {
-    Identity { group: "shop".into(), member: 3, incarnation: 0x17 }
-}
-
-fn config() -> Config {
-    Config { segment_bytes: 8192, journal_bytes: 64 << 10, reserve_bytes: 0, ..Config::default() }
-}
-
-fn store(dir: &PathBuf) -> Store {
-    let disk = FileDisk::new(dir).unwrap();
-    Store::open(Arc::new(disk), &identity(), config()).unwrap()
-}
-
-fn append(store: &mut Store, number: u32, sequences: std::ops::Range<u64>, clock: impl Fn(u64) -> u64) {
-    for sequence in sequences {
-        let payload = format!("order {sequence}{}", " ".repeat(sequence as usize % 300));
-        let record = Record { version: Version::new(1, sequence), clock: clock(sequence), payload: payload.as_bytes() };
-        store.log(number).unwrap().append([record]).unwrap();
-    }
+fn payload(sequence: u64) -> String {
+    format!("order {sequence}{}", " ".repeat(sequence as usize % 300))
 }
 
 /// A directory with a log of 200 records named `orders`, a second apart; the log 1, whose payloads
@@ -40,7 +19,7 @@ fn shop(scratch: &Scratch) -> PathBuf {
     let dir = scratch.path("data");
     let mut store = store(&dir);
     assert_eq!(store.open_named("orders", &mut |_| ()).unwrap().0, 0);
-    append(&mut store, 0, 0..200, |sequence| BEGIN + sequence * SECOND);
+    append(&mut store, 0, 0..200, payload);
     store.open_log(1, &mut |_| ()).unwrap();
     for (sequence, payload) in [&b"tab\tbell\x07"[..], b"\xff\x00"].into_iter().enumerate() {
         let record = Record { version: Version::new(2, sequence as u64), clock: BEGIN, payload };
@@ -166,7 +145,7 @@ fn export_writes_every_byte_or_nothing() {
     let bytes = fs::read(scratch.path("out")).unwrap();
     let mut rest = &bytes[..];
     for sequence in 10..20_u64 {
-        let payload = format!("order {sequence}{}", " ".repeat(sequence as usize % 300));
+        let payload = payload(sequence);
         let mut expected = (payload.len() as u32).to_le_bytes().to_vec();
         [1, sequence, BEGIN + sequence * SECOND].iter().for_each(|number| expected.extend(number.to_le_bytes()));
         expected.extend(payload.as_bytes());
@@ -301,11 +280,11 @@ fn a_directory_in_use_is_read_and_not_pruned() {
     let pid = std::process::id();
     assert_eq!(message, format!("error: data/ is in use by process {pid}; stop that process or use another directory"));
     done(&scratch, "prune data orders --before 1:60 --dry-run", 0);
-    append(&mut owner, 0, 200..210, |sequence| BEGIN + sequence * SECOND);
+    append(&mut owner, 0, 200..210, payload);
     assert_eq!(cat(&scratch, "orders"), versions(0..210));
     done(&scratch, "verify data", 0);
-    // Reading has changed nothing: the owner goes on.
-    append(&mut owner, 0, 210..220, |sequence| BEGIN + sequence * SECOND);
+    // Reading has changed nothing, so the owner continues.
+    append(&mut owner, 0, 210..220, payload);
     drop(owner);
     done(&scratch, "prune data orders --before 1:60", 0);
 }
@@ -361,7 +340,7 @@ fn a_reader_that_is_gone_is_no_error() {
     let dir = shop(&scratch);
     let mut store = store(&dir);
     store.open_named("orders", &mut |_| ()).unwrap();
-    append(&mut store, 0, 200..1200, |sequence| BEGIN + sequence * SECOND);
+    append(&mut store, 0, 200..1200, payload);
     drop(store);
     let bin = env!("CARGO_BIN_EXE_spindle");
     let mut shell = Command::new("bash");

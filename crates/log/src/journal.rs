@@ -5,11 +5,11 @@
 //! continues with what changes. Each frame is written twice, on pages of its own, so damage to one
 //! page loses nothing. All space is allocated when the journal is created: a full disk does not
 //! stop the agreement. Each opening begins an era, so nothing is ever written behind a torn frame.
+use crate::disk::TEMPORARY;
 use crate::disk::{Disk, File, read_full, write_all};
 use crate::error::{Context, Error, Result, in_range};
 use crate::format::{Binding, Frame, FrameKind};
 use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_KINDS_MAX, JOURNAL_VALUE_BYTES_MAX, PAGE_BYTES, journal_frame_bytes};
-use crate::log::TEMPORARY;
 use crate::mutation::mutation;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

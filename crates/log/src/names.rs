@@ -3,13 +3,15 @@
 //! A log is a directory with a number. A log with a name has the file `name` as well, which is
 //! durable before the log has a state, and whose existence the state notes. So a name that was
 //! given is found again, or its loss is an error: no second log begins under the same name.
-use crate::disk::{Disk, read_file, replace_file};
+use crate::disk::{Disk, TEMPORARY, read_file, replace_file};
 use crate::error::{Context, Error, Result, in_range};
 use crate::format::{Binding, encode_name, parse_name};
 use crate::limits::{FORMAT, LOG_NAME_BYTES_MAX, PAGE_BYTES};
 use crate::log::scan::read_slot;
-use crate::log::{NAME, STATE, TEMPORARY};
-use crate::store::{DataDirectory, log_path};
+use crate::log::{NAME, STATE};
+
+/// The beginning of the name of a log's directory.
+pub(crate) const SUBGROUP: &str = "subgroup-";
 
 /// A log of a data directory.
 #[derive(Clone, Debug)]
@@ -27,38 +29,39 @@ pub(crate) struct Named {
     pub(crate) is_whole: bool,
 }
 
-impl DataDirectory {
-    /// The logs in ascending order of their numbers. Damage to one name is in its entry only.
-    ///
-    /// # Errors
-    /// [`Error::Format`] and [`Error::CorruptFile`] of the identity, [`Error::Io`].
-    pub fn logs(disk: &dyn Disk) -> Result<Vec<LogEntry>> {
-        let Some(identity) = Self::identity_of(disk)? else { return Ok(Vec::new()) };
-        let entry = |subgroup| {
-            let binding = Binding { incarnation: identity.incarnation, subgroup };
-            match read(disk, binding) {
-                Err(error @ Error::Io { .. }) => Err(error),
-                found => Ok(LogEntry { subgroup, name: found.map(|found| found.map(|(name, _)| name)) }),
-            }
-        };
-        Self::subgroups(disk)?.into_iter().map(entry).collect()
-    }
+/// The subgroups that have a log, in ascending order.
+pub(crate) fn subgroups(disk: &dyn Disk) -> Result<Vec<u32>> {
+    let names = disk.list("").during("list", &disk.shown(""))?;
+    let mut found: Vec<u32> = names.iter().filter_map(|name| subgroup_in(name)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
 
-    /// The number of the log with this name, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::CorruptFile`] if two logs have the name, or none has and a damaged file may have
-    /// contained it; [`Error::Format`], [`Error::Io`].
-    pub fn find(disk: &dyn Disk, name: &str) -> Result<Option<u32>> {
-        let Some(identity) = Self::identity_of(disk)? else { return Ok(None) };
-        Ok(find(disk, identity.incarnation, name)?.map(|found| found.subgroup))
-    }
+/// The number in the name of a log's directory.
+fn subgroup_in(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(SUBGROUP)?;
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    // Other spellings of a number are directories of something else.
+    (log_path(number) == name).then_some(number)
+}
+
+pub(crate) fn log_path(subgroup: u32) -> String {
+    format!("{SUBGROUP}{subgroup:08x}")
+}
+
+/// The logs in ascending order of their numbers.
+pub(crate) fn list(disk: &dyn Disk, incarnation: u128) -> Result<Vec<LogEntry>> {
+    let entry = |subgroup| match read(disk, Binding { incarnation, subgroup }) {
+        Err(error @ Error::Io { .. }) => Err(error),
+        found => Ok(LogEntry { subgroup, name: found.map(|found| found.map(|(name, _)| name)) }),
+    };
+    subgroups(disk)?.into_iter().map(entry).collect()
 }
 
 /// Returns the log with this name.
 pub(crate) fn find(disk: &dyn Disk, incarnation: u128, name: &str) -> Result<Option<Named>> {
     let (mut found, mut damage) = (None, None);
-    for subgroup in DataDirectory::subgroups(disk)? {
+    for subgroup in subgroups(disk)? {
         match read(disk, Binding { incarnation, subgroup }) {
             Ok(Some((other, _))) if other == name && found.is_some() => {
                 let path = disk.shown(&name_path(subgroup));
@@ -79,7 +82,7 @@ pub(crate) fn find(disk: &dyn Disk, incarnation: u128, name: &str) -> Result<Opt
 /// Gives the lowest number that no log uses to a new log with this name, and returns the number.
 pub(crate) fn create(disk: &dyn Disk, incarnation: u128, name: &str) -> Result<u32> {
     let mut used = Vec::new();
-    for subgroup in DataDirectory::subgroups(disk)? {
+    for subgroup in subgroups(disk)? {
         let path = log_path(subgroup);
         let names = disk.list(&path).during("list", &disk.shown(&path))?;
         // A crash may have left a directory in which no log was begun.

@@ -1,10 +1,10 @@
 //! Snapshots of a subgroup's state: written beside the log, verified, and only then in place of an
 //! older one. Together with the records behind its version a snapshot is the whole state.
+use crate::disk::TEMPORARY;
 use crate::disk::{Disk, File, read_full, write_all};
 use crate::error::{Context, Error, Result};
 use crate::format::{Binding, Block, SnapshotHeader};
 use crate::limits::{PAGE_BYTES, SNAPSHOT_BLOCK_BYTES, SNAPSHOTS_MAX};
-use crate::log::TEMPORARY;
 use crate::mutation::mutation;
 use crate::version::Version;
 use crc32c::crc32c_append;

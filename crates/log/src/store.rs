@@ -14,7 +14,7 @@ use crate::format::{Binding, Identity, Mismatch};
 use crate::journal::Journal;
 use crate::limits::{FORMAT, GROUP_NAME_BYTES_MAX, PAGE_BYTES, SUBGROUPS_MAX};
 use crate::log::{Log, Progress, Report};
-use crate::names;
+use crate::names::{self, LogEntry, SUBGROUP, log_path};
 use crate::snapshot::Snapshots;
 use crate::version::Version;
 use std::collections::BTreeMap;
@@ -22,7 +22,6 @@ use std::sync::{Arc, OnceLock};
 
 const IDENTITY: &str = "identity";
 const LOCK: &str = "lock";
-const SUBGROUP: &str = "subgroup-";
 
 /// A locked data directory of one member.
 pub struct DataDirectory {
@@ -86,10 +85,28 @@ impl DataDirectory {
     /// # Errors
     /// [`Error::Io`].
     pub fn subgroups(disk: &dyn Disk) -> Result<Vec<u32>> {
-        let names = disk.list("").during("list", &disk.shown(""))?;
-        let mut found: Vec<u32> = names.iter().filter_map(|name| subgroup_in(name)).collect();
-        found.sort_unstable();
-        Ok(found)
+        names::subgroups(disk)
+    }
+
+    /// The logs in ascending order of their numbers. Damage to one name is in its entry only.
+    ///
+    /// # Errors
+    /// [`Error::Format`] and [`Error::CorruptFile`] of the identity, [`Error::Io`].
+    pub fn logs(disk: &dyn Disk) -> Result<Vec<LogEntry>> {
+        match Self::identity_of(disk)? {
+            Some(identity) => names::list(disk, identity.incarnation),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The number of the log with this name, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::CorruptFile`] if two logs have the name, or none has and a damaged file may have
+    /// contained it; [`Error::Format`], [`Error::Io`].
+    pub fn find(disk: &dyn Disk, name: &str) -> Result<Option<u32>> {
+        let Some(identity) = Self::identity_of(disk)? else { return Ok(None) };
+        Ok(names::find(disk, identity.incarnation, name)?.map(|found| found.subgroup))
     }
 
     /// The owner of the directory.
@@ -108,18 +125,6 @@ impl DataDirectory {
     pub(crate) fn binding(&self, subgroup: u32) -> Binding {
         Binding { incarnation: self.identity.incarnation, subgroup }
     }
-}
-
-pub(crate) fn log_path(subgroup: u32) -> String {
-    format!("{SUBGROUP}{subgroup:08x}")
-}
-
-/// The number in the name of a log's directory.
-fn subgroup_in(name: &str) -> Option<u32> {
-    let digits = name.strip_prefix(SUBGROUP)?;
-    let number = u32::from_str_radix(digits, 16).ok()?;
-    // Other spellings of a number are directories of something else.
-    (log_path(number) == name).then_some(number)
 }
 
 fn check(path: &str, found: &Identity, expected: &Identity) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Damage by chance to the files of a directory with two named logs: flipped bits, files that are cut
-//! off, zeros, and blocks of another place. Whatever is damaged, nothing panics, no record is read
-//! that was not written, and no durable record is lost unless an error names the damaged file.
+//! off, zeros, and blocks of another place. Nothing panics, and no record is read that was not written.
+//! No durable record is lost unless an error names the damaged file.
 //! A failing seed is run alone with `SEED=n cargo test -p spindle-log --test damage`.
 mod model;
 use model::{Owned, Random, config, identity, read_all};

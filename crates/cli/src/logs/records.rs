@@ -160,7 +160,7 @@ pub(super) fn cat(args: &Cat) -> Outcome {
         let line = if args.json { object(&record).to_string() } else { line(&record) };
         writeln!(out, "{line}").context(failed)
     });
-    // What was read before an error is printed all the same.
+    // Records that were read before an error are printed all the same.
     out.flush().context(failed)?;
     outcome
 }

@@ -1,6 +1,8 @@
 //! Processes of the command, each test's in a directory of its own. They end with the test that
 //! starts them.
 #![allow(dead_code, reason = "each test file uses a part")]
+pub(crate) mod logs;
+
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File};

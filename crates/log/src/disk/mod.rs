@@ -12,9 +12,11 @@ pub use file::FileDisk;
 pub use sim::{Faults, SimDisk};
 
 use crate::error::{Context, Result};
-use crate::log::TEMPORARY;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+
+/// The end of the name of a file that was not finished.
+pub(crate) const TEMPORARY: &str = ".tmp";
 
 /// A directory tree on a disk.
 ///

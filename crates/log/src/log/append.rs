@@ -1,8 +1,8 @@
 //! Appending: a write for each segment that is touched, then a sync of each file.
 use super::shared::{Body, Entry, Segment};
-use super::{Begun, Log, TEMPORARY, Written, make_file};
+use super::{Begun, Log, Written, make_file};
 use crate::chunk::{Chunk, follows};
-use crate::disk::{File, write_all};
+use crate::disk::{File, TEMPORARY, write_all};
 use crate::error::{Context, Error, Result, in_range};
 use crate::format::{Batch, Position, Seed, SegmentHeader, parse_record, place_record, u32_at};
 use crate::limits::{BATCH_HEADER_BYTES, PAGE_BYTES, SEGMENTS_MAX};

@@ -36,7 +36,6 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) const STATE: &str = "state";
 pub(crate) const NAME: &str = "name";
-pub(crate) const TEMPORARY: &str = ".tmp";
 
 /// The log of one subgroup, owned by the thread that writes it.
 ///
