@@ -1,0 +1,1 @@
+//! The attribute `commands` of `spindle-object`, which exports it.
