@@ -1,4 +1,4 @@
-//! What a command may depend on besides the state and its arguments.
+//! The inputs of a command besides the state and its arguments.
 use crate::id::CallId;
 use spindle::MemberId;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can go wrong with a call, a read and the start of a member.
+//! The errors of a call, of a read and of the start of a member.
 use crate::answer::Refusal;
 use crate::id::CallId;
 use crate::machine::Stopped;
@@ -126,7 +126,7 @@ pub enum ReadError {
     Send(#[from] SendError),
 }
 
-/// What an object can't do.
+/// A capability that objects lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {

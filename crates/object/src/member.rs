@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wea
 /// The digests that are compared at a time.
 const CHECKPOINTS_MAX: usize = 4;
 
-/// What the member and its handles share.
+/// The state that the member and its handles share.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     machine: RwLock<Machine<T>>,

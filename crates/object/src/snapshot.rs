@@ -59,7 +59,7 @@ pub enum RestoreError {
     /// The decoded values contradict each other, or bytes are left.
     #[error("the snapshot contradicts itself: {what}; the type has changed without another number of its state")]
     Unsound {
-        /// What is wrong.
+        /// The contradiction.
         what: &'static str,
     },
     /// The group is at a later version than this program.

@@ -1,4 +1,4 @@
-//! What the attribute says about mistakes. `TRYBUILD=overwrite` writes the texts anew.
+//! The messages of the attribute for mistakes. `TRYBUILD=overwrite` writes the texts anew.
 
 #[test]
 fn mistakes_are_explained_where_they_are() {

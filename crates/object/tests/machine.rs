@@ -1,4 +1,4 @@
-//! The machine without a group: what each message does, and that machines stay equal.
+//! The machine without a group: the effect of each message, and that machines stay equal.
 use serde::{Deserialize, Serialize};
 use spindle::MemberId;
 use spindle_object::{
@@ -221,7 +221,7 @@ fn members_with_other_settings_or_commands_are_stopped() {
     assert_eq!(second.apply(ONE, &announcement).unwrap_err(), Stopped::Fingerprint { version: 1, mine, group });
     let restored = Machine::<Sum<2>>::restore(&first.snapshot(), other);
     assert_eq!(restored.unwrap_err(), RestoreError::Fingerprint { version: 1, mine, group });
-    // A machine that nobody has announced itself to has a fingerprint, too.
+    // Before the first announcement, the settings of the snapshot count.
     let restored =
         Machine::<Sum<2>>::restore(&machine(&Settings { calls_kept: 8, ..settings.clone() }).snapshot(), settings);
     assert!(matches!(restored.unwrap_err(), RestoreError::Fingerprint { .. }));
