@@ -1,0 +1,163 @@
+//! The errors of a call, of a read and of the start of a member.
+use crate::answer::Refusal;
+use crate::id::CallId;
+use crate::machine::Stopped;
+use spindle::{Ended, HandleError, JoinError, NotDelivered, SendError};
+use std::time::Duration;
+
+/// Why no reply was returned.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The command was not executed, and this call never will be.
+    #[error("the call was not executed: {0}")]
+    NotDone(#[from] NotDone),
+    /// The command may have been executed, or may still be.
+    #[error("it is not known whether call {id} was executed: {why}; ask with `outcome`, on any member")]
+    Unknown {
+        /// The call, to ask for.
+        id: CallId,
+        /// Why it is not known.
+        why: UnknownCause,
+    },
+    /// The command was executed, and its reply was not kept.
+    #[error("call {id} was executed, and its reply was not kept; call a command that reads the result")]
+    ReplyNotKept {
+        /// The call.
+        id: CallId,
+    },
+    /// The command was executed, and its reply is not of this type.
+    #[error("call {id} was executed, and its reply is of another type: {error}")]
+    Reply {
+        /// The call.
+        id: CallId,
+        /// Why it can't be decoded.
+        error: postcard::Error,
+    },
+}
+
+/// Why a call was not executed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDone {
+    /// The caller is a command or an upcall of the object, which would wait for itself.
+    #[error(
+        "a command may not call the object: it runs on the thread that would execute the call; call on another thread"
+    )]
+    InHandler,
+    /// The arguments can't be encoded.
+    #[error("the arguments can't be encoded: {0}")]
+    Encode(postcard::Error),
+    /// The group has refused it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The message was not accepted.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The message was accepted, and no member delivers it.
+    #[error(transparent)]
+    NotDelivered(#[from] NotDelivered),
+    /// The call could not be sent in time: the ring was full, the view changed, or too many calls of
+    /// this process were on the way.
+    #[error("it could not be sent within {waited:?}: calls of this process, or slow members, were in the way")]
+    TimedOut {
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// This member is no longer in the group.
+    #[error(transparent)]
+    End(#[from] End),
+}
+
+/// Why it is not known whether a call was executed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnknownCause {
+    /// No outcome came in time.
+    #[error("no outcome came within {waited:?}")]
+    TimedOut {
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// This member's part in the group ended first.
+    #[error(transparent)]
+    End(#[from] End),
+    /// The group does not know either.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The question could not be sent.
+    #[error("the question was not sent: {0}")]
+    NotAsked(NotDone),
+}
+
+/// How this member's part in the group ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum End {
+    /// The machine has stopped.
+    #[error("this member has stopped: {0}")]
+    Stopped(#[from] Stopped),
+    /// The group has ended for this member.
+    #[error("the group has ended: {0}")]
+    Ended(#[from] Ended),
+    /// The group has finished, or the program has dropped it.
+    #[error("this member has left the group")]
+    Left,
+}
+
+/// Why nothing was read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The caller is a command or an upcall of the object, which would wait for itself.
+    #[error("a command may not read through the handle: it runs on the thread that would answer; use `self`")]
+    InHandler,
+    /// This member is no longer in the group.
+    #[error(transparent)]
+    End(#[from] End),
+    /// The group did not confirm in time that this member is up to date.
+    #[error("the group has not confirmed within {waited:?} that this member is up to date; see which member lags")]
+    TimedOut {
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// The message that asks for it was not accepted.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}
+
+/// A capability that objects lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// Queries of one other member.
+    #[error("spindle has no messages to one member: read here, or call a command")]
+    Query,
+    /// Reads of an earlier state.
+    #[error("earlier states are not kept: read the newest one, or keep the history in the object")]
+    ReadAt,
+}
+
+/// Why a member did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It could not join the group, or take the state over.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// It is no sender of the subgroup.
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+    /// The subgroup has no common order.
+    #[error("the subgroup {subgroup:?} has the order Fifo, and an object needs Order::Total")]
+    NoTotalOrder {
+        /// The name of the subgroup.
+        subgroup: String,
+    },
+    /// It could not announce itself.
+    #[error("this member could not announce itself: {0}")]
+    Announce(#[from] NotDone),
+    /// It stopped before it had joined.
+    #[error("this member has stopped: {0}")]
+    Stopped(#[from] Stopped),
+}

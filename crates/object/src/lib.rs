@@ -1,0 +1,39 @@
+//! Replicated objects over Spindle.
+//!
+//! The methods of a type become commands. All members of a group apply the same commands in the same
+//! order, so all have the same object.
+//!
+//! ```text
+//! commands (attribute) --> StateMachine, calls
+//! StateMachine --> Machine: messages in, outcomes out; no I/O
+//! Machine --> Replicated: a handle over a subgroup
+//! ```
+//!
+//! Read [`Machine`] for what happens to a command.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod context;
+mod error;
+mod id;
+mod machine;
+mod member;
+mod message;
+mod replicated;
+mod sessions;
+mod settings;
+mod snapshot;
+mod state_machine;
+mod waiting;
+
+pub use answer::{Answer, Refusal};
+pub use context::Context;
+pub use error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+pub use id::{CallId, CallIdError, SessionId};
+pub use machine::{Applied, Checkpoint, Machine, Stopped};
+pub use message::Message;
+pub use replicated::Replicated;
+pub use settings::Settings;
+pub use snapshot::RestoreError;
+pub use spindle_object_derive::commands;
+pub use state_machine::{Call, CommandSpec, ExecuteError, StateMachine, decode_arguments, encode_reply, fingerprint};

@@ -1,0 +1,215 @@
+//! The member's part on the polling thread: applies the messages of the subgroup.
+use crate::answer::Answer;
+use crate::error::End;
+use crate::machine::{Applied, Checkpoint, Machine, Stopped};
+use crate::message::Message;
+use crate::state_machine::StateMachine;
+use crate::waiting::{Inside, Key, Waiting};
+use spindle::{Batch, Ended, Handler, MemberId, SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange};
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read};
+use std::panic::resume_unwind;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+/// The digests that are compared at a time.
+const CHECKPOINTS_MAX: usize = 4;
+
+/// The state that the member and its handles share.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    machine: RwLock<Machine<T>>,
+    pub(crate) waiting: Waiting,
+}
+
+impl<T: StateMachine> Shared<T> {
+    pub(crate) fn new(machine: Machine<T>) -> Shared<T> {
+        Shared { machine: RwLock::new(machine), waiting: Waiting::default() }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Machine<T>> {
+        self.machine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Machine<T>> {
+        self.machine.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handler of a member.
+pub(crate) struct Member<T: StateMachine> {
+    pub(crate) shared: Arc<Shared<T>>,
+    name: String,
+    place: Option<Place>,
+    /// Whether the version may have to be raised.
+    raise_due: bool,
+    /// By the number of commands: the digest of this member, and those of all.
+    checkpoints: BTreeMap<u64, (u64, BTreeMap<MemberId, u64>)>,
+}
+
+/// The member's place in the group.
+struct Place {
+    me: MemberId,
+    subgroup: Option<SubgroupId>,
+    /// The members of the subgroup, the oldest first.
+    members: Vec<MemberId>,
+    /// The handles keep the publisher, so that the group can finish when they are dropped.
+    publisher: Weak<SharedPublisher>,
+}
+
+impl<T: StateMachine> Member<T> {
+    pub(crate) fn new(shared: Arc<Shared<T>>, name: &str) -> Member<T> {
+        Member { shared, name: name.to_owned(), place: None, raise_due: false, checkpoints: BTreeMap::new() }
+    }
+
+    pub(crate) fn enter(&mut self, me: MemberId, view: &View, publisher: Weak<SharedPublisher>) {
+        self.place = Some(Place { me, subgroup: None, members: vec![], publisher });
+        self.look_at(view);
+    }
+
+    fn look_at(&mut self, view: &View) {
+        let Some(place) = &mut self.place else { return };
+        place.subgroup = view.subgroup(&self.name);
+        let ranks = place.subgroup.map(|id| view.subgroups[id.index()].members.clone()).unwrap_or_default();
+        place.members = ranks.iter().map(|rank| view.members[rank.index()]).collect();
+        self.raise_due = true;
+    }
+
+    /// Applies a message and gives its outcome to the caller. If the machine stops, this member
+    /// leaves the group by a panic of its handler, which the other members see as its end.
+    fn apply(&mut self, sender: MemberId, payload: &[u8]) {
+        let applied = self.shared.write().apply(sender, payload);
+        match applied {
+            Ok(applied) => self.note(sender, applied),
+            Err(stopped) => self.stop(stopped),
+        }
+    }
+
+    fn stop(&self, stopped: Stopped) -> ! {
+        tracing::error!(target: "spindle::object", "this member has stopped: {stopped}");
+        self.shared.write().stop(stopped.clone());
+        self.shared.waiting.end(End::Stopped(stopped.clone()));
+        resume_unwind(Box::new(stopped.to_string()))
+    }
+
+    fn note(&mut self, sender: MemberId, applied: Applied) {
+        let is_mine = self.place.as_ref().is_some_and(|place| place.me == sender);
+        let passed = Answer::Done(vec![]);
+        let waiting = &self.shared.waiting;
+        match applied {
+            Applied::Called { id, answer, digest } => {
+                waiting.resolve(Key::Call(id), &answer);
+                digest.into_iter().for_each(|digest| self.checkpoint(digest));
+            }
+            Applied::Asked { nonce, answer } if is_mine => waiting.resolve(Key::Ask(nonce), &answer),
+            Applied::Ticked { nonce } if is_mine => waiting.resolve(Key::Tick(nonce), &passed),
+            Applied::Opened(session) => waiting.resolve(Key::Open(session), &passed),
+            Applied::Announced => self.raise_due = true,
+            Applied::Raised { version } => {
+                tracing::info!(target: "spindle::object", version, "the group is at a version")
+            }
+            Applied::Digest(digest) => self.compare(sender, digest),
+            Applied::Asked { .. } | Applied::Ticked { .. } | Applied::Foreign => {}
+        }
+    }
+
+    /// Keeps the digest of this member, and sends it to the others.
+    fn checkpoint(&mut self, Checkpoint { commands, digest }: Checkpoint) {
+        self.checkpoints.insert(commands, (digest, BTreeMap::new()));
+        if self.checkpoints.len() > CHECKPOINTS_MAX {
+            self.checkpoints.pop_first();
+        }
+        // If the ring is full, the others do without the digest of this member.
+        self.send(&Message::Digest { commands, digest });
+    }
+
+    /// Stops this member if most members have another digest.
+    fn compare(&mut self, sender: MemberId, Checkpoint { commands, digest }: Checkpoint) {
+        let members = self.place.as_ref().map_or(0, |place| place.members.len());
+        let Some((mine, digests)) = self.checkpoints.get_mut(&commands) else { return };
+        digests.insert(sender, digest);
+        let same = digests.values().filter(|other| **other == digest).count();
+        if digest != *mine {
+            let mine = *mine;
+            tracing::error!(target: "spindle::object", commands, mine, theirs = digest, member = sender.0, "states differ");
+            if same * 2 > members {
+                self.stop(Stopped::Diverged { commands, mine, theirs: digest });
+            }
+        }
+    }
+
+    /// Raises the version of the group, if this is its oldest member and all members have announced a
+    /// later one.
+    fn raise(&mut self) {
+        let Some(place) = self.place.as_ref().filter(|_| self.raise_due) else { return };
+        let is_oldest = place.members.first() == Some(&place.me);
+        let raise = if is_oldest { self.shared.read().raise(place.members.iter().copied()) } else { None };
+        self.raise_due = raise.is_some_and(|message| !self.send(&message));
+    }
+
+    /// Sends a message if the ring has room.
+    fn send(&self, message: &Message<'_>) -> bool {
+        let publisher = self.place.as_ref().and_then(|place| place.publisher.upgrade());
+        let Some(mut publisher) = publisher.map(|publisher| SharedPublisher::clone(&publisher)) else { return false };
+        let bytes = message.encode();
+        match publisher.try_claim(bytes.len() as u64) {
+            Ok(Some(mut frame)) => {
+                frame.copy_from_slice(&bytes);
+                frame.commit();
+                true
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+}
+
+impl<T: StateMachine> Handler for Member<T> {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        let _inside = Inside::enter();
+        let is_mine = self.place.as_ref().is_some_and(|place| place.subgroup == Some(subgroup));
+        batch.for_each(|message| {
+            if is_mine {
+                self.apply(message.sender_id, message.payload);
+            }
+        });
+        self.raise();
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        let _inside = Inside::enter();
+        self.look_at(&change.new);
+        self.raise();
+    }
+
+    fn ended(&mut self, reason: Option<&Ended>) {
+        self.shared.waiting.end(reason.map_or(End::Left, |reason| End::Ended(reason.clone())));
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let _inside = Inside::enter();
+        let bytes = self.shared.read().snapshot();
+        Some(Snapshot { len: Some(bytes.len() as u64), bytes: Box::new(Cursor::new(bytes)) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        state.read_to_end(&mut bytes)?;
+        let mut machine = self.shared.write();
+        let restored = Machine::restore(&bytes, machine.settings().clone()).map_err(io::Error::other)?;
+        *machine = restored;
+        Ok(())
+    }
+
+    fn learn(&mut self, view: &View, subgroup: SubgroupId, message: &spindle::Message<'_>) {
+        let _inside = Inside::enter();
+        if view.subgroups[subgroup.index()].name == self.name {
+            // The machine keeps the reason for which it stops, and `join` returns it.
+            let _ = self.shared.write().apply(message.sender_id, message.payload);
+        }
+    }
+}
+
+impl<T: StateMachine> Drop for Member<T> {
+    fn drop(&mut self) {
+        self.shared.waiting.end(End::Left);
+    }
+}

@@ -1,0 +1,368 @@
+//! The handle of a replicated object.
+use crate::answer::{Answer, Refusal};
+use crate::error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+use crate::id::{CallId, SessionId};
+use crate::machine::Machine;
+use crate::member::{Member, Shared};
+use crate::message::Message;
+use crate::settings::Settings;
+use crate::state_machine::{Call, StateMachine};
+use crate::waiting::{Inside, Key, Wait, block_on};
+use serde::de::DeserializeOwned;
+use spindle::{Config, Group, MemberId, Order, Outcome, Receipt, SharedPublisher};
+use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A handle of a replicated object. Clones are for other threads.
+///
+/// When all clones are dropped, this member has finished sending, so
+/// [`Group::finish`](spindle::Group::finish) can end the group.
+#[derive(Debug)]
+pub struct Replicated<T> {
+    shared: Arc<Shared<T>>,
+    publisher: Arc<SharedPublisher>,
+    me: MemberId,
+    nonces: Arc<AtomicU64>,
+}
+
+impl<T> Clone for Replicated<T> {
+    fn clone(&self) -> Replicated<T> {
+        let (shared, publisher) = (Arc::clone(&self.shared), Arc::clone(&self.publisher));
+        Replicated { shared, publisher, me: self.me, nonces: Arc::clone(&self.nonces) }
+    }
+}
+
+/// How far a call has come, for the case that its time is over.
+type Sent = Mutex<Option<CallId>>;
+
+impl<T: StateMachine> Replicated<T> {
+    /// Joins the group with the object of its members, or creates the group with `object` together
+    /// with the other founders, which give equal objects. `subgroup` has the order
+    /// [`Order::Total`](spindle::Order::Total), and carries nothing else. A group has one object.
+    ///
+    /// Dropping the [`Group`](spindle::Group) takes this member out.
+    ///
+    /// # Errors
+    /// [`StartError`]. After [`StartError::Join`], the group has perhaps gone on without this member.
+    pub fn join(
+        config: Config,
+        subgroup: &str,
+        object: T,
+        settings: Settings,
+    ) -> Result<(Group, Replicated<T>), StartError> {
+        let no_total_order = || StartError::NoTotalOrder { subgroup: subgroup.to_owned() };
+        if config.subgroups.iter().any(|spec| spec.name == subgroup && spec.order != Order::Total) {
+            return Err(no_total_order());
+        }
+        let timeout = config.gather_timeout;
+        let shared = Arc::new(Shared::new(Machine::new(object, settings)));
+        let mut member = Member::new(Arc::clone(&shared), subgroup);
+        let mut node = config.learn(&mut member, &mut |_| {}, &AtomicBool::new(false))?;
+        if let Some(stopped) = shared.read().stopped() {
+            return Err(stopped.clone().into());
+        }
+        if node.view().subgroups.iter().any(|spec| spec.name == subgroup && spec.order != Order::Total) {
+            return Err(no_total_order());
+        }
+        let publisher = Arc::new(node.publisher(subgroup)?.share());
+        member.enter(node.id(), node.view(), Arc::downgrade(&publisher));
+        let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
+        let group = node.start(member)?;
+        let replicated = Replicated { shared, publisher, me, nonces };
+        let announced = block_on(replicated.announce(), deadline(timeout));
+        match announced.unwrap_or(Err(NotDone::TimedOut { waited: timeout })) {
+            Ok(()) => Ok((group, replicated)),
+            Err(NotDone::End(End::Stopped(stopped))) => Err(stopped.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn announce(&self) -> Result<(), NotDone> {
+        let bytes = self.shared.read().announcement().encode();
+        self.sender().send_async(&bytes).await?;
+        self.open(None).await
+    }
+
+    /// Opens a session, instead of `old`.
+    async fn open(&self, old: Option<SessionId>) -> Result<(), NotDone> {
+        let session = SessionId { member: self.me.0, nonce: random() };
+        let wait = self.shared.waiting.wait(Key::Open(session));
+        self.sender().send_async(&Message::Open { session, time_us: now_us() }.encode()).await?;
+        wait.result().await?;
+        self.shared.waiting.set_session(old, session);
+        Ok(())
+    }
+
+    fn sender(&self) -> SharedPublisher {
+        SharedPublisher::clone(&self.publisher)
+    }
+
+    /// Returns the id of this member.
+    pub fn member(&self) -> MemberId {
+        self.me
+    }
+
+    /// Calls a command, and returns its reply once this member has executed it. Every member that
+    /// continues executes it at the same position of the order.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn call<R: DeserializeOwned>(&self, call: &Call<T, R>, timeout: Duration) -> Result<R, CallError> {
+        let sent = Sent::default();
+        self.block(self.call_noting(call, &sent), &sent, timeout)
+    }
+
+    /// As [`call`](Self::call), asynchronously, in any runtime. If the caller drops the future, the
+    /// command is executed if the message was sent.
+    ///
+    /// # Errors
+    /// [`CallError`], without timeouts.
+    pub async fn call_async<R: DeserializeOwned>(&self, call: &Call<T, R>) -> Result<R, CallError> {
+        self.call_noting(call, &Sent::default()).await
+    }
+
+    /// Calls a command with the id of an earlier call, whose outcome is not known. The command is
+    /// executed once, however often it is called, and the reply is that of the first execution.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn call_again<R: DeserializeOwned>(
+        &self,
+        call: &Call<T, R>,
+        id: CallId,
+        timeout: Duration,
+    ) -> Result<R, CallError> {
+        let sent = Sent::new(Some(id));
+        let again = async {
+            refuse_inside().map_err(|why| unknown(id, UnknownCause::NotAsked(why)))?;
+            let answer = self.send_call(call, id, &sent).await;
+            settle(id, answer.map_err(|error| uncertain(id, error))?, false)
+        };
+        self.block(again, &sent, timeout)
+    }
+
+    /// Returns the outcome of a call, also of another member or of an earlier process. The answer is
+    /// final: if the command was not executed, it never will be.
+    ///
+    /// # Errors
+    /// [`CallError`]: as [`call`](Self::call) would have returned. [`CallError::Unknown`] if the
+    /// group does not know the call any more (see [`Settings`]), or did not answer in time.
+    pub fn outcome<R: DeserializeOwned>(&self, id: CallId, timeout: Duration) -> Result<R, CallError> {
+        self.block(self.outcome_async(id), &Sent::new(Some(id)), timeout)
+    }
+
+    /// As [`outcome`](Self::outcome), asynchronously, in any runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn outcome_async<R: DeserializeOwned>(&self, id: CallId) -> Result<R, CallError> {
+        let asked = async {
+            refuse_inside()?;
+            let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
+            let wait = self.shared.waiting.wait(Key::Ask(nonce));
+            self.sender().send_async(&Message::Ask { id, nonce }.encode()).await?;
+            Ok(wait.result().await?)
+        };
+        let answer = asked.await.map_err(|why: NotDone| unknown(id, UnknownCause::NotAsked(why)))?;
+        settle(id, answer, false)
+    }
+
+    /// Reads this member's object. Other members may be ahead. Commands wait while `read` runs.
+    ///
+    /// # Errors
+    /// [`ReadError::InHandler`], and [`ReadError::End`] if a command has panicked here.
+    pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Result<R, ReadError> {
+        if Inside::is_running() {
+            return Err(ReadError::InHandler);
+        }
+        let machine = self.shared.read();
+        if let Some(stopped) = machine.stopped() {
+            return Err(End::Stopped(stopped.clone()).into());
+        }
+        // A command or a call in `read` would wait for its lock.
+        let _inside = Inside::enter();
+        Ok(read(machine.object()))
+    }
+
+    /// Reads the object with all calls that were answered anywhere before this call. It costs a
+    /// message. A member that was evicted reads nothing.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_latest<R>(&self, read: impl FnOnce(&T) -> R, timeout: Duration) -> Result<R, ReadError> {
+        let latest = block_on(self.read_latest_async(read), deadline(timeout));
+        latest.unwrap_or(Err(ReadError::TimedOut { waited: timeout }))
+    }
+
+    /// As [`read_latest`](Self::read_latest), asynchronously, in any runtime.
+    ///
+    /// # Errors
+    /// [`ReadError`], without timeouts.
+    pub async fn read_latest_async<R>(&self, read: impl FnOnce(&T) -> R) -> Result<R, ReadError> {
+        if Inside::is_running() {
+            return Err(ReadError::InHandler);
+        }
+        let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
+        let wait = self.shared.waiting.wait(Key::Tick(nonce));
+        self.sender().send_async(&Message::Tick { nonce }.encode()).await?;
+        wait.result().await?;
+        let value = self.read(read)?;
+        // This member may have been evicted since.
+        self.shared.waiting.ended().map_or(Ok(value), |end| Err(end.into()))
+    }
+
+    /// Asks one other member. There is no such message: the result is always an error.
+    ///
+    /// # Errors
+    /// [`Unsupported::Query`].
+    pub fn query<R>(&self, _member: MemberId, _call: &Call<T, R>) -> Result<R, Unsupported> {
+        Err(Unsupported::Query)
+    }
+
+    /// Reads the object as it was after so many commands. Earlier states are not kept: the result is
+    /// always an error.
+    ///
+    /// # Errors
+    /// [`Unsupported::ReadAt`].
+    pub fn read_at<R>(&self, _commands: u64, _read: impl FnOnce(&T) -> R) -> Result<R, Unsupported> {
+        Err(Unsupported::ReadAt)
+    }
+
+    /// Returns the number of commands that this member has executed.
+    pub fn commands(&self) -> u64 {
+        self.shared.read().commands()
+    }
+
+    /// Returns the version of the group: the lowest that all members had when it was raised last.
+    pub fn version(&self) -> u32 {
+        self.shared.read().enabled()
+    }
+
+    /// Returns the digest of this member's object and sessions. It is equal at all members after the
+    /// same messages. It encodes the whole object.
+    pub fn digest(&self) -> u64 {
+        self.shared.read().digest()
+    }
+
+    /// Returns how this member's part in the group ended, if it did.
+    pub fn ended(&self) -> Option<End> {
+        self.shared.waiting.ended()
+    }
+
+    fn block<R>(
+        &self,
+        call: impl Future<Output = Result<R, CallError>>,
+        sent: &Sent,
+        timeout: Duration,
+    ) -> Result<R, CallError> {
+        let waited = timeout;
+        block_on(call, deadline(timeout)).unwrap_or_else(|| {
+            Err(match *sent.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(id) => unknown(id, UnknownCause::TimedOut { waited }),
+                None => NotDone::TimedOut { waited }.into(),
+            })
+        })
+    }
+
+    async fn call_noting<R: DeserializeOwned>(&self, call: &Call<T, R>, sent: &Sent) -> Result<R, CallError> {
+        refuse_inside()?;
+        let waiting = &self.shared.waiting;
+        let kept = u64::from(self.shared.read().settings().calls_kept.max(1));
+        let mut admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
+        let mut answer = self.send_call(call, admitted.id, sent).await?;
+        if answer == Answer::Refused(Refusal::NoSession) {
+            // The session has expired, so this call was not executed. It is called once more.
+            *sent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.open(Some(admitted.id.session)).await?;
+            drop(admitted);
+            admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
+            answer = self.send_call(call, admitted.id, sent).await?;
+        }
+        settle(admitted.id, answer, true)
+    }
+
+    /// Sends a call, and returns its outcome.
+    async fn send_call<R>(&self, call: &Call<T, R>, id: CallId, sent: &Sent) -> Result<Answer, CallError> {
+        let arguments = call.arguments.as_ref().map_err(|error| NotDone::Encode(error.clone()))?;
+        let (command, since) = (call.command.id, call.command.since);
+        let message = Message::Call { id, time_us: now_us(), command, since, arguments };
+        let wait = self.shared.waiting.wait(Key::Call(id));
+        let receipt = self.sender().send_tracked_async(&message.encode()).await.map_err(NotDone::from)?;
+        *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        answered(id, &wait, receipt).await
+    }
+}
+
+/// Waits for the outcome of a call, or for the certainty that it has none here.
+async fn answered(id: CallId, wait: &Wait<'_>, mut receipt: Receipt) -> Result<Answer, CallError> {
+    poll_fn(|context| {
+        let end = match wait.poll(context) {
+            Poll::Ready(Ok(answer)) => return Poll::Ready(Ok(answer)),
+            Poll::Ready(Err(end)) => Some(end),
+            Poll::Pending => None,
+        };
+        match (Pin::new(&mut receipt).poll(context), end) {
+            (Poll::Ready(Outcome::NotDelivered(why)), _) => Poll::Ready(Err(NotDone::NotDelivered(why).into())),
+            (Poll::Ready(_), Some(end)) => Poll::Ready(Err(unknown(id, end.into()))),
+            (Poll::Ready(_), None) | (Poll::Pending, _) => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Turns the outcome of a call into its reply. `is_first` if no message with this id was sent
+/// before, so that a refusal means that it was not executed.
+fn settle<R: DeserializeOwned>(id: CallId, answer: Answer, is_first: bool) -> Result<R, CallError> {
+    match answer {
+        Answer::Done(reply) => match postcard::take_from_bytes(&reply) {
+            Ok((reply, [])) => Ok(reply),
+            Ok(_) => Err(CallError::Reply { id, error: postcard::Error::DeserializeBadEncoding }),
+            Err(error) => Err(CallError::Reply { id, error }),
+        },
+        Answer::ReplyNotKept { .. } => Err(CallError::ReplyNotKept { id }),
+        Answer::Refused(refusal) => {
+            let is_certain = !matches!(refusal, Refusal::NoSession | Refusal::Forgotten | Refusal::Ahead);
+            Err(if is_certain || is_first { NotDone::Refused(refusal).into() } else { unknown(id, refusal.into()) })
+        }
+    }
+}
+
+fn unknown(id: CallId, why: UnknownCause) -> CallError {
+    CallError::Unknown { id, why }
+}
+
+/// An earlier message of this call may have been sent, so a repetition that fails proves nothing.
+fn uncertain(id: CallId, error: CallError) -> CallError {
+    match error {
+        CallError::NotDone(why) => unknown(id, UnknownCause::NotAsked(why)),
+        other => other,
+    }
+}
+
+fn refuse_inside() -> Result<(), NotDone> {
+    if Inside::is_running() { Err(NotDone::InHandler) } else { Ok(()) }
+}
+
+/// A time that is too far away for the clock becomes a year.
+fn deadline(timeout: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + timeout.min(YEAR)
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns a number that other processes do not draw. The standard library seeds its hashers with
+/// such numbers.
+fn random() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u64(now_us());
+    hasher.finish()
+}

@@ -1,0 +1,40 @@
+//! The limits that all members of a group have to agree on.
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The settings of an object. All members give the same ones: they are part of the
+/// [fingerprint](crate::fingerprint).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct Settings {
+    /// The time without a call after which a session expires, in the time of the log. A call can be
+    /// repeated, and its outcome can be asked for, that long. A higher value keeps more replies.
+    /// Default: one hour.
+    pub session_idle: Duration,
+    /// The most sessions. One more replaces the session that was used least recently. Each process
+    /// has one. Default: 1024.
+    pub sessions_max: u32,
+    /// How many calls of a session have a kept outcome, which is also how many calls a process may
+    /// have on the way. Default: 256.
+    pub calls_kept: u32,
+    /// The longest reply that is kept, in bytes. The outcome of a call with a longer reply is kept
+    /// without the reply. Default: 4096.
+    pub reply_bytes_max: u32,
+    /// The most bytes of replies that are kept in all sessions together. Default: 16 MiB.
+    pub replies_bytes_max: u64,
+    /// The number of commands after which members compare digests of their states; 0 never. Each
+    /// comparison encodes the whole state on the polling thread of every member. Default: 0.
+    pub digest_every: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            session_idle: Duration::from_secs(3600),
+            sessions_max: 1024,
+            calls_kept: 256,
+            reply_bytes_max: 4096,
+            replies_bytes_max: 16 << 20,
+            digest_every: 0,
+        }
+    }
+}

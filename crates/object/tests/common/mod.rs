@@ -1,0 +1,91 @@
+//! An object, and groups of members on threads of this process.
+#![allow(dead_code, reason = "each test uses a part")]
+use serde::{Deserialize, Serialize};
+use spindle::{Config, Group};
+use spindle_object::{Context, Replicated, Settings, commands};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longer than any step takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Serialize, Deserialize, Clone, Default, PartialEq, Debug)]
+pub(crate) struct Store {
+    pub(crate) entries: BTreeMap<String, u64>,
+    pub(crate) rolled: Vec<u64>,
+}
+
+#[commands(state = 3)]
+impl Store {
+    #[command]
+    pub(crate) fn put(&mut self, key: &str, value: u64) -> Option<u64> {
+        self.entries.insert(key.to_owned(), value)
+    }
+
+    #[command(id = 7)]
+    pub(crate) fn add(&mut self, key: String, more: u64) -> u64 {
+        let value = self.entries.entry(key).or_default();
+        *value += more;
+        *value
+    }
+
+    #[command]
+    pub(crate) fn roll(&mut self, context: &mut Context) -> (u64, Duration) {
+        self.rolled.push(context.random());
+        (self.rolled[self.rolled.len() - 1], context.now())
+    }
+
+    /// Panics at the member that the test has chosen.
+    #[command]
+    pub(crate) fn trip(&mut self, member: u64) {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        assert_ne!(name, format!("spindle-{member}"), "tripped");
+    }
+
+    #[command]
+    pub(crate) fn blob(&mut self, len: u32) -> Vec<u8> {
+        vec![1; len as usize]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// A directory that is removed with the test.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("spindle-object-{name}-{}", std::process::id())))
+    }
+
+    pub(crate) fn config(&self, founders: u32) -> Config {
+        Config {
+            runtime_dir: Some(self.0.clone()),
+            gather_timeout: LONG,
+            // A busy machine lets a thread wait for long.
+            suspect_after: None,
+            ..Config::new("objects", founders)
+        }
+    }
+
+    pub(crate) fn join(&self, founders: u32) -> (Group, Replicated<Store>) {
+        Replicated::join(self.config(founders), "all", Store::default(), Settings::default()).unwrap()
+    }
+
+    /// Creates a group.
+    pub(crate) fn group(&self, founders: u32) -> Vec<(Group, Replicated<Store>)> {
+        std::thread::scope(|scope| {
+            let members: Vec<_> = (0..founders).map(|_| scope.spawn(|| self.join(founders))).collect();
+            members.into_iter().map(|member| member.join().unwrap()).collect()
+        })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,102 @@
+//! A replicated key-value store with compare-and-swap, as a replicated object.
+//!
+//! Run it in three terminals: `cargo run -p spindle-examples --bin key_value`. Commands are
+//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY` and `digest`. Ctrl-D leaves.
+use anyhow::Result;
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+use spindle::Config;
+use spindle_object::{CallError, Replicated, Settings, commands};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a call may wait for the other members.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// A key-value store that all members have.
+#[derive(Parser)]
+struct Arguments {
+    /// The number of members that create the store together.
+    #[arg(long, default_value_t = 3)]
+    members: u32,
+    /// The directory where the members meet.
+    #[arg(long)]
+    runtime_dir: Option<PathBuf>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Store {
+    entries: BTreeMap<String, String>,
+}
+
+#[commands]
+impl Store {
+    /// Sets a key, and returns its old value.
+    #[command]
+    fn set(&mut self, key: String, value: String) -> Option<String> {
+        self.entries.insert(key, value)
+    }
+
+    /// Sets a key if it has the expected value. Returns the value that it has, if that is another.
+    #[command]
+    fn swap(&mut self, key: &str, expected: &str, value: String) -> Result<(), Option<String>> {
+        match self.entries.get_mut(key) {
+            Some(found) if found == expected => {
+                *found = value;
+                Ok(())
+            }
+            found => Err(found.cloned()),
+        }
+    }
+
+    /// An ordinary method, for reads.
+    fn get(&self, key: &str) -> Option<String> {
+        self.entries.get(key).cloned()
+    }
+}
+
+fn main() -> Result<()> {
+    let Arguments { members, runtime_dir } = Arguments::parse();
+    let mut config = Config::new("key-value", members);
+    config.runtime_dir = runtime_dir;
+    config.suspect_after = Some(Duration::from_secs(5));
+    eprintln!("waiting for the other members");
+    let (group, store) = Replicated::join(config, "all", Store::default(), Settings::default())?;
+    println!("member {} has {} entries", store.member(), store.read(|store| store.entries.len())?);
+
+    for line in io::stdin().lines() {
+        let line = line?;
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["set", key, value] => set(&store, key, value)?,
+            ["swap", key, expected, value] => {
+                match store.call(&StoreCalls::swap(key, expected, value.to_owned()), WAIT)? {
+                    Ok(()) => println!("swapped"),
+                    Err(Some(found)) => println!("not swapped: {key} = {found}"),
+                    Err(None) => println!("not swapped: {key} is not set"),
+                }
+            }
+            ["get", key] => match store.read_latest(|store| store.get(key), WAIT)? {
+                Some(value) => println!("{key} = {value}"),
+                None => println!("{key} is not set"),
+            },
+            ["digest"] => println!("digest {:016x}", store.digest()),
+            _ => eprintln!("unknown command {line:?}: use set KEY VALUE, swap KEY EXPECTED VALUE, get KEY or digest"),
+        }
+    }
+    drop(store);
+    group.leave(WAIT)?;
+    Ok(())
+}
+
+/// Sets a key. If the outcome is not known in time, it asks once more: the answer is final.
+fn set(store: &Replicated<Store>, key: &str, value: &str) -> Result<(), CallError> {
+    let called = store.call(&StoreCalls::set(key.to_owned(), value.to_owned()), WAIT);
+    let old = match called {
+        Err(CallError::Unknown { id, .. }) => store.outcome::<Option<String>>(id, WAIT)?,
+        other => other?,
+    };
+    println!("ok, it was {old:?}");
+    Ok(())
+}

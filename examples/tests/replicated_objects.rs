@@ -1,0 +1,65 @@
+//! Replicated objects: the key-value store and the ledger, as real processes.
+mod support;
+
+use rustix::process::Signal;
+use support::{Scratch, Terminal};
+
+fn start(program: &str, scratch: &Scratch) -> Terminal {
+    Terminal::start(program, &["--runtime-dir", &scratch.runtime_dir("objects")])
+}
+
+fn leave(terminals: Vec<Terminal>) {
+    for mut terminal in terminals {
+        terminal.end_input();
+        assert!(terminal.wait_for_end().success());
+    }
+}
+
+#[test]
+fn a_swap_succeeds_once_and_reads_are_the_latest() {
+    let scratch = Scratch::new("key-value");
+    let store = || start(env!("CARGO_BIN_EXE_key_value"), &scratch);
+    let mut terminals: Vec<_> = (0..3).map(|_| store()).collect();
+    terminals[0].write("swap lock free taken");
+    terminals[0].wait_for_line("not swapped: lock is not set");
+    terminals[0].write("set lock free");
+    terminals[0].wait_for_line("ok, it was None");
+    let answers: Vec<String> = (0..3)
+        .map(|i| {
+            terminals[i].write(&format!("swap lock free {i}"));
+            terminals[i].wait_for("an answer", |line| line.contains("swapped"))
+        })
+        .collect();
+    assert_eq!(answers, ["swapped", "not swapped: lock = 0", "not swapped: lock = 0"]);
+    terminals[1].write("set other 1");
+    terminals[1].wait_for_line("ok, it was None");
+    terminals[2].write("get other");
+    terminals[2].wait_for_line("other = 1");
+
+    let mut joiner = store();
+    joiner.wait_for("entries", |line| line.ends_with(" has 2 entries"));
+    let mut killed = terminals.remove(1);
+    killed.signal(Signal::KILL);
+    assert!(!killed.wait_for_end().success());
+    joiner.write("set after kill");
+    joiner.wait_for_line("ok, it was None");
+    terminals[0].write("get after");
+    terminals[0].wait_for_line("after = kill");
+    joiner.write("get after");
+    joiner.wait_for_line("after = kill");
+    assert_eq!(joiner.ask("digest", "digest"), terminals[0].ask("digest", "digest"));
+    terminals.push(joiner);
+    leave(terminals);
+}
+
+#[test]
+fn transfers_neither_create_nor_destroy_money() {
+    let scratch = Scratch::new("ledger");
+    let mut terminals: Vec<_> = (0..3).map(|_| start(env!("CARGO_BIN_EXE_bank_ledger"), &scratch)).collect();
+    for terminal in &mut terminals {
+        terminal.wait_for("the transfers", |line| line.ends_with(" declined"));
+    }
+    let answers: Vec<String> = terminals.iter_mut().map(|terminal| terminal.ask("", "3 accounts with 300")).collect();
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    leave(terminals);
+}
