@@ -1,6 +1,7 @@
 //! Checks the pages: each page of `docs` is in the contents of the site, and each link between pages
-//! leads to a file that exists.
+//! leads to a file that exists. [`messages`] compares messages with the code.
 use crate::files::{self, read, shown};
+use crate::messages;
 use crate::process::Session;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -34,7 +35,8 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
         }
     }
     ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
-    Ok(format!("{} pages, {links} links between files", pages.len()))
+    let messages = messages::check(root)?;
+    Ok(format!("{} pages, {links} links between files, {messages} pieces of messages", pages.len()))
 }
 
 /// Returns the files and directories outside of `docs` to which pages of `docs` link, relative to the
