@@ -31,7 +31,9 @@ fn an_evicted_member_joins_again_with_the_state() {
     terminals[1].write("1000");
     terminals[1].wait_for_line("total 1115");
 
-    for mut terminal in terminals.into_iter().chain([stopped]) {
+    stopped.signal(Signal::INT); // leaves, as at the end of the input
+    assert!(stopped.wait_for_end().success());
+    for mut terminal in terminals {
         terminal.end_input();
         assert!(terminal.wait_for_end().success());
     }

@@ -50,7 +50,9 @@ fn joiners_take_the_state_over_and_kills_lose_nothing() {
     for terminal in &mut terminals {
         wait_for_equal_digests(&mut joiner, terminal);
     }
-    for mut terminal in terminals.into_iter().chain([joiner]) {
+    joiner.signal(Signal::INT); // leaves, as at the end of the input
+    assert!(joiner.wait_for_end().success());
+    for mut terminal in terminals {
         terminal.end_input();
         assert!(terminal.wait_for_end().success());
     }

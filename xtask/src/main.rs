@@ -14,6 +14,7 @@ mod dist;
 mod files;
 mod instructions;
 mod licences;
+mod messages;
 mod pages;
 mod process;
 mod prose;

@@ -28,7 +28,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "docs", about: "the documentation builds, every link resolves", minutes: 15, run: site::document },
     Step {
         name: "pages",
-        about: "each page is in the contents of the site, and its links lead to files that exist",
+        about: "each page is in the contents of the site, its links lead somewhere, and the code has the messages that it lists",
         minutes: 2,
         run: pages::check,
     },

@@ -3,13 +3,25 @@
 mod common;
 
 use common::logs::{append, store};
-use common::{Done, Running, Scratch};
+use common::{Done, PATIENCE, Running, Scratch, seeds};
+use rustix::process::Signal;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 const FIRST_GROUP: &str = include_str!("../../../docs/guide/first-group.md");
 const CLI: &str = include_str!("../../../docs/guide/cli.md");
 const LOG: &str = include_str!("../../../docs/guide/log.md");
 const CONFIGURATION: &str = include_str!("../../../docs/guide/configuration.md");
+const CAST: &str = include_str!("../../../docs/guide/cast.md");
+const HOSTS: &str = include_str!("../../../docs/guide/hosts.md");
+const TROUBLESHOOTING: &str = include_str!("../../../docs/guide/troubleshooting.md");
+const TUNING: &str = include_str!("../../../docs/guide/tuning.md");
+const MONITORING: &str = include_str!("../../../docs/guide/monitoring.md");
+const PERFORMANCE: &str = include_str!("../../../docs/performance.md");
+/// The pages whose commands are checked to have their flags.
+const PAGES: [&str; 9] =
+    [FIRST_GROUP, CLI, CONFIGURATION, CAST, HOSTS, TROUBLESHOOTING, TUNING, MONITORING, PERFORMANCE];
 
 /// Returns the contents of the blocks in `language` of a page, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
@@ -172,6 +184,183 @@ fn with_damage(scratch: &Scratch, then: impl Fn() -> String) -> String {
     let output = then();
     std::fs::write(scratch.path(file), whole).unwrap();
     output
+}
+
+/// Returns the shape of a line about amounts, which are of any unit here.
+fn amounts(line: &str) -> String {
+    let shape = shape(line).replace("0.0", "0");
+    ["kB", "MB", "GB"].into_iter().fold(shape, |shape, unit| shape.replace(&format!("0 {unit} "), "0 B "))
+}
+
+#[test]
+fn the_page_on_files_shows_a_cast() {
+    let scratch = Scratch::new();
+    let commands = block(CAST, "sh", "spindle cast");
+    let command =
+        |begin: &str| commands.lines().find(|line| line.starts_with(begin)).unwrap().split('#').next().unwrap();
+    let receive = command("spindle receive");
+    scratch.file("model.bin", &vec![7; 2_000_000]);
+    let mut receivers: Vec<_> = (0..3)
+        .map(|i| {
+            let dir = scratch.path(&format!("models{i}"));
+            std::fs::create_dir(&dir).unwrap();
+            let words = receive.replace("/srv/models", &dir.display().to_string());
+            Running::start(&mut scratch.spindle(words.split_whitespace().skip(1)))
+        })
+        .collect();
+    receivers.iter_mut().for_each(|receiver| drop(receiver.says("receives into")));
+    let output = run(&scratch, command("spindle cast"));
+    let (shown, digest) = block(CAST, "text", "XXH3-128").trim_end().rsplit_once(' ').unwrap();
+    let (output, found) = output.trim_end().rsplit_once(' ').unwrap();
+    assert!(digest.len() == found.len() && found.chars().all(|c| c.is_ascii_hexdigit()), "{found}");
+    // Whether a file takes so long that its progress is printed depends on the machine.
+    let lines = |text: &str| text.lines().filter(|line| !line.contains(" %, ")).map(amounts).collect::<Vec<_>>();
+    assert_eq!(lines(output), lines(shown));
+}
+
+#[test]
+fn the_page_on_hosts_shows_a_group_that_lacks_half_of_its_members() {
+    let (scratch, seeds) = (Scratch::new(), seeds(3));
+    // Each command of the page with addresses that are free, and directories of the test.
+    let words = |line: &str| {
+        let ports = seeds
+            .iter()
+            .zip(1..)
+            .fold(line.to_owned(), |line, (seed, i)| line.replace(&format!("127.0.0.1:741{i}"), seed));
+        ports.replace("/tmp/host", &scratch.path("host").display().to_string())
+    };
+    let start = |line: &str| {
+        let words = words(line);
+        Running::start(scratch.spindle(words.split_whitespace().skip(1)).stdin(Stdio::piped()))
+    };
+    let mut members: Vec<_> = block(HOSTS, "sh", "--founders 3").lines().map(start).collect();
+    members.iter_mut().for_each(|member| drop(member.says("view 1:")));
+    let joins = block(HOSTS, "sh", "host-d");
+    members.push(start(joins));
+    members.iter_mut().for_each(|member| drop(member.says("view 2:")));
+    let mut observer = start(block(HOSTS, "sh", "spindle observe"));
+    observer.says("observes");
+    members[0].send(b"a line\n");
+    assert_eq!(observer.lines(1), ["a line"]);
+
+    // Stopped first, so that the two end at once for the others.
+    let lost: Vec<_> = members.drain(..2).collect();
+    lost.iter().for_each(Running::stop);
+    lost.iter().for_each(|member| member.signal(Signal::KILL));
+    lost.into_iter().for_each(|member| drop(member.done()));
+    let mut waits = start(&joins.replace("host-d", "host-f"));
+    let shown = block(HOSTS, "text", "are left").trim_end().strip_suffix(" ..").unwrap();
+    let found = waits.says("are left");
+    assert!(shape(&found).starts_with(&shape(shown)), "{found}");
+
+    let id = |member: &mut Running| {
+        let line = member.says("this is member");
+        line.rsplit_once(' ').unwrap().1.to_string()
+    };
+    let left: BTreeSet<String> = members.iter_mut().map(id).collect();
+    let view = members[0].says("view 2:");
+    let all = view.split(|c: char| !c.is_ascii_digit()).filter(|word| word.len() > 3);
+    let lost: BTreeSet<&str> = all.filter(|id| !left.contains(*id)).collect();
+    let lost: Vec<&str> = lost.into_iter().collect();
+    let command = block(HOSTS, "sh", "spindle recover").trim_end();
+    let command = command.replace("/run/user/1000/spindle", &scratch.path("host-c").display().to_string());
+    let command = format!("{} --yes || test $? = 1", command.replace("1,2", &lost.join(",")));
+    let patience = Instant::now() + PATIENCE;
+    let output = loop {
+        let output = run(&scratch, &command);
+        // The member of this host may be the last one to notice.
+        if !output.contains("is not blocked") {
+            break output;
+        }
+        assert!(Instant::now() < patience, "{output}");
+    };
+    // The new view may have the process that waits, too.
+    let shown = shape(block(HOSTS, "text", "continues in view").split_inclusive(':').next().unwrap());
+    assert!(output.lines().any(|line| shape(line).starts_with(&shown)), "{output}");
+}
+
+/// The fields of an event, by its level, target and message.
+fn fields<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, Vec<String>> {
+    let events = lines.filter_map(|line| {
+        let (time, event) = line.split_once(' ')?;
+        let (message, values) = event.split_at(event.find('=')?);
+        let (message, first) = message.rsplit_once(' ')?;
+        let names = values.split('=').filter_map(|value| value.rsplit_once(' ')).map(|(_, name)| name.to_string());
+        time.ends_with('Z').then(|| (message.to_string(), [first.to_string()].into_iter().chain(names).collect()))
+    });
+    events.collect()
+}
+
+#[test]
+fn the_page_on_troubleshooting_shows_the_events_of_a_death() {
+    let scratch = Scratch::new();
+    let mut members: Vec<Running> = (1..=3)
+        .map(|id| {
+            let id = id.to_string();
+            let mut command = scratch.spindle(["member", "g", "-v", "--founders", "3", "--id", &id]);
+            Running::start(command.stdin(Stdio::piped()))
+        })
+        .collect();
+    members.iter_mut().for_each(|member| drop(member.says("view 1:")));
+    members.pop().unwrap().signal(Signal::KILL);
+    members.iter_mut().for_each(|member| drop(member.says("view 2:")));
+    let shown = block(TROUBLESHOOTING, "text", "next view decided");
+    let found = fields(members[0].errors.iter().map(String::as_str));
+    let (mut compared, shown_events) = (0, fields(shown.lines()));
+    for (event, names) in &shown_events {
+        // The order of the signs of a death depends on the moment, and so does which of them are seen.
+        if let Some(found) = found.get(event) {
+            assert_eq!(found, names, "{event}");
+            compared += 1;
+        }
+    }
+    for event in ["next view decided", "view ended", "view begins"] {
+        let event = format!("INFO  spindle::view: {event}");
+        assert!(shown_events.contains_key(&event) && found.contains_key(&event), "{event}: {found:?}");
+    }
+    assert!(compared >= 4, "{found:?}");
+    assert_shown(shown.lines().last().unwrap(), &members[0].errors.join("\n"));
+    for done in Running::all_done(members) {
+        done.expect(0);
+    }
+}
+
+/// Returns the commands of a page, in blocks and in sentences.
+fn commands(page: &str) -> Vec<&str> {
+    let lines = blocks(page, "sh").into_iter().flat_map(str::lines);
+    let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    lines.chain(spans).filter(|command| command.starts_with("spindle ")).collect()
+}
+
+/// Returns the help of a command of one or two words.
+fn help<'a>(known: &mut BTreeMap<Vec<&'a str>, Option<String>>, words: Vec<&'a str>) -> Option<String> {
+    let ask = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+        let asked = command.args(&words).arg("--help").output().unwrap();
+        asked.status.success().then(|| String::from_utf8(asked.stdout).unwrap())
+    };
+    known.entry(words.clone()).or_insert_with(ask).clone()
+}
+
+#[test]
+fn commands_of_the_pages_have_the_flags_that_they_are_shown_with() {
+    let (mut known, mut count) = (BTreeMap::new(), 0);
+    for command in PAGES.into_iter().flat_map(commands) {
+        // A comment, and a command after a pipe, are no part of it.
+        let words: Vec<&str> = command.split(['#', '|']).next().unwrap().split_whitespace().skip(1).collect();
+        let Some(first) = words.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) else { continue };
+        let outer = help(&mut known, vec![first]).unwrap_or_else(|| panic!("no command {first:?}: {command}"));
+        let second = words.get(1).filter(|word| ["bench", "config"].contains(first) && !word.starts_with('-'));
+        let inner = second.and_then(|second| help(&mut known, vec![first, second])).unwrap_or_default();
+        for flag in words.iter().filter(|word| word.starts_with("--")) {
+            let flag = flag.trim_end_matches([',', '.', ')']).split('=').next().unwrap();
+            let named = format!("{outer}\n{inner}");
+            let mut flags = named.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+            assert!(flags.any(|known| known == flag), "{flag} is no flag: {command}");
+            count += 1;
+        }
+    }
+    assert!(count > 30, "the pages show {count} flags");
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Monitor {
 }
 
 /// The flags and orders that the polling thread and its handle exchange.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Control {
     stop: AtomicBool,
     leave: AtomicBool,
@@ -77,7 +77,7 @@ impl Order {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Answers {
     status: Status,
     /// How many times `status` was written.
@@ -99,8 +99,7 @@ impl Node {
 
 impl Group {
     fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
-        let control = Arc::new(Control::default());
-        control.answer(&node);
+        let control = Arc::new(Control::new(node.status()));
         let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));
         let for_thread = Arc::clone(&control);
         let name = format!("spindle-{}", node.id());
@@ -215,7 +214,9 @@ impl Group {
     /// first. The others continue.
     ///
     /// # Errors
-    /// [`FinishError`]: the group did not agree in time, or has ended otherwise.
+    /// [`FinishError`]: the group did not agree in time, or has ended otherwise. After a timeout the
+    /// error names the members for which the change of the view waits, as far as this member knows
+    /// them, and this member gives the group up.
     pub fn leave(mut self, timeout: Duration) -> Result<Status, FinishError> {
         let start = Instant::now();
         self.control.leave.store(true, Ordering::Release);
@@ -229,7 +230,7 @@ impl Group {
             }
             Some(End::Broken(ended)) => Err(ended.clone().into()),
             None => {
-                let unfinished = "the others have not agreed on a view without this member".to_string();
+                let unfinished = obstacles(&self.status());
                 Err(FinishError::TimedOut { waited: start.elapsed(), unfinished })
             }
         }
@@ -270,6 +271,12 @@ impl Drop for Ends {
 }
 
 impl Control {
+    fn new(status: Status) -> Control {
+        let answers = Mutex::new(Answers { status, count: 1, ended: false });
+        let (stop, leave, seal, orders, ordered, status_wanted, answered) = Default::default();
+        Control { stop, leave, seal, orders, ordered, status_wanted, answers, answered }
+    }
+
     /// Drops the orders that the thread will not carry out. Callers that wait for an answer see the
     /// end.
     fn drop_orders(&self) {
@@ -346,20 +353,55 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
 /// The most members that a message lists; the others are counted.
 const OPEN_TOLD: usize = 8;
 
+/// Returns which members have not finished, in words.
 fn unfinished(status: &Status) -> String {
     let members = status.subgroups.iter().flat_map(|subgroup| &subgroup.members);
-    let mut open: Vec<_> = members.filter(|member| !member.finished).map(|member| member.id).collect();
-    open.sort_unstable();
-    open.dedup();
-    if open.is_empty() {
-        return "all members have finished sending, but not everything has been received everywhere".to_string();
+    match listed(members.filter(|member| !member.finished).map(|member| member.id)) {
+        None => "all members have finished sending, but not everything has been received everywhere".to_string(),
+        Some(open) => format!("members that still hold a publisher: {open}"),
     }
-    let ids: Vec<String> = open.iter().take(OPEN_TOLD).map(ToString::to_string).collect();
-    let more = match open.len().saturating_sub(OPEN_TOLD) {
+}
+
+/// Returns what keeps the members from a view without this one, in words.
+fn obstacles(status: &Status) -> String {
+    if let Some(running) = status.handler.running_for {
+        return format!(
+            "a call of this member's handler has been running for {running:.1?}, and the member can't leave meanwhile; \
+             let the handler return"
+        );
+    }
+    let others = || status.members.iter().filter(|member| member.id != status.id);
+    let silent = listed(others().filter(|member| member.suspected || member.given_up).map(|member| member.id));
+    if status.is_blocked {
+        let silent = silent.map(|silent| format!(", because members {silent} are silent")).unwrap_or_default();
+        return format!(
+            "the group is blocked: too few members agree on a view without this member{silent}; resume or end those \
+             processes, or see `spindle status`"
+        );
+    }
+    if let Some(silent) = silent {
+        return format!("the others have not agreed on a view without this member and the silent members {silent}");
+    }
+    let lags = status.subgroups.iter().flat_map(|subgroup| &subgroup.members);
+    let lags = lags.filter(|member| member.lagging_for.is_some() && member.id != status.id);
+    if let Some(lags) = listed(lags.map(|member| member.id)) {
+        return format!("the others have not agreed on a view without this member: members {lags} lag");
+    }
+    let leader = others().find(|member| member.leads).map(|leader| format!(", which member {} leads", leader.id));
+    format!("the others have not agreed on a view without this member{}", leader.unwrap_or_default())
+}
+
+/// Returns the ids in order, the first [`OPEN_TOLD`] of them by name. `None`: there are none.
+fn listed(ids: impl Iterator<Item = MemberId>) -> Option<String> {
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let named: Vec<String> = ids.iter().take(OPEN_TOLD).map(ToString::to_string).collect();
+    let more = match ids.len().saturating_sub(OPEN_TOLD) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("members that still hold a publisher: {}{more}", ids.join(", "))
+    (!ids.is_empty()).then(|| named.join(", ") + &more)
 }
 
 #[cfg(test)]
@@ -427,6 +469,32 @@ mod tests {
         let node = Config::new("g", 1).local().unwrap().remove(0);
         drop(node.start(Witness { taken: 0, say }).unwrap());
         assert!(hear.recv_timeout(Duration::from_secs(10)).is_err());
+    }
+
+    #[test]
+    fn a_leave_in_vain_reports_the_member_that_it_waits_for() {
+        let mut nodes = Config::new("g", 2).local().unwrap();
+        let silent = nodes.pop().unwrap();
+        let group = nodes.remove(0).start(|_: SubgroupId, _: &mut Batch<'_>| ()).unwrap();
+        // The other node is never polled, so no view can come.
+        let error = group.leave(Duration::from_millis(10)).unwrap_err().to_string();
+        assert!(error.contains("the others have not agreed on a view without this member"), "{error}");
+        drop(silent);
+    }
+
+    #[test]
+    fn the_obstacles_to_a_leave_are_named() {
+        let nodes = Config::new("g", 3).local().unwrap();
+        let mut status = nodes[1].status();
+        assert!(obstacles(&status).ends_with("without this member, which member 1 leads"), "{}", obstacles(&status));
+        status.subgroups[0].members[2].lagging_for = Some(Duration::from_secs(2));
+        assert!(obstacles(&status).ends_with("members 3 lag"), "{}", obstacles(&status));
+        status.members[0].suspected = true;
+        assert!(obstacles(&status).ends_with("and the silent members 1"), "{}", obstacles(&status));
+        status.is_blocked = true;
+        assert!(obstacles(&status).contains("because members 1 are silent; resume"), "{}", obstacles(&status));
+        status.handler.running_for = Some(Duration::from_secs(3));
+        assert!(obstacles(&status).contains("has been running for 3.0s"), "{}", obstacles(&status));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub type Batch<'a> = spindle_core::Batch<'a, Mesh>;
 pub trait Handler {
     /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of
     /// the newest view.
+    ///
+    /// A process that joins with a state gets the messages before its first view by
+    /// [`learn`](Self::learn).
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
 
     /// Reports that the view has changed. From now on subgroups and senders have the numbers and
@@ -94,9 +97,15 @@ pub trait Handler {
     }
 
     /// Takes a message on a joiner that was sent after the state was taken, at its position in the
-    /// order. `view` is the view in which it was sent. From [`Order::Fifo`](crate::Order::Fifo)
-    /// subgroups the joiner learns only the messages that came after it began to observe, whatever
-    /// the [snapshot](Self::snapshot) contains.
+    /// order. `view` is the view in which it was sent.
+    ///
+    /// The joiner gets each message once: those before its own first view by `learn`, and all later
+    /// ones by [`deliver`](Self::deliver). So both have to change the application's state in the
+    /// same way, and a handler that implements [`restore`](Self::restore) has to implement `learn`,
+    /// too. The default ignores the message, which is right only for an application without state.
+    ///
+    /// From [`Order::Fifo`](crate::Order::Fifo) subgroups the joiner learns only the messages that
+    /// came after it began to observe, whatever the [snapshot](Self::snapshot) contains.
     fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
 }
 

@@ -64,7 +64,7 @@ const FAMILIES: &[Family] = &[
         name: "spindle_view",
         unit: None,
         help: "Number of the newest view that has begun at this member",
-        values: Gauge(|status| status.view as f64),
+        values: Gauge(|status| status.view.0 as f64),
     },
     Family {
         name: "spindle_members",

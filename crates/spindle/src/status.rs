@@ -8,17 +8,17 @@ use spindle_core::Unrecoverable;
 use spindle_core::control::{Member, RackName};
 use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::wire::layout::membership;
-use spindle_core::{MemberId, Rank, Rows};
+use spindle_core::{MemberId, Rank, Rows, ViewId};
 use std::time::Duration;
 
 /// The state of a group at one moment, as one member knows it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
     /// This member's id.
-    pub id: u64,
-    /// The number of its view.
-    pub view: u64,
+    pub id: MemberId,
+    /// Its view.
+    pub view: ViewId,
     /// The members of the view, by rank.
     pub members: Vec<Standing>,
     /// Whether the view is ending: in the subgroups that the change touches, nothing is sent or
@@ -184,8 +184,8 @@ impl Status {
             latency: of_subgroup.latency.clone(),
         });
         Status {
-            id: member(me).0,
-            view: view.id.0,
+            id: member(me),
+            view: view.id,
             members: members.collect(),
             is_changing: engine.is_changing(),
             is_blocked: engine.is_blocked(),
@@ -255,8 +255,8 @@ impl Status {
             })
         });
         json!({
-            "id": self.id,
-            "view": self.view,
+            "id": self.id.0,
+            "view": self.view.0,
             "changing": self.is_changing,
             "blocked": self.is_blocked,
             "observers": self.observers,

@@ -415,7 +415,7 @@ fn a_stream_delivers_as_a_blocking_receiver_at_another_member() {
 fn tasks_that_wait_learn_that_the_member_was_evicted() {
     let scratch = Scratch::new("asynchronous-evicted");
     let joining = [1, 2, 3].map(|id| {
-        let mut config = Config { id: Some(id), suspect_after: None, ..scratch.group(3, LONG) };
+        let mut config = Config { id: Some(MemberId(id)), suspect_after: None, ..scratch.group(3, LONG) };
         config.subgroups[0].window = 4;
         config.subgroups[0].message_bytes_max = 64;
         thread::spawn(move || config.join().unwrap())

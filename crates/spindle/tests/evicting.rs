@@ -23,7 +23,7 @@ impl Handler for Nothing {
 /// Members that this thread polls.
 fn create<const N: usize>(scratch: &Scratch, suspect_after: Option<Duration>) -> [Node; N] {
     let joining: [_; N] = std::array::from_fn(|i| {
-        let config = Config { id: Some(i as u64 + 1), suspect_after, ..scratch.group(N as u32, LONG) };
+        let config = Config { id: Some(MemberId(i as u64 + 1)), suspect_after, ..scratch.group(N as u32, LONG) };
         std::thread::spawn(move || config.join().unwrap())
     });
     joining.map(|thread| thread.join().unwrap())

@@ -269,7 +269,7 @@ fn a_group_whose_members_are_all_gone_is_founded_anew() {
 #[test]
 fn a_joiner_that_finds_only_a_member_of_its_host_is_let_in_by_the_leader_of_another() {
     let world = World::new("near-only", 1);
-    let named = |id, config| start(Config { id: Some(id), ..config });
+    let named = |id, config| start(Config { id: Some(MemberId(id)), ..config });
     let mut members = all(vec![
         named(9, world.seed(0, 0, 3)),
         named(1, world.other(1, "leader", 3)),
@@ -309,7 +309,7 @@ fn racks_are_known_to_all_whatever_carries_rows() {
     let world = World::new("racks", 1);
     let racked = |id: u64, rack: &str, config: Config| {
         let network = config.network.map(|network| Network { rack: rack.parse().ok(), ..network });
-        start(Config { id: Some(id), network, ..config })
+        start(Config { id: Some(MemberId(id)), network, ..config })
     };
     let other = |id: u64, rack: &str, host: u32, members: u32| {
         racked(id, rack, world.other(host, &format!("{id}{rack}"), members))
@@ -430,7 +430,7 @@ fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
 #[test]
 fn the_id_of_a_member_of_another_host_waits_until_that_member_is_out() {
     let world = World::new("same-id", 2);
-    let named = |config| Config { id: Some(5), ..config };
+    let named = |config| Config { id: Some(MemberId(5)), ..config };
     let before = named(world.other(2, "before", 3));
     let before = thread::spawn(move || before.join().unwrap());
     let mut members = all((0..2).map(|i| start(world.seed(i as u32, i, 3))).collect());
@@ -461,7 +461,7 @@ fn the_id_of_a_member_of_another_host_waits_until_that_member_is_out() {
 
 /// Returns the configuration with this id, in a group that suspects members that hang.
 fn named(id: u64, config: Config) -> Config {
-    soon(Config { id: Some(id), ..config })
+    soon(Config { id: Some(MemberId(id)), ..config })
 }
 
 /// Waits for the error with which `starting` ends, which has to be that member 2 has its id.

@@ -23,7 +23,7 @@ const ID: MemberId = MemberId(7);
 const NONCE: u32 = 7;
 
 fn group(scratch: &Scratch, members: u32, id: u64) -> Config {
-    Config { id: Some(id), ..scratch.group(members, LONG) }
+    Config { id: Some(MemberId(id)), ..scratch.group(members, LONG) }
 }
 
 /// Counts messages, and records the views that the member has reported to it.

@@ -229,7 +229,7 @@ fn config(scratch: &Scratch, i: u32, members: u32, (host, rack): (u32, &str)) ->
     Config {
         runtime_dir: Some(scratch.0.join(format!("host{host}"))),
         network: Some(Network { rack: rack.parse().ok(), ..Network::new(at(i), vec![at(0)]) }),
-        id: Some(u64::from(i) + 1),
+        id: Some(MemberId(u64::from(i) + 1)),
         suspect_after: Some(LONG),
         ..scratch.group(members, LONG)
     }

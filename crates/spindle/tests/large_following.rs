@@ -4,8 +4,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Address, Batch, Config, Group, Handler, Message, Network, Observed, Observing, Order, Publisher, Snapshot, State,
-    SubgroupId, View, ViewChange,
+    Address, Batch, Config, Group, Handler, MemberId, Message, Network, Observed, Observing, Order, Publisher,
+    Snapshot, State, SubgroupId, View, ViewChange,
 };
 use std::io::{Cursor, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -136,7 +136,8 @@ impl World {
     /// Returns the configuration of process `i` of a group that so many processes found. The first
     /// one is the seed.
     fn config(&self, i: u64, founders: u32) -> Config {
-        let mut config = Config { id: Some(i), suspect_after: Some(LONG), ..self.scratch.group(founders, LONG) };
+        let mut config =
+            Config { id: Some(MemberId(i)), suspect_after: Some(LONG), ..self.scratch.group(founders, LONG) };
         config.subgroups[0].order = self.order;
         config.subgroups[0].window = 500;
         config.subgroups[0].message_bytes_max = 64;

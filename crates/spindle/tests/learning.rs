@@ -4,7 +4,7 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Batch, Config, Handler, JoinError, Message, Node, Refusal, Snapshot, State, SubgroupId, View, ViewChange,
+    Batch, Config, Handler, JoinError, MemberId, Message, Node, Refusal, Snapshot, State, SubgroupId, View, ViewChange,
 };
 use std::io::{Cursor, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -210,7 +210,7 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
     std::thread::scope(|scope| {
         let founders: Vec<_> = (0..2)
             .map(|i| {
-                let config = Config { id: Some(i as u64 + 1), ..group(&scratch, 2) };
+                let config = Config { id: Some(MemberId(i as u64 + 1)), ..group(&scratch, 2) };
                 let ballast = Ballast { bytes: BYTES, flaw: flaws[i], asked: Arc::clone(&asked[i]), full: false };
                 scope.spawn(move || {
                     let mut node = config.join().unwrap();
@@ -224,7 +224,7 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
             founders.into_iter().map(|founder| founder.join().unwrap()).unzip();
         let mut joiner = Ballast { bytes: 0, flaw: Flaw::None, asked: Arc::default(), full };
         // An even number begins with the first of two members.
-        let config = Config { id: Some(4), ..group(&scratch, 1) };
+        let config = Config { id: Some(MemberId(4)), ..group(&scratch, 1) };
         let joined = config.learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
         let joined = joined.map(|node| node.start(joiner).unwrap());
         let views: Vec<u64> = groups.iter().map(|group| group.view().members.len() as u64).collect();

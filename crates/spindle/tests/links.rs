@@ -4,7 +4,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Address, Batch, Config, Group, Handler, Network, Outcome, Publisher, Subgroup, SubgroupId, ViewChange, ViewId, Who,
+    Address, Batch, Config, Group, Handler, MemberId, Network, Outcome, Publisher, Subgroup, SubgroupId, ViewChange,
+    ViewId, Who,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -195,7 +196,7 @@ impl World {
                 Network { advertise: Some(seeds[i].clone()), ..Network::new(address(at("back", i)), seeds.clone()) };
             let config = Config {
                 group: name.to_string(),
-                id: Some(i as u64 + 1),
+                id: Some(MemberId(i as u64 + 1)),
                 runtime_dir: Some(at("host", i)),
                 network: Some(network),
                 suspect_after: Some(suspect_after),

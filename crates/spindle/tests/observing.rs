@@ -4,8 +4,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Batch, Config, Group, Handler, JoinError, Missed, ObserveError, Observed, Observing, Order, Publisher, SubgroupId,
-    ViewChange,
+    Batch, Config, Group, Handler, JoinError, MemberId, Missed, ObserveError, Observed, Observing, Order, Publisher,
+    SubgroupId, ViewChange,
 };
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +87,7 @@ impl Member {
 fn create(scratch: &Scratch, count: u32, order: Order) -> Vec<Member> {
     let founder = |id: u32| {
         let mut config = group(scratch, count);
-        config.id = Some(u64::from(id));
+        config.id = Some(MemberId(u64::from(id)));
         config.subgroups[0].order = order;
         std::thread::spawn(|| Member::join(config))
     };
@@ -253,7 +253,7 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
             drop(third);
             until("the second view", || groups[0].0.view().id.0 == 2);
             grown(&groups[0], 500);
-            let joiner = Member::join(Config { id: Some(4), ..config });
+            let joiner = Member::join(Config { id: Some(MemberId(4)), ..config });
             talk(joiner.publisher, 9);
             groups.push((joiner.group, joiner.log));
             until("the third view", || groups[0].0.view().id.0 == 3);
@@ -304,7 +304,7 @@ fn the_first_messages_of_a_joiner_are_kept_for_observers() {
         config.subgroups[0].order = order;
         let mut observing = config.clone().observe().unwrap();
         until("everybody to know of it", || members.iter().all(|member| member.group.status().observers == 1));
-        let mut newcomer = Member::join(Config { id: Some(4), ..config });
+        let mut newcomer = Member::join(Config { id: Some(MemberId(4)), ..config });
         let sent: Vec<String> = (0..30).map(|i| format!("{i}")).collect();
         sent.iter().for_each(|text| newcomer.send(text));
         let has_all = |member: &Member| {

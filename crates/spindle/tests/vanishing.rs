@@ -31,7 +31,7 @@ struct Member {
 
 fn config(scratch: &Scratch, id: u64, members: u32) -> Config {
     let suspect_after = Some(Duration::from_secs(3));
-    Config { id: Some(id), suspect_after, object_bytes_max: 8 << 20, ..scratch.group(members, LONG) }
+    Config { id: Some(MemberId(id)), suspect_after, object_bytes_max: 8 << 20, ..scratch.group(members, LONG) }
 }
 
 /// Members that this thread polls.

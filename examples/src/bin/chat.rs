@@ -75,7 +75,7 @@ fn main() -> Result<()> {
     let cancelled = stop_on_signals(events.clone())?;
 
     let mut config = Config::new("chat", members);
-    config.id = Some(id);
+    config.id = Some(MemberId(id));
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
     eprintln!("waiting for the other members");

@@ -2,12 +2,15 @@
 //!
 //! Run it in three terminals: `cargo run -p spindle-examples --bin rejoin`. Each line is a number
 //! to add to a total that all members have. Stop one process (`kill -STOP`), type in the others
-//! until they report the eviction, and continue it (`kill -CONT`): it joins again.
+//! until they report the eviction, and continue it (`kill -CONT`): it joins again. Ctrl-C and Ctrl-D
+//! leave.
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use spindle::{
-    Batch, Config, Ended, FinishError, Handler, Message, Outcome, SendError, Snapshot, State, SubgroupId, View,
-    ViewChange,
+    Batch, Config, Ended, FinishError, Handler, JoinError, Message, Outcome, SendError, Snapshot, State, SubgroupId,
+    View, ViewChange,
 };
 use std::io::{self, BufRead, Cursor, Read};
 use std::path::PathBuf;
@@ -19,7 +22,7 @@ use std::time::Duration;
 
 /// How long a call may wait for the other members.
 const WAIT: Duration = Duration::from_secs(30);
-/// How often the service looks whether it was evicted.
+/// How often the service looks whether it was evicted, or is to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A total that all members have.
@@ -77,7 +80,7 @@ impl Handler for Total {
 
 /// The way in which one membership ended.
 enum End {
-    /// The input has ended, and this member has left.
+    /// The input has ended or a signal has come, and this member has left.
     Left,
     /// The others continue without this member. This number may have to be sent again.
     Evicted(Ended, Option<i64>),
@@ -85,10 +88,11 @@ enum End {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let stop = stop_on_signals()?;
     let numbers = read_numbers()?;
     let mut again = None;
     loop {
-        match serve(&arguments, &numbers, again.take())? {
+        match serve(&arguments, &numbers, again.take(), &stop)? {
             End::Left => return Ok(()),
             End::Evicted(why, unsent) => {
                 println!("evicted, joins again");
@@ -101,16 +105,19 @@ fn main() -> Result<()> {
 
 /// Is a member from the join to the end. Each call begins with a new state and no id: the group
 /// assigns a new one, because an evicted member comes back as another member.
-fn serve(arguments: &Arguments, numbers: &Receiver<i64>, mut again: Option<i64>) -> Result<End> {
+fn serve(arguments: &Arguments, numbers: &Receiver<i64>, mut again: Option<i64>, stop: &AtomicBool) -> Result<End> {
     let mut config = Config::new("total", arguments.members);
     config.runtime_dir.clone_from(&arguments.runtime_dir);
     config.suspect_after = Some(Duration::from_secs(2));
     let mut total = Total::default();
-    let mut node = config.learn(&mut total, &mut |_| {}, &AtomicBool::new(false))?;
+    let mut node = match config.learn(&mut total, &mut |_| {}, stop) {
+        Err(JoinError::Cancelled { .. }) => return Ok(End::Left),
+        joined => joined?,
+    };
     let mut publisher = node.publisher("all")?;
     println!("member {} has total {}", node.id(), total.value());
     let group = node.start(total.clone())?;
-    loop {
+    while !stop.load(Ordering::Acquire) {
         if let Some(ended) = group.ended() {
             return left_out(ended, again);
         }
@@ -144,6 +151,17 @@ fn left_out(ended: Ended, unsent: Option<i64>) -> Result<End> {
         bail!(ended);
     }
     Ok(End::Evicted(ended, unsent))
+}
+
+/// Makes SIGINT and SIGTERM set a flag, which ends the wait for the group and the membership. The
+/// second signal ends the process.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop)).context("signals can't be handled")?;
+        flag::register(signal, Arc::clone(&stop)).context("signals can't be handled")?;
+    }
+    Ok(stop)
 }
 
 /// Reads numbers on a thread of its own, which continues while the service joins again.

@@ -1,19 +1,25 @@
 //! A replicated map: every member has all entries, and a member that joins takes them over.
 //!
 //! Run it in three terminals: `cargo run -p spindle-examples --bin replicated_map`. Commands are
-//! `set KEY VALUE`, `get KEY`, `delete KEY`, `list` and `digest`. Ctrl-D leaves.
-use anyhow::{Result, bail};
+//! `set KEY VALUE`, `get KEY`, `delete KEY`, `list` and `digest`. Ctrl-C and Ctrl-D leave.
+use anyhow::{Context, Result, bail};
 use clap::Parser;
-use spindle::{Batch, Config, Handler, Message, Outcome, Publisher, Snapshot, State, SubgroupId, View};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use spindle::{Batch, Config, Handler, JoinError, Message, Outcome, Publisher, Snapshot, State, SubgroupId, View};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Cursor};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 /// How long a call may wait for the other members.
 const WAIT: Duration = Duration::from_secs(30);
+/// How often the program looks whether the group has ended, or it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A map that all members have.
 #[derive(Parser)]
@@ -89,15 +95,27 @@ fn main() -> Result<()> {
     let mut config = Config::new("map", members);
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
+    let stop = stop_on_signals()?;
     let mut map = Map::default();
     eprintln!("waiting for the other members");
-    let mut node = config.learn(&mut map, &mut |_| {}, &AtomicBool::new(false))?;
+    let mut node = match config.learn(&mut map, &mut |_| {}, &stop) {
+        Err(JoinError::Cancelled { .. }) => return Ok(()),
+        joined => joined?,
+    };
     let mut publisher = node.publisher("all")?;
     println!("member {} has {} entries", node.id(), map.with(|entries| entries.len()));
     let group = node.start(map.clone())?;
 
-    for line in io::stdin().lock().lines() {
-        let line = line?;
+    let lines = read_lines()?;
+    while !stop.load(Ordering::Acquire) {
+        if let Some(ended) = group.ended() {
+            bail!(ended);
+        }
+        let line = match lines.recv_timeout(LOOK) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         match words(&line) {
             ("set", key, _) | ("delete", key, "") if !key.is_empty() => send(&mut publisher, &line)?,
             ("get", key, "") => match map.with(|entries| entries.get(key).cloned()) {
@@ -122,6 +140,27 @@ fn send(publisher: &mut Publisher, command: &str) -> Result<()> {
         None => bail!("{command:?} was not delivered within {WAIT:?}: see which member lags"),
     }
     Ok(())
+}
+
+/// Reads the standard input on a thread of its own, because a read waits for as long as it likes.
+fn read_lines() -> Result<Receiver<io::Result<String>>> {
+    let (lines, incoming) = channel();
+    let read = move || {
+        let _ = io::stdin().lock().lines().try_for_each(|line| lines.send(line));
+    };
+    thread::Builder::new().name("input".into()).spawn(read).context("the input can't be read")?;
+    Ok(incoming)
+}
+
+/// Makes SIGINT and SIGTERM set a flag, which ends the wait for the group and the membership. The
+/// second signal ends the process.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop)).context("signals can't be handled")?;
+        flag::register(signal, Arc::clone(&stop)).context("signals can't be handled")?;
+    }
+    Ok(stop)
 }
 
 /// Splits a command into its name, a key and a value. Each may be empty.

@@ -51,7 +51,7 @@ struct Service {
 async fn main() -> Result<()> {
     let Arguments { id, members, listen, runtime_dir } = Arguments::parse();
     let mut config = Config::new("counters", members);
-    config.id = Some(id);
+    config.id = Some(MemberId(id));
     config.runtime_dir = runtime_dir;
     // Joining blocks, so it has a thread of its own.
     let mut node = tokio::task::spawn_blocking(move || config.join()).await??;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use spindle::typed::{Schema, decode};
-use spindle::{Config, ReceiveError};
+use spindle::{Config, MemberId, ReceiveError};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl Schema for Order<'_> {
 fn main() -> Result<()> {
     let Arguments { id, members, runtime_dir } = Arguments::parse();
     let mut config = Config::new("exchange", members);
-    config.id = Some(id);
+    config.id = Some(MemberId(id));
     config.runtime_dir = runtime_dir;
     let mut node = config.join()?;
     let (mut publisher, mut receiver) = (node.publisher("all")?, node.receiver("all")?);

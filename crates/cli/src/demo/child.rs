@@ -99,7 +99,7 @@ fn take_part(args: &Args) -> Outcome {
     let commands = events.clone();
     thread::spawn(move || obey(&commands));
     let mut config = Config::new("demo", args.members);
-    config.id = Some(args.id);
+    config.id = Some(MemberId(args.id));
     config.runtime_dir = Some(args.dir.clone());
     config.gather_timeout = GATHER_WAIT;
     config.suspect_after = Some(SUSPECT_AFTER);
@@ -327,9 +327,9 @@ struct Reporter<'a> {
 impl Reporter<'_> {
     fn report(&mut self, status: &Status, latency: Latency) -> Report {
         let now = counts(status, self.me);
-        if status.view != self.view {
+        if status.view.0 != self.view {
             self.before = sum(&self.before, &self.last);
-            self.view = status.view;
+            self.view = status.view.0;
         }
         self.last = now;
         let tally = lock(self.tally);

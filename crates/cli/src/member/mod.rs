@@ -25,8 +25,8 @@ use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Difference, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, Node,
-    Publisher, RendezvousError, Security, SubgroupId, View, ViewChange, ViewId,
+    Batch, Config, Difference, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MemberId,
+    Node, Publisher, RendezvousError, Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_transport::rendezvous::{ControlSocket, GroupName};
 use std::fmt;
@@ -626,7 +626,7 @@ impl Member {
         let present = ControlSocket::present(&dir, &group).map_err(failed)?;
         let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
         for id in newest + 1..newest + IDS_TRIED_MAX {
-            let config = Config { id: Some(id), founders: 1, ..self.config.clone() };
+            let config = Config { id: Some(MemberId(id)), founders: 1, ..self.config.clone() };
             match self.try_join(&config)? {
                 Err(JoinError::Rendezvous(RendezvousError::IdInUse { .. })) => {}
                 joined => return self.joined(joined),

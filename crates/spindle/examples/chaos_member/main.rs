@@ -429,7 +429,7 @@ struct Orders {
     /// The directory in which the members of one host meet.
     runtime_dir: PathBuf,
     network: Option<Network>,
-    id: Option<u64>,
+    id: Option<MemberId>,
     data_dir: Option<PathBuf>,
     group: String,
     members: u32,
@@ -472,7 +472,7 @@ fn main() -> ExitCode {
     let orders = Orders {
         runtime_dir: PathBuf::from(words.get(8).unwrap_or(&words[0])),
         network,
-        id: words.get(11).filter(|id| *id != "-").map(|id| id.parse().expect("an id")),
+        id: words.get(11).filter(|id| *id != "-").map(|id| MemberId(id.parse().expect("an id"))),
         data_dir: words.get(12).filter(|dir| *dir != "-").map(PathBuf::from),
         dir: PathBuf::from(&words[0]),
         group: words[1].clone(),

@@ -31,7 +31,7 @@ pub struct Config {
     /// member has had in the group, or a random id in a group that spans hosts. A process that asks
     /// for the id of a member that died waits until the others have continued without that member.
     /// The ranks of the founders follow their ids; later members come after them.
-    pub id: Option<u64>,
+    pub id: Option<MemberId>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,
     /// How long to wait for the others before [`JoinError`] reports the missing ones. A process that

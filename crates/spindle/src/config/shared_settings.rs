@@ -189,10 +189,10 @@ mod tests {
     fn settings_that_are_taken_over_are_those_that_were_written() {
         for config in [config(), Config { suspect_after: None, ..Config::new("g", 1) }] {
             let settings = write(&config);
-            let other = Config { id: Some(7), ..Config::new("other", 3) };
+            let other = Config { id: Some(spindle_core::MemberId(7)), ..Config::new("other", 3) };
             let taken = take_over(&other, &settings).unwrap();
             assert_eq!(write(&taken), settings);
-            assert_eq!((taken.id, taken.group.as_str(), taken.founders), (Some(7), "other", 3));
+            assert_eq!((taken.id, taken.group.as_str(), taken.founders), (other.id, "other", 3));
             assert_eq!(format!("{:?}", taken.subgroups), format!("{:?}", config.subgroups));
         }
     }

@@ -144,7 +144,7 @@ impl<'a> Candidate<'a> {
         if let Some(network) = &self.own.network {
             return self.attempt_afar(network, handler);
         }
-        let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
+        let role = found_or_find(&self.dir, &self.group, self.config.id, self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (control_socket, mut standing) = match role {
             Role::Founder { control_socket, incarnation } => (control_socket, Standing::Founder { incarnation }),
@@ -186,7 +186,7 @@ impl<'a> Candidate<'a> {
         handler: &mut Option<&mut H>,
     ) -> Result<Joined, JoinError> {
         let id = match self.config.id {
-            Some(id) => MemberId(id),
+            Some(id) => id,
             None => random_id()?,
         };
         let control_socket = ControlSocket::open(&self.dir, &self.group, id)?;

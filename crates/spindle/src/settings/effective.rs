@@ -5,8 +5,8 @@ use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
 use crate::config::{SUBGROUPS, key_of};
 use crate::{
-    Address, Adoption, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
-    Transport, Who,
+    Address, Adoption, Config, Identity, IdentityRule, MemberId, Names, Network, OfiOptions, Order, RackName, Security,
+    Subgroup, Transport, Who,
 };
 use spindle_transport::rendezvous::RuntimeDir;
 use std::ffi::OsStr;
@@ -173,7 +173,7 @@ impl Effective {
             return Err(SettingsError::Wrong(vec![problem]));
         };
         let mut config = Config::new(name, self.number("group.founders").unwrap_or(1) as u32);
-        config.id = self.number("member.id");
+        config.id = self.number("member.id").map(MemberId);
         config.runtime_dir = Some(self.runtime_dir());
         config.suspect_after = self.time("group.suspect_after");
         config.object_bytes_max = self.number("group.object_bytes_max").unwrap_or(config.object_bytes_max);

@@ -1,5 +1,5 @@
 //! Reads a file: every value with its place, and all mistakes, not only the first.
-use super::keys::{KEYS, Key, SUBGROUP_STANDARD, TABLES, find_in, nearest};
+use super::keys::{KEYS, Key, SUBGROUP_STANDARD, TABLES, find_in, nearest, renamed};
 use super::problem::{Origin, Problem};
 use super::value::{Value, describe, shorten};
 use super::{Given, Listed, RANK_FILE, Settings};
@@ -171,6 +171,11 @@ impl Reading<'_> {
 
     fn unknown(&mut self, table: &str, leaf: &Spanned<toml::de::DeString<'_>>) {
         let name: &str = leaf.get_ref();
+        let whole = format!("{table}.{name}");
+        if let Some(new) = renamed(&whole) {
+            let message = format!("{whole} is called {new} in this version; rename the key");
+            return self.wrong(leaf.span(), Some(whole), message);
+        }
         let here = match table {
             "" => "outside of all tables".to_string(),
             "subgroup" => "in [[subgroup]]".to_string(),

@@ -291,6 +291,19 @@ pub(super) const TABLES: [(&str, &str); 6] = [
     ("network.fabric", "What carries the messages between hosts."),
 ];
 
+/// Keys of earlier versions, each with the key that it is now.
+const RENAMED: [(&str, &str); 1] = [("group.members", "group.founders")];
+
+/// Returns the key that has taken the place of the key with this path, if an earlier version had it.
+pub(super) fn renamed(path: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| *new)
+}
+
+/// Returns the variable of an earlier version's key, and of the key that it is now.
+pub(super) fn renamed_variable(name: &str) -> Option<(&'static str, String)> {
+    RENAMED.iter().find(|(old, _)| variable(old) == name).map(|(_, new)| (*new, variable(new)))
+}
+
 /// Returns the key of this path. `subgroup.prices.window` is found as `subgroup.NAME.window`, with
 /// the name.
 pub(super) fn find(path: &str) -> Option<(&'static Key, Option<&str>)> {
@@ -340,6 +353,17 @@ mod tests {
         let (key, name) = find("subgroup.a.b.window").unwrap();
         assert_eq!((key.path, name), ("subgroup.NAME.window", Some("a.b")));
         assert_eq!(variable("network.tls.ca"), "SPINDLE_NETWORK_TLS_CA");
+    }
+
+    #[test]
+    fn a_key_that_was_renamed_is_gone_and_the_new_one_exists() {
+        for (old, new) in RENAMED {
+            assert!(find(old).is_none() && find(new).is_some(), "{old}");
+            assert_eq!(renamed(old), Some(new));
+        }
+        assert_eq!(renamed("group.founders"), None);
+        let new = ("group.founders", "SPINDLE_GROUP_FOUNDERS".to_string());
+        assert_eq!(renamed_variable("SPINDLE_GROUP_MEMBERS"), Some(new));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use quantity::{parse_bytes, parse_time};
 pub use value::Value;
 
 use crate::Config;
-use keys::{SUBGROUP_NAME, SUBGROUP_STANDARD, VARIABLES, find, nearest, variable};
+use keys::{SUBGROUP_NAME, SUBGROUP_STANDARD, VARIABLES, find, nearest, renamed, renamed_variable, variable};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
@@ -211,6 +211,9 @@ impl Settings {
             }
             Some((key, name)) => Ok((key, name.map(str::to_string))),
             None => {
+                if let Some(new) = renamed(&text.name) {
+                    return Err(wrong(format!("{} is called {new} in this version; use the new name", text.name)));
+                }
                 let names = self.settable().map(|(key, name)| path_of(key, name));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 Err(wrong(format!("there is no key {:?}{near}", shorten(&text.name))))
@@ -229,6 +232,9 @@ impl Settings {
                 Err(wrong(format!("it could mean subgroup {one:?} or {other:?}; say it in a file"), true))
             }
             (None, _) => {
+                if let Some((key, new)) = renamed_variable(&text.name) {
+                    return Err(wrong(format!("the key is called {key} in this version; set {new} instead"), true));
+                }
                 let names = self.settable().map(|(key, name)| variable(&path_of(key, name)));
                 let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
                 // Other software may have set it: Kubernetes makes variables for a service called
@@ -254,7 +260,24 @@ impl Settings {
 }
 
 impl Config {
-    /// Returns the configuration in this file, without regard to any environment.
+    /// Returns the configuration in this file. No variable of the environment changes it.
+    ///
+    /// The command `spindle` also reads variables, which take precedence over the file: `SPINDLE_`
+    /// and the path of a key in capitals, such as `SPINDLE_GROUP_FOUNDERS` for `group.founders`
+    /// ([`Key::variable`]), and `SPINDLE_CONFIG` ([`FILE_VARIABLE`]) for the path of the file. A
+    /// program that is to obey the same variables passes them to [`Settings`]:
+    ///
+    /// ```no_run
+    /// use spindle::settings::{FILE_VARIABLE, Settings};
+    ///
+    /// let mut settings = Settings::new();
+    /// if let Some(path) = std::env::var_os(FILE_VARIABLE) {
+    ///     settings.file(path.as_ref())?;
+    /// }
+    /// settings.variables(std::env::vars_os());
+    /// let config = settings.effective()?.config()?;
+    /// # Ok::<(), spindle::settings::SettingsError>(())
+    /// ```
     ///
     /// # Errors
     /// The file can't be read, or is wrong.

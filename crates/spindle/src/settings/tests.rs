@@ -1,6 +1,6 @@
 //! Effective values, their origins, and the reports of mistakes.
 use super::*;
-use crate::{OfiOptions, Order, Transport, Who};
+use crate::{MemberId, OfiOptions, Order, Transport, Who};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ fn a_file_says_all_there_is_to_say() {
 
     let at_home = FULL.split("[network]").next().unwrap();
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
-    assert_eq!((config.group.as_str(), config.founders, config.id), ("prices", 3, Some(7)));
+    assert_eq!((config.group.as_str(), config.founders, config.id), ("prices", 3, Some(MemberId(7))));
     assert_eq!(config.runtime_dir, Some("/etc/spindle/run".into()));
     assert_eq!(config.suspect_after, Some(Duration::from_millis(300)));
     assert_eq!((config.gather_timeout, config.spin_for), (Duration::from_secs(5), Duration::from_millis(2)));
@@ -559,4 +559,22 @@ fn the_longest_files_take_no_longer_than_they_should() {
     let groups: String = (0..1024).map(|i| format!("[[subgroup]]\nname = \"s{i}\"\nwindow = 1\n")).collect();
     assert_eq!(Settings::from_toml("x.toml", &groups).effective().unwrap().subgroups().len(), 1024);
     assert!(errors(&format!("{groups}[[subgroup]]\nname = \"more\"\n"))[0].contains("at most 1024"));
+}
+
+#[test]
+fn names_of_earlier_versions_are_errors_that_state_the_new_name() {
+    let problems = |settings: Settings| settings.effective().unwrap_err().to_string();
+    let file = Settings::from_toml("a.toml", "[group]\nname = \"g\"\nmembers = 3\n");
+    let new = "group.members is called group.founders in this version";
+    assert_eq!(problems(file), format!("a.toml:3:1: {new}; rename the key"));
+    let named = || Settings::from_toml("a.toml", "[group]\nname = \"g\"\n");
+    let mut variable = named();
+    variable.variables([("SPINDLE_GROUP_MEMBERS".into(), "3".into())]);
+    assert_eq!(
+        problems(variable),
+        "variable SPINDLE_GROUP_MEMBERS: the key is called group.founders in this version; set SPINDLE_GROUP_FOUNDERS instead"
+    );
+    let mut flag = named();
+    flag.flag("group.members", "3", "--set");
+    assert_eq!(problems(flag), format!("flag --set: {new}; use the new name"));
 }

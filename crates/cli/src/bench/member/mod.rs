@@ -13,7 +13,7 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use spindle::{Config, Network, Node, OfiOptions, Security, Subgroup, Transport, Who};
+use spindle::{Config, MemberId, Network, Node, OfiOptions, Security, Subgroup, Transport, Who};
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn answer(reply: &Reply) -> anyhow::Result<()> {
 fn config(setup: &Setup) -> anyhow::Result<Config> {
     let plan = setup.plan;
     let mut config = Config::new(setup.group.clone(), setup.members);
-    config.id = Some(u64::from(setup.rank) + 1);
+    config.id = Some(MemberId(u64::from(setup.rank) + 1));
     config.runtime_dir = Some(setup.runtime_dir.clone());
     config.network = setup.network.as_ref().map(network).transpose()?;
     config.spin_for = match plan.wait {

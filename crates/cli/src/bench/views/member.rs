@@ -6,7 +6,7 @@ use crate::clock::now_ns;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use spindle::bulk::Buffer;
-use spindle::{Batch, Config, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, View, ViewChange};
+use spindle::{Batch, Config, FinishError, Handler, MemberId, Snapshot, State, Subgroup, SubgroupId, View, ViewChange};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Cursor, Read, Write};
 use std::path::PathBuf;
@@ -184,7 +184,7 @@ impl Handler for Witness {
             say(&Said::Gaps { gaps: self.gaps.iter().copied().collect() });
         }
         if let Some(change) = self.change.take() {
-            let ids = |list: &[spindle::MemberId]| list.iter().map(|id| id.0).collect();
+            let ids = |list: &[MemberId]| list.iter().map(|id| id.0).collect();
             let (joined, left) = (ids(&change.joined), ids(&change.left));
             let gaps = self.gaps.iter().copied().collect();
             let (phases, objects) = (phases::take(), self.objects);
@@ -230,7 +230,7 @@ impl AsRef<[u8]> for Shared {
 /// The configuration that all members have in common.
 pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new("views", args.members);
-    config.id = Some(args.id);
+    config.id = Some(MemberId(args.id));
     config.runtime_dir = Some(args.dir.clone());
     config.suspect_after = Some(Duration::from_millis(args.suspect_after));
     if args.polls {

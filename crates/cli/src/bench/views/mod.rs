@@ -27,7 +27,7 @@
 //!   the view changes nevertheless, the trial is repeated with another group, and counted in
 //!   `view_changes`. With `--object` a view is renewed `suspect_after_ms` after links for large
 //!   messages broke, and a busy machine may keep a member silent for as long;
-//! - `join_burst`, with `--join_burst`: `joins`, `views`, `seconds`;
+//! - `join_burst`, with `--join-burst`: `joins`, `views`, `seconds`;
 //! - `objects`, with `--object`: `bytes`, of each, `delivered`, by the member that had delivered
 //!   most, and `bytes_per_second`, there.
 //!
