@@ -464,9 +464,10 @@ mod tests {
             assert_eq!(taken, 3);
             assert!(if leaves { matches!(reason, Some(Ended::Left)) } else { reason.is_none() }, "{reason:?}");
         }
-        // A program that drops the group knows it.
+        // A program that drops the group knows it. The publisher keeps the group from finishing before.
         let (say, hear) = channel();
-        let node = Config::new("g", 1).local().unwrap().remove(0);
+        let mut node = Config::new("g", 1).local().unwrap().remove(0);
+        let _publisher = node.publisher("all").unwrap();
         drop(node.start(Witness { taken: 0, say }).unwrap());
         assert!(hear.recv_timeout(Duration::from_secs(10)).is_err());
     }
