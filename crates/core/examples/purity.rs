@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{
-    Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
-    View, ViewId,
+    Ablation, Batch, Durability, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec,
+    Table, Time, View, ViewId,
 };
 
 const ALL: SubgroupId = SubgroupId(0);
@@ -31,6 +31,8 @@ pub extern "C" fn spindle_purity(members: u32, messages: u32, polls: u32) -> u64
         window: 16,
         message_bytes_max: 64,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     let ids = (0..u64::from(members)).map(MemberId).collect();

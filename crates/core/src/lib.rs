@@ -35,8 +35,8 @@ pub use ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 pub use membership::{Ballot, Decision, Liveness, Trims, Unrecoverable};
 pub use multicast::{
     Ablation, Batch, Claim, ClaimError, Claims, Cursor, Defect, Engine, Exclusive, Gap, Handoff, Lapped, Message,
-    Observer, Progress, Resend, Resent, Seen, State, Upcalls,
+    Observer, Position, Progress, Record, Records, Resend, Resent, Seen, State, Upcalls,
 };
 pub use table::{Found, Frames, Lookup, Rows, Table, Trace};
-pub use view::{Change, Order, Rule, SubgroupSpec, Subgroups, View, ViewError};
+pub use view::{Change, Durability, Order, Rule, SubgroupSpec, Subgroups, View, ViewError};
 pub use wire::{Layout, Ring, RowLayout};

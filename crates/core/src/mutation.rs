@@ -286,6 +286,25 @@ mod bugs {
         BlockedUntold,
         /// Members keep data for observers that have ended for ever.
         ObserversKept,
+        /// A ring's space is reused when all members have delivered it, though a log may lack it.
+        FreedBeforeLogged,
+        /// A message counts as persisted once the log has it, before it is on disk.
+        PersistedBeforeSync,
+        /// A message counts as durable once it is on the disk of one member.
+        DurableOnOne,
+        /// Messages become durable in a subgroup that has too few members.
+        TooFewCopies,
+        /// The clock of a message is the time of its sender, though an earlier message has a later
+        /// one.
+        ClockBySender,
+        /// The clock begins anew with an epoch.
+        ClockForgotten,
+        /// A new epoch counts as persisted though messages of the one before may not be on disk.
+        OlderForgotten,
+        /// A member that waits for a peer's disk does not watch whether the peer lives.
+        LogUnawaited,
+        /// A member leaves before its log is on disk.
+        LeavesUnwritten,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 pub use error::ViewError;
 use subgroup_spec::by_id;
-pub use subgroup_spec::{Change, Order, Rule, SubgroupSpec, Subgroups};
+pub use subgroup_spec::{Change, Durability, Order, Rule, SubgroupSpec, Subgroups};
 
 /// The older views whose rows a member needs, at most: it has memory, and streams, for each.
 const OLDER_MAX: usize = 6;
@@ -146,6 +146,14 @@ impl View {
         self.subgroups.iter_mut().for_each(|spec| spec.epoch = None);
     }
 
+    /// Takes over the clocks of logged subgroups from `before`, where they are later.
+    pub(crate) fn keep_clocks(&mut self, before: &View) {
+        let before = before.by_name();
+        for spec in &mut self.subgroups {
+            spec.clock = spec.clock.max(before.get(&*spec.name).map_or(0, |before| before.clock));
+        }
+    }
+
     /// The view with which the epoch of `subgroup` began.
     ///
     /// # Panics
@@ -240,6 +248,7 @@ impl View {
                         members,
                         senders,
                         leftover_bytes_max,
+                        clock: 0,
                         epoch: None,
                         ..spec.clone()
                     });
@@ -248,8 +257,10 @@ impl View {
             }
             Change::Alter(spec) => at(&spec.name).is_some_and(|at| {
                 let old = &mut self.subgroups[at];
-                let (members, leftover_bytes_max) = (core::mem::take(&mut old.members), old.leftover_bytes_max);
-                *old = SubgroupSpec { members, senders: vec![], leftover_bytes_max, epoch: None, ..spec.clone() };
+                let members = core::mem::take(&mut old.members);
+                let SubgroupSpec { leftover_bytes_max, clock, .. } = *old;
+                let (senders, epoch) = (vec![], None);
+                *old = SubgroupSpec { members, senders, leftover_bytes_max, clock, epoch, ..spec.clone() };
                 true
             }),
             Change::Drop(name) => at(name).map(|at| self.subgroups.remove(at)).is_some(),

@@ -89,6 +89,10 @@ impl Upcalls<Memory> for Recorder<'_> {
         self.delivered.extend(batch.take(self.take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
     }
 
+    fn log(&mut self, _: SubgroupId, records: &mut Records<'_, Memory>) {
+        records.offer(|_| true);
+    }
+
     fn room(&mut self, _: SubgroupId) {
         *self.rooms += 1;
     }
@@ -114,6 +118,8 @@ impl Group {
             window,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         };
         let members: Vec<MemberId> = (0..members).map(|i| MemberId(u64::from(i) + 10)).collect();
@@ -1348,6 +1354,39 @@ fn a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender() {
     assert!(group.engines[0].suspects(Rank(2)), "its delivery is awaited");
 }
 
+/// All have delivered the message. It becomes durable once it is on the disk of each member.
+#[test]
+fn a_member_that_hangs_before_its_log_is_on_disk_is_suspected() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    let mut view = group.engines[0].view().clone();
+    view.subgroups = view.subgroups.iter().cloned().map(logged).collect();
+    let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+    group = Group::of(view.ranks().map(engine).collect());
+    for engine in &mut group.engines {
+        engine.set_suspect_after(Some(SECOND));
+        engine.set_liveness(Liveness::OnDemand);
+    }
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.pass_time(&[0, 1, 2], 30 * SECOND);
+    assert!(group.delivered.iter().all(|delivered| delivered.len() == 1));
+    let durable = |group: &Group| group.engines.iter().map(|engine| engine.durable(SubgroupId(0))).collect::<Vec<_>>();
+    assert_eq!(durable(&group), [Some(0); 3]);
+    assert!(group.engines.iter().all(|engine| !engine.is_changing()), "a slow disk is no hang");
+    let position = Position { epoch: ViewId(1), sequence: 0 };
+    group.engines[..2].iter_mut().for_each(|engine| engine.note_persisted(SubgroupId(0), Some(position)));
+    group.pass_time(&[0, 1], 32 * SECOND);
+    assert_eq!(durable(&group), [Some(0); 3]);
+    assert!(group.engines[0].suspects(Rank(2)), "its disk is awaited");
+    group.engines[2].note_persisted(SubgroupId(0), Some(position));
+    group.pass_time(&[0, 1, 2], 33 * SECOND);
+    assert_eq!(group.engines[2].persisted(SubgroupId(0)), Some(1));
+}
+
+fn logged(spec: SubgroupSpec) -> SubgroupSpec {
+    SubgroupSpec { durability: Durability::Logged { copies: 2 }, ..spec }
+}
+
 /// Track record: a member that hung before it had a large message held back every message of its
 /// sender, for ever.
 #[test]
@@ -1489,6 +1528,7 @@ fn mutations_of_liveness_fail_their_tests() {
             a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue,
             "silent for too long",
         ),
+        (Mutation::LogUnawaited, a_member_that_hangs_before_its_log_is_on_disk_is_suspected, "its disk is awaited"),
         (Mutation::CutCounted, a_leader_that_was_cut_off_has_patience_with_connections_to_come, "it was heard in time"),
         (
             Mutation::LeaderUnwoken,

@@ -124,6 +124,8 @@ fn view(random: &mut Random) -> View {
             window: 1 + random.below(6),
             message_bytes_max: random.below(120),
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         }
     });
@@ -400,6 +402,8 @@ fn wild_view(random: &mut Random) -> View {
             window: if random.chance(4) { random.nasty() } else { 1 + random.below(1 << 20) },
             message_bytes_max: if random.chance(4) { random.nasty() } else { random.below(5000) },
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         }
     });

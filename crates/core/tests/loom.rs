@@ -136,6 +136,8 @@ fn engines(members: u32) -> Vec<(Engine, Memory)> {
         window: 2,
         message_bytes_max: LEN,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     let ids = ranks.iter().map(|rank| MemberId(rank.0.into())).collect();

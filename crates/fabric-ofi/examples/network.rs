@@ -16,8 +16,8 @@
 //! with real cards only the fabric's own figures are meaningful.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spindle_core::{
-    Ablation, Batch, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
-    Upcalls, View, ViewId,
+    Ablation, Batch, Durability, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec,
+    Table, Time, Upcalls, View, ViewId,
 };
 use spindle_fabric::{Arena, Fabric, MemberEventCount, OwnRow, Peer, Publisher};
 use spindle_fabric_ofi::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose};
@@ -270,6 +270,8 @@ impl Side {
             window: RING_BYTES / PLACE_BYTES,
             message_bytes_max: BLOCK_BYTES,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         };
         let mut view = View {

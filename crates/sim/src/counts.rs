@@ -46,6 +46,8 @@ pub struct Counts {
     /// Rings of ended views whose messages waited for their subgroup to become available again,
     /// counted once per view.
     pub waits: u64,
+    /// Records that members have handed to their logs.
+    pub records: u64,
     /// Occurrences that may each have ended a view.
     pub(crate) reasons: u64,
     /// Events that were processed.
@@ -76,6 +78,7 @@ impl AddAssign for Counts {
         self.resent += other.resent;
         self.alterations += other.alterations;
         self.waits += other.waits;
+        self.records += other.records;
         self.reasons += other.reasons;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;

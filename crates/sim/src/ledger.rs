@@ -205,7 +205,7 @@ impl Lane {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use spindle_core::{MemberId, Rule, SubgroupSpec, ViewId};
+    use spindle_core::{Durability, MemberId, Rule, SubgroupSpec, ViewId};
 
     /// Three members, one subgroup, senders 0 and 2.
     pub(crate) fn example(order: Order) -> Ledger {
@@ -219,6 +219,8 @@ pub(crate) mod tests {
             window: 4,
             message_bytes_max: 48,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         };
         let members = vec![MemberId(1), MemberId(2), MemberId(3)];

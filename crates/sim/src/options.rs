@@ -116,6 +116,8 @@ faults! {
     shards: 0,
     /// Windows and message sizes that change while messages are in flight.
     alterations: 0,
+    /// Subgroups that are logged, by disks of different speed.
+    logs: 0,
 }
 
 /// The groups of a campaign. The same seed gives a different run in each setting.

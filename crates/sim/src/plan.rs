@@ -4,7 +4,9 @@ use crate::actions::{Action, Step, What, When};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
 use spindle_core::wire::ring::frame_bytes;
-use spindle_core::{Ablation, Change, Liveness, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{
+    Ablation, Change, Durability, Liveness, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+};
 use std::fmt;
 
 mod alterations;
@@ -115,6 +117,10 @@ impl Plan {
             // group that receives one sequence number at a time would take very long for the
             // skipped rounds.
             faults.skips = false;
+        }
+        faults.logs = options.faults.logs && mix(seed ^ 0x1_0661).is_multiple_of(3);
+        if faults.logs {
+            draw_logs(seed, &mut subgroups, members);
         }
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
         let visibility = options.visibility.unwrap_or(visibility);
@@ -490,6 +496,8 @@ fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<Sub
             window,
             message_bytes_max,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         }
     };
@@ -568,6 +576,17 @@ fn draw_member(random: &mut Random, faults: &Faults, view: &View, id: MemberId) 
         plan.hand_offs = ids.filter(|_| random.one_in(2)).collect();
     }
     plan
+}
+
+/// Makes some of the subgroups with a total order logged ones.
+fn draw_logs(seed: u64, subgroups: &mut [SubgroupSpec], members: u32) {
+    for (i, spec) in (0..).zip(subgroups).filter(|(_, spec)| spec.order == Order::Total) {
+        let drawn = mix(seed ^ mix(i));
+        if !drawn.is_multiple_of(4) {
+            let copies = 1 + (drawn >> 8) as u32 % members;
+            spec.durability = Durability::Logged { copies };
+        }
+    }
 }
 
 impl fmt::Display for Plan {

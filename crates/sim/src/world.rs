@@ -24,6 +24,7 @@ mod actions;
 mod consumers;
 mod deliveries;
 mod epochs;
+mod logs;
 mod polls;
 mod recorder;
 mod rest;
@@ -81,6 +82,7 @@ enum Event {
     Ask(usize),
     Died { stage: usize, member: Rank, peer: Rank },
     Heal(usize, usize),
+    Synced(usize, SubgroupId),
 }
 
 impl Event {
@@ -176,6 +178,7 @@ pub(crate) struct World<'a> {
     /// Objects that were committed: the ring, the position in it, and the index in the ledger.
     objects: Vec<(OpenRing, u64, usize)>,
     told: Recorder,
+    logs: logs::Logs,
     history: History,
     view_sequence: ViewSequence,
     hash: TraceHash,
@@ -215,6 +218,7 @@ impl<'a> World<'a> {
             cuts: BTreeMap::new(),
             foreground: 0,
             last_change: 0,
+            logs: logs::Logs::default(),
             told: Recorder::new(Random::new(plan.seed, 2), plan.faults.partial_batches),
             history: History::default(),
             view_sequence: ViewSequence::new(view),
@@ -334,7 +338,7 @@ impl<'a> World<'a> {
             Event::Consume { stage, consumer } | Event::Report { stage, consumer } => {
                 Some(self.process_of(Seat { stage, rank: self.stages[stage].consumers[consumer].member }))
             }
-            Event::Ask(process) => Some(process),
+            Event::Ask(process) | Event::Synced(process, _) => Some(process),
             _ => None,
         };
         if of.is_some_and(|process| matches!(self.processes[process].life, Life::Crashed | Life::Evicted)) {
@@ -375,6 +379,7 @@ impl<'a> World<'a> {
             Event::Happen(i) => self.perform(i),
             Event::Ask(process) => self.ask(process),
             Event::Died { stage, member, peer } => self.died(stage, member, peer),
+            Event::Synced(process, subgroup) => self.synced(process, subgroup),
             Event::Heal(from, to) => {
                 self.heal(from, to);
                 Ok(())

@@ -118,6 +118,8 @@ fn nothing_is_allocated_in_steady_state() {
         window: 5,
         message_bytes_max: 60,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     let subgroups = vec![subgroup(0, Order::Total), subgroup(1, Order::Fifo), subgroup(2, Order::Total)];

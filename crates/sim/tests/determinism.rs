@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xc882039664d16c8c,
+    0xb05635064beb9d5f,
     0xfdf829fbf43097c1,
-    0xe79f5fd3c6af7377,
-    0xb2a7c3cf2a4ec268,
-    0x39a5c78aa0b1bd0,
-    0xa6583ba735c2c04,
+    0x1ffbee69fed05a3a,
+    0x5a17d678e84f2f7b,
+    0xa7b90e977038db68,
+    0xdd32ab9569dd281c,
 ];

@@ -37,7 +37,7 @@ const SEARCHED: [Mutation; 12] = [
 /// `crates/core/src/control/seek.rs`, `crates/core/src/control/member/tests.rs`,
 /// `crates/core/src/control/roster/places.rs`, `crates/core/tests/engine.rs`,
 /// `crates/core/tests/moves.rs` and `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Mutation; 19] = [
+const TESTED: [Mutation; 20] = [
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,
     Mutation::FarJoinersVote,
@@ -57,6 +57,7 @@ const TESTED: [Mutation; 19] = [
     Mutation::PlacesGuessed,
     Mutation::CutCounted,
     Mutation::SleepScanForgotten,
+    Mutation::LogUnawaited,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a

@@ -21,6 +21,8 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         window: 4,
         message_bytes_max: 40,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     // These ids expose code that uses ids as ranks, or assumes that they ascend.

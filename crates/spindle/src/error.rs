@@ -358,6 +358,12 @@ pub enum HandleError {
         /// Why it is too much.
         why: String,
     },
+    /// The change asks for something that the library does not have yet.
+    #[error("subgroup {name:?} is logged, and groups keep no logs yet; ask for the durability \"in memory\"")]
+    Unsupported {
+        /// The subgroup.
+        name: String,
+    },
     /// The caller is a handler on the polling thread, which would have to answer.
     #[error("a handler may not ask the group for this: it runs on the thread that would answer; ask on another one")]
     InUpcall,

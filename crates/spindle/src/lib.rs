@@ -67,7 +67,7 @@ pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreac
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
-    Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+    Ablation, Change, Durability, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric_ofi::{OfiError, OfiOptions};

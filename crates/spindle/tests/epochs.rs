@@ -1,7 +1,7 @@
 //! Subgroups go on that a change of the view does not touch, all members in this process.
 use spindle::{
-    Batch, Change, Config, Handler, MemberId, Node, Order, Outcome, Poll, Publisher, Receipt, Subgroup, SubgroupId,
-    SubgroupSpec, View, ViewChange, ViewId, Who,
+    Batch, Change, Config, Durability, HandleError, Handler, MemberId, Node, Order, Outcome, Poll, Publisher, Receipt,
+    Subgroup, SubgroupId, SubgroupSpec, View, ViewChange, ViewId, Who,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,6 +68,15 @@ fn is_in(members: &[Member], view: u64) -> bool {
 
 fn send(publisher: &mut Publisher, text: &str) -> Receipt {
     publisher.send_tracked(text.as_bytes(), LONG).unwrap()
+}
+
+#[test]
+fn a_logged_subgroup_is_unsupported() {
+    let mut members = group(Order::Total);
+    let spec = SubgroupSpec { durability: Durability::Logged { copies: 2 }, ..SubgroupSpec::of_everyone("later") };
+    let unsupported = Err(HandleError::Unsupported { name: "later".into() });
+    assert_eq!(members[0].0.propose_change(Change::Create(spec.clone())), unsupported);
+    assert_eq!(members[0].0.propose_change(Change::Alter(spec)), unsupported);
 }
 
 /// Ranks and numbers of subgroups change, and the handler gets those of the newest view.

@@ -1,6 +1,6 @@
 //! System resources that a group holds while its views change. No other test runs in this process,
 //! because the test inspects everything that the process holds.
-use spindle::{Batch, Change, Config, Handler, Node, Order, Rule, SubgroupId, SubgroupSpec, ViewId};
+use spindle::{Batch, Change, Config, Durability, Handler, Node, Order, Rule, SubgroupId, SubgroupSpec, ViewId};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -42,6 +42,8 @@ fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
         window: 64,
         message_bytes_max: 1_000,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     let mut early = None;

@@ -1,7 +1,7 @@
 //! Groups whose members come and go, all of them in this process.
 use spindle::{
-    Batch, Change, Config, HandleError, Handler, MemberId, Node, Order, Poll, Receiver, Rule, SendError, SubgroupId,
-    SubgroupSpec, ViewChange, ViewId,
+    Batch, Change, Config, Durability, HandleError, Handler, MemberId, Node, Order, Poll, Receiver, Rule, SendError,
+    SubgroupId, SubgroupSpec, ViewChange, ViewId,
 };
 use spindle_core::limits;
 use std::time::{Duration, Instant};
@@ -180,6 +180,8 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
         window: 8,
         message_bytes_max: 100,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     assert!(nodes[0].0.propose_change(Change::Create(spec.clone())).unwrap(), "by one who will not be in it");

@@ -130,7 +130,7 @@ fn counted<'a>(from: &mut &'a [u64]) -> Option<&'a [u64]> {
 mod tests {
     use super::*;
     use crate::ids::{Rank, ViewId};
-    use crate::view::{Order, Rule, SubgroupSpec};
+    use crate::view::{Durability, Order, Rule, SubgroupSpec};
 
     fn view(members: Vec<MemberId>) -> View {
         let ranks: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
@@ -144,6 +144,8 @@ mod tests {
             window: 16,
             message_bytes_max: 64,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         };
         View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup].into() }
@@ -192,7 +194,7 @@ mod tests {
     fn bytes_are_those_of_this_version() {
         let bytes = told().encode();
         let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (496, 0xc88d_2e2f_b3b7_e9fe));
+        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (512, 0x205d_582f_18fa_ef3c));
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl<T: Table> Choice<'_, T> {
         }
         let mut next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
         next.begin_epochs();
+        next.keep_clocks(&old);
         // It has none of the subgroups that it did not touch.
         let there: Vec<Rank> =
             member.everyone.iter().copied().filter(|rank| self.has_promised(*rank) && stays(*rank)).collect();
@@ -171,6 +172,8 @@ impl<T: Table> Choice<'_, T> {
                 *trims = cuts;
             }
         }
+        let was_touched = view.touched_by(&old);
+        self.set_clocks(&mut next, &there, |id| !was_touched[id.index()]);
         Ok(proposal::encode(ballot, &Value { next, joined: Vec::new(), trims }))
     }
 
@@ -286,7 +289,7 @@ impl<T: Table> Choice<'_, T> {
         let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
         let trims = self.trims(&holders);
         let proposed = self.all_proposed(&holders);
-        self.fit(&staying, proposed, &trims)
+        self.fit(&staying, &holders, proposed, &trims)
     }
 
     fn is_leaving(&self, rank: Rank) -> bool {
@@ -374,9 +377,33 @@ impl<T: Table> Choice<'_, T> {
         (0..).map(SubgroupId).zip(&self.poll.view.subgroups).map(of_subgroup).collect()
     }
 
+    /// INV-LOG-CLOCK: sets the clocks with which logged subgroups continue in `next`, of those for
+    /// which `is_touched` holds. None of the messages below the [trims](Self::trims) has a later
+    /// one: each holder has them all, and has written down a clock that is no earlier.
+    fn set_clocks(&self, next: &mut View, holders: &[Rank], is_touched: impl Fn(SubgroupId) -> bool) {
+        let view = self.poll.view;
+        for spec in next.subgroups.iter_mut().filter(|spec| spec.is_logged()) {
+            let Some(id) = view.subgroup(&spec.name) else { continue };
+            let old = &view.subgroups[id.index()];
+            if !is_touched(id) || !old.is_logged() {
+                continue;
+            }
+            let cuts = holders.iter().filter_map(|rank| Some((*rank, self.poll.layout.row(*rank).cut(id)?)));
+            let clock = cuts.map(|(rank, cut)| self.table.load(rank, cut + 8 * old.senders.len() as u64)).min();
+            let clock = clock.filter(|_| !mutation!(ClockForgotten));
+            spec.clock = spec.clock.max(clock.unwrap_or(0));
+        }
+    }
+
     /// The words of a proposal with as many joins and changes as fit. The rest is for the view
     /// after it.
-    fn fit(&self, staying: &[Rank], proposed: ProposedChanges, trims: &Trims) -> Result<Vec<u64>, Waits> {
+    fn fit(
+        &self,
+        staying: &[Rank],
+        holders: &[Rank],
+        proposed: ProposedChanges,
+        trims: &Trims,
+    ) -> Result<Vec<u64>, Waits> {
         let view = self.poll.view;
         let ProposedChanges { joins, changes } = proposed;
         let room = limits::MEMBERS_MAX - staying.len();
@@ -393,6 +420,7 @@ impl<T: Table> Choice<'_, T> {
                 next.begin_epochs();
             }
             let touched = view.touched_by(&next);
+            self.set_clocks(&mut next, holders, |id| touched[id.index()]);
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.
             if !staying.is_empty() {
                 next.set_nonvoters(|id| joins[..joining].iter().any(|join| join.process.id == id && !join.votes));

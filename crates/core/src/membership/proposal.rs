@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! words = checksum | count of the words behind it | ballot | view id | members: count, ids | nonvoters
-//!       | subgroups: count, each: name, order, window, largest message, largest leftover, epoch, two rules, members, senders
+//!       | subgroups: count, each: name, order, window, largest message, largest leftover, durability, clock, epoch, two rules, members, senders
 //!       | trims: by subgroup of the old view that is touched, and sender | nonces of the members that were not in the old view
 //! ```
 //!
@@ -12,7 +12,7 @@
 use crate::ids::{MemberId, Process, Rank, ViewId};
 use crate::limits;
 use crate::multicast::cursor::ROUNDS_MAX;
-use crate::view::{Change, Order, Rule, SubgroupSpec, View};
+use crate::view::{Change, Durability, Order, Rule, SubgroupSpec, View};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -229,6 +229,11 @@ fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
     encode_name(&spec.name, words);
     words.push(u64::from(spec.order == Order::Fifo));
     words.extend([spec.window, spec.message_bytes_max, spec.leftover_bytes_max]);
+    words.push(match spec.durability {
+        Durability::InMemory => 0,
+        Durability::Logged { copies } => copies.into(),
+    });
+    words.push(spec.clock);
     words.push(spec.epoch.map_or(0, |epoch| epoch.0));
     for rule in [&spec.member_rule, &spec.sender_rule] {
         match rule {
@@ -342,6 +347,11 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         let (window, message_bytes_max, leftover_bytes_max) = (self.word()?, self.word()?, self.word()?);
+        let durability = match self.short()? {
+            0 => Durability::InMemory,
+            copies => Durability::Logged { copies },
+        };
+        let clock = self.word()?;
         let epoch = Some(ViewId(self.word()?)).filter(|epoch| epoch.0 != 0);
         let (member_rule, sender_rule) = (self.rule()?, self.rule()?);
         let (members, senders) = (self.ranks(of)?, self.ranks(of)?);
@@ -355,6 +365,8 @@ impl<'a> Reader<'a> {
             window,
             message_bytes_max,
             leftover_bytes_max,
+            durability,
+            clock,
             epoch,
         })
     }
@@ -405,6 +417,8 @@ mod tests {
             window: 10,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         };
         let subgroups = vec![

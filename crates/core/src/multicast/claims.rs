@@ -18,7 +18,7 @@
 //! member has delivered the frames below it.
 use crate::mutation::mutation;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
-use crate::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
+use crate::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS};
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
 
@@ -266,7 +266,7 @@ impl Claims {
         if len > ring.message_bytes_max {
             return Err(ClaimError::TooLong { len, max: ring.message_bytes_max });
         }
-        let span = frame_bytes(len);
+        let span = ring.frame_bytes(len);
         if position + span > holder.limit {
             holder.limit = self.limit();
             if position + span > holder.limit {
@@ -285,7 +285,7 @@ impl Claims {
     pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
         let max = match mutation!(LeftoversTooLong) {
             true => self.ring.message_bytes_max,
-            false => self.ring.frame_bytes_max - HEADER_BYTES,
+            false => self.ring.frame_bytes_max - HEADER_BYTES - self.ring.trailer_bytes,
         };
         let Some(holder) = holder else { return self.claim_of(len, max) };
         holder.limit = self.limit();
@@ -523,7 +523,7 @@ impl Claims {
         if len > max {
             return Err(ClaimError::TooLong { len, max });
         }
-        let span = frame_bytes(len);
+        let span = self.ring.frame_bytes(len);
         if position + span > limit {
             return Err(ClaimError::Full);
         }

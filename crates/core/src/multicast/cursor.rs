@@ -18,6 +18,7 @@ use crate::view::{Again, Order, View};
 use crate::wire::ring::{Header, Kind, Ring};
 use alloc::vec::Vec;
 pub use batch::Batch;
+pub(crate) use batch::Timed;
 pub use handoff::Handoff;
 
 /// One message, in place.
@@ -181,6 +182,11 @@ impl Cursor {
             end = end.max(sequence_end(trim, rank, senders));
         }
         self.end = Some(end);
+    }
+
+    /// Whether the cursor was [closed](Self::close).
+    pub fn is_closed(&self) -> bool {
+        self.end.is_some()
     }
 
     /// Whether the cursor was closed, and all messages below the trims have been taken.

@@ -14,6 +14,7 @@ use crate::membership::Ranks;
 use crate::multicast::ablation::Ablation;
 use crate::multicast::claims::Claims;
 use crate::multicast::cursor::{Cursor, ROUNDS_MAX, sequence_end};
+use crate::multicast::logging::Logging;
 use crate::multicast::moves::Moves;
 use crate::multicast::pace::Pace;
 use crate::multicast::sending::{Announced, Sending};
@@ -103,6 +104,8 @@ pub(crate) struct Subgroup {
     own: Own,
     sending: Option<Sending>,
     delivery: Delivery,
+    /// Its log, if it is logged.
+    log: Option<Box<Logging>>,
     phase: Phase,
     /// Whether all peers know that this member sends nothing more.
     told_closed: bool,
@@ -185,9 +188,11 @@ impl Subgroup {
             own: Own { delivered: alloc::vec![0; counts].into(), ..Own::default() },
             sending,
             delivery: Delivery::Inline(cursor(view, layout, id)),
+            log: Logging::new(spec, view.id, cursor(view, layout, id)),
             phase: Phase::Live,
             told_closed: false,
-            pending: false,
+            // A log says that it lacks nothing of older epochs.
+            pending: spec.is_logged(),
             stale: true,
             news: true,
             awaits: Awaits::Unknown,
@@ -211,7 +216,7 @@ impl Subgroup {
     /// Whether its epoch has ended and all of it is delivered to the application here.
     pub(crate) fn is_through(&self) -> bool {
         let is_at_end = !matches!(&self.delivery, Delivery::Inline(cursor) if !cursor.is_at_end());
-        self.is_closed() && is_at_end
+        self.is_closed() && is_at_end && self.log.as_ref().is_none_or(|log| log.is_at_end())
     }
 
     /// As [`Engine::fork`](crate::Engine::fork).
@@ -223,6 +228,7 @@ impl Subgroup {
             own: self.own.clone(),
             sending: self.sending.as_ref().map(Sending::fork),
             delivery: Delivery::Inline(cursor.fork()),
+            log: self.log.as_ref().map(|log| log.fork()),
             stats: SubgroupStats::default(),
             ..*self
         }
@@ -232,7 +238,12 @@ impl Subgroup {
     /// another number, and its members have other ranks.
     pub(crate) fn rename(&mut self, was: &View, next: &View) {
         self.named = next.subgroup(&was.subgroups[self.id.index()].name).unwrap_or(self.id);
-        if let Delivery::Inline(cursor) = &mut self.delivery {
+        let cursors = match &mut self.delivery {
+            Delivery::Inline(cursor) => [Some(cursor), None],
+            Delivery::Handoff(_) | Delivery::Nobody => [None, None],
+        };
+        let logged = self.log.as_mut().map(|log| log.cursor_mut());
+        for cursor in cursors.into_iter().flatten().chain(logged) {
             cursor.rename(|rank| next.rank_of(was.members[rank.index()]));
         }
     }
@@ -256,6 +267,10 @@ impl Subgroup {
 
     pub(crate) fn stable(&self) -> u64 {
         self.stable
+    }
+
+    pub(crate) fn log(&self) -> Option<&Logging> {
+        self.log.as_deref()
     }
 
     pub(crate) fn set_observed(&mut self, observed: bool) {
@@ -404,6 +419,9 @@ impl Subgroup {
             }
             [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine] = now;
         }
+        if self.log.is_some() {
+            moved |= self.observe_logs(table)?;
+        }
         self.stale = false;
         Ok(moved)
     }
@@ -526,9 +544,10 @@ impl Subgroup {
             Order::Total => self.end(),
             Order::Fifo => 0,
         };
-        for peer in &self.peers {
+        for (index, peer) in self.peers.iter().enumerate() {
             let delivered = if self.order == Order::Total { peer.delivered } else { peer.delivered_of_mine };
-            let lacks = peer.received < end && !mutation!(ReceiptUnawaited);
+            let unwritten = self.log.as_ref().is_some_and(|log| log.awaits(index)) && !mutation!(LogUnawaited);
+            let lacks = peer.received < end && !mutation!(ReceiptUnawaited) || unwritten;
             let owes = delivered < own_delivered && !mutation!(DeliveryUnawaited);
             if lacks || owes || is_held_back {
                 awaited.add(peer.rank);

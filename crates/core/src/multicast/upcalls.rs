@@ -1,6 +1,7 @@
 //! Calls from the engine to the application.
 use crate::ids::SubgroupId;
 use crate::multicast::cursor::Batch;
+use crate::multicast::logging::Records;
 
 /// The events that the engine reports to the application while it is polled. A closure over
 /// (subgroup, batch) implements this trait.
@@ -8,6 +9,10 @@ pub trait Upcalls<R> {
     /// Delivers messages of `subgroup`, in order. Messages that are left in the batch are offered
     /// again at the next poll.
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, R>);
+
+    /// Offers messages of the logged subgroup `subgroup` for the log, in order. All of them are
+    /// stable, and the application may get them earlier or later. The default takes none.
+    fn log(&mut self, _subgroup: SubgroupId, _records: &mut Records<'_, R>) {}
 
     /// Reports that this member's ring in `subgroup` has more room than before.
     fn room(&mut self, _subgroup: SubgroupId) {}

@@ -60,6 +60,12 @@ pub enum ViewError {
         /// The view.
         view: ViewId,
     },
+    /// A logged subgroup without a common order, whose logs would differ.
+    #[error("subgroup {name:?} is logged and Fifo: logs need one order, so use the order \"total\" or no log")]
+    LoggedFifo {
+        /// The subgroup.
+        name: String,
+    },
     /// A number outside its limits.
     #[error("{field} of subgroup {name:?} is {got}; it may be {min} to {max}")]
     Range {

@@ -4,6 +4,7 @@ use super::ViewError;
 use crate::ids::{MemberId, Rank, ViewId};
 use crate::limits;
 use crate::mutation::mutation;
+use crate::wire::ring::{TIME_BYTES, frame_bytes};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -22,6 +23,22 @@ pub enum Order {
     /// A message is delivered on receipt, first-in first-out per sender, with no common order
     /// ("unordered" in the papers).
     Fifo,
+}
+
+/// Where the messages of a subgroup are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Durability {
+    /// In the memory of the members, until all of them have delivered a message.
+    #[default]
+    InMemory,
+    /// In the log of each member too. A member delivers a message and appends it to its log.
+    ///
+    /// A message is durable once the log of every member has it on disk, if there are at least
+    /// `copies` members. A subgroup of fewer members delivers, and no message becomes durable.
+    Logged {
+        /// The least number of members, 1 or more.
+        copies: u32,
+    },
 }
 
 /// The rule that picks a subgroup's members, or its senders, when the view's members change.
@@ -100,6 +117,11 @@ pub struct SubgroupSpec {
     /// larger messages were allowed; 0 if that is none. It follows from the views before, and means
     /// nothing in a [`Change`].
     pub leftover_bytes_max: u64,
+    /// Where the messages are kept.
+    pub durability: Durability,
+    /// In a logged subgroup: no message of an earlier epoch has a later clock, in ns since 1970. It
+    /// follows from the views before, and means nothing in a [`Change`].
+    pub clock: u64,
     /// The view with which the subgroup's epoch began, if it is an earlier view.
     ///
     /// No change of the view since then has touched the subgroup. Its entries and rings are stored
@@ -175,13 +197,15 @@ impl SubgroupSpec {
             window: 100,
             message_bytes_max: 10_000,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         }
     }
 
     /// Returns the part of it that is the same in each view, until it is altered.
     pub(super) fn bare(&self) -> SubgroupSpec {
-        SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, epoch: None, ..self.clone() }
+        SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, clock: 0, epoch: None, ..self.clone() }
     }
 }
 
@@ -203,12 +227,25 @@ impl SubgroupSpec {
                 ranks.iter().map(|rank| now[rank.index()]).filter(|now| now.is_some() || !mutation!(GoneUnnoticed));
             next.iter().all(|next| there.next() == Some(Some(*next))) && there.next().is_none()
         };
-        let shape = |spec: &SubgroupSpec| (spec.order, spec.window, spec.message_bytes_max, spec.leftover_bytes_max);
+        let shape = |spec: &SubgroupSpec| {
+            let SubgroupSpec { order, window, message_bytes_max, leftover_bytes_max, durability, .. } = *spec;
+            (order, window, message_bytes_max, leftover_bytes_max, durability)
+        };
         let has_members = !self.members.is_empty();
         has_members
             && shape(self) == shape(next)
             && are(&self.members, &next.members)
             && are(&self.senders, &next.senders)
+    }
+
+    /// Whether its members keep a log.
+    pub fn is_logged(&self) -> bool {
+        self.durability != Durability::InMemory
+    }
+
+    /// Bytes at the end of each frame, after its payload.
+    pub fn trailer_bytes(&self) -> u64 {
+        if self.is_logged() { TIME_BYTES } else { 0 }
     }
 
     /// Whether what `member` has to send again here waits until the subgroup has enough members. If
@@ -246,7 +283,13 @@ impl SubgroupSpec {
         self.in_range("window", self.window, 1, limits::WINDOW_MAX)?;
         self.in_range("message_bytes_max", self.message_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
         self.in_range("leftover_bytes_max", self.leftover_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
-        let ring = self.window * crate::wire::ring::frame_bytes(self.message_bytes_max);
+        if let Durability::Logged { copies } = self.durability {
+            self.in_range("durable_copies", copies.into(), 1, limits::MEMBERS_MAX as u64)?;
+            if self.order == Order::Fifo {
+                return Err(ViewError::LoggedFifo { name: self.name.clone() });
+            }
+        }
+        let ring = self.window * frame_bytes(self.message_bytes_max + self.trailer_bytes());
         self.in_range("window * message_bytes_max", ring, 1, limits::RING_BYTES_MAX)
     }
 

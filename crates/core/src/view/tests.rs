@@ -12,6 +12,8 @@ fn spec(name: &str, member_rule: Rule) -> SubgroupSpec {
         window: 4,
         message_bytes_max: 100,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     }
 }

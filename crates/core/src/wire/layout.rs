@@ -129,8 +129,8 @@ pub mod entry {
     pub const RECEIVED: u64 = 32;
     /// Sequence numbers of the subgroup's order that the member has delivered.
     pub const DELIVERED: u64 = 40;
-    /// Sequence numbers of the subgroup's order that the member holds on disk. Zero until logs
-    /// exist.
+    /// In a logged subgroup: one more than the sequence numbers of the subgroup's order that the
+    /// member's log has on disk, or 0 until it has everything of earlier epochs on disk.
     pub const PERSISTED: u64 = 48;
     /// Set when the member's applications will send nothing more here and everything that they sent
     /// is announced.
@@ -232,7 +232,8 @@ impl RowLayout {
     }
 
     /// Offset of the first of the words that contain, by sender of `subgroup`, the number of rounds
-    /// that the member had when it wedged; `None` if the member is not in the subgroup.
+    /// that the member had when it wedged; `None` if the member is not in the subgroup. In a logged
+    /// subgroup a word follows that is no earlier than the clock of any of these messages.
     pub fn cut(&self, subgroup: SubgroupId) -> Option<u64> {
         let found = self.cut_places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
         Some(self.cut_places[found].1)
@@ -272,7 +273,8 @@ impl RowLayout {
         let mut cut_places = Vec::with_capacity(mine.len());
         for id in mine.iter().copied() {
             cut_places.push((id, at));
-            at += view.subgroups[id.index()].senders.len() as u64 * 8;
+            let spec = &view.subgroups[id.index()];
+            at += 8 * (spec.senders.len() as u64 + u64::from(spec.is_logged()));
         }
         let cuts = cuts..at;
         at = at.next_multiple_of(LINE_BYTES);
@@ -289,7 +291,8 @@ impl RowLayout {
             let spec = &view.subgroups[id.index()];
             if spec.sender_rank(member).is_some() {
                 let SubgroupSpec { window, message_bytes_max, leftover_bytes_max, .. } = *spec;
-                let ring = Ring::with_leftovers(at, window, message_bytes_max, leftover_bytes_max);
+                let trailer_bytes = spec.trailer_bytes();
+                let ring = Ring::with_leftovers(at, window, message_bytes_max, leftover_bytes_max, trailer_bytes);
                 at += ring.size();
                 place.ring = Some(ring);
             }
@@ -320,7 +323,7 @@ fn in_steps(bytes: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::ids::{MemberId, ViewId};
-    use crate::view::Rule;
+    use crate::view::{Durability, Rule};
     use alloc::string::ToString;
     use alloc::vec;
 
@@ -336,6 +339,8 @@ mod tests {
             window: 4,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         }
     }

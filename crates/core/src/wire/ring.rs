@@ -15,6 +15,8 @@
 
 /// Bytes of a frame before its payload.
 pub const HEADER_BYTES: u64 = 16;
+/// Bytes of the time at which a message of a logged subgroup was sent, at the end of its frame.
+pub const TIME_BYTES: u64 = 8;
 /// Alignment of frames in bytes, and the unit of their spans. So payloads are 16-byte aligned.
 pub const GRANULE_BYTES: u64 = 16;
 
@@ -44,21 +46,45 @@ pub struct Ring {
     pub message_bytes_max: u64,
     /// Bytes of a frame with the largest payload, which may be that of a message sent again.
     pub frame_bytes_max: u64,
+    /// Bytes at the end of each frame, after its payload: [`TIME_BYTES`] in a logged subgroup, 0 in
+    /// all others.
+    pub trailer_bytes: u64,
 }
 
 impl Ring {
     /// Returns a ring at `at` that has room for at least `window` frames of `message_bytes_max`.
     pub fn new(at: u64, window: u64, message_bytes_max: u64) -> Ring {
-        Ring::with_leftovers(at, window, message_bytes_max, 0)
+        Ring::with_leftovers(at, window, message_bytes_max, 0, 0)
     }
 
-    /// As [`new`](Self::new), with room for frames of `leftover_bytes_max`, one at a time. Messages
-    /// that are sent again may be longer than new ones.
-    pub fn with_leftovers(at: u64, window: u64, message_bytes_max: u64, leftover_bytes_max: u64) -> Ring {
-        let frame_bytes_max = frame_bytes(message_bytes_max.max(leftover_bytes_max));
-        let bytes = (window * frame_bytes(message_bytes_max)).max(frame_bytes_max);
+    /// As [`new`](Self::new), with `trailer_bytes` at the end of each frame, and room for frames of
+    /// `leftover_bytes_max`, one at a time. Messages that are sent again may be longer than new
+    /// ones.
+    pub fn with_leftovers(
+        at: u64,
+        window: u64,
+        message_bytes_max: u64,
+        leftover_bytes_max: u64,
+        trailer_bytes: u64,
+    ) -> Ring {
+        let frame_bytes_max = frame_bytes(message_bytes_max.max(leftover_bytes_max) + trailer_bytes);
+        let bytes = (window * frame_bytes(message_bytes_max + trailer_bytes)).max(frame_bytes_max);
         let capacity = bytes.next_power_of_two().max(SECTORS as u64 * GRANULE_BYTES);
-        Ring { at, capacity, sector_bytes: capacity / SECTORS as u64, message_bytes_max, frame_bytes_max }
+        let sector_bytes = capacity / SECTORS as u64;
+        Ring { at, capacity, sector_bytes, message_bytes_max, frame_bytes_max, trailer_bytes }
+    }
+
+    /// Bytes of ring space for a frame with `payload` bytes of payload.
+    #[inline]
+    pub fn frame_bytes(&self, payload: u64) -> u64 {
+        frame_bytes(payload + self.trailer_bytes)
+    }
+
+    /// Offset in the row of the word with the time of a message, in a frame of `span` bytes at
+    /// `position`. The ring has [trailers](Self::trailer_bytes).
+    #[inline]
+    pub fn time_offset(&self, position: u64, span: u64) -> u64 {
+        self.offset(position) + span - TIME_BYTES
     }
 
     /// Bytes of memory that the ring occupies, including the overhang after `capacity`.

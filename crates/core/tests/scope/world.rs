@@ -171,6 +171,8 @@ impl World {
             window: scope.messages.iter().copied().max().unwrap_or(0).max(1).into(),
             message_bytes_max: 2,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
             members,
         };

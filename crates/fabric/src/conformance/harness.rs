@@ -2,7 +2,9 @@
 //! members.
 use crate::fabric::Fabric;
 use spindle_core::wire::layout::entry;
-use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
+use spindle_core::{
+    Durability, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ pub fn view(members: u32, window: u64) -> View {
         window,
         message_bytes_max: 100,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     };
     View {

@@ -6,6 +6,7 @@
 pub mod atomicity;
 pub mod bounded;
 pub mod determinism;
+pub mod durable_prefix;
 pub mod frame_safety;
 pub mod liveness;
 pub mod monotone;

@@ -3,7 +3,7 @@ use super::{AppPlan, MemberPlan, Plan, draw_ids};
 use crate::actions::{Action, What};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::Random;
-use spindle_core::{Ablation, Change, MemberId, Order, Rule, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{Ablation, Change, Durability, MemberId, Order, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 
 /// The number of processes, and how many of them are members of the first view.
 const PROCESSES: usize = 64;
@@ -82,6 +82,8 @@ fn draw_subgroup(random: &mut Random, i: u64, ids: &[MemberId]) -> SubgroupSpec 
         window: random.range(2, 6),
         message_bytes_max: 24,
         leftover_bytes_max: 0,
+        durability: Durability::InMemory,
+        clock: 0,
         epoch: None,
     }
 }

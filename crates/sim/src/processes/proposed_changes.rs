@@ -4,7 +4,7 @@ use super::process::{Phase, Process};
 use super::subgroups::{LONG_BYTES, SHORT_BYTES, total};
 use super::world::{Broken, World};
 use crate::random::Random;
-use spindle_core::{Change, MemberId, Order, Rule, SubgroupSpec, View, ViewId};
+use spindle_core::{Change, Durability, MemberId, Order, Rule, SubgroupSpec, View, ViewId};
 use std::convert::Infallible;
 
 /// A change that a member proposes.
@@ -167,6 +167,8 @@ pub(super) fn settles(view: &View, later: &View, change: &Change) -> bool {
                 members: vec![],
                 senders: vec![],
                 leftover_bytes_max: 0,
+                durability: Durability::InMemory,
+                clock: 0,
                 epoch: None,
                 ..spec
             };

@@ -29,6 +29,7 @@ impl World<'_> {
     pub(super) fn tend(&mut self, process: usize) -> Checked {
         let Some(newest) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return Ok(()) };
         for older in self.older_seats(newest) {
+            self.allow_logs(process);
             let [old, new] = self.stages.get_disjoint_mut([older.stage, newest.stage]).expect("two stages");
             let rows = &mut old.tables[older.rank.index()];
             let there = &mut old.members[older.rank.index()].as_mut().expect("it has installed the view").engine;

@@ -23,6 +23,7 @@ impl World<'_> {
         }
         self.outcome.counts.polls += 1;
         self.told.delivered.clear();
+        self.allow_logs(self.process_of(seat));
         self.stages[stage].tables[me].begin_poll();
         self.interrupt(seat);
         let clock = self.clock(seat);
@@ -84,6 +85,7 @@ impl World<'_> {
             self.deliver(seat, *message, true)?;
         }
         self.told.delivered = delivered;
+        self.append(seat, carried as u64)?;
         self.believe(seat, &actions[..carried])?;
         Ok(posts)
     }
@@ -105,6 +107,7 @@ impl World<'_> {
             }
         } else {
             note!(self, "{seat} has finished");
+            self.check_logs_are_written(process)?;
         }
         Ok(())
     }
@@ -140,7 +143,7 @@ impl World<'_> {
 
     /// Returns the time on the clock of the process at `seat`. The clock's origin is far enough
     /// back for every backward jump.
-    fn clock(&self, seat: Seat) -> Time {
+    pub(super) fn clock(&self, seat: Seat) -> Time {
         Time((self.now as i64 + self.processes[self.process_of(seat)].clock + (1 << 60)) as u64)
     }
 

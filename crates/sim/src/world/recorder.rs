@@ -1,9 +1,11 @@
 //! The upcalls of an engine to its application in one poll.
 use super::Delivered;
+use super::logs::Logged;
 use crate::apps::digest;
+use crate::checkers::durable_prefix::Entry;
 use crate::random::Random;
 use crate::table::SimTable;
-use spindle_core::{Batch, SubgroupId, Upcalls};
+use spindle_core::{Batch, Records, SubgroupId, Upcalls};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -15,18 +17,24 @@ pub(super) struct Recorder {
     pub(super) delivered: Vec<Delivered>,
     pub(super) rooms: Vec<SubgroupId>,
     pub(super) handed_off: Vec<SubgroupId>,
+    /// Records for the logs of the process that is polled.
+    pub(super) logged: Vec<Logged>,
+    /// By subgroup: the number of records that its log has room for.
+    pub(super) log_room: Vec<u64>,
 }
 
 impl Recorder {
     /// If `partial` is true, handlers may take only a part of their batches.
     pub(super) fn new(random: Random, partial: bool) -> Recorder {
-        Recorder { random, count: Rc::default(), partial, delivered: vec![], rooms: vec![], handed_off: vec![] }
+        let (delivered, rooms, handed_off, logged, log_room) = Default::default();
+        Recorder { random, count: Rc::default(), partial, delivered, rooms, handed_off, logged, log_room }
     }
 
     /// Drops the upcalls of a process that crashed before it could pass them on.
     pub(super) fn forget(&mut self) {
         self.rooms.clear();
         self.handed_off.clear();
+        self.logged.clear();
     }
 
     /// Returns how many messages a handler takes out of a batch.
@@ -58,6 +66,23 @@ impl Recorder {
 impl Upcalls<SimTable> for Recorder {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, SimTable>) {
         self.take(subgroup, batch);
+    }
+
+    fn log(&mut self, subgroup: SubgroupId, records: &mut Records<'_, SimTable>) {
+        let after = self.count.get();
+        let Self { logged, log_room, .. } = self;
+        let Some(room) = log_room.get_mut(subgroup.index()) else { return };
+        let is_rest = records.is_rest();
+        records.offer(|record| {
+            let goes = *room > 0 || is_rest;
+            if goes {
+                *room = room.saturating_sub(1);
+                let spindle_core::Record { position, clock, time, message } = *record;
+                let entry = Entry { clock, time, sender: message.sender_id, digest: digest(message.payload) };
+                logged.push(Logged { subgroup, position, entry, after });
+            }
+            goes
+        });
     }
 
     fn room(&mut self, subgroup: SubgroupId) {

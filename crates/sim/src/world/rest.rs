@@ -43,6 +43,7 @@ impl World<'_> {
         }
         for (id, home) in self.homes(stage) {
             liveness::at_rest(id, &self.stages[home].ledger.groups[id.index()])?;
+            self.check_logs_at_rest(home, id)?;
         }
         self.check_validity(stage)?;
         self.compare_copies(stage)?;

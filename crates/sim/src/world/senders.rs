@@ -7,7 +7,7 @@ use crate::options::Visibility;
 use crate::random::mix;
 use crate::seat::Seat;
 use crate::table::Interruption;
-use spindle_core::wire::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
+use spindle_core::wire::ring::{HEADER_BYTES, Header, Kind, TIME_BYTES};
 use spindle_core::{Claim, Order, SubgroupId};
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl World<'_> {
     pub(super) fn enter(&mut self, ring: &OpenRing, claim: &Claim, number: u64) -> Result<(usize, u64), Violation> {
         let (seat, id, sender) = (ring.seat, ring.subgroup, ring.sender);
         let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
-        let span = frame_bytes(claim.len());
+        let span = ring.claims.ring().frame_bytes(claim.len());
         let ledger = &mut self.stages[seat.stage].ledger;
         let group = &mut ledger.groups[id.index()];
         frame_safety::claimed(group, id, sender, at, span)?;
@@ -169,7 +169,11 @@ impl World<'_> {
         let fate = if kind == Kind::Void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
         // This is the header that `Claims::commit` will store, a moment earlier: the engine reads
         // it only after the mark.
-        let span = frame_bytes(claim.len());
+        let span = ring.claims.ring().frame_bytes(claim.len());
+        if ring.claims.ring().trailer_bytes > 0 {
+            let time = self.clock(seat).0.to_le_bytes();
+            self.write(seat, at + span - TIME_BYTES, TIME_BYTES, |bytes| bytes.copy_from_slice(&time));
+        }
         let word = Header { kind, span, len }.encode();
         self.stages[stage].tables[me].set_own(at, word);
         self.spread(seat, at, word);

@@ -86,6 +86,7 @@ impl World<'_> {
         (member.has_ended, member.finished) = (true, !member.engine.goes_on());
         let ended = self.ended_epochs(seat);
         for &(Seat { stage, rank }, id) in &ended {
+            self.check_log(Seat { stage, rank }, id)?;
             let is_mine = |consumer: &crate::apps::Consumer| consumer.member == rank && consumer.subgroup == id;
             match self.stages[stage].consumers.iter().position(is_mine) {
                 Some(consumer) => self.expect_consumer(stage, consumer),
@@ -151,6 +152,7 @@ impl World<'_> {
         if group.order == Order::Total {
             let (count, list) = stage.total_order.counts(id, rank);
             stage.uniformity.ended(id, rank, count, list)?;
+            self.check_log_of(seat, id, count)?;
         }
         Ok(())
     }
@@ -203,6 +205,7 @@ impl World<'_> {
         }
         self.miss(seat, &mut engine);
         self.stages[stage].install(engine, &self.plan.members[process].hand_offs);
+        self.begin_logs(seat, from);
         let me = &mut self.processes[process];
         (me.seat, me.life) = (Some(seat), Life::Member);
         self.line_up_consumers(seat, from);

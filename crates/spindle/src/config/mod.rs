@@ -3,7 +3,7 @@
 use crate::error::JoinError;
 use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
-use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
+use spindle_core::{Ablation, Durability, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -229,6 +229,8 @@ impl Subgroup {
             window: self.window,
             message_bytes_max: self.message_bytes_max,
             leftover_bytes_max: 0,
+            durability: Durability::InMemory,
+            clock: 0,
             epoch: None,
         }
     }

@@ -53,8 +53,13 @@ impl Node {
     ///
     /// # Errors
     /// [`HandleError::Memory`]: a view that was agreed on and fits into the memory of no member
-    /// would end all members.
+    /// would end all members. [`HandleError::Unsupported`]: a logged subgroup.
     pub fn propose_change(&mut self, change: Change) -> Result<bool, HandleError> {
+        if let Change::Create(spec) | Change::Alter(spec) = &change
+            && spec.is_logged()
+        {
+            return Err(HandleError::Unsupported { name: spec.name.clone() });
+        }
         self.member.propose_change(change, |bytes| {
             let check = check_room("the members' rows", bytes);
             check.map_err(|why| HandleError::Memory { bytes, why: why.to_string() })

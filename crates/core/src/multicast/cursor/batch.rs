@@ -6,7 +6,7 @@ use crate::ids::{MemberId, Rank};
 use crate::mutation::mutation;
 use crate::table::{Found, Frames, Rows};
 use crate::view::Order;
-use crate::wire::ring::{Header, LookAhead};
+use crate::wire::ring::{HEADER_BYTES, Header, LookAhead, TIME_BYTES};
 use core::ops::Range;
 
 /// One lane while [`Batch::run`] reads it, up to the end of its ring's lap.
@@ -43,6 +43,15 @@ impl<F> Run<F> {
             next: 0,
         }
     }
+}
+
+/// The message at the cursor of a logged subgroup.
+#[derive(Debug)]
+pub(crate) struct Timed<'a> {
+    /// The time at which it was sent.
+    pub(crate) time: u64,
+    pub(crate) sequence: u64,
+    pub(crate) message: Message<'a>,
 }
 
 /// Messages in the order of delivery, borrowed from their senders' rings.
@@ -371,14 +380,53 @@ impl<'a, R: Rows> Batch<'a, R> {
                 }
                 return taken;
             }
-            let [word, round] = frames.header(lane.position);
-            let span = Header::decode(word, &lane.ring).filter(|_| cursor.end.is_some()).map(|header| header.span);
-            let Some(span) = span else {
-                let defect = Defect { sender: lane.sender, position: lane.position, header: word };
-                cursor.defect.get_or_insert(defect);
-                return None;
+            self.pass_over()?;
+        }
+        None
+    }
+
+    /// Passes over the frame at the cursor, which contains no message, once the view has ended.
+    /// Before that the frame is a defect, and the result is `None`.
+    #[cold]
+    fn pass_over(&mut self) -> Option<()> {
+        let cursor = &mut *self.cursor;
+        let lane = cursor.lanes.get_mut(cursor.lane)?;
+        let [word, round] = self.rows.frames(lane.sender, &lane.ring).header(lane.position);
+        let span = Header::decode(word, &lane.ring).filter(|_| cursor.end.is_some()).map(|header| header.span);
+        let Some(span) = span else {
+            let defect = Defect { sender: lane.sender, position: lane.position, header: word };
+            cursor.defect.get_or_insert(defect);
+            return None;
+        };
+        (lane.position, lane.next, lane.ahead) = (lane.ring.after(lane.position, span), round + 1, None);
+        Some(())
+    }
+
+    /// Returns the message of a logged subgroup that [`next`](Iterator::next) will return, and
+    /// leaves it there.
+    pub(crate) fn peek_timed(&mut self) -> Option<Timed<'a>> {
+        while self.has_next() {
+            let (rows, cursor) = (self.rows, &*self.cursor);
+            let lane = cursor.lanes.get(cursor.lane)?;
+            let frames = rows.frames(lane.sender, &lane.ring);
+            let Some(found) = frames.message(lane.position).or_else(|| frames.object(lane.position)) else {
+                self.pass_over()?;
+                continue;
             };
-            (lane.position, lane.next, lane.ahead) = (lane.ring.after(lane.position, span), round + 1, None);
+            if found.round != cursor.round {
+                self.forget();
+                return None;
+            }
+            // A frame without space for its time is of no correct sender, and is the same at all
+            // members.
+            let [word, _] = frames.header(lane.position);
+            let len = Header::decode(word, &lane.ring).map_or(u64::MAX, |header| header.len);
+            let has_time = len.saturating_add(HEADER_BYTES + TIME_BYTES) <= found.span;
+            let at = lane.ring.time_offset(lane.position, found.span);
+            let time = if has_time { rows.load(lane.sender, at) } else { 0 };
+            let Lane { named: sender, id: sender_id, .. } = *lane;
+            let message = Message { sender, sender_id, round: found.round, payload: found.payload };
+            return Some(Timed { time, sequence: cursor.count(), message });
         }
         None
     }

@@ -3,6 +3,7 @@ use super::{Engine, State};
 use crate::ids::{Rank, SubgroupId};
 use crate::multicast::claims::Claims;
 use crate::multicast::cursor::{Cursor, Handoff};
+use crate::multicast::logging::Position;
 use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::multicast::subgroup::Subgroup;
 use crate::table::Rows;
@@ -129,6 +130,30 @@ impl Engine {
             self.ready.add(i);
             self.last_worked = false;
         }
+    }
+
+    /// Notes that the log of `subgroup` has everything up to `position` on disk, if anything, and
+    /// may have room again. The driver calls it for each engine that has the subgroup, also those
+    /// of [older](crate::control::Member::older) views.
+    pub fn note_persisted(&mut self, subgroup: SubgroupId, position: Option<Position>) {
+        if let Some(i) = self.index_of(subgroup) {
+            self.subgroups[i].note_persisted(position);
+            self.ready.add(i);
+            self.last_worked = false;
+        }
+    }
+
+    /// The number of sequence numbers of `subgroup` that my log has on disk. `None` if it has no
+    /// log, or if some messages of older epochs may not be on disk.
+    pub fn persisted(&self, subgroup: SubgroupId) -> Option<u64> {
+        self.subgroup(subgroup)?.log()?.persisted()
+    }
+
+    /// The number of sequence numbers of `subgroup` that the logs of all members have on disk.
+    /// `None` if it has no log, or if some messages of older epochs may not be on all disks. It
+    /// does not rise while there are [too few](crate::view::Durability::Logged) members.
+    pub fn durable(&self, subgroup: SubgroupId) -> Option<u64> {
+        self.subgroup(subgroup)?.log()?.durable()
     }
 
     /// Returns how far each member of `subgroup` is, as I know it. The member that has delivered

@@ -198,7 +198,7 @@ impl Engine {
         }
         let subgroup = &mut self.subgroups[at];
         subgroup.wedge(table, &self.ablation, &mut self.moves);
-        subgroup.cuts()
+        subgroup.cuts(table)
     }
 
     /// Writes down how much this member has of each sender of a subgroup, which may be in an older
@@ -207,6 +207,9 @@ impl Engine {
         let at = self.layout.row(self.me).cut(id).expect("I am a member of it");
         for (sender, rounds) in cuts.rounds.iter().filter(|_| !mutation!(CutUnwritten)) {
             table.store(at + 8 * *sender as u64, *rounds);
+        }
+        if let Some(clock) = cuts.clock {
+            table.store(at + 8 * self.view.subgroups[id.index()].senders.len() as u64, clock);
         }
         self.membership.note_wedged(id, cuts.delivered);
     }

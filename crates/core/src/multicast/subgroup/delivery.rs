@@ -83,9 +83,11 @@ impl Subgroup {
         pace: &mut Pace,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
-        let delivered: u64 = match self.order {
-            Order::Total => self.own.delivered[0],
-            Order::Fifo => self.own.delivered.iter().sum(),
+        let delivered: u64 = match (self.order, &self.delivery) {
+            // The application may be ahead of the log.
+            (Order::Total, Delivery::Inline(cursor)) if self.log.is_some() => cursor.count(),
+            (Order::Total, _) => self.own.delivered[0],
+            (Order::Fifo, _) => self.own.delivered.iter().sum(),
         };
         let mut frontier = self.stable;
         if !ablation.delivery_batch && frontier > delivered + 1 {
@@ -110,6 +112,10 @@ impl Subgroup {
             }
             _ => {}
         }
+        let logged = match &self.log {
+            None => u64::MAX,
+            Some(_) => self.offer_log(table, upcalls, changes)?,
+        };
         for index in 0..self.own.delivered.len() {
             let now = match (&self.delivery, self.order) {
                 (Delivery::Inline(_), Order::Total) if mutation!(DeliveredWithoutTaking) => frontier,
@@ -119,6 +125,8 @@ impl Subgroup {
                 (Delivery::Nobody, Order::Total) => frontier,
                 (Delivery::Nobody, Order::Fifo) => self.spoken_by(index),
             };
+            // Space is needed until the message is delivered and the log has it.
+            let now = if mutation!(FreedBeforeLogged) { now } else { now.min(logged) };
             if now != self.own.delivered[index] {
                 self.own.delivered[index] = now;
                 let at = match self.order {
@@ -133,8 +141,45 @@ impl Subgroup {
             table.store(self.layout.entry + entry::DELIVERED, self.own.delivered.iter().sum());
         }
         let inline = matches!(self.delivery, Delivery::Inline(_));
-        self.pending |= inline && self.own.delivered.iter().sum::<u64>() < self.stable;
+        self.pending |= match (&self.log, &self.delivery) {
+            (None, _) => inline && self.own.delivered.iter().sum::<u64>() < self.stable,
+            (Some(log), Delivery::Inline(cursor)) => log.has_more(self.stable) || cursor.count() < self.stable,
+            (Some(log), _) => log.has_more(self.stable),
+        };
         Ok(())
+    }
+
+    /// Offers stable messages to the log, and computes what is on disk, here and everywhere.
+    /// Returns the number of sequence numbers that the log has.
+    #[cold]
+    #[inline(never)]
+    fn offer_log<T: Table>(
+        &mut self,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        changes: &mut Changes,
+    ) -> Result<u64, Fault> {
+        let Some(log) = &mut self.log else { return Ok(u64::MAX) };
+        if log.has_more(self.stable) {
+            upcalls.log(self.named, &mut log.records(table, self.stable));
+            let garbage = |defect| Fault::Frame { subgroup: self.id, defect };
+            log.defect().map_or(Ok(()), |defect| Err(garbage(defect)))?;
+        }
+        if let Some(word) = log.raise_persisted() {
+            table.store(self.layout.entry + entry::PERSISTED, word);
+            changes.entry = true;
+        }
+        log.find_durable();
+        Ok(log.count())
+    }
+
+    /// Loads the counters of the peers' logs. Returns whether any changed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn observe_logs<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
+        let Some(log) = &mut self.log else { return Ok(false) };
+        let peers = self.peers.iter().map(|peer| (peer.rank, peer.entry));
+        log.observe(table, peers, super::COUNTS_MAX[2])
     }
 
     /// Offers the messages between the cursor and `frontier` to the application, if messages are

@@ -2,6 +2,7 @@
 use super::{Awaits, Changes, Delivery, Peer, Phase, Subgroup};
 use crate::ids::{MemberId, Rank};
 use crate::multicast::ablation::Ablation;
+use crate::multicast::logging::Position;
 use crate::multicast::moves::Moves;
 use crate::multicast::pace::Pace;
 use crate::multicast::resend::Resend;
@@ -25,6 +26,8 @@ pub(crate) struct Cuts {
     pub(crate) rounds: Vec<(usize, u64)>,
     /// The sequence numbers that are delivered, as far as the engine knows.
     pub(crate) delivered: u64,
+    /// In a logged subgroup: a clock that is no earlier than that of any of these messages.
+    pub(crate) clock: Option<u64>,
 }
 
 impl Subgroup {
@@ -48,7 +51,7 @@ impl Subgroup {
     }
 
     /// The number of rounds of each sender that are here.
-    pub(crate) fn cuts(&self) -> Cuts {
+    pub(crate) fn cuts<R: Rows>(&self, rows: &R) -> Cuts {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
         let others = self.peers.iter().filter_map(|peer| {
             let sender = peer.sender?;
@@ -58,7 +61,13 @@ impl Subgroup {
             let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
             Some((sender, peer.rounds.max(delivered)))
         });
-        Cuts { rounds: own.into_iter().chain(others).collect(), delivered: self.own.delivered.iter().sum() }
+        let rounds: Vec<(usize, u64)> = own.into_iter().chain(others).collect();
+        let clock = self.log.as_ref().map(|log| {
+            let mut by_sender = alloc::vec![0; self.senders];
+            rounds.iter().for_each(|(sender, rounds)| by_sender[*sender] = *rounds);
+            log.clock_at(rows, &by_sender)
+        });
+        Cuts { rounds, delivered: self.own.delivered.iter().sum(), clock }
     }
 
     /// Continues the subgroup: the change of the view has not touched it.
@@ -98,12 +107,26 @@ impl Subgroup {
             }
             Delivery::Nobody => {}
         }
+        if let Some(log) = &mut self.log {
+            log.cursor_mut().close(table, trims);
+        }
     }
 
     /// Delivers the rest of the epoch. A consumer on another thread finds the rest by itself, and
     /// continues with the next epoch.
     pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) {
         self.offer(0, pace, table, upcalls);
+        if let Some(log) = self.log.as_mut().filter(|log| !log.is_at_end()) {
+            upcalls.log(self.named, &mut log.records(table, 0));
+        }
+    }
+
+    /// Notes that the log has everything up to `position` on disk, and may have room again.
+    pub(crate) fn note_persisted(&mut self, position: Option<Position>) {
+        if let Some(log) = &mut self.log {
+            log.note_persisted(position);
+            self.look_again();
+        }
     }
 
     /// Returns this member's messages that have to be sent again after the end of the epoch.
@@ -118,6 +141,9 @@ impl Subgroup {
     pub(crate) fn follow(&mut self, old: &Subgroup, was: &View, view: &View) {
         if let (Delivery::Inline(cursor), Delivery::Inline(before)) = (&mut self.delivery, &old.delivery) {
             cursor.follow(before, (was, old.id), (view, self.id));
+        }
+        if let (Some(log), Some(before)) = (&mut self.log, &old.log) {
+            log.follow(before);
         }
     }
 
@@ -135,7 +161,11 @@ impl Subgroup {
             Delivery::Inline(_) | Delivery::Nobody => false,
             Delivery::Handoff(handoff) if handoff.is_given_up() => true,
             Delivery::Handoff(handoff) => {
-                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != Ok(*count))
+                let logged = self.log.as_ref().map_or(u64::MAX, |log| log.count());
+                let counts = self.own.delivered.iter().enumerate();
+                let mut changed =
+                    counts.filter(|(i, count)| handoff.delivered(*i).map(|now| now.min(logged)) != Ok(**count));
+                changed.next().is_some()
             }
         }
     }

@@ -56,7 +56,10 @@ impl Subgroup {
     /// Whether every message that the senders announced has been delivered here.
     pub(crate) fn has_delivered_all(&self) -> bool {
         match self.order {
-            Order::Total => self.own.delivered[0] >= self.end(),
+            Order::Total => {
+                let is_on_disk = self.log.as_ref().is_none_or(|log| log.is_settled()) || mutation!(LeavesUnwritten);
+                self.own.delivered[0] >= self.end() && is_on_disk
+            }
             Order::Fifo => self.announced().all(|(sender, spoken)| self.own.delivered[sender] >= spoken),
         }
     }

@@ -1,0 +1,205 @@
+//! The logs of processes, in logged subgroups: what engines hand over, and disks that write it at
+//! their own pace. A disk loses what it has not written when its process crashes.
+use super::{Checked, Event, World};
+use crate::checkers::durable_prefix::{DurablePrefix, Entry};
+use crate::random::mix;
+use crate::seat::Seat;
+use spindle_core::view::Durability;
+use spindle_core::{Position, SubgroupId, View};
+use std::collections::BTreeMap;
+
+/// The longest time of a write and a sync of a slow disk, in ns.
+const SLOW_NS: u64 = 3_000_000;
+/// As above, of a fast one.
+const FAST_NS: u64 = 60_000;
+
+/// A record on its way from an engine to a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Logged {
+    pub(super) subgroup: SubgroupId,
+    pub(super) position: Position,
+    pub(super) entry: Entry,
+    /// Stores and posts of the poll before it.
+    pub(super) after: u64,
+}
+
+/// The log of one process in one subgroup.
+#[derive(Default)]
+struct Log {
+    /// The position up to which the disk writes.
+    writing: Option<Position>,
+    /// The position before which everything counted as durable here last.
+    durable: Option<Position>,
+}
+
+/// All logs of a run.
+#[derive(Default)]
+pub(super) struct Logs {
+    lists: BTreeMap<SubgroupId, DurablePrefix>,
+    logs: BTreeMap<(usize, SubgroupId), Log>,
+}
+
+impl World<'_> {
+    /// Sets how many records the logs of a process have room for.
+    pub(super) fn allow_logs(&mut self, process: usize) {
+        self.told.log_room.clear();
+        self.told.logged.clear();
+        if !self.plan.faults.logs {
+            return;
+        }
+        let queue = 1 + mix(self.plan.seed ^ mix(process as u64)) % 24;
+        let id = self.plan.members[process].id;
+        for subgroup in (0..self.plan.view.subgroups.len() as u32).map(SubgroupId) {
+            let waiting = self.logs.lists.get(&subgroup).map_or(0, |list| list.waiting(id));
+            self.told.log_room.push(queue.saturating_sub(waiting as u64));
+        }
+    }
+
+    /// Appends to the logs of a process what its engine at `seat` handed over in the first
+    /// `carried` actions of a poll, and checks what it counts as durable.
+    pub(super) fn append(&mut self, seat: Seat, carried: u64) -> Checked {
+        if !self.plan.faults.logs {
+            return Ok(());
+        }
+        let process = self.process_of(seat);
+        let me = self.plan.members[process].id;
+        let logged = std::mem::take(&mut self.told.logged);
+        for &Logged { subgroup, position, entry, .. } in logged.iter().filter(|logged| logged.after <= carried) {
+            note!(self, "{seat} s{subgroup} logs {}.{}", position.epoch, position.sequence);
+            self.logs.lists.entry(subgroup).or_default().appended(me, position, entry)?;
+            self.outcome.counts.records += 1;
+            self.hash.add(entry.clock ^ entry.digest);
+            self.write_log(process, subgroup);
+        }
+        self.check_durable(seat)
+    }
+
+    /// Begins to write what waits, if the disk is idle.
+    fn write_log(&mut self, process: usize, subgroup: SubgroupId) {
+        let me = self.plan.members[process].id;
+        let Some(list) = self.logs.lists.get(&subgroup).filter(|list| list.waiting(me) > 0) else { return };
+        let log = self.logs.logs.entry((process, subgroup)).or_default();
+        if log.writing.is_some() {
+            return;
+        }
+        log.writing = list.last(me);
+        let is_slow = mix(self.plan.seed ^ 0xd15c ^ process as u64).is_multiple_of(3);
+        let longest = if is_slow { SLOW_NS } else { FAST_NS };
+        let at = self.now + 1 + mix(self.plan.seed ^ mix(self.now ^ process as u64)) % longest;
+        self.push(at, Event::Synced(process, subgroup));
+    }
+
+    /// A disk has written what it had begun to write.
+    pub(super) fn synced(&mut self, process: usize, subgroup: SubgroupId) -> Checked {
+        let Some(position) = self.logs.logs.get_mut(&(process, subgroup)).and_then(|log| log.writing.take()) else {
+            return Ok(());
+        };
+        let id = self.plan.members[process].id;
+        self.logs.lists.entry(subgroup).or_default().synced(id, position);
+        note!(self, "p{process} s{subgroup} has {}.{} on disk", position.epoch, position.sequence);
+        self.write_log(process, subgroup);
+        let Some(newest) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return Ok(()) };
+        for stage in 0..=newest.stage {
+            let Some(rank) = self.stages[stage].view.rank_of(id) else { continue };
+            let Some(member) = self.stages[stage].members[rank.index()].as_mut() else { continue };
+            member.engine.note_persisted(subgroup, Some(position));
+            self.wake(Seat { stage, rank });
+        }
+        Ok(())
+    }
+
+    /// The log of a process begins anew in a subgroup in which it was not in the view before.
+    pub(super) fn begin_logs(&mut self, seat: Seat, from: Option<Seat>) {
+        let view = self.stages[seat.stage].view.clone();
+        self.begin_lists(&view);
+        for (id, spec) in view.subgroups_of(seat.rank).filter(|(_, spec)| spec.is_logged()) {
+            let was_in = |from: Seat| {
+                let before = &self.stages[from.stage].view.subgroups[id.index()];
+                before.is_logged() && before.members.contains(&from.rank)
+            };
+            if spec.epoch.is_none() && !from.is_some_and(was_in) {
+                self.logs.lists.entry(id).or_default().began(view.members[seat.rank.index()]);
+            }
+        }
+    }
+
+    /// A list begins anew if none of its subgroup's members is in the next view, and none could say
+    /// how late its clock is.
+    fn begin_lists(&mut self, view: &View) {
+        let older = self.stages.iter().map(|stage| &stage.view).filter(|older| older.id < view.id);
+        let Some(before) = older.max_by_key(|older| older.id) else { return };
+        for (id, (old, spec)) in (0..).map(SubgroupId).zip(before.subgroups.iter().zip(&view.subgroups)) {
+            let mut holders = old.members.iter().map(|rank| before.members[rank.index()]);
+            if spec.is_logged() && old.clock == spec.clock && !holders.any(|holder| view.members.contains(&holder)) {
+                self.logs.lists.entry(id).or_default().began_anew(view.id);
+            }
+        }
+    }
+
+    /// Checks what an engine counts as durable.
+    fn check_durable(&mut self, seat: Seat) -> Checked {
+        let process = self.process_of(seat);
+        let stage = &self.stages[seat.stage];
+        let Some(member) = &stage.members[seat.rank.index()] else { return Ok(()) };
+        let by = stage.view.members[seat.rank.index()];
+        for (id, spec) in stage.view.subgroups_of(seat.rank) {
+            let Durability::Logged { copies } = spec.durability else { continue };
+            let Some(sequence) = member.engine.durable(id) else { continue };
+            let position = Position { epoch: stage.view.id, sequence };
+            let log = self.logs.logs.entry((process, id)).or_default();
+            if log.durable >= Some(position) {
+                continue;
+            }
+            log.durable = Some(position);
+            DurablePrefix::copies(by, spec.members.len(), copies)?;
+            let Some(list) = self.logs.lists.get(&id) else { continue };
+            for rank in &spec.members {
+                list.durable(by, position, stage.view.members[rank.index()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the log of a member for which the epoch of a subgroup has ended.
+    pub(super) fn check_log(&mut self, seat: Seat, id: SubgroupId) -> Checked {
+        let view = &self.stages[seat.stage].view;
+        if !view.subgroups[id.index()].is_logged() {
+            return Ok(());
+        }
+        let (member, epoch) = (view.members[seat.rank.index()], view.id);
+        self.logs.lists.entry(id).or_default().ended(member, epoch)
+    }
+
+    /// Checks the number of messages that a member has delivered in such an epoch.
+    pub(super) fn check_log_of(&mut self, seat: Seat, id: SubgroupId, delivered: usize) -> Checked {
+        let view = &self.stages[seat.stage].view;
+        if !view.subgroups[id.index()].is_logged() {
+            return Ok(());
+        }
+        let (member, epoch) = (view.members[seat.rank.index()], view.id);
+        self.logs.lists.entry(id).or_default().delivered(member, epoch, delivered)
+    }
+
+    /// Checks that the logs of a process that has finished are on disk.
+    pub(super) fn check_logs_are_written(&self, process: usize) -> Checked {
+        let id = self.plan.members[process].id;
+        self.logs.lists.values().try_for_each(|list| list.left(id))
+    }
+
+    /// Checks that the logs of all members of a subgroup are on disk, when the group is at rest.
+    pub(super) fn check_logs_at_rest(&self, home: usize, id: SubgroupId) -> Checked {
+        let stage = &self.stages[home];
+        let spec = &stage.view.subgroups[id.index()];
+        let Durability::Logged { copies } = spec.durability else { return Ok(()) };
+        let Some(list) = self.logs.lists.get(&id) else { return Ok(()) };
+        for rank in &spec.members {
+            let Some(member) = &stage.members[rank.index()] else { continue };
+            let at = |sequence| Position { epoch: stage.view.id, sequence };
+            // A frontier that does not exist lies before every record.
+            let durable = member.engine.durable(id).map_or(at(0), at);
+            let has_copies = spec.members.len() >= copies as usize;
+            list.at_rest(stage.view.members[rank.index()], has_copies.then_some(durable))?;
+        }
+        Ok(())
+    }
+}
