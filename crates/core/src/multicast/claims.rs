@@ -36,6 +36,8 @@ const SEALED: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct Claims {
     ring: Ring,
+    /// Bytes of a frame beside its payload, and of the padding at most.
+    overhead: u64,
     front: Padded<Front>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
@@ -167,9 +169,10 @@ pub enum ClaimError {
 }
 
 impl Claims {
-    pub(crate) fn new(ring: Ring) -> Claims {
+    pub(crate) fn new(ring: Ring, trailer_bytes: u64) -> Claims {
         Claims {
             ring,
+            overhead: HEADER_BYTES + trailer_bytes + GRANULE_BYTES - 1,
             front: Padded(Front {
                 claimed: AtomicU64::new(0),
                 tail: AtomicU64::new(0),
@@ -192,6 +195,7 @@ impl Claims {
         let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Claims {
             ring: self.ring,
+            overhead: self.overhead,
             front: Padded(Front {
                 claimed: copy(&self.front.claimed),
                 tail: copy(&self.front.tail),
@@ -212,6 +216,19 @@ impl Claims {
     /// The ring to which the claims belong.
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// Bytes at the end of each frame, after its payload: [`TIME_BYTES`](crate::wire::ring::TIME_BYTES)
+    /// in a logged subgroup, 0 in all others.
+    #[inline]
+    pub fn trailer_bytes(&self) -> u64 {
+        self.overhead - (HEADER_BYTES + GRANULE_BYTES - 1)
+    }
+
+    /// Bytes of ring space for a frame with `payload` bytes of payload.
+    #[inline(always)]
+    pub fn frame_bytes(&self, payload: u64) -> u64 {
+        (payload + self.overhead) & !(GRANULE_BYTES - 1)
     }
 
     /// Claims space for `len` bytes of payload. Any number of threads may claim at once.
@@ -266,7 +283,7 @@ impl Claims {
         if len > ring.message_bytes_max {
             return Err(ClaimError::TooLong { len, max: ring.message_bytes_max });
         }
-        let span = ring.frame_bytes(len);
+        let span = self.frame_bytes(len);
         if position + span > holder.limit {
             holder.limit = self.limit();
             if position + span > holder.limit {
@@ -285,7 +302,7 @@ impl Claims {
     pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
         let max = match mutation!(LeftoversTooLong) {
             true => self.ring.message_bytes_max,
-            false => self.ring.frame_bytes_max - HEADER_BYTES - self.ring.trailer_bytes,
+            false => self.ring.frame_bytes_max - HEADER_BYTES - self.trailer_bytes(),
         };
         let Some(holder) = holder else { return self.claim_of(len, max) };
         holder.limit = self.limit();
@@ -523,7 +540,7 @@ impl Claims {
         if len > max {
             return Err(ClaimError::TooLong { len, max });
         }
-        let span = self.ring.frame_bytes(len);
+        let span = self.frame_bytes(len);
         if position + span > limit {
             return Err(ClaimError::Full);
         }

@@ -52,8 +52,8 @@ pub(crate) struct SendBatch {
 }
 
 impl Sending {
-    pub(crate) fn new(rank: usize, ring: Ring) -> Sending {
-        let claims = Arc::new(Claims::new(ring));
+    pub(crate) fn new(rank: usize, ring: Ring, trailer_bytes: u64) -> Sending {
+        let claims = Arc::new(Claims::new(ring, trailer_bytes));
         Sending {
             rank,
             ring,

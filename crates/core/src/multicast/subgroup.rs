@@ -170,7 +170,7 @@ impl Subgroup {
         });
         let sending = spec.sender_rank(me).map(|rank| {
             let ring = at(me).ring.expect("a sender has a ring");
-            Sending::new(rank, ring)
+            Sending::new(rank, ring, spec.trailer_bytes())
         });
         let counts = match spec.order {
             Order::Total => 1,

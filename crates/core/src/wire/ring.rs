@@ -46,9 +46,6 @@ pub struct Ring {
     pub message_bytes_max: u64,
     /// Bytes of a frame with the largest payload, which may be that of a message sent again.
     pub frame_bytes_max: u64,
-    /// Bytes at the end of each frame, after its payload: [`TIME_BYTES`] in a logged subgroup, 0 in
-    /// all others.
-    pub trailer_bytes: u64,
 }
 
 impl Ring {
@@ -71,17 +68,11 @@ impl Ring {
         let bytes = (window * frame_bytes(message_bytes_max + trailer_bytes)).max(frame_bytes_max);
         let capacity = bytes.next_power_of_two().max(SECTORS as u64 * GRANULE_BYTES);
         let sector_bytes = capacity / SECTORS as u64;
-        Ring { at, capacity, sector_bytes, message_bytes_max, frame_bytes_max, trailer_bytes }
-    }
-
-    /// Bytes of ring space for a frame with `payload` bytes of payload.
-    #[inline]
-    pub fn frame_bytes(&self, payload: u64) -> u64 {
-        frame_bytes(payload + self.trailer_bytes)
+        Ring { at, capacity, sector_bytes, message_bytes_max, frame_bytes_max }
     }
 
     /// Offset in the row of the word with the time of a message, in a frame of `span` bytes at
-    /// `position`. The ring has [trailers](Self::trailer_bytes).
+    /// `position` of a ring with [trailers](Self::with_leftovers).
     #[inline]
     pub fn time_offset(&self, position: u64, span: u64) -> u64 {
         self.offset(position) + span - TIME_BYTES
