@@ -5,7 +5,7 @@
 //! The bare disk is measured with the same payload bytes: vectored writes of 4 MiB into zero-filled
 //! files that are used again, each followed by `fdatasync`. Runs of both alternate.
 use rustix::fs::{Advice, fadvise};
-use spindle_log::{Appender, Chunk, Config, Error, FileDisk, Identity, Record, Store, Version, Writer};
+use spindle_log::{Appender, Chunk, Config, Error, FileDisk, Identity, PayloadKind, Record, Store, Version, Writer};
 use std::error::Error as StdError;
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
@@ -58,7 +58,7 @@ fn producer() {
 }
 
 fn open(directory: &Path) -> Outcome<Store> {
-    let identity = Identity { group: "throughput".into(), member: 1, incarnation: 99 };
+    let identity = Identity { group: "throughput".into(), member: 1, incarnation: 99, payloads: PayloadKind::Opaque };
     let config = Config { segment_bytes: SEGMENT, ..Config::default() };
     let mut store = Store::open(Arc::new(FileDisk::new(directory)?), &identity, config)?;
     store.open_log(1, &mut |_| ())?;
@@ -256,7 +256,7 @@ fn recovery(root: &Path, bytes: u64, payload: usize) -> Outcome<()> {
 }
 
 fn open_without_log(directory: &Path) -> Outcome<Store> {
-    let identity = Identity { group: "throughput".into(), member: 1, incarnation: 99 };
+    let identity = Identity { group: "throughput".into(), member: 1, incarnation: 99, payloads: PayloadKind::Opaque };
     let config = Config { segment_bytes: SEGMENT, ..Config::default() };
     Ok(Store::open(Arc::new(FileDisk::new(directory)?), &identity, config)?)
 }

@@ -34,11 +34,19 @@ impl Chunk {
     /// [`Error::Order`] if it does not follow the last record of the chunk, [`Error::Range`] if its
     /// payload is too long.
     pub fn push(&mut self, record: Record<'_>) -> Result<()> {
-        in_range("the payload in bytes", record.payload.len() as u64, 0, PAYLOAD_BYTES_MAX)?;
-        follows(self.last, (record.version, record.clock))?;
-        encode_record(&mut self.bytes, record.version, record.clock, record.payload);
-        self.first.get_or_insert((record.version, record.clock));
-        self.last = Some((record.version, record.clock));
+        self.push_parts(record.version, record.clock, &[record.payload])
+    }
+
+    /// As [`push`](Self::push), for a payload that consists of several parts.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_parts(&mut self, version: Version, clock: u64, parts: &[&[u8]]) -> Result<()> {
+        in_range("the payload in bytes", bytes_of(parts), 0, PAYLOAD_BYTES_MAX)?;
+        follows(self.last, (version, clock))?;
+        encode_record(&mut self.bytes, version, clock, parts);
+        self.first.get_or_insert((version, clock));
+        self.last = Some((version, clock));
         self.records += 1;
         Ok(())
     }
@@ -99,6 +107,11 @@ impl Chunk {
             Some(start..at)
         })
     }
+}
+
+/// The bytes of a payload that consists of several parts.
+pub(crate) fn bytes_of(parts: &[&[u8]]) -> u64 {
+    parts.iter().map(|part| part.len() as u64).sum()
 }
 
 /// Checks that versions grow and that the clock does not fall.

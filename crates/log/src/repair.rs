@@ -62,7 +62,7 @@ pub fn repair(directory: &DataDirectory, damage: &Damage, records: &[Record<'_>]
     let mut writer = Rewriter { bytes, binding, number, generation: None };
     for record in records {
         let mut encoded = Vec::new();
-        encode_record(&mut encoded, record.version, record.clock, record.payload);
+        encode_record(&mut encoded, record.version, record.clock, &[record.payload]);
         writer.push(forced.unwrap_or(generation), &encoded);
     }
     if let (Some(window), Some(before)) = (&mut window, found.before) {

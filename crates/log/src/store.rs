@@ -139,6 +139,9 @@ fn check(path: &str, found: &Identity, expected: &Identity) -> Result<()> {
     if found.incarnation != expected.incarnation {
         return foreign("incarnation", format!("{:032x}", found.incarnation), format!("{:032x}", expected.incarnation));
     }
+    if found.payloads != expected.payloads {
+        return foreign("payloads", format!("{:?}", found.payloads), format!("{:?}", expected.payloads));
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! A producer fills a chunk that it alone owns, and hands it over through a bounded channel: no
 //! lock, no wait for the disk, and no allocation once chunks circulate. The thread collects what has
 //! been handed over while the last sync ran, commits it as one group, and reports the outcome.
-use crate::chunk::{Chunk, follows};
+use crate::chunk::{Chunk, bytes_of, follows};
 use crate::error::{Error, Result};
 use crate::log::{Readers, make_file};
 use crate::queue::Queue;
@@ -350,7 +350,15 @@ impl Appender {
     /// space, [`Error::Order`], [`Error::Range`], and for good [`Error::Poisoned`], [`Error::Io`],
     /// [`Error::Stopped`].
     pub fn try_append(&mut self, record: Record<'_>) -> Result<()> {
-        if let Some(error) = self.flow.failure.get() {
+        self.try_append_parts(record.version, record.clock, &[record.payload])
+    }
+
+    /// As [`try_append`](Self::try_append), for a payload that consists of several parts.
+    ///
+    /// # Errors
+    /// As [`try_append`](Self::try_append).
+    pub fn try_append_parts(&mut self, version: Version, clock: u64, parts: &[&[u8]]) -> Result<()> {
+        if let Some(error) = self.failure() {
             return Err(error.clone());
         }
         if self.flow.is_full.load(Ordering::Acquire)
@@ -358,21 +366,44 @@ impl Appender {
         {
             return Err(error);
         }
-        follows(self.last, (record.version, record.clock))?;
-        let bytes = Chunk::encoded_bytes(record.payload.len() as u64);
         let queued = self.flow.queued.load(Ordering::Acquire);
         // A record larger than the queue passes when it is empty.
-        if queued > 0 && queued + bytes > self.queue_max {
+        if queued > 0 && queued + Chunk::encoded_bytes(bytes_of(parts)) > self.queue_max {
             self.flush()?;
             return Err(Error::QueueFull { queued, max: self.queue_max });
         }
+        self.append_parts(version, clock, parts)
+    }
+
+    /// As [`try_append_parts`](Self::try_append_parts), also beyond the limit of the queue and
+    /// while the disk has no space: for a caller that can't wait, and that has a bound of its own.
+    ///
+    /// # Errors
+    /// [`Error::Order`], [`Error::Range`], and for good [`Error::Poisoned`], [`Error::Io`],
+    /// [`Error::Stopped`].
+    pub fn append_parts(&mut self, version: Version, clock: u64, parts: &[&[u8]]) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error.clone());
+        }
+        follows(self.last, (version, clock))?;
+        let bytes = Chunk::encoded_bytes(bytes_of(parts));
         if !self.filling.is_empty() && self.filling.bytes() + bytes > self.chunk_bytes as u64 {
             self.flush()?;
         }
-        self.filling.push(record)?;
+        self.filling.push_parts(version, clock, parts)?;
         self.flow.queued.fetch_add(bytes, Ordering::Relaxed);
-        self.last = Some((record.version, record.clock));
+        self.last = Some((version, clock));
         Ok(())
+    }
+
+    /// The error for which nothing more becomes durable.
+    pub fn failure(&self) -> Option<&Error> {
+        self.flow.failure.get()
+    }
+
+    /// Whether the disk has had no space for what waits.
+    pub fn is_full(&self) -> bool {
+        self.flow.is_full.load(Ordering::Acquire)
     }
 
     /// Hands over what was appended. Returns `false` if the writer has too much to do; then a later

@@ -1,7 +1,9 @@
 //! Real files: readers beside the writer, cuts, owners, `kill -9`, and a full file system.
 mod model;
 use model::{SUBGROUP, identity};
-use spindle_log::{Chunk, Config, DataDirectory, Error, FileDisk, Hold, Identity, Reader, Record, Retention, Store};
+use spindle_log::{
+    Chunk, Config, DataDirectory, Error, FileDisk, Hold, Identity, PayloadKind, Reader, Record, Retention, Store,
+};
 use spindle_log::{Version, Writer, export, summary, verify, verify_directory};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -341,6 +343,7 @@ fn a_directory_has_one_owner_and_one_member() {
         ("group", Identity { group: "other".into(), ..identity() }),
         ("member", Identity { member: 9, ..identity() }),
         ("incarnation", Identity { incarnation: 1, ..identity() }),
+        ("payloads", Identity { payloads: PayloadKind::Messages, ..identity() }),
     ] {
         let error = refused(&other);
         assert!(matches!(error, Error::Foreign { field: found, .. } if found == field), "{error}");

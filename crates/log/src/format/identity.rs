@@ -4,6 +4,7 @@ use crate::limits::{FORMAT, GROUP_NAME_BYTES_MAX, PAGE_BYTES};
 use crc32c::crc32c;
 
 const MAGIC: &[u8; 8] = b"SPNDLDIR";
+const PAYLOADS_OFFSET: usize = 40;
 const NAME_OFFSET: usize = 48;
 const CRC_OFFSET: usize = NAME_OFFSET + GROUP_NAME_BYTES_MAX + 1;
 
@@ -16,6 +17,18 @@ pub struct Identity {
     pub member: u64,
     /// The incarnation of the group.
     pub incarnation: u128,
+    /// The payloads of the records.
+    pub payloads: PayloadKind,
+}
+
+/// The payloads of the records in a data directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PayloadKind {
+    /// Bytes that the program that wrote them knows.
+    #[default]
+    Opaque,
+    /// [Messages](crate::LoggedMessage) of a member.
+    Messages,
 }
 
 impl Identity {
@@ -26,6 +39,7 @@ impl Identity {
         put(&mut page, 12, &(self.group.len() as u32).to_le_bytes());
         put(&mut page, 16, &self.member.to_le_bytes());
         put(&mut page, 24, &self.incarnation.to_le_bytes());
+        put(&mut page, PAYLOADS_OFFSET, &(self.payloads as u32).to_le_bytes());
         put(&mut page, NAME_OFFSET, self.group.as_bytes());
         let crc = crc32c(&page[..CRC_OFFSET]);
         put(&mut page, CRC_OFFSET, &crc.to_le_bytes());
@@ -43,9 +57,16 @@ impl Identity {
         if crc32c(&page[..CRC_OFFSET]) != u32_at(page, CRC_OFFSET) {
             return Err(Mismatch::Damaged("the checksum differs"));
         }
+        let payloads = match u32_at(page, PAYLOADS_OFFSET) {
+            0 => PayloadKind::Opaque,
+            1 => PayloadKind::Messages,
+            _ => return Err(Mismatch::Damaged("this version does not know the kind of its payloads")),
+        };
         let length = (u32_at(page, 12) as usize).min(GROUP_NAME_BYTES_MAX);
         match std::str::from_utf8(&page[NAME_OFFSET..NAME_OFFSET + length]) {
-            Ok(group) => Ok(Self { group: group.to_owned(), member: u64_at(page, 16), incarnation: u128_at(page, 24) }),
+            Ok(group) => {
+                Ok(Self { group: group.to_owned(), member: u64_at(page, 16), incarnation: u128_at(page, 24), payloads })
+            }
             Err(_) => Err(Mismatch::Damaged("the name of the group is no text")),
         }
     }

@@ -9,8 +9,8 @@ mod segment;
 mod snapshot;
 mod state;
 
-pub use identity::Identity;
 pub(crate) use identity::Mismatch;
+pub use identity::{Identity, PayloadKind};
 pub(crate) use journal::{Frame, FrameKind};
 pub(crate) use name::{encode_name, parse_name};
 pub(crate) use segment::{Batch, RECORD_MARK, Seed, SegmentHeader, encode_record, place_record, record_checksum};

@@ -151,16 +151,16 @@ impl Seed {
 
 /// Appends a record. Its checksum lacks the mask, since it is not known yet where it will be.
 #[inline]
-pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, payload: &[u8]) {
-    let start = to.len();
-    let padded = (RECORD_HEADER_BYTES as usize + payload.len()).next_multiple_of(ALIGNMENT as usize);
+pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, parts: &[&[u8]]) {
+    let (start, payload) = (to.len(), parts.iter().map(|part| part.len()).sum::<usize>());
+    let padded = (RECORD_HEADER_BYTES as usize + payload).next_multiple_of(ALIGNMENT as usize);
     to.reserve(padded);
     let mut header = [0; RECORD_HEADER_BYTES as usize];
-    put(&mut header, 4, &(payload.len() as u32).to_le_bytes());
+    put(&mut header, 4, &(payload as u32).to_le_bytes());
     put_version(&mut header, 8, version);
     put(&mut header, 24, &clock.to_le_bytes());
     to.extend_from_slice(&header);
-    to.extend_from_slice(payload);
+    parts.iter().for_each(|part| to.extend_from_slice(part));
     let crc = crc32c(&to[start + COVERED_FROM..]);
     put(to, start, &crc.to_le_bytes());
     to.resize(start + padded, 0);

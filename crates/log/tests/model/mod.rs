@@ -2,7 +2,9 @@
 //! ends the process or the machine at some operation, opens the directory again, and checks.
 #![allow(unreachable_pub, dead_code, reason = "each test uses a part of this module")]
 use spindle_log::disk::{Faults, SimDisk};
-use spindle_log::{Config, Damage, DataDirectory, Error, Identity, Reader, Record, Store, Version, repair};
+use spindle_log::{
+    Config, Damage, DataDirectory, Error, Identity, PayloadKind, Reader, Record, Store, Version, repair,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,7 +28,12 @@ impl Random {
 }
 
 pub fn identity() -> Identity {
-    Identity { group: "orders".into(), member: 3, incarnation: 0x1234_5678_9abc_def0_1122_3344_5566_7788 }
+    Identity {
+        group: "orders".into(),
+        member: 3,
+        incarnation: 0x1234_5678_9abc_def0_1122_3344_5566_7788,
+        payloads: PayloadKind::Opaque,
+    }
 }
 
 pub fn config() -> Config {
