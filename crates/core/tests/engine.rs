@@ -141,7 +141,7 @@ impl Group {
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
         let Some(claims) = self.engines[member].claims(SubgroupId(0)) else { return false };
-        let Ok(claim) = claims.claim(payload.len() as u64) else { return false };
+        let Ok(claim) = claims.claim(payload.len() as u64, |_| {}) else { return false };
         let memory = &mut self.memories[member];
         let at = claim.payload_offset(claims.ring()) as usize;
         memory.rows[member][at..at + payload.len()].copy_from_slice(payload);
@@ -513,7 +513,7 @@ fn a_poll_that_skips_idle_subgroups_asks_for_another() {
     let mut group = Group::with(2, &[0], Order::Total, Ablation::default(), 2);
     let commit = |group: &mut Group, subgroup| {
         let claims = group.engines[0].claims(SubgroupId(subgroup)).unwrap();
-        let claim = claims.claim(0).unwrap();
+        let claim = claims.claim(0, |_| {}).unwrap();
         claims.commit(claim, Kind::Message, 0, |position, word| {
             group.memories[0].store(claims.ring().offset(position), word)
         });
@@ -556,7 +556,7 @@ fn a_frame_that_runs_past_what_is_announced_is_no_panic() {
 fn a_leaked_claim_keeps_the_group_from_finishing() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
-    let leaked = claims.claim(8).unwrap();
+    let leaked = claims.claim(8, |_| {}).unwrap();
     group.try_send(0, b"behind it", Kind::Message);
     claims.close();
     group.settle();
@@ -575,9 +575,9 @@ fn a_leaked_exclusive_claim_is_given_out_again() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
     let mut holder = claims.begin_exclusive();
-    assert_eq!(claims.claim(8).unwrap_err(), ClaimError::Full, "another claimer");
-    let leaked = claims.claim_exclusive(&mut holder, 8).unwrap();
-    let claim = claims.claim_exclusive(&mut holder, 5).unwrap();
+    assert_eq!(claims.claim(8, |_| {}).unwrap_err(), ClaimError::Full, "another claimer");
+    let leaked = claims.claim_exclusive(&mut holder, 8, |_| {}).unwrap();
+    let claim = claims.claim_exclusive(&mut holder, 5, |_| {}).unwrap();
     assert_eq!(leaked.position(), claim.position());
     let at = claim.payload_offset(claims.ring()) as usize;
     let memory = &mut group.memories[0];
@@ -721,8 +721,8 @@ fn a_ring_that_was_filled_at_once_is_freed_in_parts() {
         let mut holder = exclusive.then(|| claims.begin_exclusive());
         let mut send = |group: &mut Group| {
             let claim = match &mut holder {
-                Some(holder) => claims.claim_exclusive(holder, 16),
-                None => claims.claim(16),
+                Some(holder) => claims.claim_exclusive(holder, 16, |_| {}),
+                None => claims.claim(16, |_| {}),
             };
             let Ok(claim) = claim else { return false };
             let memory = &mut group.memories[0];

@@ -284,7 +284,7 @@ fn case(seed: u64, seen: &mut Seen) {
             let Some(claims) = engine.claims(id) else { continue };
             for _ in 0..random.below(3) {
                 let len = random.below(claims.ring().message_bytes_max + 1);
-                if let Ok(claim) = claims.claim(len) {
+                if let Ok(claim) = claims.claim(len, |_| {}) {
                     let kind = if random.chance(5) { Kind::Void } else { Kind::Message };
                     claims
                         .commit(claim, kind, len, |position, word| memory.store(claims.ring().offset(position), word));

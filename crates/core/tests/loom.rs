@@ -159,7 +159,7 @@ fn fill(row: &Row, claim: &Claim, ring: &Ring, name: u64) {
 
 /// Sends as one of many claimers; false if the ring is full.
 fn send(claims: &Claims, row: &Row, name: u64, kind: Kind) -> bool {
-    let Ok(claim) = claims.claim(LEN) else { return false };
+    let Ok(claim) = claims.claim(LEN, |_| {}) else { return false };
     fill(row, &claim, claims.ring(), name);
     claims.commit(claim, kind, LEN, |position, word| row.store(claims.ring().offset(position), word));
     true
@@ -168,7 +168,7 @@ fn send(claims: &Claims, row: &Row, name: u64, kind: Kind) -> bool {
 /// Sends as the only claimer.
 fn send_alone(claims: &Claims, holder: &mut Exclusive, row: &Row, name: u64, kind: Kind) {
     let claim = loop {
-        match claims.claim_exclusive(holder, LEN) {
+        match claims.claim_exclusive(holder, LEN, |_| {}) {
             Ok(claim) => break claim,
             Err(_) => thread::yield_now(),
         }
@@ -342,7 +342,7 @@ fn consumer_on_another_thread(preemptions: usize) {
         let mut none = vec![];
         for name in 0..4 {
             let claim = loop {
-                match claims.claim_exclusive(&mut holder, LEN) {
+                match claims.claim_exclusive(&mut holder, LEN, |_| {}) {
                     Ok(claim) => break claim,
                     Err(_) if poll(&mut engine, &mut memory, &mut none) => {}
                     Err(_) => thread::yield_now(),

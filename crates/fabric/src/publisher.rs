@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Tries of a claim that waits for room before it yields to the engine, which may wait for this
 /// core.
@@ -177,7 +177,8 @@ impl Publisher {
     /// # Errors
     /// [`ClaimError::Full`]; [`ClaimError::TooLong`] for a length that no such message had.
     pub fn claim_again(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
-        let claim = self.outlet.claims.claim_again(Some(&mut self.exclusive), len)?;
+        let outlet = &self.outlet;
+        let claim = outlet.claims.claim_again(Some(&mut self.exclusive), len, |claim| outlet.stamp_time(claim))?;
         Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
     }
 
@@ -329,8 +330,8 @@ impl SharedPublisher {
     /// As [`Publisher::claim_or`].
     #[inline]
     pub fn claim_or(&mut self, len: u64, go_on: impl FnOnce(&mut Self) -> bool) -> Result<Frame<'_>, ClaimError> {
-        let claim = match self.outlet.claims.claim(len) {
-            Err(ClaimError::Full) if go_on(self) => self.outlet.claims.claim(len)?,
+        let claim = match self.outlet.take(&mut Claimer::OneOfMany, len) {
+            Err(ClaimError::Full) if go_on(self) => self.outlet.take(&mut Claimer::OneOfMany, len)?,
             claim => claim?,
         };
         Ok(self.outlet.frame(Claimer::OneOfMany, claim))
@@ -347,7 +348,7 @@ impl SharedPublisher {
         timeout: Duration,
         mut go_on: impl FnMut(&mut Self, Duration) -> bool,
     ) -> Result<Frame<'_>, PublishError> {
-        let claim = match self.outlet.claims.claim(len) {
+        let claim = match self.outlet.take(&mut Claimer::OneOfMany, len) {
             Ok(claim) => claim,
             Err(_) => until(timeout, |left| match self.outlet.wait_for_room(&mut Claimer::OneOfMany, len, left) {
                 Err(PublishError::Ended) if go_on(self, left) => None,
@@ -401,18 +402,23 @@ impl Outlet {
     #[inline(always)]
     fn take(&self, claimer: &mut Claimer<'_>, len: u64) -> Result<Claim, ClaimError> {
         match claimer {
-            Claimer::Only(exclusive) => match self.claims.claim_plain(exclusive, len) {
-                Some(claim) => Ok(claim),
-                None => self.take_unusual(exclusive, len),
-            },
-            Claimer::OneOfMany => self.claims.claim(len),
+            Claimer::Only(exclusive) => self.claims.claim_exclusive(exclusive, len, |claim| self.stamp_time(claim)),
+            Claimer::OneOfMany => self.claims.claim(len, |claim| self.stamp_time(claim)),
         }
     }
 
+    /// Stores the time of a claim in a ring whose frames have a trailer.
     #[cold]
     #[inline(never)]
-    fn take_unusual(&self, exclusive: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
-        self.claims.claim_exclusive(exclusive, len)
+    fn stamp_time(&self, claim: &Claim) {
+        // A clock before 1970 counts as 1970, and one after 2554 as that.
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let frame = self.lease.frame(claim.position());
+        // SAFETY: the claim is of this ring, whose frames have a trailer.
+        let word = unsafe { frame.time(claim.span()) };
+        // Relaxed: the commit has the release.
+        word.store(time, Ordering::Relaxed);
     }
 
     /// As [`take`](Self::take), but returns `None` for a ring that is full, and still in use.

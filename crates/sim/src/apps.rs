@@ -54,16 +54,16 @@ impl OpenRing {
     /// Claims space for `len` bytes; None if there is none.
     pub(crate) fn claim(&self, len: u64) -> Option<Claim> {
         match &self.exclusive {
-            Some(exclusive) => self.claims.claim_exclusive(&mut exclusive.borrow_mut(), len).ok(),
-            None => self.claims.claim(len).ok(),
+            Some(exclusive) => self.claims.claim_exclusive(&mut exclusive.borrow_mut(), len, |_| {}).ok(),
+            None => self.claims.claim(len, |_| {}).ok(),
         }
     }
 
     /// Claims as [`claim`](Self::claim) does, for a message that is sent again.
     pub(crate) fn claim_again(&self, len: u64) -> Result<Claim, ClaimError> {
         match &self.exclusive {
-            Some(exclusive) => self.claims.claim_again(Some(&mut exclusive.borrow_mut()), len),
-            None => self.claims.claim_again(None, len),
+            Some(exclusive) => self.claims.claim_again(Some(&mut exclusive.borrow_mut()), len, |_| {}),
+            None => self.claims.claim_again(None, len, |_| {}),
         }
     }
 

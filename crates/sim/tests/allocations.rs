@@ -86,7 +86,7 @@ fn rounds(
                 let claims = engine.claims(subgroup).expect("all send");
                 // Not all members send all the time, so nulls are needed.
                 if (step + i as u64).is_multiple_of(3) {
-                    while let Ok(claim) = claims.claim(step % 60) {
+                    while let Ok(claim) = claims.claim(step % 60, |_| {}) {
                         let kind = if step % 7 == 0 { Kind::Void } else { Kind::Message };
                         claims.commit(claim, kind, step % 60, |position, word| {
                             seat.store(claims.ring().offset(position), word)

@@ -38,8 +38,7 @@ pub struct Claims {
     ring: Ring,
     /// Bytes at the end of each frame, after its payload.
     trailer_bytes: u64,
-    /// Messages that are shorter may be claimed by [`claim_plain`](Self::claim_plain). It is 0 if
-    /// frames have a trailer.
+    /// Messages that are shorter are claimed in the usual way. It is 0 if frames have a trailer.
     plain_end: u64,
     front: Padded<Front>,
     /// Position up to which space may be claimed. Written by the engine.
@@ -236,13 +235,23 @@ impl Claims {
         frame_bytes(payload + self.trailer_bytes)
     }
 
-    /// Claims space for `len` bytes of payload. Any number of threads may claim at once.
+    /// Claims space for `len` bytes of payload. Any number of threads may claim at once. If the
+    /// frame has a [trailer](Self::trailer_bytes), `stamp` is called with the claim, to fill it.
     ///
     /// # Errors
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
     #[inline]
-    pub fn claim(&self, len: u64) -> Result<Claim, ClaimError> {
-        self.claim_of(len, self.ring.message_bytes_max)
+    pub fn claim(&self, len: u64, stamp: impl FnOnce(&Claim)) -> Result<Claim, ClaimError> {
+        let claim = self.claim_of(len, self.ring.message_bytes_max)?;
+        self.stamp(&claim, stamp);
+        Ok(claim)
+    }
+
+    #[inline]
+    fn stamp(&self, claim: &Claim, stamp: impl FnOnce(&Claim)) {
+        if self.trailer_bytes > 0 {
+            stamp(claim);
+        }
     }
 
     #[inline]
@@ -282,25 +291,33 @@ impl Claims {
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
-    pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
-        if let Some(claim) = self.claim_plain(holder, len) {
-            return Ok(claim);
+    #[inline(always)]
+    pub fn claim_exclusive(
+        &self,
+        holder: &mut Exclusive,
+        len: u64,
+        stamp: impl FnOnce(&Claim),
+    ) -> Result<Claim, ClaimError> {
+        let position = holder.position;
+        let span = frame_bytes(len);
+        // The usual case: the frame has no trailer, the message is not too long, and there was room
+        // when the limit was last loaded.
+        if len < self.plain_end && position + span <= holder.limit {
+            return Ok(Claim { position, span, len });
         }
-        holder.limit = self.limit();
-        Ok(self.claim_at(holder.position, len, holder.limit, self.ring.message_bytes_max)?.0)
+        // Only the span comes from there, so that it can stay in a register.
+        let span = self.claim_unusual(holder, len, stamp)?;
+        Ok(Claim { position, span, len })
     }
 
-    /// As [`claim_exclusive`](Self::claim_exclusive), for the usual case: the frame has no trailer,
-    /// the message is not too long, and there was room when the limit was last loaded. In all other
-    /// cases the result is `None`.
-    #[inline(always)]
-    pub fn claim_plain(&self, holder: &mut Exclusive, len: u64) -> Option<Claim> {
-        let position = holder.position;
-        if len >= self.plain_end {
-            return None;
-        }
-        let span = frame_bytes(len);
-        (position + span <= holder.limit).then_some(Claim { position, span, len })
+    /// Returns the span of the only claimer's next claim, in all but the usual case.
+    #[cold]
+    #[inline(never)]
+    fn claim_unusual(&self, holder: &mut Exclusive, len: u64, stamp: impl FnOnce(&Claim)) -> Result<u64, ClaimError> {
+        holder.limit = self.limit();
+        let (claim, _) = self.claim_at(holder.position, len, holder.limit, self.ring.message_bytes_max)?;
+        self.stamp(&claim, stamp);
+        Ok(claim.span)
     }
 
     /// As [`claim`](Self::claim), or [`claim_exclusive`](Self::claim_exclusive) for the only
@@ -309,14 +326,25 @@ impl Claims {
     ///
     /// # Errors
     /// As those functions. No message of a [`Resend`](crate::Resend) is too long.
-    pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
+    pub fn claim_again(
+        &self,
+        holder: Option<&mut Exclusive>,
+        len: u64,
+        stamp: impl FnOnce(&Claim),
+    ) -> Result<Claim, ClaimError> {
         let max = match mutation!(LeftoversTooLong) {
             true => self.ring.message_bytes_max,
             false => self.ring.frame_bytes_max - HEADER_BYTES - self.trailer_bytes,
         };
-        let Some(holder) = holder else { return self.claim_of(len, max) };
-        holder.limit = self.limit();
-        Ok(self.claim_at(holder.position, len, holder.limit, max)?.0)
+        let claim = match holder {
+            None => self.claim_of(len, max)?,
+            Some(holder) => {
+                holder.limit = self.limit();
+                self.claim_at(holder.position, len, holder.limit, max)?.0
+            }
+        };
+        self.stamp(&claim, stamp);
+        Ok(claim)
     }
 
     /// Ends a sector: the frame of `span` bytes at `position`, which is being committed, is its
@@ -616,6 +644,12 @@ impl Claim {
     #[inline]
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Bytes of ring space, with the header and the trailer.
+    #[inline]
+    pub fn span(&self) -> u64 {
+        self.span
     }
 
     /// Offset of the payload in the row of the ring's owner.

@@ -72,7 +72,7 @@ impl<R: Rows> Records<'_, R> {
     /// [`Engine::note_persisted`](crate::Engine::note_persisted).
     pub fn offer(&mut self, mut take: impl FnMut(&Record<'_>) -> bool) {
         while let Some(Timed { time, sequence, message }) = self.batch.peek_timed() {
-            let clock = if mutation!(ClockBySender) { time } else { time.max(*self.clock + 1) };
+            let clock = if mutation!(ClockBySender) { time } else { time.max(self.clock.saturating_add(1)) };
             let position = Position { epoch: self.epoch, sequence };
             if !take(&Record { position, clock, time, message }) {
                 return;
@@ -157,6 +157,11 @@ impl Logging {
         self.older.is_none() && self.newest == self.on_disk
     }
 
+    /// Whether everything that the logs of all members have is on disk, as far as I know.
+    pub(crate) fn is_settled_everywhere(&self) -> bool {
+        self.is_settled() && (0..self.peers.len()).all(|peer| !self.awaits(peer))
+    }
+
     /// Whether more can be offered now.
     pub(crate) fn has_more(&self, stable: u64) -> bool {
         !self.is_blocked && self.cursor.count() < stable
@@ -229,8 +234,10 @@ impl Logging {
         Ok(has_moved)
     }
 
-    /// INV-DURABLE: computes the frontier that is on the disks of all members.
-    pub(crate) fn find_durable(&mut self) {
+    /// INV-DURABLE: computes the frontier that is on the disks of all members. Returns it if it has
+    /// risen.
+    pub(crate) fn find_durable(&mut self) -> Option<Position> {
+        let before = self.durable;
         let all = match mutation!(DurableOnOne) {
             true => self.persisted.max(self.peers.iter().copied().max().unwrap_or(0)),
             false => self.peers.iter().copied().fold(self.persisted, u64::min),
@@ -238,6 +245,8 @@ impl Logging {
         if self.peers.len() + 1 >= self.copies || mutation!(TooFewCopies) {
             self.durable = self.durable.max(all);
         }
+        let sequence = self.durable.checked_sub(1).filter(|_| self.durable > before)?;
+        Some(Position { epoch: self.epoch, sequence })
     }
 
     /// Whether the peer of this index has not persisted everything that my log has.

@@ -272,7 +272,7 @@ pub(crate) fn word(row: &[u8], at: u64) -> u64 {
 
 fn commit(engine: &Engine, view: &mut View<'_>, (sender, nth): Message) {
     let claims = engine.claims(ALL).expect("who commits is a sender");
-    let claim = claims.claim(2).expect("the ring takes all messages of the scope");
+    let claim = claims.claim(2, |_| {}).expect("the ring takes all messages of the scope");
     let at = claim.payload_offset(claims.ring()) as usize;
     view.write(at, &[sender, nth]);
     claims.commit(claim, Kind::Message, 2, |position, word| {

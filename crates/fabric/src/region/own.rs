@@ -7,7 +7,7 @@ use rustix::fs::SealFlags;
 use rustix::io::Errno;
 use rustix::mm::Advice;
 use spindle_core::Ring;
-use spindle_core::wire::ring::HEADER_BYTES;
+use spindle_core::wire::ring::{HEADER_BYTES, TIME_BYTES};
 use spindle_transport::fork::Unshared;
 use std::any::Any;
 use std::marker::PhantomData;
@@ -327,5 +327,17 @@ impl FrameMemory<'_> {
         // SAFETY: as above.
         let second = unsafe { AtomicU64::from_ptr(second.as_ptr()) };
         [first, second]
+    }
+
+    /// Returns the word with the time of a message, the last of a frame of `span` bytes.
+    ///
+    /// # Safety
+    /// The frame has `span` bytes, and a trailer for the time.
+    #[inline]
+    pub unsafe fn time(&self, span: u64) -> &AtomicU64 {
+        // SAFETY: the frame has `span` bytes, all inside the mapping.
+        let time = unsafe { self.start.add((span - TIME_BYTES) as usize) };
+        // SAFETY: as for the header, and aligned, as spans are multiples of a granule.
+        unsafe { AtomicU64::from_ptr(time.cast().as_ptr()) }
     }
 }

@@ -97,7 +97,11 @@ impl World<'_> {
         if is_new && !outgoing.promise() {
             return false;
         }
-        let claim = if is_new { claims.claim(ObjectName::BYTES) } else { claims.claim_again(None, ObjectName::BYTES) };
+        let claim = if is_new {
+            claims.claim(ObjectName::BYTES, |_| {})
+        } else {
+            claims.claim_again(None, ObjectName::BYTES, |_| {})
+        };
         if is_new {
             outgoing.release();
         }

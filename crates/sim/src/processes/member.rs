@@ -296,7 +296,7 @@ impl World<'_> {
                     first.bytes.truncate(longest);
                 }
                 let len = first.bytes.len() as u64;
-                let claim = if first.again { claims.claim_again(None, len) } else { claims.claim(len) };
+                let claim = if first.again { claims.claim_again(None, len, |_| {}) } else { claims.claim(len, |_| {}) };
                 let Ok(claim) = claim else { break };
                 let ring = *claims.ring();
                 self.store.row_mut(row).fill(claim.payload_offset(&ring), &first.bytes);

@@ -307,7 +307,7 @@ impl<'a> World<'a> {
         let Some((claims, exclusive)) = &mut member.sending else { return 0 };
         let mut built = 0;
         while built < self.bench.burst.min(member.left) {
-            let Ok(claim) = claims.claim_exclusive(exclusive, size) else { break };
+            let Ok(claim) = claims.claim_exclusive(exclusive, size, |_| {}) else { break };
             let (ring, round) = (*claims.ring(), claims.guess_round(exclusive));
             let own = |at: u64, value: u64| self.memory.own(Rank(me as u32), at).set(value);
             own(claim.payload_offset(&ring) - HEADER_BYTES + 8, round);

@@ -90,7 +90,7 @@ impl World<'_> {
     pub(super) fn enter(&mut self, ring: &OpenRing, claim: &Claim, number: u64) -> Result<(usize, u64), Violation> {
         let (seat, id, sender) = (ring.seat, ring.subgroup, ring.sender);
         let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
-        let span = ring.claims.frame_bytes(claim.len());
+        let span = claim.span();
         let ledger = &mut self.stages[seat.stage].ledger;
         let group = &mut ledger.groups[id.index()];
         frame_safety::claimed(group, id, sender, at, span)?;
@@ -169,7 +169,7 @@ impl World<'_> {
         let fate = if kind == Kind::Void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
         // This is the header that `Claims::commit` will store, a moment earlier: the engine reads
         // it only after the mark.
-        let span = ring.claims.frame_bytes(claim.len());
+        let span = claim.span();
         if ring.claims.trailer_bytes() > 0 {
             let time = self.clock(seat).0.to_le_bytes();
             self.write(seat, at + span - TIME_BYTES, TIME_BYTES, |bytes| bytes.copy_from_slice(&time));

@@ -169,7 +169,9 @@ impl Subgroup {
             table.store(self.layout.entry + entry::PERSISTED, word);
             changes.entry = true;
         }
-        log.find_durable();
+        if let Some(frontier) = log.find_durable() {
+            upcalls.durable(self.named, frontier);
+        }
         Ok(log.count())
     }
 

@@ -53,12 +53,13 @@ impl Subgroup {
         self.own.spoken > 0
     }
 
-    /// Whether every message that the senders announced has been delivered here.
+    /// Whether every message that the senders announced has been delivered here, and is on all disks
+    /// if the subgroup is logged.
     pub(crate) fn has_delivered_all(&self) -> bool {
         match self.order {
             Order::Total => {
-                let is_on_disk = self.log.as_ref().is_none_or(|log| log.is_settled()) || mutation!(LeavesUnwritten);
-                self.own.delivered[0] >= self.end() && is_on_disk
+                let is_on_disk = self.log.as_ref().is_none_or(|log| log.is_settled_everywhere());
+                self.own.delivered[0] >= self.end() && (is_on_disk || mutation!(LeavesUnwritten))
             }
             Order::Fifo => self.announced().all(|(sender, spoken)| self.own.delivered[sender] >= spoken),
         }
