@@ -22,11 +22,12 @@ pub(crate) struct Membership {
     #[arg(long, value_name = "SECONDS")]
     suspect_after: Option<String>,
 
-    /// The directory in which a seed stores its votes while a group on several hosts is created
+    /// The directory of what this member keeps on disk: the logs of logged subgroups, and the votes
+    /// of a seed while a group on several hosts is created
     ///
     /// If it was initialised with --init, any majority of the seeds can create the group. Otherwise
     /// all seeds have to answer.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "data", value_name = "DIR")]
     data_dir: Option<String>,
 
     /// How long to wait for the other members [default: 60]

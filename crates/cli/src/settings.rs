@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The flags that set a key. Subgroup flags apply to the subgroup that the member sends in.
-pub(crate) const FLAGS: [(&str, &str); 16] = [
+pub(crate) const FLAGS: [(&str, &str); 18] = [
     ("runtime_dir", "--runtime-dir"),
     ("group.name", "GROUP"),
     ("group.founders", "--founders"),
@@ -22,6 +22,8 @@ pub(crate) const FLAGS: [(&str, &str); 16] = [
     ("subgroup.NAME.order", "--order"),
     ("subgroup.NAME.window", "--window"),
     ("subgroup.NAME.message_bytes_max", "--max-message"),
+    ("subgroup.NAME.durability", "--durability"),
+    ("subgroup.NAME.durable_copies", "--durable-copies"),
     ("network.listen", "--listen"),
     ("network.advertise", "--advertise"),
     ("network.seeds", "--seeds"),

@@ -2,6 +2,7 @@
 use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::log::Verbosity;
+use crate::quantity::short;
 use crate::screen::Screen;
 use crate::settings::{Found, Whom};
 use crate::signals::Stop;
@@ -31,7 +32,8 @@ pub(crate) struct Args {
     /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
     /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
     /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
-    /// {name, stable, members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
+    /// {name, stable, log (null if it is not logged, or {persisted, durable, queued_bytes, is_full} of the member
+    /// that answered), members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
     /// processes that are not in the view.
     #[arg(long)]
     json: bool,
@@ -167,6 +169,9 @@ fn table(group: &Value) -> Vec<String> {
     for subgroup in group["subgroups"].as_array().into_iter().flatten() {
         let name = subgroup["name"].as_str().unwrap_or_default();
         lines.push(format!("subgroup {name}: {} sequence numbers are stable in this view", subgroup["stable"]));
+        if let Some(log) = subgroup["log"].as_object() {
+            lines.push(log_line(log));
+        }
         lines.push(format!(
             "{:>width$} {:>16} {:>16} {:>16} {:>10}",
             "member", "rounds", "received", "delivered", "lag"
@@ -191,6 +196,14 @@ fn table(group: &Value) -> Vec<String> {
         lines.push(format!("not in the view, but here: {}", shortened(&waiting)));
     }
     lines
+}
+
+/// The state of a subgroup's log at the member that answered.
+fn log_line(log: &serde_json::Map<String, Value>) -> String {
+    let count = |key: &str| log[key].as_u64().map_or("none yet".to_string(), |count| count.to_string());
+    let queued = short(log["queued_bytes"].as_u64().unwrap_or(0) as f64);
+    let full = if log["is_full"] == true { ", and the disk has no space" } else { "" };
+    format!("  log: {} on disk here, {} on all disks, {queued}B queued{full}", count("persisted"), count("durable"))
 }
 
 fn state(member: &Value, view: &Value) -> String {

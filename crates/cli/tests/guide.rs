@@ -164,13 +164,47 @@ fn the_page_on_logs_shows_what_the_commands_print() {
     assert_eq!(shape(&refused), shape(block(LOG, "text", "is in use by process")));
     drop(owner);
     let outputs = ["number  name", "1:41 ", " bytes at offset ", "orders.bin: ", "the checksum", "would prune"];
-    for (commands, words) in blocks(LOG, "sh").into_iter().zip(outputs) {
+    let commands = blocks(LOG, "sh").into_iter().filter(|commands| commands.contains(" data"));
+    for (commands, words) in commands.zip(outputs) {
         let output = match commands.contains("verify") {
             true => with_damage(&scratch, || run(&scratch, &format!("{} || test $? = 1", commands.trim_end()))),
             false => run(&scratch, commands),
         };
         assert_eq!(output, block(LOG, "text", words), "{commands}");
     }
+}
+
+#[test]
+fn the_page_on_logs_shows_a_group_with_logs() {
+    let scratch = Scratch::new();
+    let commands = block(LOG, "sh", "--durability logged");
+    let mut members: Vec<Running> = commands
+        .lines()
+        .map(|command| {
+            let words = command.split(' ').skip(1);
+            let mut member = scratch.spindle(words);
+            Running::listening(member.stdin(Stdio::piped()).current_dir(scratch.path("")), true)
+        })
+        .collect();
+    members.iter_mut().for_each(|member| drop(member.says("view 1:")));
+    members[0].send(b"hello\n");
+    assert_eq!(members[1].lines(1), ["hello"]);
+    members[1].send(b"hello to you\n");
+    assert_eq!(members[0].lines(2), ["hello", "hello to you"]);
+    let shapes = |text: &str| text.lines().map(shape).collect::<Vec<_>>();
+    let shown = shapes(block(LOG, "text", "hello to you"));
+    let cat = block(LOG, "sh", "cat a all");
+    // A message is printed when it is delivered, perhaps before it is on disk.
+    while shapes(&run(&scratch, cat)) != shown {
+        assert!(members.iter_mut().all(Running::is_running));
+    }
+    let [one, other] = [cat.to_string(), cat.replace(" a ", " b ")].map(|cat| run(&scratch, &cat));
+    assert_eq!(one, other);
+    for done in Running::all_done(members) {
+        done.expect(0);
+    }
+    let again = run(&scratch, &format!("{} || test $? = 1", commands.lines().next().unwrap()));
+    assert!(again.contains("has the logs of member") && again.contains("`spindle log` reads them"), "{again}");
 }
 
 /// Calls `then` while one bit of record 1:100 is changed.

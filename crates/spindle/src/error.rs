@@ -61,6 +61,37 @@ pub enum JoinError {
     /// The data directory can't be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// A subgroup is logged, and this process has no place for its log.
+    #[error("subgroup {subgroup:?} is logged, and this process has no directory for its log: set member.data_dir")]
+    NoDataDir {
+        /// The subgroup.
+        subgroup: String,
+    },
+    /// The directory of the logs can't be made or read.
+    #[error("can't use {} for logs: {source}; see that the data directory can be written", path.display())]
+    LogDir {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The data directory has the logs of an earlier member. This version does not continue them.
+    #[error(
+        "{} has the logs of member {member} of group {group}, which this version does not continue: `spindle log` reads them; move them \
+         away, or give this process another data_dir",
+        path.display()
+    )]
+    OldLogs {
+        /// The directory of the logs.
+        path: PathBuf,
+        /// The group that they belong to.
+        group: String,
+        /// The id of the member that wrote them.
+        member: u64,
+    },
+    /// The logs can't be opened.
+    #[error(transparent)]
+    Log(#[from] spindle_log::Error),
     /// This host can't be distinguished from others.
     #[error("can't tell this host from others: {0}; see that /proc is there")]
     Host(io::Error),
@@ -213,6 +244,15 @@ pub enum Ended {
     /// The decision of the members can't be read, or the next view can't be set up here.
     #[error("this member can't go on to the next view: {0}")]
     Stuck(String),
+    /// The log of a subgroup can't be written any more, so this member may not continue: it would
+    /// acknowledge messages that its disk does not have.
+    #[error("the log of subgroup {subgroup:?} can't be written: {reason}")]
+    Log {
+        /// The subgroup.
+        subgroup: String,
+        /// The error of the log.
+        reason: String,
+    },
     /// This process gave the group up: it dropped its handle, or its handler panicked.
     #[error("this member gave the group up")]
     Dropped,
@@ -358,8 +398,11 @@ pub enum HandleError {
         /// Why it is too much.
         why: String,
     },
-    /// The change asks for something that the library does not have yet.
-    #[error("subgroup {name:?} is logged, and groups keep no logs yet; ask for the durability \"in memory\"")]
+    /// The change asks for something that the library does not have yet: a logged subgroup that is
+    /// created while the group runs, or another durability.
+    #[error(
+        "the durability of subgroup {name:?} can't be set while the group runs; set it in the configuration with which the group is created"
+    )]
     Unsupported {
         /// The subgroup.
         name: String,

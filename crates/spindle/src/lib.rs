@@ -28,6 +28,7 @@ mod histogram;
 mod joining;
 mod lag;
 mod large;
+mod logs;
 mod mesh;
 #[cfg(feature = "prometheus")]
 mod metrics;
@@ -51,11 +52,12 @@ pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, Receiv
 pub use group::{Group, Monitor};
 pub use handler::{Batch, Handler};
 pub use handles::{
-    Deliveries, Delivery, DeliveryStream, Messages, NotDelivered, Outcome, Publisher, Receipt, Receiver,
-    SharedPublisher,
+    Deliveries, Delivery, DeliveryStream, Durable, Messages, NotDelivered, NotDurable, Outcome, Publisher, Receipt,
+    Receiver, SharedPublisher,
 };
 pub use histogram::Histogram;
 pub use lag::Lag;
+pub use logs::LogStatus;
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use node::{Node, Poll};

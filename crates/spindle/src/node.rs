@@ -7,12 +7,15 @@ use crate::handles::SubgroupHandles;
 use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
 use crate::large::{Large, ObjectCache, ObjectServer};
+use crate::logs::Logs;
 use crate::mesh::Mesh;
 use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
-use spindle_core::{Engine, MemberId, Progress, Rank, State, SubgroupId, Time, Upcalls, View, ViewId};
+use spindle_core::{
+    Engine, MemberId, Position, Progress, Rank, Records, State, SubgroupId, Time, Upcalls, View, ViewId,
+};
 use spindle_fabric::{Arena, Fabric};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
@@ -65,6 +68,8 @@ pub struct Node {
     /// Objects for processes that follow.
     object_cache: Arc<ObjectCache>,
     object_server: ObjectServer,
+    /// `None` if no subgroup is logged.
+    logs: Option<Logs>,
     /// By name; the order is that of the first view.
     handles: Vec<SubgroupHandles>,
     /// By subgroup of this view: which of `handles`.
@@ -127,7 +132,11 @@ impl Node {
         let mut handles = vec![];
         let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
         object_cache.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
-        let of_subgroup = |name: &str| SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max);
+        let mut logs = Logs::open(&terms, &view, control_plane.incarnation(), control_plane.me, notices)?;
+        let of_subgroup = |name: &str| {
+            let log = logs.as_mut().and_then(|logs| logs.take(name));
+            SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max, log)
+        };
         let by_id = begin_handles(&mut handles, of_subgroup, member.engine_mut(), &fabric, &view);
         let clock = Clock::new(control_plane.origin());
         let (preparing, over, observers, spare, wake_at) = Default::default();
@@ -145,6 +154,7 @@ impl Node {
             large,
             object_cache,
             object_server: ObjectServer::default(),
+            logs,
             handles,
             by_id,
             over,
@@ -296,7 +306,8 @@ impl Node {
     /// Receives, sends and delivers.
     #[inline]
     fn poll_engine(&mut self, handler: &mut impl Handler) -> Progress {
-        let mut upcalls = Upcaller { handler, watch: &self.shared.handler, handles: &self.handles, by_id: &self.by_id };
+        let (watch, handles) = (&self.shared.handler, &mut self.handles);
+        let mut upcalls = Upcaller { handler, watch, handles, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
@@ -461,7 +472,7 @@ impl Node {
 struct Upcaller<'a, H> {
     handler: &'a mut H,
     watch: &'a HandlerWatch,
-    handles: &'a [SubgroupHandles],
+    handles: &'a mut [SubgroupHandles],
     by_id: &'a [usize],
 }
 
@@ -469,6 +480,22 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let _running = self.watch.enter();
         self.handler.deliver(subgroup, batch);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn log(&mut self, subgroup: SubgroupId, records: &mut Records<'_, Mesh>) {
+        if let Some(log) = &mut self.handles[self.by_id[subgroup.index()]].log {
+            log.take(records);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn durable(&mut self, subgroup: SubgroupId, frontier: Position) {
+        if let Some(log) = &self.handles[self.by_id[subgroup.index()]].log {
+            log.frontier.raise(frontier);
+        }
     }
 
     fn room(&mut self, subgroup: SubgroupId) {
@@ -485,7 +512,7 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
 /// handles, or `usize::MAX` if this member never was in the subgroup.
 fn begin_handles(
     handles: &mut Vec<SubgroupHandles>,
-    new: impl Fn(&str) -> SubgroupHandles,
+    new: impl FnMut(&str) -> SubgroupHandles,
     engine: &mut Engine,
     fabric: &Mesh,
     view: &Arc<View>,

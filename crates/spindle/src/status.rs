@@ -1,6 +1,7 @@
 //! A member's view of its group at one moment, for people and for monitoring.
 use crate::handles::SubgroupHandles;
 use crate::histogram::Histogram;
+use crate::logs::LogStatus;
 use crate::shared::HandlerStatus;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};
@@ -95,6 +96,8 @@ pub struct SubgroupStatus {
     /// How many sequence numbers of the order every member has received. They count from the view
     /// that changed the subgroup last, as the frontiers of the members do.
     pub stable: u64,
+    /// The log of this member, if the subgroup is logged.
+    pub log: Option<LogStatus>,
     /// The members, by rank.
     pub members: Vec<MemberStatus>,
 }
@@ -173,7 +176,9 @@ impl Status {
                 })
             });
             let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
-            Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, members: members.collect() })
+            let log = number.and_then(|number| handles[number].log.as_ref());
+            let log = log.map(|log| log.status(home.persisted(there), home.durable(there)));
+            Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, log, members: members.collect() })
         });
         let subgroups: Vec<SubgroupStatus> = subgroups.collect();
         let is_former = |name: &str| subgroups.iter().all(|subgroup| subgroup.name != name);
@@ -251,6 +256,12 @@ impl Status {
                 "delivered": subgroup.stats.delivered,
                 "delivered_bytes": subgroup.stats.delivered_bytes,
                 "nulls": subgroup.stats.nulls,
+                "log": subgroup.log.map(|log| json!({
+                    "persisted": log.persisted,
+                    "durable": log.durable,
+                    "queued_bytes": log.queued_bytes,
+                    "is_full": log.is_full,
+                })),
                 "members": members.collect::<Vec<_>>(),
             })
         });

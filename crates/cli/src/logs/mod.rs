@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// It reads little: the last two segments of each log at the most. The status is 1 if a log is
     /// damaged there.
     Ls(list::Args),
-    /// Prints the records of a log, a line each: version, time and payload
+    /// Prints the records of a log, a line each: version, time, sender and message
     ///
     /// Control characters, backslashes and bytes that are no UTF-8 are escaped. `spindle log export`
     /// keeps every byte.
@@ -98,9 +98,19 @@ impl fmt::Display for Chosen {
     }
 }
 
+/// The file that names the owner of a directory of logs.
+const IDENTITY: &str = "identity";
+
+/// The directory in which a member keeps its logs: `dir`, or `log` in its data directory `dir`.
+pub(super) fn directory_of(dir: &Path) -> PathBuf {
+    let in_data_dir = dir.join("log");
+    if !dir.join(IDENTITY).exists() && in_data_dir.join(IDENTITY).exists() { in_data_dir } else { dir.to_path_buf() }
+}
+
 impl Directory {
     /// Opens a directory for reading.
     pub(super) fn open(dir: &Path) -> Outcome<Directory> {
+        let dir = &directory_of(dir);
         let shown = dir.display().to_string();
         let disk = FileDisk::read_only(dir).map_err(|error| {
             Failure::new(FAILED, format_args!("can't read {shown}: {error}; name the data directory of a member"))

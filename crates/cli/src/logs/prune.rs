@@ -1,6 +1,6 @@
 //! `spindle log prune`.
 use super::values::{age, or_null, version};
-use super::{Chosen, Directory, Whose, print};
+use super::{Chosen, Directory, Whose, directory_of, print};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::quantity::{bytes, short};
 use serde_json::json;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 /// Takes the directory over, as its member would.
 fn own(args: &Args, directory: &Directory) -> Outcome<Store> {
     let disk: Arc<dyn Disk> = Arc::new(
-        FileDisk::new(&args.whose.dir)
+        FileDisk::new(directory_of(&args.whose.dir))
             .map_err(|error| Failure::new(FAILED, format_args!("can't open {}: {error}", directory.shown)))?,
     );
     // Segments of any other length are removed, not kept for use again, so their space is freed.

@@ -20,8 +20,8 @@ pub(crate) struct Cat {
     #[command(flatten)]
     range: Range,
 
-    /// Print JSON objects, one a line: version, epoch, sequence, clock, time, bytes, and text, or
-    /// hex if the payload is no UTF-8
+    /// Print JSON objects, one a line: version, epoch, sequence, clock, time, bytes, sender and sent
+    /// (in the logs of a member), and text, or hex if the message is no UTF-8
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -76,7 +76,8 @@ pub(crate) struct Export {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Format {
     /// For each record the length of the payload (4 bytes), epoch, sequence and clock (8 bytes
-    /// each), all little-endian, and the payload
+    /// each), all little-endian, and the payload. In the logs of a member a payload begins with the
+    /// sender and the time of sending (8 bytes each)
     Frames,
     /// For each record a JSON object, as `spindle log cat --json` prints it
     Json,
@@ -157,7 +158,11 @@ pub(super) fn cat(args: &Cat) -> Outcome {
     let failed = "can't write to the standard output";
     let mut out = BufWriter::new(stdout().lock());
     let outcome = args.range.each(&directory, &log, &readers, &mut |record| {
-        let line = if args.json { object(&record).to_string() } else { line(&record) };
+        let line = if args.json {
+            object(&record, directory.identity.payloads).to_string()
+        } else {
+            line(&record, directory.identity.payloads)
+        };
         writeln!(out, "{line}").context(failed)
     });
     // Records that were read before an error are printed all the same.
@@ -274,7 +279,7 @@ fn write(
     args.range.each(directory, log, readers, &mut |record| {
         let bytes = match args.format {
             Format::Frames => frame(&record),
-            Format::Json => format!("{}\n", object(&record)).into_bytes(),
+            Format::Json => format!("{}\n", object(&record, directory.identity.payloads)).into_bytes(),
         };
         out.write_all(&bytes).with_context(failed)?;
         written.records += 1;

@@ -2,7 +2,7 @@
 use crate::calendar::{Utc, parse_utc};
 use serde_json::{Map, Value};
 use spindle::settings::parse_time;
-use spindle_log::{Record, Version};
+use spindle_log::{LoggedMessage, PayloadKind, Record, Version};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -60,14 +60,26 @@ pub(super) fn head(record: &Record<'_>) -> Map<String, Value> {
     object
 }
 
-/// A record as an object: the payload is "text" if it is UTF-8, else "hex".
-pub(super) fn object(record: &Record<'_>) -> Value {
+/// A record as an object: the payload is "text" if it is UTF-8, else "hex". A message of a member's
+/// log also has "sender" and "sent", the time by the sender's clock.
+pub(super) fn object(record: &Record<'_>, payloads: PayloadKind) -> Value {
     let mut object = head(record);
-    match str::from_utf8(record.payload) {
+    let (message, payload) = contents(record, payloads);
+    if let Some(LoggedMessage { sender, time: sent, .. }) = message {
+        object.insert("sender".into(), sender.into());
+        object.insert("sent".into(), time(sent).into());
+    }
+    match str::from_utf8(payload) {
         Ok(text) => object.insert("text".into(), text.into()),
-        Err(_) => object.insert("hex".into(), hex(record.payload).into()),
+        Err(_) => object.insert("hex".into(), hex(payload).into()),
     };
     object.into()
+}
+
+/// The message in a record, if it is one, and the bytes to show.
+fn contents<'a>(record: &Record<'a>, payloads: PayloadKind) -> (Option<LoggedMessage<'a>>, &'a [u8]) {
+    let message = LoggedMessage::parse(record.payload).filter(|_| payloads == PayloadKind::Messages);
+    (message, message.map_or(record.payload, |message| message.payload))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -80,12 +92,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A record as a line.
-pub(super) fn line(record: &Record<'_>) -> String {
-    let payload = match str::from_utf8(record.payload) {
+pub(super) fn line(record: &Record<'_>, payloads: PayloadKind) -> String {
+    let (message, payload) = contents(record, payloads);
+    let payload = match str::from_utf8(payload) {
         Ok(text) => escaped(text),
-        Err(_) => record.payload.escape_ascii().to_string(),
+        Err(_) => payload.escape_ascii().to_string(),
     };
-    format!("{} {} {payload}", record.version, time(record.clock))
+    let sender = message.map(|message| format!("{} ", message.sender)).unwrap_or_default();
+    format!("{} {} {sender}{payload}", record.version, time(record.clock))
 }
 
 /// A text without control characters.
@@ -122,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_payload_stays_on_its_line() {
-        let shown = |payload: &[u8]| line(&Record { version: Version::new(1, 2), clock: 0, payload });
+        let shown =
+            |payload: &[u8]| line(&Record { version: Version::new(1, 2), clock: 0, payload }, PayloadKind::Opaque);
         assert_eq!(shown("ein Stück".as_bytes()), "1:2 1970-01-01T00:00:00.000Z ein Stück");
         assert_eq!(shown(b"a\nb\\\x1b[2J"), "1:2 1970-01-01T00:00:00.000Z a\\nb\\\\\\u{1b}[2J");
         assert_eq!(shown(b"a\xff"), "1:2 1970-01-01T00:00:00.000Z a\\xff");

@@ -109,6 +109,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ORDER", value_parser = ["total", "fifo"])]
     order: Option<String>,
 
+    /// Where messages are kept, the same at all members: in `memory`, or `logged`, also in the log of
+    /// each member, in the directory that --data-dir names. `spindle log` reads it [default: memory]
+    #[arg(long, value_name = "WHERE", value_parser = ["memory", "logged"])]
+    durability: Option<String>,
+
+    /// The members that a logged subgroup needs for a message to become durable, the same at all
+    /// members [default: more than half of --founders]
+    #[arg(long, value_name = "MEMBERS")]
+    durable_copies: Option<String>,
+
     /// When the others continue without this member, join again with a new id, and continue with
     /// the input.
     ///
@@ -202,6 +212,8 @@ impl Args {
             ("subgroup.NAME.order", &self.order),
             ("subgroup.NAME.window", &self.window),
             ("subgroup.NAME.message_bytes_max", &self.max_message),
+            ("subgroup.NAME.durability", &self.durability),
+            ("subgroup.NAME.durable_copies", &self.durable_copies),
         ];
         for (path, text) in said {
             if let Some(text) = text {

@@ -1,5 +1,5 @@
 //! Data directories that tests write with the library.
-use spindle_log::{Config, FileDisk, Identity, Record, Store, Version};
+use spindle_log::{Config, FileDisk, Identity, PayloadKind, Record, Store, Version};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// Opens the directory of member 3 of the group `shop`, with small segments.
 pub(crate) fn store(dir: &Path) -> Store {
-    let identity = Identity { group: "shop".into(), member: 3, incarnation: 0x17 };
+    let identity = Identity { group: "shop".into(), member: 3, incarnation: 0x17, payloads: PayloadKind::Opaque };
     let config = Config { segment_bytes: 8192, journal_bytes: 64 << 10, reserve_bytes: 0, ..Config::default() };
     Store::open(Arc::new(FileDisk::new(dir).unwrap()), &identity, config).unwrap()
 }

@@ -15,7 +15,7 @@ mod terms;
 pub use network::{Network, Transport};
 pub(crate) use shared_settings::take_over;
 #[cfg(feature = "settings")]
-pub(crate) use shared_settings::{SUBGROUPS, key_of};
+pub(crate) use shared_settings::{LOGGED, SUBGROUPS, key_of};
 pub(crate) use terms::Terms;
 
 /// How to join a group. All members of a group give the same `group`, `founders` and `subgroups`.
@@ -60,10 +60,12 @@ pub struct Config {
     /// How members on different hosts find and reach each other. `None`: all members are on this
     /// host. Either all members have a network or none has.
     pub network: Option<Network>,
-    /// The directory in which a seed stores its votes while a group between hosts is created, if
-    /// the directory was [initialised](crate::initialise_data_dir). A majority of such seeds then
-    /// creates the group. Without it, every seed has to answer. Processes that are no seeds need
-    /// none.
+    /// The directory of what this process keeps on disk.
+    ///
+    /// A member of a group with [logged](Subgroup::durability) subgroups stores its logs there, in
+    /// `log`. A seed stores its votes there while a group between hosts is created, if the directory
+    /// was [initialised](crate::initialise_data_dir). A majority of such seeds then creates the
+    /// group; without it, every seed has to answer. Other processes need no directory.
     pub data_dir: Option<PathBuf>,
     /// The [incarnation](crate::Node::incarnation) of a group between hosts that may live and that
     /// this process was a member of. The process then looks for a group and creates none.
@@ -110,6 +112,9 @@ pub struct Subgroup {
     /// The largest message that is stored in a ring, in bytes. Longer messages are
     /// [objects](crate::Publisher::send_object), if this is at least 24.
     pub message_bytes_max: u64,
+    /// Where messages are kept. A [logged](Durability::Logged) subgroup needs a
+    /// [data directory](Config::data_dir) at each member, is totally ordered, and sends no objects.
+    pub durability: Durability,
 }
 
 /// A selection of members.
@@ -172,7 +177,11 @@ impl Config {
         if self.founders == 0 || self.founders as usize > limits::MEMBERS_MAX {
             return Err(JoinError::Founders { got: self.founders });
         }
-        Ok(self.view((1..=u64::from(self.founders)).map(MemberId).collect()).check()?)
+        self.view((1..=u64::from(self.founders)).map(MemberId).collect()).check()?;
+        match self.subgroups.iter().find(|subgroup| subgroup.is_logged()) {
+            Some(logged) if self.data_dir.is_none() => Err(JoinError::NoDataDir { subgroup: logged.name.clone() }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the first view of the group, with the given members by rank.
@@ -212,7 +221,19 @@ impl Subgroup {
             order: Order::Total,
             window: Subgroup::WINDOW,
             message_bytes_max: Subgroup::MESSAGE_BYTES_MAX,
+            durability: Durability::InMemory,
         }
+    }
+
+    /// Whether its messages are kept in logs.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.durability != Durability::InMemory
+    }
+
+    /// Returns the default number of [copies](Durability::Logged) in a group with so many founders:
+    /// more than half.
+    pub const fn durable_copies_for(founders: u32) -> u32 {
+        founders / 2 + 1
     }
 
     fn spec(&self, ids: &[MemberId], everyone: &[Rank]) -> SubgroupSpec {
@@ -229,7 +250,7 @@ impl Subgroup {
             window: self.window,
             message_bytes_max: self.message_bytes_max,
             leftover_bytes_max: 0,
-            durability: Durability::InMemory,
+            durability: self.durability,
             clock: 0,
             epoch: None,
         }

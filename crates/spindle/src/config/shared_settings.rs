@@ -6,8 +6,8 @@
 //! written as `%` with two hexadecimal digits.
 use super::network::Transport;
 use super::{Config, Subgroup, Who};
-use spindle_core::Order;
 use spindle_core::control::{ANY_CONFIG, SharedSettings};
+use spindle_core::{Durability, Order};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ const SUSPECT_AFTER: &str = "group.suspect_after";
 const OBJECT_BYTES_MAX: &str = "group.object_bytes_max";
 const FABRIC: &str = "network.fabric.kind";
 const PROVIDER: &str = "network.fabric.provider";
+/// The durability of a subgroup that keeps logs. One that does not has no such setting.
+pub(crate) const LOGGED: &str = "logged";
 
 /// The units of times, in nanoseconds, from the largest.
 const UNITS: [(u128, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
@@ -64,6 +66,10 @@ fn write(config: &Config) -> SharedSettings {
             of("window", subgroup.window.to_string()),
             of("message_bytes_max", subgroup.message_bytes_max.to_string()),
         ]);
+        if let Durability::Logged { copies } = subgroup.durability {
+            pairs.push(of("durability", LOGGED.to_string()));
+            pairs.push(of("durable_copies", copies.to_string()));
+        }
     }
     SharedSettings::new(pairs)
 }
@@ -86,12 +92,18 @@ pub(crate) fn take_over(config: &Config, settings: &SharedSettings) -> Option<Co
             "total" => Order::Total,
             _ => return None,
         };
+        let durability = match (of("durability"), of("durable_copies")) {
+            (None, None) => Durability::InMemory,
+            (Some(LOGGED), Some(copies)) => Durability::Logged { copies: copies.parse().ok()? },
+            _ => return None,
+        };
         Some(Subgroup {
             members: read_who(of("members")?)?,
             senders: read_who(of("senders")?)?,
             order,
             window: of("window")?.parse().ok()?,
             message_bytes_max: of("message_bytes_max")?.parse().ok()?,
+            durability,
             name,
         })
     };
@@ -180,6 +192,7 @@ mod tests {
             Subgroup { order: Order::Fifo, window: 7, ..subgroup("z", Who::First(2), Who::Ranks(vec![0, 1])) },
             subgroup("a, b = ü\n%", Who::Shard { set: 1, least: 2, most: 3 }, Who::All),
             subgroup("", Who::Ranks(vec![]), Who::All),
+            Subgroup { durability: Durability::Logged { copies: 2 }, ..subgroup("ledger", Who::All, Who::All) },
         ];
         config.suspect_after = Some(Duration::from_nanos(1_000_000_001));
         config

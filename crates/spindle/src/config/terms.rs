@@ -2,6 +2,7 @@
 use super::Config;
 use spindle_core::Ablation;
 use spindle_core::control::SharedSettings;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The part of its configuration that a member keeps.
@@ -13,6 +14,8 @@ pub(crate) struct Terms {
     /// The settings that all members must share.
     pub(crate) settings: SharedSettings,
     pub(crate) object_bytes_max: u64,
+    pub(crate) group: String,
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 impl Config {
@@ -24,6 +27,8 @@ impl Config {
             suspect_after: self.suspect_after,
             ablation: self.ablation,
             settings: self.shared_settings(),
+            group: self.group.clone(),
+            data_dir: self.data_dir.clone(),
         }
     }
 }

@@ -5,13 +5,14 @@
 //! from view to view. A [`Receipt`] reports the outcome of one message.
 mod publisher;
 mod publisher_slot;
+mod receipt;
 mod receiver;
 mod stream;
 mod subgroup_handles;
 mod tracking;
 
 pub use publisher::{Publisher, SharedPublisher};
+pub use receipt::{Durable, NotDelivered, NotDurable, Outcome, Receipt};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use stream::{Delivery, DeliveryStream};
 pub(crate) use subgroup_handles::SubgroupHandles;
-pub use tracking::{NotDelivered, Outcome, Receipt};

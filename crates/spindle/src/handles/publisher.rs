@@ -1,6 +1,6 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
 use super::publisher_slot::{Held, PublisherSlot, failed, go_on, go_on_shared, poll_go_on, poll_go_on_shared};
-use super::tracking::Receipt;
+use super::receipt::Receipt;
 use crate::bulk::{Buffer, Object};
 use crate::error::SendError;
 use crate::large::Permit;

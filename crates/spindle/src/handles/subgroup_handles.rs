@@ -4,8 +4,10 @@ use super::publisher::Publisher;
 use super::publisher_slot::{PublisherSlot, RingRelay};
 use super::receiver::{Inlet, Receiver, Stretch};
 use super::tracking::Tracker;
+use crate::error::Ended;
 use crate::histogram::Histogram;
 use crate::large::{ObjectCache, Outbound};
+use crate::logs::SubgroupLog;
 use crate::mesh::Mesh;
 use crate::shared::{Notices, Shared};
 use spindle_core::multicast::stats::SubgroupStats;
@@ -43,6 +45,8 @@ pub(crate) struct SubgroupHandles {
     ended: SubgroupStats,
     /// The deliveries of ended epochs from which the receiver may still take messages.
     untaken: Vec<Arc<Handoff>>,
+    /// Its log, if it is logged.
+    pub(crate) log: Option<Box<SubgroupLog>>,
 }
 
 /// The state of the application's publisher. In a subgroup that is created while the group runs,
@@ -62,10 +66,14 @@ impl SubgroupHandles {
         shared: &Arc<Shared>,
         notices: &Arc<Notices>,
         object_bytes_max: u64,
+        log: Option<SubgroupLog>,
     ) -> SubgroupHandles {
         let (ring, room, relays, inlet) = Default::default();
+        // A log has no room for objects.
+        let object_bytes_max = if log.is_some() { 0 } else { object_bytes_max };
         let outbound = Arc::new(Outbound::new(Arc::clone(notices), object_bytes_max));
-        let slot = Arc::new(PublisherSlot::new(Arc::clone(shared), outbound, Tracker::new(Arc::clone(notices))));
+        let tracker = Tracker::new(Arc::clone(notices), log.as_ref().map(|log| Arc::clone(&log.frontier)));
+        let slot = Arc::new(PublisherSlot::new(Arc::clone(shared), outbound, tracker));
         SubgroupHandles {
             name,
             home: None,
@@ -81,6 +89,7 @@ impl SubgroupHandles {
             latency: Histogram::default(),
             ended: SubgroupStats::default(),
             untaken: vec![],
+            log: log.map(Box::new),
         }
     }
 
@@ -90,6 +99,9 @@ impl SubgroupHandles {
         (self.home, self.settled) = (id.map(|id| (view.id, id)), 0);
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
         self.slot.set_engine(fabric.doorbell());
+        if let Some(log) = &mut self.log {
+            log.begin(id.map(|id| &view.subgroups[id.index()]));
+        }
         let claims = id.and_then(|id| engine.claims(id));
         match claims {
             Some(claims) => {
@@ -297,6 +309,19 @@ impl SubgroupHandles {
         }
     }
 
+    /// Reports to the engine what its log has on disk. `engine` is that of its [home](Self::home).
+    ///
+    /// # Errors
+    /// [`Ended::Log`].
+    pub(crate) fn look_after_log(&mut self, engine: &mut Engine) -> Result<(), Ended> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let news = log.look(&self.name)?;
+        if let (Some((_, id)), Some(position)) = (self.home, news) {
+            engine.note_persisted(id, position);
+        }
+        Ok(())
+    }
+
     /// Reports deliveries to the holders of receipts. Returns whether some of them still wait.
     pub(crate) fn look_after_receipts(&self, engine: &mut Engine, fabric: &Mesh) -> bool {
         self.home.is_some_and(|(_, id)| self.slot.tracker.look(id, engine, fabric))
@@ -339,6 +364,9 @@ impl SubgroupHandles {
         }
         self.slot.end();
         self.slot.outbound.end();
+        if let Some(log) = &self.log {
+            log.frontier.end();
+        }
         self.wake_receiver();
     }
 }

@@ -3,142 +3,18 @@
 //! A [`Tracker`] belongs to one subgroup of one member and outlives views. It knows, by ring and position, which frames
 //! have a receipt. The polling thread asks the engine about them after each poll. When a view ends, an entry is
 //! resolved by the trim, or moves with its message into the next view's ring. Messages without a receipt cost nothing here.
-use crate::shared::{Notices, Upcall};
+use super::receipt::{NotDelivered, Outcome, Receipt, Slot};
+use crate::logs::DurableFrontier;
+use crate::shared::Notices;
 use spindle_core::{Claims, Engine, Order, Resent, Rows, SubgroupId, ViewId};
 use spindle_fabric::Frame;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{debug, info};
 
 /// The tracing target of receipts.
 const TARGET: &str = "spindle::view";
-
-/// The outcome of one message, for the sending thread or any other. It is also a future, in any
-/// runtime.
-///
-/// It may be dropped at any time; the message is sent nevertheless. A receipt outlives its
-/// publisher and the group.
-///
-/// See [`Publisher::send_tracked`](crate::Publisher::send_tracked).
-#[derive(Clone, Debug)]
-#[must_use = "a message whose outcome is not asked for is sent cheaper without a receipt"]
-pub struct Receipt {
-    slot: Arc<Slot>,
-}
-
-/// The outcome of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The position of the message is final: every member that continues delivers it there, and
-    /// nowhere else.
-    ///
-    /// In a subgroup with a total order the message is stable, and this member has delivered it:
-    /// its handler or its [`Receiver`](crate::Receiver) has returned it. In a Fifo subgroup every
-    /// member of the view has delivered it, or did so in the view before. If the message belongs to
-    /// the end of a view, this member's receiver may still have to take it.
-    Delivered {
-        /// The number of the view in which it was delivered.
-        epoch: ViewId,
-        /// Its sequence number in the subgroup's order in that view, the same at all members:
-        /// [`SubgroupSpec::sequence`](crate::SubgroupSpec::sequence) of the
-        /// [`Message`](crate::Message) there.
-        sequence: u64,
-    },
-    /// No member has delivered the message, and none will.
-    NotDelivered(NotDelivered),
-    /// This process can't know the outcome. The group ended for it, for instance by an eviction,
-    /// after others could have received the message and before it learned whether they keep it. If
-    /// the message is sent again, it may be delivered twice.
-    Unknown,
-}
-
-/// Why no member delivers a message that was accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotDelivered {
-    /// The subgroup was dropped, or this member is no longer a sender in it, before the message was
-    /// sent in a view that all have agreed on.
-    #[error("the member is no sender of the subgroup any more: send in a subgroup where it is one")]
-    NoSender,
-    /// The group ended for this member before the message was announced.
-    #[error("the group ended for this member before the message was sent: join again and send it again")]
-    Ended,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    state: Mutex<State>,
-    resolved: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    outcome: Option<Outcome>,
-    wakers: Vec<Waker>,
-}
-
-impl Receipt {
-    /// Returns the outcome, if it is known.
-    pub fn outcome(&self) -> Option<Outcome> {
-        self.slot.lock().outcome
-    }
-
-    /// Waits up to `timeout` for the outcome. In a handler it does not wait, because the waiting
-    /// thread is the one that finds the outcome.
-    pub fn wait(&self, timeout: Duration) -> Option<Outcome> {
-        let start = Instant::now();
-        let mut state = self.slot.lock();
-        while state.outcome.is_none() && !Upcall::is_running() {
-            // A wait longer than the life of any process ends early and is repeated.
-            let left = timeout.saturating_sub(start.elapsed()).min(Duration::from_secs(3600));
-            if left.is_zero() {
-                break;
-            }
-            state = self.slot.resolved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.outcome
-    }
-}
-
-impl Future for Receipt {
-    type Output = Outcome;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        let mut state = self.slot.lock();
-        match state.outcome {
-            Some(outcome) => Poll::Ready(outcome),
-            None => {
-                if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    state.wakers.push(context.waker().clone());
-                }
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets the outcome, unless it was set before.
-    fn resolve(&self, outcome: Outcome) {
-        let wakers = {
-            let mut state = self.lock();
-            state.outcome.get_or_insert(outcome);
-            std::mem::take(&mut state.wakers)
-        };
-        self.resolved.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
-    }
-}
 
 /// A message with a receipt.
 #[derive(Debug)]
@@ -176,6 +52,8 @@ pub(crate) struct Tracker {
     /// The number of entries in `rings`, so that the polling thread need not lock.
     count: AtomicUsize,
     notices: Arc<Notices>,
+    /// The durable frontier, if the subgroup is logged.
+    frontier: Option<Arc<DurableFrontier>>,
 }
 
 #[derive(Debug, Default)]
@@ -185,8 +63,8 @@ struct Rings {
 }
 
 impl Tracker {
-    pub(crate) fn new(notices: Arc<Notices>) -> Tracker {
-        Tracker { rings: Mutex::default(), count: AtomicUsize::new(0), notices }
+    pub(crate) fn new(notices: Arc<Notices>, frontier: Option<Arc<DurableFrontier>>) -> Tracker {
+        Tracker { rings: Mutex::default(), count: AtomicUsize::new(0), notices, frontier }
     }
 
     fn lock(&self) -> MutexGuard<'_, Rings> {
@@ -211,7 +89,7 @@ impl Tracker {
         } else {
             self.insert(&mut rings, frame.claims(), frame.position(), Entry { slot: Arc::clone(&slot), seen: false });
         }
-        Receipt { slot }
+        Receipt::new(slot, self.frontier.clone())
     }
 
     fn insert(&self, rings: &mut Rings, claims: &Arc<Claims>, position: u64, entry: Entry) {

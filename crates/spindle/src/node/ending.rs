@@ -80,7 +80,9 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if self.owner.is_copy() {
-            // In a forked child: the member continues in the parent.
+            // In a forked child: the member continues in the parent, and so does the thread of the
+            // logs, which is not here and can't be joined.
+            std::mem::forget(self.logs.take());
             return;
         }
         // First: this member takes no part in the next view, either. The others look at that row

@@ -53,12 +53,14 @@ impl Node {
     ///
     /// # Errors
     /// [`HandleError::Memory`]: a view that was agreed on and fits into the memory of no member
-    /// would end all members. [`HandleError::Unsupported`]: a logged subgroup.
+    /// would end all members. [`HandleError::Unsupported`]: another durability.
     pub fn propose_change(&mut self, change: Change) -> Result<bool, HandleError> {
-        if let Change::Create(spec) | Change::Alter(spec) = &change
-            && spec.is_logged()
-        {
-            return Err(HandleError::Unsupported { name: spec.name.clone() });
+        if let Change::Create(spec) | Change::Alter(spec) = &change {
+            let view = self.member.view();
+            let known = view.subgroup(&spec.name).map(|id| view.subgroups[id.index()].durability);
+            if known.unwrap_or_default() != spec.durability {
+                return Err(HandleError::Unsupported { name: spec.name.clone() });
+            }
         }
         self.member.propose_change(change, |bytes| {
             let check = check_room("the members' rows", bytes);

@@ -56,7 +56,8 @@ impl Config {
         Node::of(candidate.learn(handler)?)
     }
 
-    /// Returns all members of the group, in this process: for tests and experiments.
+    /// Returns all members of the group, in this process: for tests and experiments. The data
+    /// directory of each is `member-ID` in the [data directory](Self::data_dir).
     ///
     /// # Errors
     /// [`JoinError`].
@@ -77,7 +78,11 @@ impl Config {
             Ok((control_plane, first))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
-        members.into_iter().map(|(control_plane, first)| Node::new(control_plane, first, terms.clone())).collect()
+        let begun = members.into_iter().map(|(control_plane, first)| {
+            let data_dir = terms.data_dir.as_ref().map(|dir| dir.join(format!("member-{}", control_plane.me)));
+            Node::new(control_plane, first, Terms { data_dir, ..terms.clone() })
+        });
+        begun.collect()
     }
 }
 

@@ -69,8 +69,8 @@ impl Node {
         let ended = self.preparing.as_ref().map(|_| (self.member.view().id, &mut self.fabric));
         let older = self.older.iter_mut().map(|older| (older.view.id, &mut older.fabric));
         for (view, fabric) in older.chain(ended) {
-            let mut upcalls =
-                Upcaller { handler, watch: &self.shared.handler, handles: &self.handles, by_id: &self.by_id };
+            let (watch, handles) = (&self.shared.handler, &mut self.handles);
+            let mut upcalls = Upcaller { handler, watch, handles, by_id: &self.by_id };
             let progress = self.member.poll_older(view, now, fabric, &mut upcalls);
             if let Some(engine) = self.member.engine_of_mut(view).filter(|engine| engine.has_filled_upcalls()) {
                 engine.upcalls_took(self.clock.since_tick());

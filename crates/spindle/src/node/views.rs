@@ -56,10 +56,13 @@ impl Node {
         let Node { handles, member, fabric, older, .. } = self;
         let homes = Homes { newest: fabric, older };
         let mut tracks = false;
-        for of_subgroup in handles.iter() {
+        let mut failed = Ok(());
+        for of_subgroup in handles.iter_mut() {
             let (engine, rows) = homes.of(of_subgroup, member);
             tracks |= of_subgroup.look_after_receipts(engine, rows);
+            failed = failed.and(of_subgroup.look_after_log(engine));
         }
+        failed.map_err(|ended| self.broken(ended))?;
         self.has_chores = tracks
             || !runs
             || self.member.is_leaving()
@@ -261,7 +264,11 @@ impl Node {
             self.handles.iter_mut().flat_map(SubgroupHandles::relays).filter_map(|relay| relay.lingering.take()),
         );
         let (notices, bytes_max) = (self.control_plane.notices(), self.terms.object_bytes_max);
-        let of_subgroup = |name: &str| SubgroupHandles::new(name.to_string(), &self.shared, notices, bytes_max);
+        let (shared, logs) = (&self.shared, &mut self.logs);
+        let of_subgroup = |name: &str| {
+            let log = logs.as_mut().and_then(|logs| logs.take(name));
+            SubgroupHandles::new(name.to_string(), shared, notices, bytes_max, log)
+        };
         self.by_id = begin_handles(&mut self.handles, of_subgroup, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
         self.object_cache.begin(&view, engine.layout(), engine.me(), fabric.reader());

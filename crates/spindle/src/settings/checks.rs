@@ -20,6 +20,7 @@ pub(super) fn check(effective: &mut Effective, listed: &[Listed], is_partial: bo
     }
     for (subgroup, listed) in effective.subgroups().into_iter().zip(listed) {
         found.extend(check_subgroup(effective, &subgroup, &listed.origin));
+        found.extend(check_log(effective, &subgroup, is_missing("member.data_dir")));
     }
     check_network(effective, is_missing("network.listen"), &mut found);
     effective.problems.extend(found);
@@ -38,7 +39,8 @@ fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -
     let config = Config { subgroups: vec![subgroup.clone()], ..Config::new("checked", members) };
     let error = config.view((0..u64::from(members)).map(MemberId).collect()).check().err()?;
     // A value that was given; if several were, the last is as good as any.
-    let said = ["message_bytes_max", "window", "senders", "members"].iter().filter_map(|leaf| {
+    let leaves = ["message_bytes_max", "window", "senders", "members", "durable_copies", "durability"];
+    let said = leaves.iter().filter_map(|leaf| {
         let entry = effective.entry(&format!("subgroup.{}.{leaf}", subgroup.name))?;
         (entry.origin != Origin::Standard).then_some(entry)
     });
@@ -47,6 +49,17 @@ fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -
         .next()
         .unwrap_or_else(|| (listed.clone(), None));
     Some(Problem { origin, key, message: error.to_string(), is_error: true })
+}
+
+/// Checks that a logged subgroup has a place for its log. With `tells_lack`, none counts as missing.
+fn check_log(effective: &Effective, subgroup: &Subgroup, tells_lack: bool) -> Option<Problem> {
+    let lacks = tells_lack && subgroup.is_logged() && effective.path("member.data_dir").is_none();
+    let entry = effective.entry(&format!("subgroup.{}.durability", subgroup.name)).filter(|_| lacks)?;
+    let message = format!(
+        "{} is \"logged\", and member.data_dir is not set: this member needs a directory for its log",
+        entry.path
+    );
+    Some(entry.problem(message, true))
 }
 
 /// Checks the network. With `tells_lack`, an empty `listen` counts as missing.

@@ -3,10 +3,10 @@ use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
-use crate::config::{SUBGROUPS, key_of};
+use crate::config::{LOGGED, SUBGROUPS, key_of};
 use crate::{
-    Address, Adoption, Config, Identity, IdentityRule, MemberId, Names, Network, OfiOptions, Order, RackName, Security,
-    Subgroup, Transport, Who,
+    Address, Adoption, Config, Durability, Identity, IdentityRule, MemberId, Names, Network, OfiOptions, Order,
+    RackName, Security, Subgroup, Transport, Who,
 };
 use spindle_transport::rendezvous::RuntimeDir;
 use std::ffi::OsStr;
@@ -111,6 +111,7 @@ impl Effective {
         let mut effective = Effective { entries: entries.collect(), problems: Vec::new() };
         for name in settings.subgroups() {
             effective.choose_window(name);
+            effective.choose_copies(name);
         }
         effective.set_missing("runtime_dir", Value::Path(RuntimeDir::default_path()));
         effective
@@ -122,6 +123,14 @@ impl Effective {
             _ => 0,
         };
         self.set_missing(&format!("subgroup.{subgroup}.window"), Value::Number(Subgroup::window_for(bytes)));
+    }
+
+    fn choose_copies(&mut self, subgroup: &str) {
+        if self.text(&format!("subgroup.{subgroup}.durability")) == Some(LOGGED) {
+            let founders = self.number("group.founders").unwrap_or(1) as u32;
+            let copies = Subgroup::durable_copies_for(founders);
+            self.set_missing(&format!("subgroup.{subgroup}.durable_copies"), Value::Number(copies.into()));
+        }
     }
 
     fn set_missing(&mut self, path: &str, value: Value) {
@@ -298,7 +307,12 @@ impl Effective {
             Some(Value::Who(who)) => who.clone(),
             _ => Who::All,
         };
+        let durability = match self.text(&of("durability")) {
+            Some(LOGGED) => Durability::Logged { copies: self.number(&of("durable_copies")).unwrap_or(1) as u32 },
+            _ => Durability::InMemory,
+        };
         Subgroup {
+            durability,
             members: who("members"),
             senders: who("senders"),
             order: if self.text(&of("order")) == Some("fifo") { Order::Fifo } else { Order::Total },

@@ -102,8 +102,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "member.data_dir",
-        about: "Where a seed keeps its votes while a group on several hosts is created, if it was initialised: more than half of such \
-                seeds create the group. Otherwise all seeds have to answer",
+        about: "Where this member keeps the logs of logged subgroups, and a seed its votes while a group on several hosts is created, if \
+                it was initialised: more than half of such seeds create the group. Otherwise all seeds have to answer",
         standard: "",
         kind: Kind::Path,
         example: "\"/var/lib/spindle\"",
@@ -163,6 +163,21 @@ pub const KEYS: &[Key] = &[
         standard: "10000",
         kind: Kind::Bytes { most: MESSAGE_BYTES_MAX },
         example: "10000",
+    },
+    Key {
+        path: "subgroup.NAME.durability",
+        about: "Where its messages are kept: in the memory of the members only, or in the log of each member too, which needs \
+                member.data_dir and the total order, and sends no objects",
+        standard: "memory",
+        kind: Kind::Choice(&["memory", "logged"]),
+        example: "\"memory\"",
+    },
+    Key {
+        path: "subgroup.NAME.durable_copies",
+        about: "The members that the subgroup needs for a message of a logged subgroup to become durable",
+        standard: "more than half of the founders",
+        kind: Kind::Number { least: 1, most: MEMBERS_MAX as u64 },
+        example: "2",
     },
     Key {
         path: "network.listen",

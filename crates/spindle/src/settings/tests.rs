@@ -1,6 +1,6 @@
 //! Effective values, their origins, and the reports of mistakes.
 use super::*;
-use crate::{MemberId, OfiOptions, Order, Transport, Who};
+use crate::{Durability, MemberId, OfiOptions, Order, Transport, Who};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ message_bytes_max = 256
 name = "orders"
 members = [0, 2]
 message_bytes_max = "1KiB"
+durability = "logged"
 
 [network]
 listen = ["127.0.0.1:7411", "[::1]:7411"]
@@ -79,7 +80,9 @@ fn vars(all: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
 fn a_file_says_all_there_is_to_say() {
     let effective = Settings::from_toml("/etc/spindle/x.toml", FULL).effective().unwrap();
     assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
-    let may_lack = |path: &str| path == "network.insecure" || path.starts_with("network.fabric.");
+    let may_lack = |path: &str| {
+        ["network.insecure", "subgroup.ticks.durable_copies"].contains(&path) || path.starts_with("network.fabric.")
+    };
     assert!(effective.entries().iter().all(|e| may_lack(&e.path) || e.value.is_some()));
     let network = effective.network().unwrap();
     let expected = NetworkSettings {
@@ -125,6 +128,16 @@ fn a_file_says_all_there_is_to_say() {
 
     let at_home = FULL.split("[network]").next().unwrap();
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
+    let durability = |name: &str| config.subgroups.iter().find(|subgroup| subgroup.name == name).unwrap().durability;
+    // More than half of three founders.
+    assert_eq!(durability("orders"), Durability::Logged { copies: 2 });
+    assert_eq!(durability("ticks"), Durability::InMemory);
+    let [error] = &errors(&at_home.replace("data_dir = \"votes\"\n", ""))[..] else { panic!("one mistake") };
+    let expected = "subgroup.orders.durability is \"logged\", and member.data_dir is not set: this member needs a directory \
+                    for its log";
+    assert!(error.ends_with(expected), "{error}");
+    let [error] = &errors(&at_home.replace("members = [0, 2]", "order = \"fifo\""))[..] else { panic!("one mistake") };
+    assert!(error.contains("orders") && error.contains("order"), "{error}");
     assert_eq!((config.group.as_str(), config.founders, config.id), ("prices", 3, Some(MemberId(7))));
     assert_eq!(config.runtime_dir, Some("/etc/spindle/run".into()));
     assert_eq!(config.suspect_after, Some(Duration::from_millis(300)));
@@ -283,7 +296,7 @@ tls = true
         "x.toml:21:8: there is a subgroup \"a\" already; give each a name of its own",
         "x.toml:22:9: subgroup.a.order is \"random\"; allowed is \"total\" or \"fifo\"",
         "x.toml:23:1: unknown key \"xyzzy\" in [[subgroup]]; there are name, members, senders, order, window, \
-         message_bytes_max",
+         message_bytes_max, durability, durable_copies",
         "x.toml:26:10: network.listen is \"0.0.0.0:7411\"; allowed is addresses such as [\"host:7411\", \"[::1]:7411\"]",
         "x.toml:27:9: network.seeds is [\"a\", \"b:7411\"]; allowed is addresses such as [\"host:7411\", \"[::1]:7411\"]",
         "x.toml:28:12: network.insecure is \"yes\"; allowed is true or false",

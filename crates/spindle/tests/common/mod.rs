@@ -12,6 +12,7 @@ impl Scratch {
     }
 
     /// Returns the configuration of a group whose members meet there.
+    #[allow(dead_code, reason = "members of one process meet nowhere")]
     pub(crate) fn group(&self, members: u32, gather_timeout: Duration) -> Config {
         Config { runtime_dir: Some(self.0.clone()), gather_timeout, ..Config::new("g", members) }
     }

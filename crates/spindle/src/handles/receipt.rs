@@ -1,0 +1,250 @@
+//! Receipts: the outcome of one message, and its durability, for the thread or task that asks.
+use crate::logs::{Copies, DurableFrontier, Found};
+use crate::shared::Upcall;
+use spindle_core::ViewId;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The outcome of one message, for the sending thread or any other. It is also a future, in any
+/// runtime.
+///
+/// It may be dropped at any time; the message is sent nevertheless. A receipt outlives its
+/// publisher and the group.
+///
+/// See [`Publisher::send_tracked`](crate::Publisher::send_tracked).
+#[derive(Clone, Debug)]
+#[must_use = "a message whose outcome is not asked for is sent cheaper without a receipt"]
+pub struct Receipt {
+    slot: Arc<Slot>,
+    /// `None` in a subgroup that is not logged.
+    frontier: Option<Arc<DurableFrontier>>,
+}
+
+/// The outcome of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The position of the message is final: every member that continues delivers it there, and
+    /// nowhere else.
+    ///
+    /// In a subgroup with a total order the message is stable, and this member has delivered it:
+    /// its handler or its [`Receiver`](crate::Receiver) has returned it. In a Fifo subgroup every
+    /// member of the view has delivered it, or did so in the view before. If the message belongs to
+    /// the end of a view, this member's receiver may still have to take it.
+    Delivered {
+        /// The number of the view in which it was delivered.
+        epoch: ViewId,
+        /// Its sequence number in the subgroup's order in that view, the same at all members:
+        /// [`SubgroupSpec::sequence`](crate::SubgroupSpec::sequence) of the
+        /// [`Message`](crate::Message) there.
+        sequence: u64,
+    },
+    /// No member has delivered the message, and none will.
+    NotDelivered(NotDelivered),
+    /// This process can't know the outcome. The group ended for it, for instance by an eviction,
+    /// after others could have received the message and before it learned whether they keep it. If
+    /// the message is sent again, it may be delivered twice.
+    Unknown,
+}
+
+/// Why no member delivers a message that was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDelivered {
+    /// The subgroup was dropped, or this member is no longer a sender in it, before the message was
+    /// sent in a view that all have agreed on.
+    #[error("the member is no sender of the subgroup any more: send in a subgroup where it is one")]
+    NoSender,
+    /// The group ended for this member before the message was announced.
+    #[error("the group ended for this member before the message was sent: join again and send it again")]
+    Ended,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    state: Mutex<State>,
+    resolved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    outcome: Option<Outcome>,
+    wakers: Vec<Waker>,
+}
+
+impl Receipt {
+    pub(super) fn new(slot: Arc<Slot>, frontier: Option<Arc<DurableFrontier>>) -> Receipt {
+        Receipt { slot, frontier }
+    }
+
+    /// Returns the outcome, if it is known.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.slot.lock().outcome
+    }
+
+    /// Waits up to `timeout` for the outcome. In a handler it does not wait, because the waiting
+    /// thread is the one that finds the outcome.
+    pub fn wait(&self, timeout: Duration) -> Option<Outcome> {
+        let start = Instant::now();
+        let mut state = self.slot.lock();
+        while state.outcome.is_none() && !Upcall::is_running() {
+            // A wait longer than the life of any process ends early and is repeated.
+            let left = timeout.saturating_sub(start.elapsed()).min(Duration::from_secs(3600));
+            if left.is_zero() {
+                break;
+            }
+            state = self.slot.resolved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.outcome
+    }
+
+    /// Returns the durability of the message: a wait, or a future, for the moment at which the
+    /// message is on the disks of all members of its subgroup.
+    pub fn durable(&self) -> Durable {
+        Durable { receipt: self.clone() }
+    }
+}
+
+/// The durability of one message of a [logged](crate::Durability::Logged) subgroup; see
+/// [`Receipt::durable`].
+///
+/// A message is durable once the log of every member of the subgroup has it on disk, and the
+/// subgroup has at least as many members as `durable_copies`. From then on the loss of fewer disks
+/// than that loses no message.
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing unless it is waited for"]
+pub struct Durable {
+    receipt: Receipt,
+}
+
+/// Why a message is not durable, or not known to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDurable {
+    /// The subgroup keeps no log.
+    #[error("the subgroup keeps its messages in memory: set its durability to \"logged\"")]
+    InMemory,
+    /// The message was not delivered in time.
+    #[error("the message was not delivered within {waited:?}: see which member lags in `spindle status`")]
+    Undelivered {
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// The message was delivered, and was not on all disks in time.
+    #[error(
+        "the message was delivered, and was not on the disks of all members within {waited:?}: see `spindle status`"
+    )]
+    Unsynced {
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// The message was delivered, and the subgroup has too few members for it to become durable. It
+    /// becomes durable once enough have joined.
+    #[error(
+        "the message was delivered, and {present} of {needed} members that a durable message needs are in the subgroup: start more"
+    )]
+    TooFewCopies {
+        /// The members of the subgroup.
+        present: u32,
+        /// The members that it needs.
+        needed: u32,
+    },
+    /// No member has delivered the message, and none will.
+    #[error("the message was not sent: {0}")]
+    NotDelivered(NotDelivered),
+    /// The group ended for this member, and its message may be durable or not.
+    #[error(
+        "the group ended for this member before it knew the message to be durable: look for the message before sending it again"
+    )]
+    Unknown,
+}
+
+impl Durable {
+    /// Waits up to `timeout` for the message to become durable. In a handler it does not wait,
+    /// because the waiting thread is the one that finds the outcome.
+    ///
+    /// # Errors
+    /// [`NotDurable`].
+    pub fn wait(&self, timeout: Duration) -> Result<(), NotDurable> {
+        let start = Instant::now();
+        let Some(frontier) = &self.receipt.frontier else { return Err(NotDurable::InMemory) };
+        let Some(outcome) = self.receipt.wait(timeout) else {
+            return Err(NotDurable::Undelivered { waited: start.elapsed() });
+        };
+        let (epoch, sequence) = delivered(outcome)?;
+        match frontier.wait(epoch, sequence, start, timeout) {
+            Found::Pending(Copies { present, needed }) if present >= needed => {
+                Err(NotDurable::Unsynced { waited: start.elapsed() })
+            }
+            found => durable(&found),
+        }
+    }
+}
+
+impl Future for Durable {
+    type Output = Result<(), NotDurable>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(frontier) = self.receipt.frontier.clone() else { return Poll::Ready(Err(NotDurable::InMemory)) };
+        let Poll::Ready(outcome) = Pin::new(&mut self.receipt).poll(context) else { return Poll::Pending };
+        let (epoch, sequence) = match delivered(outcome) {
+            Ok(position) => position,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        frontier.poll(epoch, sequence, context).map(|found| durable(&found))
+    }
+}
+
+/// Returns the position of a message that was delivered.
+fn delivered(outcome: Outcome) -> Result<(ViewId, u64), NotDurable> {
+    match outcome {
+        Outcome::Delivered { epoch, sequence } => Ok((epoch, sequence)),
+        Outcome::NotDelivered(why) => Err(NotDurable::NotDelivered(why)),
+        Outcome::Unknown => Err(NotDurable::Unknown),
+    }
+}
+
+fn durable(found: &Found) -> Result<(), NotDurable> {
+    match *found {
+        Found::Durable => Ok(()),
+        Found::Pending(Copies { present, needed }) => Err(NotDurable::TooFewCopies { present, needed }),
+        Found::Ended => Err(NotDurable::Unknown),
+    }
+}
+
+impl Future for Receipt {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let mut state = self.slot.lock();
+        match state.outcome {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                    state.wakers.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the outcome, unless it was set before.
+    pub(super) fn resolve(&self, outcome: Outcome) {
+        let wakers = {
+            let mut state = self.lock();
+            state.outcome.get_or_insert(outcome);
+            std::mem::take(&mut state.wakers)
+        };
+        self.resolved.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,233 @@
+//! The logs of a member: its logged subgroups, their files, and the thread that writes them.
+//!
+//! The polling thread copies stable messages into chunks, in the upcall [`SubgroupLog::take`], and
+//! never waits for the disk. The thread of [`Writer`] commits them and sends a notice. The polling
+//! thread then reports to the engine what is on disk. A record is a [`LoggedMessage`].
+use crate::config::{Config, Subgroup, Terms};
+use crate::error::{Ended, JoinError};
+use crate::shared::Notices;
+use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
+use spindle_log::{
+    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Store, Version, Writer,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tracing::{debug, warn};
+
+mod durable_frontier;
+
+pub(crate) use durable_frontier::{Copies, DurableFrontier, Found};
+
+/// The tracing target of logs.
+const TARGET: &str = "spindle::log";
+/// The directory of the logs in the data directory.
+const DIRECTORY: &str = "log";
+
+/// Refuses a data directory that has the logs of an earlier member, if a subgroup is logged.
+pub(crate) fn check(config: &Config) -> Result<(), JoinError> {
+    let path = config.data_dir.as_ref().map(|data_dir| data_dir.join(DIRECTORY));
+    let is_logged = config.subgroups.iter().any(Subgroup::is_logged);
+    let Some(path) = path.filter(|path| is_logged && path.exists()) else { return Ok(()) };
+    let disk = FileDisk::read_only(&path).map_err(|source| JoinError::LogDir { path: path.clone(), source })?;
+    refuse_old(&path, &disk)
+}
+
+/// Refuses a directory that has the logs of an earlier member.
+fn refuse_old(path: &Path, disk: &FileDisk) -> Result<(), JoinError> {
+    match DataDirectory::identity_of(disk)? {
+        None => Ok(()),
+        Some(Identity { group, member, .. }) => Err(JoinError::OldLogs { path: path.to_path_buf(), group, member }),
+    }
+}
+
+/// The thread that writes the logs of this member.
+pub(crate) struct Logs {
+    /// Dropped first: the thread commits what waits, and ends.
+    _writer: Writer,
+    /// The logs that no subgroup's handles have taken yet, by name.
+    vacant: BTreeMap<String, Appender>,
+}
+
+impl fmt::Debug for Logs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logs").finish_non_exhaustive()
+    }
+}
+
+impl Logs {
+    /// Creates the logs of all logged subgroups of `view`, also those that this member is not in: it
+    /// may enter them with a view that must not wait for a disk. `None` if no subgroup is logged.
+    ///
+    /// # Errors
+    /// [`JoinError::NoDataDir`], [`JoinError::LogDir`], [`JoinError::Log`].
+    pub(crate) fn open(
+        terms: &Terms,
+        view: &View,
+        incarnation: u128,
+        me: MemberId,
+        notices: &Arc<Notices>,
+    ) -> Result<Option<Logs>, JoinError> {
+        let names: Vec<&String> =
+            view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
+        let Some(first) = names.first() else { return Ok(None) };
+        let Some(data_dir) = &terms.data_dir else { return Err(JoinError::NoDataDir { subgroup: (*first).clone() }) };
+        let path = data_dir.join(DIRECTORY);
+        let failed = |source| JoinError::LogDir { path: path.clone(), source };
+        fs::create_dir_all(&path).map_err(failed)?;
+        // The new directory is on disk before anything in it is.
+        sync(data_dir).map_err(failed)?;
+        let disk = Arc::new(FileDisk::new(&path).map_err(failed)?);
+        refuse_old(&path, &disk)?;
+        let payloads = PayloadKind::Messages;
+        let identity = Identity { group: terms.group.clone(), member: me.0, incarnation, payloads };
+        let mut store = Store::open(disk, &identity, spindle_log::Config::default())?;
+        let mut numbers = vec![];
+        for name in names {
+            let (number, _) = store.open_named(name, &mut |_| {})?;
+            numbers.push((name.clone(), number));
+        }
+        let notices = Arc::clone(notices);
+        let writer = Writer::start(store, move |_| notices.ring())?;
+        let appenders = numbers.into_iter().map(|(name, number)| Ok((name, writer.appender(number)?)));
+        let vacant = appenders.collect::<Result<_, Error>>()?;
+        debug!(target: TARGET, path = %path.display(), "logs opened");
+        Ok(Some(Logs { _writer: writer, vacant }))
+    }
+
+    /// Takes the log of a subgroup, once.
+    pub(crate) fn take(&mut self, name: &str) -> Option<SubgroupLog> {
+        self.vacant.remove(name).map(SubgroupLog::new)
+    }
+}
+
+fn sync(path: &Path) -> std::io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// The log of one subgroup, at the polling thread.
+pub(crate) struct SubgroupLog {
+    appender: Appender,
+    /// For applications that wait for messages to become durable.
+    pub(crate) frontier: Arc<DurableFrontier>,
+    /// The newest message that was known to be on disk at the last look.
+    on_disk: Option<Version>,
+    /// Whether it had no room at the last look.
+    was_blocked: bool,
+    /// Whether the log had no room for a message since the last look.
+    is_blocked: bool,
+    failure: Option<Error>,
+}
+
+impl fmt::Debug for SubgroupLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubgroupLog").field("on_disk", &self.on_disk).finish_non_exhaustive()
+    }
+}
+
+/// The state of one member's log of a subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LogStatus {
+    /// How many sequence numbers of the epoch are on this member's disk. `None` while messages of
+    /// older epochs may not be.
+    pub persisted: Option<u64>,
+    /// How many are on the disks of all members. `None` while messages of older epochs may not be.
+    /// It does not rise while the subgroup has fewer members than
+    /// [`durable_copies`](crate::Durability::Logged).
+    pub durable: Option<u64>,
+    /// The bytes that wait for the disk.
+    pub queued_bytes: u64,
+    /// Whether the disk has no space for them.
+    pub is_full: bool,
+}
+
+impl SubgroupLog {
+    fn new(appender: Appender) -> SubgroupLog {
+        SubgroupLog {
+            appender,
+            frontier: Arc::default(),
+            on_disk: None,
+            was_blocked: false,
+            is_blocked: false,
+            failure: None,
+        }
+    }
+
+    /// Begins an epoch of the subgroup: `spec`, if this member is in it.
+    pub(crate) fn begin(&mut self, spec: Option<&SubgroupSpec>) {
+        match spec {
+            Some(spec) => self.frontier.set_copies(Copies::of(spec)),
+            None => self.frontier.end(),
+        }
+        // The engine of the epoch was made before the last look at what is on disk.
+        self.on_disk = None;
+    }
+
+    /// Copies messages on their way to the disk, as many as there is room for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
+        let is_rest = records.is_rest();
+        records.offer(|record| match self.append(record, is_rest) {
+            Ok(()) => true,
+            Err(error) if error.is_transient() => {
+                self.is_blocked = true;
+                false
+            }
+            Err(error) => {
+                self.failure = Some(error);
+                false
+            }
+        });
+        self.flush();
+    }
+
+    fn append(&mut self, record: &Record<'_>, is_rest: bool) -> Result<(), Error> {
+        let prefix = LoggedMessage::prefix(record.message.sender_id.0, record.time);
+        let parts = [&prefix[..], record.message.payload];
+        let version = Version::new(record.position.epoch.0, record.position.sequence);
+        match is_rest {
+            true => self.appender.append_parts(version, record.clock, &parts),
+            false => self.appender.try_append_parts(version, record.clock, &parts),
+        }
+    }
+
+    /// Hands over what was copied. If the thread has too much to do, the next look does so.
+    fn flush(&mut self) {
+        if let Err(error) = self.appender.flush() {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
+    /// has to know it, or that there is room again.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: nothing more reaches the disk.
+    pub(crate) fn look(&mut self, name: &str) -> Result<Option<Option<Position>>, Ended> {
+        self.flush();
+        if let Some(error) = self.failure.as_ref().or(self.appender.failure()) {
+            return Err(Ended::Log { subgroup: name.to_string(), reason: error.to_string() });
+        }
+        let is_full = self.appender.is_full();
+        if is_full && self.is_blocked && !self.was_blocked {
+            warn!(target: TARGET, subgroup = name, queued = self.appender.queued_bytes(), "the disk has no space for the log");
+        }
+        self.was_blocked = is_full && self.is_blocked;
+        let on_disk = self.appender.durable();
+        let has_room = std::mem::take(&mut self.is_blocked);
+        if on_disk == self.on_disk && !has_room {
+            return Ok(None);
+        }
+        self.on_disk = on_disk;
+        Ok(Some(on_disk.map(|version| Position { epoch: ViewId(version.epoch), sequence: version.sequence })))
+    }
+
+    /// Returns the status; the frontiers are those of the engine.
+    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> LogStatus {
+        LogStatus { persisted, durable, queued_bytes: self.appender.queued_bytes(), is_full: self.appender.is_full() }
+    }
+}
