@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn garbage_hellos_never_panic() {
         let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
-        println!("replay: SEED={seed} cargo test -p spindle-fabric garbage_hellos_never_panic");
+        println!("replay: SEED={seed} cargo test -p spindle-transport garbage_hellos_never_panic");
         let mut state = seed | 1;
         let mut random = move || {
             state ^= state << 13;
