@@ -10,7 +10,7 @@
 mod graph;
 mod source;
 
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Result, bail};
 use graph::{Imports, cycles, describe};
 use source::{Crate, Folders};
@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &str, usize)] = &[
 ];
 
 /// Checks all crates of the workspace.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     let metadata = session.metadata()?;
     let (mut wrong, mut modules, mut crates) = (Vec::new(), 0, 0);
     for package in &metadata.packages {

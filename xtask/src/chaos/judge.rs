@@ -34,9 +34,9 @@ pub(super) struct Witness {
     reading: Option<(u64, u64, Vec<u64>)>,
     /// Nonvoters of its newest view, or of the view that is being read.
     nonvoters: BTreeSet<u64>,
-    streams: [Stream; SUBGROUPS],
+    streams: [StreamPosition; SUBGROUPS],
     /// The number of the next message, by the sender's instance, subgroup and thread.
-    next: HashMap<Lane, u64>,
+    next: HashMap<LaneKey, u64>,
     pub(super) end: Option<End>,
     /// True if it was asked to send all its messages, and to leave then.
     retires: bool,
@@ -46,12 +46,12 @@ pub(super) struct Witness {
     pub(super) delivered: u64,
 }
 
-type Lane = (u32, u8, u8);
+type LaneKey = (u32, u8, u8);
 /// A state, and the process that reported it.
-type Said = ((u64, u64), u32);
+type ReportedState = ((u64, u64), u32);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stream {
+struct StreamPosition {
     view: u64,
     place: u64,
     time: u64,
@@ -59,7 +59,7 @@ struct Stream {
 
 /// The messages of one lane, as the sender and its receivers report them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct LaneRecord {
     reserved: u64,
     accepted: u64,
     /// One more than the highest number that a member delivered.
@@ -68,7 +68,7 @@ struct Sent {
 
 /// One incarnation of the group.
 #[derive(Debug)]
-struct Era {
+struct GroupEra {
     incarnation: (u64, u64),
     views: BTreeMap<u64, Vec<u64>>,
     /// Time at which its first view began at any member, as far as records were read.
@@ -89,7 +89,7 @@ struct List {
 
 /// A kill, and the survivors that have not delivered a message in a later view yet.
 #[derive(Debug)]
-struct Gap {
+struct KillGap {
     killed_at: u64,
     view: u64,
     waiting: BTreeSet<u32>,
@@ -116,13 +116,13 @@ pub(super) struct Judge {
     /// True if no process may ever find another group.
     one_group: bool,
     pub(super) witnesses: BTreeMap<u32, Witness>,
-    eras: Vec<Era>,
+    eras: Vec<GroupEra>,
     lists: BTreeMap<(usize, u64, u8), List>,
     /// The application's state of a subgroup at the start of a view, and the process that reported
     /// it first.
-    states: BTreeMap<(usize, u64, u8), Said>,
-    sent: HashMap<Lane, Sent>,
-    gaps: Vec<Gap>,
+    states: BTreeMap<(usize, u64, u8), ReportedState>,
+    sent: HashMap<LaneKey, LaneRecord>,
+    gaps: Vec<KillGap>,
     recovery: Option<Recovery>,
     /// Views that were not known before, for the history.
     news: Vec<(u32, u64, Vec<u64>)>,
@@ -176,7 +176,7 @@ impl Judge {
     pub(super) fn killed(&mut self, victim: u32, killed_at: u64, survivors: BTreeSet<u32>, alone: bool) {
         let view = self.witnesses[&victim].view;
         if view > 0 {
-            self.gaps.push(Gap { killed_at, view, waiting: survivors, alone });
+            self.gaps.push(KillGap { killed_at, view, waiting: survivors, alone });
         }
     }
 
@@ -338,7 +338,7 @@ impl Judge {
             return breach(18, "one incarnation", what);
         }
         let era = known.unwrap_or_else(|| {
-            self.eras.push(Era { incarnation, views: BTreeMap::new(), began: u64::MAX });
+            self.eras.push(GroupEra { incarnation, views: BTreeMap::new(), began: u64::MAX });
             self.eras.len() - 1
         });
         let witness = self.witness(instance);
@@ -508,7 +508,7 @@ impl Judge {
     }
 
     /// 2: no invention.
-    fn was_sent(&mut self, instance: u32, lane: Lane, record: &Record) -> Result<(), Breach> {
+    fn was_sent(&mut self, instance: u32, lane: LaneKey, record: &Record) -> Result<(), Breach> {
         const NAME: &str = "no invention";
         let (sender, subgroup, thread) = lane;
         let number = record.c;
