@@ -9,19 +9,19 @@ mod input;
 mod metrics;
 pub(crate) mod output;
 
-use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, ENDED, FAILED, USAGE};
 use crate::lines;
 use crate::log::Verbosity;
-use crate::membership::Membership;
+use crate::membership::MembershipArgs;
 use crate::quantity::messages;
-use crate::settings::{Found, Whom, flag_of};
+use crate::settings::{GroupLocation, GroupSelection, flag_of};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
-use crate::waiting::Waiting;
-use counts::Counts;
-use input::{Input, Sent};
+use crate::waiting::WaitReporter;
+use counts::MemberCounts;
+use input::{MessageInput, SendResult};
 use metrics::Exposed;
-use output::{Output, Written};
+use output::{DeliveryOutput, WriteResult};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
@@ -59,10 +59,10 @@ const IDS_TRIED_MAX: u64 = 64;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    whom: Whom,
+    whom: GroupSelection,
 
     #[command(flatten)]
-    membership: Membership,
+    membership: MembershipArgs,
 
     /// The subgroup that the member sends in and prints; messages of other subgroups are received
     /// and dropped [default: the first in the file, or "all" if there is none]
@@ -168,7 +168,7 @@ pub(crate) struct Args {
 
 /// An event for the main thread.
 #[derive(Debug)]
-enum Event {
+enum MemberEvent {
     Signal(i32),
     View(ViewChange),
     /// True if too few members are present to agree on the next view.
@@ -176,15 +176,15 @@ enum Event {
     Lag(Lag),
     /// Another group of this name exists.
     Conflict(Incarnation, Incarnation),
-    Sent(Sent),
-    Written(Written),
+    Sent(SendResult),
+    Written(WriteResult),
     /// A thread of this process panicked.
     Panicked,
 }
 
 impl Args {
     /// Returns the effective settings, and the subgroup to send in and print.
-    fn settle(&self) -> Outcome<(Effective, String)> {
+    fn settle(&self) -> CliResult<(Effective, String)> {
         let mut settings = self.whom.read()?;
         let names = settings.subgroups();
         let subgroup = match &self.subgroup {
@@ -192,7 +192,7 @@ impl Args {
             Some(name) if settings.lists_subgroups() && !names.contains(&name.as_str()) => {
                 let message =
                     format!("--subgroup {name}: the settings have no such subgroup, but {}", names.join(", "));
-                return Err(Failure::new(USAGE, message));
+                return Err(CliError::new(USAGE, message));
             }
             Some(name) => name.clone(),
             None => names[0].to_string(),
@@ -213,9 +213,9 @@ impl Args {
 }
 
 /// Forwards the library's reports, because the polling thread must not wait for a terminal.
-struct Teller(Sender<Event>);
+struct ReportForwarder(Sender<MemberEvent>);
 
-impl Handler for Teller {
+impl Handler for ReportForwarder {
     /// Drops deliveries of the subgroups that are not printed. Without this their senders would
     /// have to wait.
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
@@ -224,40 +224,40 @@ impl Handler for Teller {
 
     fn view_changed(&mut self, change: &ViewChange) {
         // This fails only when the end is known and the reader is gone.
-        let _ = self.0.send(Event::View(change.clone()));
+        let _ = self.0.send(MemberEvent::View(change.clone()));
     }
 
     fn blocked(&mut self, is_blocked: bool) {
-        let _ = self.0.send(Event::Blocked(is_blocked));
+        let _ = self.0.send(MemberEvent::Blocked(is_blocked));
     }
 
     fn lag(&mut self, lag: &Lag) {
-        let _ = self.0.send(Event::Lag(lag.clone()));
+        let _ = self.0.send(MemberEvent::Lag(lag.clone()));
     }
 
     fn conflict(&mut self, mine: Incarnation, theirs: Incarnation) {
-        let _ = self.0.send(Event::Conflict(mine, theirs));
+        let _ = self.0.send(MemberEvent::Conflict(mine, theirs));
     }
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let json = args.json;
     args.verbosity.begin(json).and_then(|()| take_part(args)).map_err(|failure| failure.told_as_json(json))
 }
 
-fn take_part(args: Args) -> Outcome {
+fn take_part(args: Args) -> CliResult {
     let (effective, subgroup) = args.settle()?;
-    let found = Found::of(&effective)?;
+    let found = GroupLocation::of(&effective)?;
     tell_warnings(&effective, args.json);
     let mut config = effective.config()?;
     config.force_create = args.force_create;
     config.adoption = effective.adoption();
     if let Some(dir) = config.data_dir.as_ref().filter(|_| args.init) {
-        spindle::initialise_data_dir(dir, &config.group).map_err(|error| Failure::new(USAGE, error))?;
+        spindle::initialise_data_dir(dir, &config.group).map_err(|error| CliError::new(USAGE, error))?;
     }
     // The longest message is known when the settings of the group are.
-    let mut input = Input::open(&args.input, args.frames, config.object_bytes_max)?;
-    let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
+    let mut input = MessageInput::open(&args.input, args.frames, config.object_bytes_max)?;
+    let output = DeliveryOutput::open(&args.output, &args.input, args.frames, args.with_origin)?;
     let metrics = args.metrics.map(|address| Exposed::start(address, &config.group)).transpose()?;
     if let Some(exposed) = &metrics {
         match args.json {
@@ -266,13 +266,13 @@ fn take_part(args: Args) -> Outcome {
         }
     }
     let (events, happened) = channel();
-    let signals: Sender<Event> = events.clone();
-    let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
-    let counts = Arc::new(Counts::new());
+    let signals: Sender<MemberEvent> = events.clone();
+    let stop = Stop::on_signals(move |signal| drop(signals.send(MemberEvent::Signal(signal))))?;
+    let counts = Arc::new(MemberCounts::new());
     let (publishers, for_input) = channel();
     let publishers = Some(publishers);
     let (sent, silent, stalled, id, ids_max, incarnation) = Default::default();
-    let mut member = Member {
+    let mut member = RunningMember {
         args,
         found,
         config,
@@ -297,7 +297,7 @@ fn take_part(args: Args) -> Outcome {
     input.set_bytes_max(longest.unwrap_or(0).max(node.object_bytes_max()));
     let mut group = member.start(node, output)?;
     let counts = Arc::clone(&member.counts);
-    spawn("input", member.events.clone(), move || Event::Sent(input.send_all(&for_input, &counts)))?;
+    spawn("input", member.events.clone(), move || MemberEvent::Sent(input.send_all(&for_input, &counts)))?;
     loop {
         match member.work(group)? {
             None => return Ok(()),
@@ -308,14 +308,14 @@ fn take_part(args: Args) -> Outcome {
 
 /// How a group ended for a member that may join again.
 #[derive(Clone, Copy, Debug)]
-struct LeftOut {
+struct GroupLoss {
     /// The newest view that contained the member.
     view: ViewId,
     /// True if an operator's recovery gave the member up.
     given_up: bool,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for GroupLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.given_up {
             true => write!(f, "given up after view {}", self.view),
@@ -325,16 +325,16 @@ impl fmt::Display for LeftOut {
 }
 
 #[derive(Debug)]
-struct Member {
+struct RunningMember {
     args: Args,
-    found: Found,
+    found: GroupLocation,
     config: Config,
     /// The subgroup that the member sends in and prints.
     subgroup: String,
     stop: Stop,
-    events: Sender<Event>,
-    happened: Receiver<Event>,
-    counts: Arc<Counts>,
+    events: Sender<MemberEvent>,
+    happened: Receiver<MemberEvent>,
+    counts: Arc<MemberCounts>,
     /// The input takes the next publisher when the group of the last one has ended. `None`: there
     /// will be no next one.
     publishers: Option<Sender<Publisher>>,
@@ -354,11 +354,11 @@ struct Member {
     incarnation: u128,
 }
 
-impl Member {
-    fn joined(&self, joined: Result<Node, JoinError>) -> Outcome<Node> {
+impl RunningMember {
+    fn joined(&self, joined: Result<Node, JoinError>) -> CliResult<Node> {
         joined.map_err(|error| match error {
             JoinError::Cancelled { progress } => {
-                Failure::stopped(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
+                CliError::stopped(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })
@@ -366,7 +366,7 @@ impl Member {
 
     /// Takes the group's first subgroup if none was named and the group does not have the one that
     /// this member would have created.
-    fn choose_subgroup(&mut self, view: &View) -> Outcome {
+    fn choose_subgroup(&mut self, view: &View) -> CliResult {
         if view.subgroup(&self.subgroup).is_some() {
             return Ok(());
         }
@@ -375,21 +375,21 @@ impl Member {
             (None, Some(first)) => self.subgroup = first.to_string(),
             (Some(name), _) => {
                 let message = format!("--subgroup {name}: the group has no such subgroup, but {}", known.join(", "));
-                return Err(Failure::new(USAGE, message));
+                return Err(CliError::new(USAGE, message));
             }
             (None, None) => {}
         }
         Ok(())
     }
 
-    fn try_join(&self, config: &Config) -> Outcome<Result<Node, JoinError>> {
-        let waiting = Waiting::start(&config.group, self.args.json)?;
+    fn try_join(&self, config: &Config) -> CliResult<Result<Node, JoinError>> {
+        let waiting = WaitReporter::start(&config.group, self.args.json)?;
         Ok(config.clone().join_with(&mut |progress| waiting.see(progress), &self.stop.flag))
     }
 
     /// Takes part with `node`, and writes its deliveries to `output`.
-    fn start(&mut self, mut node: Node, output: Output) -> Outcome<Group> {
-        let broken = |error: HandleError| Failure::new(USAGE, error);
+    fn start(&mut self, mut node: Node, output: DeliveryOutput) -> CliResult<Group> {
+        let broken = |error: HandleError| CliError::new(USAGE, error);
         let publisher = match node.publisher(&self.subgroup) {
             Err(HandleError::NoSender { .. }) => None,
             taken => Some(taken.map_err(broken)?),
@@ -397,7 +397,7 @@ impl Member {
         let receiver = node.receiver(&self.subgroup).map_err(broken)?;
         let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
         self.incarnation = node.incarnation();
-        let group = node.start(Teller(self.events.clone()))?;
+        let group = node.start(ReportForwarder(self.events.clone()))?;
         if let Some(metrics) = &self.metrics {
             metrics.show(group.monitor());
         }
@@ -423,50 +423,56 @@ impl Member {
             self.publishers = None;
         }
         let counts = Arc::clone(&self.counts);
-        spawn("output", self.events.clone(), move || Event::Written(output.write_all(receiver, id, &counts)))?;
+        spawn("output", self.events.clone(), move || MemberEvent::Written(output.write_all(receiver, id, &counts)))?;
         Ok(group)
     }
 
     /// Waits until the output has everything, or until an error occurs. When the group is dropped,
     /// the others continue without this member. Returns how they continued without it, if it may
     /// join again.
-    fn work(&mut self, group: Group) -> Outcome<Option<(LeftOut, Output)>> {
+    fn work(&mut self, group: Group) -> CliResult<Option<(GroupLoss, DeliveryOutput)>> {
         let mut written = false;
         while !((self.sent || self.silent) && written) {
             self.tell_of_certificate();
             self.tell_of_output();
             match self.happened.recv_timeout(REPORT_EVERY) {
-                Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
-                Ok(Event::View(change)) => self.tell(&change),
-                Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
-                Ok(Event::Lag(lag)) => views::tell_lag(&lag, self.args.json),
-                Ok(Event::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
-                Ok(Event::Sent(Sent::All)) => self.sent = true,
+                Ok(MemberEvent::Signal(signal)) => return Err(self.leave(group, signal)),
+                Ok(MemberEvent::View(change)) => self.tell(&change),
+                Ok(MemberEvent::Blocked(is_blocked)) => {
+                    views::tell_blocked(group.view().id, is_blocked, self.args.json)
+                }
+                Ok(MemberEvent::Lag(lag)) => views::tell_lag(&lag, self.args.json),
+                Ok(MemberEvent::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
+                Ok(MemberEvent::Sent(SendResult::All)) => self.sent = true,
                 // The output reports the same after the last delivery.
-                Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
-                Ok(Event::Sent(Sent::Failed(failure, publisher))) => {
+                Ok(MemberEvent::Sent(SendResult::Ended | SendResult::Halted)) => {}
+                Ok(MemberEvent::Sent(SendResult::Failed(failure, publisher))) => {
                     drop(group);
                     drop(publisher);
                     return Err(failure);
                 }
-                Ok(Event::Written(Written::All)) => written = true,
-                Ok(Event::Written(Written::Ended(ended, output)))
+                Ok(MemberEvent::Written(WriteResult::All)) => written = true,
+                Ok(MemberEvent::Written(WriteResult::Ended(ended, output)))
                     if ended.is_left_out() && self.publishers.is_some() =>
                 {
                     let given_up = matches!(ended, Ended::GivenUp { .. });
-                    return Ok(Some((LeftOut { view: group.view().id, given_up }, output)));
+                    return Ok(Some((GroupLoss { view: group.view().id, given_up }, output)));
                 }
-                Ok(Event::Written(Written::Ended(ended, output))) => return self.ended(&ended, &output).map(|()| None),
-                Ok(Event::Written(Written::Failed(failure))) => return Err(failure),
-                Ok(Event::Panicked) => return Err(Failure::new(FAILED, "a thread panicked; please report it")),
+                Ok(MemberEvent::Written(WriteResult::Ended(ended, output))) => {
+                    return self.ended(&ended, &output).map(|()| None);
+                }
+                Ok(MemberEvent::Written(WriteResult::Failed(failure))) => return Err(failure),
+                Ok(MemberEvent::Panicked) => {
+                    return Err(CliError::new(FAILED, "a thread panicked; please report it"));
+                }
                 Err(RecvTimeoutError::Timeout) if self.args.json => self.counts.print("progress"),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Failure::from(Ended::Dropped)),
+                Err(RecvTimeoutError::Disconnected) => return Err(CliError::from(Ended::Dropped)),
             }
         }
-        group.finish(FINISH_WAIT).map_err(|error| Failure::new(ENDED, error))?;
+        group.finish(FINISH_WAIT).map_err(|error| CliError::new(ENDED, error))?;
         while let Ok(event) = self.happened.try_recv() {
-            if let Event::View(change) = event {
+            if let MemberEvent::View(change) = event {
                 self.tell(&change);
             }
         }
@@ -507,7 +513,7 @@ impl Member {
     }
 
     /// Reports that the group continues without this member for good.
-    fn ended(&self, ended: &Ended, output: &Output) -> Outcome {
+    fn ended(&self, ended: &Ended, output: &DeliveryOutput) -> CliResult {
         self.counts.wait_for_rest(SETTLE_WAIT);
         let (open, written) = (self.counts.open(), self.counts.delivered.load(Ordering::Relaxed));
         if matches!(ended, Ended::Left) && (self.sent || self.silent) && open == 0 {
@@ -524,11 +530,11 @@ impl Member {
         if ended.is_left_out() {
             message += "; start it again, with --rejoin if it shall do so by itself";
         }
-        Err(Failure::new(ENDED, message))
+        Err(CliError::new(ENDED, message))
     }
 
     /// Leaves the group because of a signal. No message is lost if the others agree in time.
-    fn leave(&mut self, group: Group, signal: i32) -> Failure {
+    fn leave(&mut self, group: Group, signal: i32) -> CliError {
         self.counts.halt();
         let deadline = Instant::now() + SETTLE_WAIT;
         self.counts.wait_for_rest(SETTLE_WAIT);
@@ -557,23 +563,23 @@ impl Member {
             message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
         }
         match is_in_order {
-            true => Failure::stopped(signal, message),
-            false => Failure::interrupted(signal, message),
+            true => CliError::stopped(signal, message),
+            false => CliError::interrupted(signal, message),
         }
     }
 
     /// Handles one event while the member leaves. Returns true if the output has ended.
     fn hear_last(&mut self, at_most: Duration) -> bool {
         match self.happened.recv_timeout(at_most) {
-            Ok(Event::View(change)) => self.tell(&change),
-            Ok(Event::Written(_) | Event::Panicked) => return true,
+            Ok(MemberEvent::View(change)) => self.tell(&change),
+            Ok(MemberEvent::Written(_) | MemberEvent::Panicked) => return true,
             _ => {}
         }
         false
     }
 
     /// Joins the group again after it has continued without this member.
-    fn rejoin(&mut self, left_out: LeftOut, output: Output) -> Outcome<Group> {
+    fn rejoin(&mut self, left_out: GroupLoss, output: DeliveryOutput) -> CliResult<Group> {
         self.counts.end_group(SETTLE_WAIT);
         let (sent, delivered) =
             (self.counts.sent.load(Ordering::Relaxed), self.counts.delivered.load(Ordering::Relaxed));
@@ -613,13 +619,13 @@ impl Member {
 
     /// Joins under an id that, as far as this process knows, no member has had. A reference to the
     /// old id always means the evicted member.
-    fn join_as_new(&self, left_out: LeftOut) -> Outcome<Node> {
+    fn join_as_new(&self, left_out: GroupLoss) -> CliResult<Node> {
         if self.config.network.is_some() {
             return self.join_from_afar(left_out);
         }
-        let dir = self.found.open().map_err(|error| Failure::new(FAILED, error))?;
-        let group = GroupName::new(&self.found.group).map_err(|error| Failure::new(USAGE, error))?;
-        let failed = |error: RendezvousError| Failure::new(FAILED, error);
+        let dir = self.found.open().map_err(|error| CliError::new(FAILED, error))?;
+        let group = GroupName::new(&self.found.group).map_err(|error| CliError::new(USAGE, error))?;
+        let failed = |error: RendezvousError| CliError::new(FAILED, error);
         if ControlSocket::members(&dir, &group).map_err(failed)?.is_empty() {
             return Err(nobody_left(left_out));
         }
@@ -632,20 +638,20 @@ impl Member {
                 joined => return self.joined(joined),
             }
         }
-        Err(Failure::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
+        Err(CliError::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
     }
 
     /// Does the same as [`join_as_new`](Self::join_as_new) in a group that spans hosts. The local
     /// directory does not show the remaining members of such a group, or the ids in use. So the
     /// join asks the seeds and draws a random id. A process that was a member creates no other
     /// group.
-    fn join_from_afar(&self, left_out: LeftOut) -> Outcome<Node> {
+    fn join_from_afar(&self, left_out: GroupLoss) -> CliResult<Node> {
         let config =
             Config { id: None, was_member_of: Some(self.incarnation), force_create: false, ..self.config.clone() };
         match self.try_join(&config)? {
             Err(error @ JoinError::TimedOut { .. }) => {
                 let message = format!("{left_out}, and the group was not found again: {error}");
-                Err(Failure::new(ENDED, message))
+                Err(CliError::new(ENDED, message))
             }
             joined => self.joined(joined),
         }
@@ -662,8 +668,8 @@ impl Member {
     }
 }
 
-fn nobody_left(left_out: LeftOut) -> Failure {
-    Failure::new(ENDED, format_args!("{left_out}, and the group has no member left to join again"))
+fn nobody_left(left_out: GroupLoss) -> CliError {
+    CliError::new(ENDED, format_args!("{left_out}, and the group has no member left to join again"))
 }
 
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
@@ -697,9 +703,13 @@ fn tell_silent(subgroup: &str, json: bool) {
 }
 
 /// Runs a thread and sends its result as an event.
-fn spawn(name: &str, events: Sender<Event>, run: impl FnOnce() -> Event + Send + 'static) -> anyhow::Result<()> {
+fn spawn(
+    name: &str,
+    events: Sender<MemberEvent>,
+    run: impl FnOnce() -> MemberEvent + Send + 'static,
+) -> anyhow::Result<()> {
     let run = move || {
-        let event = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Event::Panicked);
+        let event = catch_unwind(AssertUnwindSafe(run)).unwrap_or(MemberEvent::Panicked);
         // This fails only when the end is known and the reader is gone.
         let _ = events.send(event);
     };
