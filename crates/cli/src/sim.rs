@@ -227,7 +227,7 @@ fn numbers(counts: &Counts) -> Value {
 
 /// Runs one seed of the block multicast, and prints its history.
 fn replay_bulk(seed: u64, args: &Args) -> CliResult {
-    let (outcome, story) = bulk::explain(&bulk::Scene::from_seed(seed));
+    let (outcome, story) = bulk::explain(&bulk::BulkScene::from_seed(seed));
     if args.json {
         let object = json!({
             "seed": seed, "objects": outcome.objects, "blocks": outcome.blocks, "completions": outcome.completions,
@@ -256,8 +256,8 @@ fn search_bulk(args: &Args) -> CliResult {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let bulk::Summary { seeds, objects, blocks, completions, failures_told, deaths, .. } = summary;
-    let bulk::Summary { faults, events, virtual_ns, failures, .. } = &summary;
+    let bulk::BulkSummary { seeds, objects, blocks, completions, failures_told, deaths, .. } = summary;
+    let bulk::BulkSummary { faults, events, virtual_ns, failures, .. } = &summary;
     if args.json {
         let object = json!({
             "seeds": seeds, "objects": objects, "blocks": blocks, "completions": completions, "failures_told": failures_told,
@@ -281,7 +281,7 @@ fn search_bulk(args: &Args) -> CliResult {
 
 /// Runs one seed of the bootstrap between hosts, and prints its history.
 fn replay_bootstrap(seed: u64, args: &Args) -> CliResult {
-    let (outcome, story) = bootstrap::explain(&bootstrap::Scene::from_seed(seed));
+    let (outcome, story) = bootstrap::explain(&bootstrap::BootstrapScene::from_seed(seed));
     if args.json {
         let object = json!({
             "seed": seed, "bootstraps": outcome.bootstraps, "joins": outcome.joins, "evictions": outcome.evictions,
@@ -315,8 +315,9 @@ fn search_bootstrap(args: &Args) -> CliResult {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let bootstrap::Summary { seeds, bootstraps, joins, evictions, restarts, faults, united, lost, .. } = summary;
-    let bootstrap::Summary { words, forgotten, messages, events, virtual_ns, failures, .. } = &summary;
+    let bootstrap::BootstrapSummary { seeds, bootstraps, joins, evictions, restarts, faults, united, lost, .. } =
+        summary;
+    let bootstrap::BootstrapSummary { words, forgotten, messages, events, virtual_ns, failures, .. } = &summary;
     if args.json {
         let object = json!({
             "seeds": seeds, "bootstraps": bootstraps, "joins": joins, "evictions": evictions, "restarts": restarts,
@@ -342,7 +343,7 @@ fn search_bootstrap(args: &Args) -> CliResult {
 
 /// Runs one seed of whole processes, and prints its history.
 fn replay_processes(seed: u64, args: &Args) -> CliResult {
-    let (outcome, story) = processes::explain(&processes::Scene::from_seed(seed));
+    let (outcome, story) = processes::explain(&processes::HostsScene::from_seed(seed));
     if args.json {
         let mut object = counts(&outcome.counts);
         object.extend([
@@ -378,7 +379,7 @@ fn search_processes(args: &Args) -> CliResult {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let processes::Summary { seeds, counts, faults, united, lost, failures } = &summary;
+    let processes::ProcessesSummary { seeds, counts, faults, united, lost, failures } = &summary;
     if args.json {
         let mut object = self::counts(counts);
         object.extend([

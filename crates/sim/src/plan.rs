@@ -1,6 +1,6 @@
 //! The plan of a seed: a view, the senders, and the faults. It is drawn before the run, and printed
 //! before its trace.
-use crate::actions::{Action, Step, What, When};
+use crate::actions::{Action, ActionKind, InstallStep, When};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
 use spindle_core::wire::ring::frame_bytes;
@@ -59,7 +59,7 @@ pub struct Plan {
     pub members: Vec<MemberPlan>,
     /// The joins, leaves and failures, with their times.
     pub actions: Vec<Action>,
-    /// Changes of subgroups, for [`What::Change`].
+    /// Changes of subgroups, for [`ActionKind::Change`].
     pub changes: Vec<Change>,
     /// The silence after which a member is suspected, in ns; `None` if members are not suspected
     /// for silence.
@@ -125,8 +125,8 @@ impl Plan {
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
         let visibility = options.visibility.unwrap_or(visibility);
         let mut changes = match faults.membership {
-            true => Changes::draw(&mut Random::new(seed, 3), &faults, options, visibility, members),
-            false => Changes::default(),
+            true => PlannedChanges::draw(&mut Random::new(seed, 3), &faults, options, visibility, members),
+            false => PlannedChanges::default(),
         };
         faults.absent_rows = options.faults.absent_rows && faults.membership && visibility == Visibility::Shared;
         if faults.absent_rows {
@@ -197,7 +197,7 @@ impl Plan {
     /// Returns the links that are cut, by processes: the time, the sender and the receiver.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (When, usize, usize)> {
         self.actions.iter().filter_map(|action| match action.what {
-            What::Cut { from, to, .. } => Some((action.when, from, to)),
+            ActionKind::Cut { from, to, .. } => Some((action.when, from, to)),
             _ => None,
         })
     }
@@ -206,13 +206,13 @@ impl Plan {
     /// all the time, is never falsely suspected, and is never made to suspect another process.
     pub(crate) fn leaves_alone(&self, process: usize) -> bool {
         let is_met = |action: &Action| match action.what {
-            What::Crash { process: one, .. } | What::Hang { process: one, .. } | What::Leave { process: one } => {
-                one == process
-            }
-            What::Suspect { by: one, whom: other } | What::Miss { process: one, whom: other } => {
+            ActionKind::Crash { process: one, .. }
+            | ActionKind::Hang { process: one, .. }
+            | ActionKind::Leave { process: one } => one == process,
+            ActionKind::Suspect { by: one, whom: other } | ActionKind::Miss { process: one, whom: other } => {
                 one == process || other == process
             }
-            What::Join { .. } | What::Cut { .. } | What::Change { .. } => false,
+            ActionKind::Join { .. } | ActionKind::Cut { .. } | ActionKind::Change { .. } => false,
         };
         let MemberPlan { pauses, clock_jumps, .. } = &self.members[process];
         pauses.is_empty() && clock_jumps.is_empty() && !self.actions.iter().any(is_met)
@@ -221,7 +221,7 @@ impl Plan {
 
 /// The changes of the membership.
 #[derive(Debug, Default)]
-struct Changes {
+struct PlannedChanges {
     actions: Vec<Action>,
     joiners: usize,
     suspect_after_ns: Option<u64>,
@@ -229,12 +229,18 @@ struct Changes {
     end_ns: u64,
 }
 
-impl Changes {
-    fn draw(random: &mut Random, faults: &Faults, options: &Options, visibility: Visibility, members: u32) -> Changes {
+impl PlannedChanges {
+    fn draw(
+        random: &mut Random,
+        faults: &Faults,
+        options: &Options,
+        visibility: Visibility,
+        members: u32,
+    ) -> PlannedChanges {
         // Over a network only silence shows that a member has failed.
         let silence = visibility == Visibility::Posted || random.one_in(2);
         let suspect_after_ns = silence.then(|| random.pick(&[500_000, 1_000_000, 2_000_000]));
-        let mut changes = Changes { suspect_after_ns, ..Changes::default() };
+        let mut changes = PlannedChanges { suspect_after_ns, ..PlannedChanges::default() };
         let kinds = [faults.crashes, faults.hangs, faults.false_suspicions, faults.joins, faults.leaves, faults.cuts];
         // Joins count twice, so that enough members are left for the other changes.
         let kinds: Vec<usize> = (0..6).chain([3]).filter(|kind| kinds[*kind]).collect();
@@ -248,13 +254,19 @@ impl Changes {
             let kind = random.pick(&kinds);
             let what = changes.what(random, kind, visibility, members as usize);
             // Half of the crashes and suspicions occur in the middle of an agreement.
-            let step =
-                random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
+            let step = random.pick(&[
+                InstallStep::Suspects,
+                InstallStep::Wedges,
+                InstallStep::Adopts,
+                InstallStep::Decides,
+                InstallStep::Ends,
+                InstallStep::Installs,
+            ]);
             let on = When::Step { process: random.below(u64::from(members)) as usize, view: random.range(1, 4), step };
             let when = if matches!(kind, 0 | 2) && random.one_in(2) { on } else { When::At(changes.end_ns) };
             let what = match (what, on) {
-                (Some(What::Crash { actions, .. }), When::Step { process, .. }) if when == on => {
-                    Some(What::Crash { process, actions })
+                (Some(ActionKind::Crash { actions, .. }), When::Step { process, .. }) if when == on => {
+                    Some(ActionKind::Crash { process, actions })
                 }
                 _ => what,
             };
@@ -269,25 +281,25 @@ impl Changes {
         changes
     }
 
-    fn what(&mut self, random: &mut Random, kind: usize, visibility: Visibility, members: usize) -> Option<What> {
+    fn what(&mut self, random: &mut Random, kind: usize, visibility: Visibility, members: usize) -> Option<ActionKind> {
         let process = random.below((members + self.joiners) as u64) as usize;
         let other = random.below((members + self.joiners) as u64) as usize;
         let silence = self.suspect_after_ns.unwrap_or(1_000_000);
         Some(match kind {
-            0 => What::Crash { process, actions: random.below(12) },
-            1 => What::Hang { process, ns: silence * random.pick(&[40, 85, 95, 105, 130, 400]) / 100 },
-            2 if process != other => What::Suspect { by: process, whom: other },
+            0 => ActionKind::Crash { process, actions: random.below(12) },
+            1 => ActionKind::Hang { process, ns: silence * random.pick(&[40, 85, 95, 105, 130, 400]) / 100 },
+            2 if process != other => ActionKind::Suspect { by: process, whom: other },
             3 if self.joiners < JOINERS_MAX => {
                 self.joiners += 1;
-                What::Join { process: members + self.joiners - 1 }
+                ActionKind::Join { process: members + self.joiners - 1 }
             }
-            4 => What::Leave { process },
+            4 => ActionKind::Leave { process },
             5 if process != other && visibility == Visibility::Posted => {
                 let ns = match random.below(6) {
                     0 => u64::MAX,
                     _ => silence * random.pick(&[30, 90, 120, 300]) / 100,
                 };
-                What::Cut { from: process, to: other, ns }
+                ActionKind::Cut { from: process, to: other, ns }
             }
             _ => return None,
         })
@@ -318,8 +330,8 @@ impl Changes {
                         _ => false,
                     };
                     if misses && random.below(3) < chance {
-                        let what = What::Miss { process, whom };
-                        self.actions.push(Action::on(process, view, Step::Installs, what));
+                        let what = ActionKind::Miss { process, whom };
+                        self.actions.push(Action::on(process, view, InstallStep::Installs, what));
                     }
                 }
             }
@@ -331,13 +343,19 @@ impl Changes {
             };
             let crashes = random.one_in(2);
             for process in (0..processes).filter(|process| crashes && dying[*process]) {
-                let step = random.pick(&[Step::Adopts, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
-                let view = view + u64::from(step == Step::Installs);
-                let what = What::Crash { process, actions: random.below(12) };
+                let step = random.pick(&[
+                    InstallStep::Adopts,
+                    InstallStep::Adopts,
+                    InstallStep::Decides,
+                    InstallStep::Ends,
+                    InstallStep::Installs,
+                ]);
+                let view = view + u64::from(step == InstallStep::Installs);
+                let what = ActionKind::Crash { process, actions: random.below(12) };
                 self.actions.push(Action::on(process, view, step, what));
             }
         }
-        self.actions.iter().any(|action| matches!(action.what, What::Miss { .. }))
+        self.actions.iter().any(|action| matches!(action.what, ActionKind::Miss { .. }))
     }
 
     /// Draws members that lose contact with the others and regain it, in about half of the seeds.
@@ -359,7 +377,13 @@ impl Changes {
             let (least, most) = random.pick(&[(90, 110), (95, 140), (30, 300)]);
             let percent = random.range(least, most);
             let spread = random.pick(&[1, silence / 64, silence / 4]);
-            let step = random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Installs]);
+            let step = random.pick(&[
+                InstallStep::Suspects,
+                InstallStep::Wedges,
+                InstallStep::Adopts,
+                InstallStep::Decides,
+                InstallStep::Installs,
+            ]);
             let on = When::Step { process: random.below(members as u64) as usize, view: random.range(1, 3), step };
             let at = When::At(random.below(self.end_ns + silence));
             let when = if random.one_in(3) { on } else { at };
@@ -372,7 +396,7 @@ impl Changes {
                     };
                     let ns = silence * percent / 100 + random.below(spread);
                     if is_cut {
-                        self.actions.push(Action { when, what: What::Cut { from, to, ns } });
+                        self.actions.push(Action { when, what: ActionKind::Cut { from, to, ns } });
                     }
                 }
             }

@@ -3,7 +3,7 @@
 //!
 //! A [`SimTable`] keeps the contract of [`spindle_core::table`] and no more: everything that the
 //! contract leaves open is drawn at random. The table records the actions of an engine
-//! ([`Action`]), and the simulator carries them to the peers after the poll. Data that arrives in
+//! ([`TableAction`]), and the simulator carries them to the peers after the poll. Data that arrives in
 //! the middle of a peer's poll becomes visible through the loads of that peer.
 use crate::random::mix;
 use spindle_core::wire::layout::LINE_BYTES;
@@ -98,7 +98,7 @@ pub(crate) fn bits(members: &[Rank]) -> u64 {
 
 /// An action of an engine on its table in one poll. The actions are recorded in order.
 #[derive(Clone, Debug)]
-pub(crate) enum Action {
+pub(crate) enum TableAction {
     Store {
         at: u64,
         value: u64,
@@ -119,13 +119,13 @@ pub(crate) enum Action {
 
 /// Data in flight from one member to another.
 #[derive(Clone, Debug)]
-struct Parcel {
+struct InFlight {
     due: u64,
     /// The earliest due time of the parcels that it replaced.
     since: u64,
     /// True if a later parcel replaced it.
     dropped: bool,
-    load: Load,
+    load: InFlightLoad,
     /// The number of steps in which it lands, and the number of steps done.
     steps: u64,
     step: u64,
@@ -133,24 +133,24 @@ struct Parcel {
 }
 
 #[derive(Clone, Debug)]
-enum Load {
+enum InFlightLoad {
     /// Shared memory: one store.
     Word { at: u64, value: u64 },
     /// Shared memory: a doorbell.
     EventCount,
     /// Shared memory: the mark that words of the membership block have changed.
     Moved,
-    /// Control words; their values are the next ones in `Link::words`.
+    /// Control words; their values are the next ones in `TableLink::words`.
     Control(Range<u64>),
-    /// Ring bytes. They are the next ones in `Link::bytes`, or are read from the owner's row when
+    /// Ring bytes. They are the next ones in `TableLink::bytes`, or are read from the owner's row when
     /// they land.
     Data { range: Range<u64>, late: bool },
 }
 
 /// The data in flight from one member to another, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Link {
-    queue: VecDeque<Parcel>,
+pub(crate) struct TableLink {
+    queue: VecDeque<InFlight>,
     words: VecDeque<u64>,
     bytes: VecDeque<u8>,
     /// The due time of the newest parcel.
@@ -164,7 +164,7 @@ pub(crate) struct Link {
     pub(crate) absent: bool,
 }
 
-impl Link {
+impl TableLink {
     /// Returns true if nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -178,8 +178,8 @@ pub(crate) type Interruption = Box<dyn FnOnce()>;
 pub(crate) struct SimTable {
     me: Rank,
     pub(crate) rows: Vec<RowCopy>,
-    pub(crate) inbound: Vec<RefCell<Link>>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) inbound: Vec<RefCell<TableLink>>,
+    pub(crate) actions: Vec<TableAction>,
     scratch_words: Vec<u64>,
     scratch_bytes: Vec<u8>,
     /// True if announced frames are copied when they are posted.
@@ -308,12 +308,12 @@ impl SimTable {
         }
         let control = self.rows[owner.index()].control_bytes();
         for _ in 0..word >> 8 & 3 {
-            let Some(Parcel { load, steps: 1, .. }) = link.queue.front() else { return };
+            let Some(InFlight { load, steps: 1, .. }) = link.queue.front() else { return };
             match load {
-                Load::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
-                Load::EventCount => self.missed.set(true),
-                Load::Moved => self.moved.set(true),
-                Load::Control(range) => {
+                InFlightLoad::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
+                InFlightLoad::EventCount => self.missed.set(true),
+                InFlightLoad::Moved => self.moved.set(true),
+                InFlightLoad::Control(range) => {
                     let dropped = link.queue[0].dropped;
                     for at in range.clone().step_by(8) {
                         let value = link.words.pop_front().expect("a control post brings its words");
@@ -332,18 +332,22 @@ impl SimTable {
 
     /// Puts one store in flight to me (shared memory).
     pub(crate) fn expect_word(&self, owner: Rank, at: u64, value: u64, due: u64) {
-        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+        self.expect(
+            owner,
+            InFlightLoad::Word { at, value },
+            Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX },
+        );
     }
 
     /// Puts a doorbell in flight to me (shared memory).
     pub(crate) fn expect_event_count(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::EventCount, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+        self.expect(owner, InFlightLoad::EventCount, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Puts in flight to me the mark that words of the membership block have changed (shared
     /// memory).
     pub(crate) fn expect_moved(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+        self.expect(owner, InFlightLoad::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Returns true if a post of this range of my row changes words of its membership block.
@@ -364,7 +368,7 @@ impl SimTable {
                 // The search ends at the newest control post that can't be replaced, because no
                 // post may overtake it.
                 for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
-                    let Load::Control(covered) = &earlier.load else { continue };
+                    let InFlightLoad::Control(covered) = &earlier.load else { continue };
                     if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
                         break;
                     }
@@ -380,24 +384,24 @@ impl SimTable {
             let words = ((range.end - range.start) / 8) as usize;
             link.words.extend(&from.scratch_words[copied..copied + words]);
             drop(link);
-            self.expect(from.me, Load::Control(range.clone()), Travel { since, ..travel });
+            self.expect(from.me, InFlightLoad::Control(range.clone()), Travel { since, ..travel });
         } else {
             if from.copy_data {
                 let len = (range.end - range.start) as usize;
                 let bytes = &from.scratch_bytes[copied..copied + len];
                 self.inbound[from.me.index()].borrow_mut().bytes.extend(bytes);
             }
-            self.expect(from.me, Load::Data { range: range.clone(), late: !from.copy_data }, travel);
+            self.expect(from.me, InFlightLoad::Data { range: range.clone(), late: !from.copy_data }, travel);
         }
         merged
     }
 
-    fn expect(&self, owner: Rank, load: Load, travel: Travel) {
+    fn expect(&self, owner: Rank, load: InFlightLoad, travel: Travel) {
         let mut link = self.inbound[owner.index()].borrow_mut();
         // A single line or word can't be torn.
         let steps = match &load {
-            Load::Word { .. } | Load::EventCount | Load::Moved => 1,
-            Load::Control(range) | Load::Data { range, .. } => {
+            InFlightLoad::Word { .. } | InFlightLoad::EventCount | InFlightLoad::Moved => 1,
+            InFlightLoad::Control(range) | InFlightLoad::Data { range, .. } => {
                 let lines = range.end.div_ceil(LINE_BYTES) - range.start / LINE_BYTES;
                 travel.steps.min(lines).max(1)
             }
@@ -405,7 +409,7 @@ impl SimTable {
         link.due = link.due.max(travel.due);
         let (due, salt) = (link.due, travel.salt);
         let since = due.min(travel.since);
-        link.queue.push_back(Parcel { due, since, dropped: false, load, steps, step: 0, salt });
+        link.queue.push_back(InFlight { due, since, dropped: false, load, steps, step: 0, salt });
     }
 
     /// Returns how many parcels of `owner` are in flight to me.
@@ -420,9 +424,12 @@ impl SimTable {
         let (mut words, mut bytes) = (0, 0);
         for parcel in &link.queue {
             match &parcel.load {
-                Load::Control(range) => words += (range.end - range.start) as usize / 8,
-                Load::Data { range, late: false } => bytes += (range.end - range.start) as usize,
-                Load::Data { .. } | Load::Word { .. } | Load::EventCount | Load::Moved => {}
+                InFlightLoad::Control(range) => words += (range.end - range.start) as usize / 8,
+                InFlightLoad::Data { range, late: false } => bytes += (range.end - range.start) as usize,
+                InFlightLoad::Data { .. }
+                | InFlightLoad::Word { .. }
+                | InFlightLoad::EventCount
+                | InFlightLoad::Moved => {}
             }
         }
         link.words.truncate(words);
@@ -450,13 +457,13 @@ impl SimTable {
             // A late link lands faster, or it would never catch up.
             let gap = if now - parcel.due > BEHIND_NS { 0 } else { gap };
             match &parcel.load {
-                Load::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
+                InFlightLoad::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
                     self.apply_control(owner, *at, *value);
                 }
-                Load::Word { at, value } => self.rows[owner.index()].set(*at, *value),
-                Load::EventCount => landed.woken = true,
-                Load::Moved => self.moved.set(true),
-                Load::Control(range) => {
+                InFlightLoad::Word { at, value } => self.rows[owner.index()].set(*at, *value),
+                InFlightLoad::EventCount => landed.woken = true,
+                InFlightLoad::Moved => self.moved.set(true),
+                InFlightLoad::Control(range) => {
                     self.moved.set(true);
                     for (i, at) in range.clone().step_by(8).enumerate() {
                         if mine(at) && !parcel.dropped {
@@ -468,7 +475,7 @@ impl SimTable {
                         link.words.drain(..(range.end - range.start) as usize / 8);
                     }
                 }
-                Load::Data { range, late } => {
+                InFlightLoad::Data { range, late } => {
                     let mut at = range.start;
                     while at < range.end {
                         let end = range.end.min((at / LINE_BYTES + 1) * LINE_BYTES);
@@ -517,7 +524,7 @@ impl SimTable {
             }
             start
         };
-        self.actions.push(Action::Post { peers, range, copied, quiet });
+        self.actions.push(TableAction::Post { peers, range, copied, quiet });
         self.count.set(self.actions.len() as u64);
     }
 }
@@ -568,7 +575,7 @@ impl Table for SimTable {
         self.access();
         // INV-14: an endless loop would fill memory before any other check noticed it.
         assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
-        self.actions.push(Action::Store { at, value });
+        self.actions.push(TableAction::Store { at, value });
         self.count.set(self.actions.len() as u64);
         self.rows[self.me.index()].set(at, value);
     }
@@ -583,7 +590,7 @@ impl Table for SimTable {
 
     fn wake(&mut self, peers: &[Rank]) {
         self.access();
-        self.actions.push(Action::Wake { peers: bits(peers) });
+        self.actions.push(TableAction::Wake { peers: bits(peers) });
         self.count.set(self.actions.len() as u64);
     }
 
@@ -608,7 +615,7 @@ mod tests {
     fn post(from: &mut SimTable, to: &SimTable, range: Range<u64>, travel: Travel) -> bool {
         from.begin_poll();
         from.post(&[Rank(1)], range);
-        let [Action::Post { range, copied, .. }] = &from.actions[..] else { panic!("one post") };
+        let [TableAction::Post { range, copied, .. }] = &from.actions[..] else { panic!("one post") };
         to.expect_post(from, range, *copied, travel)
     }
 

@@ -22,7 +22,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use spindle_core::limits::MESSAGE_BYTES_MAX;
 use spindle_sim::Violation;
-use spindle_sim::small::{Bench, Costs};
+use spindle_sim::small::{Costs, SmallBench};
 use std::io::{self, Write};
 
 /// Options of `spindle bench scale`.
@@ -128,7 +128,7 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
     if largest > MESSAGE_BYTES_MAX {
         return Some(format!("--size {largest}: a message has at most {}M", MESSAGE_BYTES_MAX >> 20));
     }
-    let window = args.window.unwrap_or_else(|| Bench::new(Costs::rdma(), 2, largest).window);
+    let window = args.window.unwrap_or_else(|| SmallBench::new(Costs::rdma(), 2, largest).window);
     let is_large = window.saturating_mul(largest) > WINDOW_BYTES_MAX;
     is_large.then(|| format!("a window of {window} messages of {largest} bytes takes too long to simulate; give less"))
 }
@@ -149,17 +149,17 @@ fn measure(args: &Args) -> Result<ScaleReport, Violation> {
     for &size in &args.size {
         for &senders in &args.senders {
             for &members in &args.members {
-                let usual = Bench::new(costs, members, size);
+                let usual = SmallBench::new(costs, members, size);
                 let window = args.window.unwrap_or(usual.window);
                 let burst = args.burst.unwrap_or(usual.burst);
-                runs.push(one(&Bench { senders: senders.of(members), window, burst, ..usual })?);
+                runs.push(one(&SmallBench { senders: senders.of(members), window, burst, ..usual })?);
             }
         }
     }
     Ok(ScaleReport { bench: "scale", fabric: args.fabric, network: args.network, costs: told(&costs), runs })
 }
 
-fn one(bench: &Bench) -> Result<ScaleRun, Violation> {
+fn one(bench: &SmallBench) -> Result<ScaleRun, Violation> {
     let (flood, lone) = (bench.flood()?, bench.one_in_flight()?);
     Ok(ScaleRun {
         members: bench.members,

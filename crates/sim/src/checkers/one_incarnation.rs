@@ -1,6 +1,6 @@
 //! Invariant 18, one incarnation: two groups of one name never both live, whatever restarts, delays
 //! and partitions occur.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 use spindle_core::control::{Ballot, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ impl OneIncarnation {
         members: &[u64],
         remembered: &BTreeSet<u128>,
         by_word: bool,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let other = self.begun.iter().find(|other| **other != incarnation && remembered.contains(other));
         if let Some(other) = other.filter(|_| !by_word && !self.begun.contains(&incarnation)) {
             return ONE_INCARNATION
@@ -62,7 +62,7 @@ impl OneIncarnation {
 ///
 /// # Errors
 /// If the message contains a promise or a vote that is not on the disk.
-pub fn told(message: &Message, promised: Ballot, voted: Option<Ballot>) -> Result<(), Violation> {
+pub fn told(message: &Message, promised: Ballot, voted: Option<Ballot>) -> Checked {
     let is_there = match message {
         Message::Promise { ballot, .. } => *ballot <= promised,
         Message::Accepted { ballot, .. } => Some(*ballot) <= voted,

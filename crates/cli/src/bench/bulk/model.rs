@@ -22,7 +22,7 @@ use crate::exit::{CliError, FAILED};
 use serde::Serialize;
 use spindle_core::rdmc::{Algorithm, Racks, blocks};
 use spindle_sim::Violation;
-use spindle_sim::bulk::{Bench, Network, Uplinks};
+use spindle_sim::bulk::{BulkBench, NetworkModel, Uplinks};
 use std::io::{self, Write};
 
 /// The question put to the model.
@@ -128,11 +128,11 @@ pub(super) fn run(args: &ModelArgs) -> Result<(), CliError> {
 }
 
 fn measure(args: &ModelArgs) -> Result<ModelReport, Violation> {
-    let usual = |members| Bench {
+    let usual = |members| BulkBench {
         block_bytes: args.block,
         ahead: args.ahead,
         posts_max: args.posts,
-        ..Bench::new(Network::rdma(members), args.size)
+        ..BulkBench::new(NetworkModel::rdma(members), args.size)
     };
     let rate = |ns: u64| args.size as f64 * 1e9 / ns as f64;
     let one = usual(2).run()?.ns;
@@ -162,13 +162,13 @@ fn measure(args: &ModelArgs) -> Result<ModelReport, Violation> {
             ("binomial_tree", Algorithm::BinomialTree),
             ("sequential", Algorithm::Sequential),
         ] {
-            let ns = Bench { algorithm: plan, ..usual(members) }.run()?.ns;
+            let ns = BulkBench { algorithm: plan, ..usual(members) }.run()?.ns;
             algorithms.push(NamedRun { algorithm, members, ns });
         }
     }
     let mut roots = vec![];
     for count in [1, 2, 4, 8] {
-        let ns = Bench { roots: count, ..usual(8) }.run()?.ns;
+        let ns = BulkBench { roots: count, ..usual(8) }.run()?.ns;
         roots.push(Concurrent { members: 8, roots: count, bytes_per_second: f64::from(count) * rate(ns) });
     }
     let racks = [200_000, 100_000, 50_000, 25_000, 12_500].map(|uplink| in_racks(&usual(64), uplink));
@@ -176,13 +176,13 @@ fn measure(args: &ModelArgs) -> Result<ModelReport, Violation> {
     for members in [4, 8, 16, 64] {
         for bytes in [1, 4 << 10, 16 << 10, 64 << 10] {
             let run = |direct_below| {
-                let bench = Bench { direct_below, ..Bench::new(Network::rdma(members), bytes) };
+                let bench = BulkBench { direct_below, ..BulkBench::new(NetworkModel::rdma(members), bytes) };
                 bench.run().map(|timing| timing.ns)
             };
             small.push(Small { bytes, members, direct_ns: run(u64::MAX)?, relayed_ns: run(0)? });
         }
     }
-    let network = Network::rdma(2);
+    let network = NetworkModel::rdma(2);
     Ok(ModelReport {
         bench: "bulk",
         fabric: args.fabric,
@@ -204,14 +204,14 @@ fn measure(args: &ModelArgs) -> Result<ModelReport, Violation> {
 }
 
 /// Simulates four racks of 16 hosts. Each uplink carries `bytes_per_us`.
-fn in_racks(usual: &Bench, bytes_per_us: u64) -> Result<InRacks, Violation> {
+fn in_racks(usual: &BulkBench, bytes_per_us: u64) -> Result<InRacks, Violation> {
     let (racks, size) = (4, 16);
     let members = racks * size;
     let rack_of: Vec<u32> = (0..members).map(|host| host / size).collect();
     let hybrid = Algorithm::Hybrid(Racks::grouped(&rack_of));
-    let network = Network { uplinks: Some(Uplinks { rack_of, bytes_per_us }), ..Network::rdma(members) };
+    let network = NetworkModel { uplinks: Some(Uplinks { rack_of, bytes_per_us }), ..NetworkModel::rdma(members) };
     let run = |algorithm| {
-        let bench = Bench { algorithm, network: network.clone(), ..usual.clone() };
+        let bench = BulkBench { algorithm, network: network.clone(), ..usual.clone() };
         bench.run().map(|timing| timing.ns)
     };
     let uplink_bytes_per_second = bytes_per_us as f64 * 1e6;
