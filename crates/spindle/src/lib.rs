@@ -72,7 +72,7 @@ pub use spindle_core::{
 pub use spindle_fabric::Frame;
 pub use spindle_fabric_ofi::{OfiError, OfiOptions};
 #[cfg(feature = "tls")]
-pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
+pub use spindle_transport::net::{Identity, IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
 pub use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
 pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};

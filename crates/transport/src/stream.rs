@@ -76,7 +76,7 @@ impl fmt::Debug for Certificate {
 
 /// A stream that has taken back bytes that it had returned.
 #[derive(Debug)]
-struct Again {
+struct RereadStream {
     stream: Connection,
     bytes: VecDeque<u8>,
 }
@@ -85,11 +85,11 @@ struct Again {
 pub fn again(mut stream: Connection, bytes: &[u8]) -> Connection {
     match bytes.is_empty() || stream.take_back(bytes) {
         true => stream,
-        false => Box::new(Again { stream, bytes: bytes.iter().copied().collect() }),
+        false => Box::new(RereadStream { stream, bytes: bytes.iter().copied().collect() }),
     }
 }
 
-impl Stream for Again {
+impl Stream for RereadStream {
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.stream.send(parts)
     }

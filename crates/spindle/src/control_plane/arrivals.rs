@@ -11,7 +11,7 @@ use spindle_core::control::{self, ControlMessage, Me, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::{Peer, RowDescriptors};
 use spindle_transport::Connection;
-use spindle_transport::net::Event;
+use spindle_transport::net::NetEvent;
 use spindle_transport::rendezvous::disclose;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -204,18 +204,18 @@ impl ControlPlane {
         self.notices.tell_of_net();
     }
 
-    fn take_event(&mut self, event: Event, news: &mut Vec<ControlPlaneEvent>) {
+    fn take_event(&mut self, event: NetEvent, news: &mut Vec<ControlPlaneEvent>) {
         match event {
-            Event::ControlMessage { from, process, message, attachment } => {
+            NetEvent::ControlMessage { from, process, message, attachment } => {
                 self.hear(message, Some((from, process)), &attachment);
             }
-            Event::Stream { with, process, purpose, stream, dialled } => {
+            NetEvent::Stream { with, process, purpose, stream, dialled } => {
                 let now = self.now();
                 if self.roster.recognises(&with, &purpose, now) {
                     self.take_stream(with.id, process, purpose, stream, dialled, news);
                 }
             }
-            Event::Failed { address, purpose, why } => {
+            NetEvent::Failed { address, purpose, why } => {
                 if is_sent(&purpose) {
                     let is_it = |id: &MemberId| self.roster.book().is_some_and(|book| book.far(*id) == Some(&address));
                     // Its thread no longer waits.
@@ -223,17 +223,17 @@ impl ControlPlane {
                 }
                 self.roster.not_dialled(&address, &purpose, &dial_error(&why));
             }
-            Event::Reached { address, with } => self.roster.reached(&address, &with),
-            Event::Delayed { address, why } => self.roster.delayed(&address, why),
-            Event::LookedUp { address, found } => {
+            NetEvent::Reached { address, with } => self.roster.reached(&address, &with),
+            NetEvent::Delayed { address, why } => self.roster.delayed(&address, why),
+            NetEvent::LookedUp { address, found } => {
                 self.roster.looked_up(&address, found.as_deref().map_err(ToString::to_string));
             }
-            Event::Lost { with } => self.roster.lost(&with),
-            Event::Ended { with, incarnation, view, answer_within } => {
+            NetEvent::Lost { with } => self.roster.lost(&with),
+            NetEvent::Ended { with, incarnation, view, answer_within } => {
                 let now = self.now();
                 self.roster.seems_ended(with.id, incarnation, view, answer_within, now);
             }
-            Event::Answers { with, process } => self.roster.answers(&with, process),
+            NetEvent::Answers { with, process } => self.roster.answers(&with, process),
             _ => {}
         }
         self.carry_out();

@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, ControlMessage, Me, Order};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
-use spindle_transport::rendezvous::{Fate, fate};
+use spindle_transport::rendezvous::{KernelAnswer, fate};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,16 +112,16 @@ impl ControlPlane {
                 .ok()
                 .and_then(Pid::from_raw)
                 .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-                .map_or(Fate::Unknown, Fate::Lives),
+                .map_or(KernelAnswer::Unknown, KernelAnswer::Lives),
         };
         match fate {
-            Fate::Lives(pidfd) => {
+            KernelAnswer::Lives(pidfd) => {
                 if rendezvous.watch(id, pidfd).is_err() {
                     self.roster.unwatched(id);
                 }
             }
-            Fate::Unknown => self.roster.unwatched(id),
-            Fate::Ended => {
+            KernelAnswer::Unknown => self.roster.unwatched(id),
+            KernelAnswer::Ended => {
                 self.roster.unwatched(id);
                 self.deaths.extend(birth.map(|birth| (id, Death::Found(pid, birth))));
                 self.notices.note_messages();

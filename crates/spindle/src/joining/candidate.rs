@@ -14,7 +14,7 @@ use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, 
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
-    ControlSocket, GroupName, RendezvousError, Role, RuntimeDir, Standing, found_or_find,
+    ControlSocket, CreateOutcome, GroupName, RendezvousError, Role, RuntimeDir, found_or_find,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -147,8 +147,8 @@ impl<'a> Candidate<'a> {
         let role = found_or_find(&self.dir, &self.group, self.config.id, self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (control_socket, mut standing) = match role {
-            Role::Founder { control_socket, incarnation } => (control_socket, Standing::Founder { incarnation }),
-            Role::Joiner { control_socket, members } => (control_socket, Standing::Joiner { members }),
+            Role::Founder { control_socket, incarnation } => (control_socket, CreateOutcome::Founder { incarnation }),
+            Role::Joiner { control_socket, members } => (control_socket, CreateOutcome::Joiner { members }),
         };
         let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
         self.see_myself(&control_plane);
@@ -156,13 +156,13 @@ impl<'a> Candidate<'a> {
             let seek = match standing {
                 // A new group begins without state, and the handler now contains the state of the
                 // dead group.
-                Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
-                Standing::Founder { incarnation } => {
+                CreateOutcome::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
+                CreateOutcome::Founder { incarnation } => {
                     self.use_own();
                     control_plane.set_incarnation(incarnation);
                     Seek::founder(self.wants(false), self.config.founders)
                 }
-                Standing::Joiner { .. } => match handler {
+                CreateOutcome::Joiner { .. } => match handler {
                     Some(handler) => {
                         let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
                         return self.install(control_plane, first);

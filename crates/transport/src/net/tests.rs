@@ -1,11 +1,11 @@
 //! Endpoints of one process that reach each other over loopback and Unix sockets, and incoming
 //! connections that are raw sockets.
-use super::endpoint::{Endpoint, Options};
-use super::event::{Dropped, Event};
-use super::hello::{Answer, Hello, HelloReader, Magic};
+use super::endpoint::{EndpointOptions, NetEndpoint};
+use super::event::{EndpointDrops, NetEvent};
+use super::hello::{Hello, HelloAnswer, HelloReader, Magic};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_CONTROL_MESSAGES_MAX};
 use super::security::Security;
-use super::{Declined, Identity, Names, NetError, Rule, TlsStream};
+use super::{Declined, Identity, IdentityRule, Names, NetError, TlsStream};
 use crate::rendezvous::GroupName;
 use crate::stream::{Connection, SocketOptions, SocketStream, Space, Stream};
 use crate::testing::{Authority, PATIENCE, TempDir};
@@ -35,20 +35,20 @@ const LIFE: Purpose = Purpose::Life { incarnation: 7, view: ViewId(3) };
 
 /// An endpoint, and a way to wait for its events.
 struct Host {
-    endpoint: Endpoint,
+    endpoint: NetEndpoint,
     told: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl std::ops::Deref for Host {
-    type Target = Endpoint;
+    type Target = NetEndpoint;
 
-    fn deref(&self) -> &Endpoint {
+    fn deref(&self) -> &NetEndpoint {
         &self.endpoint
     }
 }
 
-fn options(id: u64, listen: &str) -> Options {
-    Options {
+fn options(id: u64, listen: &str) -> EndpointOptions {
+    EndpointOptions {
         group: GroupName::new("net-tests").unwrap(),
         me: MemberId(id),
         host: u128::from(id) << 100,
@@ -61,10 +61,10 @@ fn options(id: u64, listen: &str) -> Options {
     }
 }
 
-fn open(options: Options) -> Host {
+fn open(options: EndpointOptions) -> Host {
     let told = Arc::new((Mutex::new(false), Condvar::new()));
     let tell = Arc::clone(&told);
-    let endpoint = Endpoint::open(options, move || {
+    let endpoint = NetEndpoint::open(options, move || {
         *tell.0.lock().unwrap() = true;
         tell.1.notify_one();
     });
@@ -75,19 +75,19 @@ fn host(id: u64) -> Host {
     open(options(id, LOOPBACK))
 }
 
-fn refused(options: Options) -> NetError {
-    Endpoint::open(options, || {}).unwrap_err()
+fn refused(options: EndpointOptions) -> NetError {
+    NetEndpoint::open(options, || {}).unwrap_err()
 }
 
 impl Host {
     /// Returns the next event, except those of connections that control messages have established
     /// or still need.
-    fn receive(&self) -> Option<Event> {
+    fn receive(&self) -> Option<NetEvent> {
         std::iter::from_fn(|| self.endpoint.receive())
-            .find(|event| !matches!(event, Event::Reached { .. } | Event::Delayed { .. }))
+            .find(|event| !matches!(event, NetEvent::Reached { .. } | NetEvent::Delayed { .. }))
     }
 
-    fn next(&self) -> Event {
+    fn next(&self) -> NetEvent {
         let start = Instant::now();
         loop {
             if let Some(event) = self.receive() {
@@ -105,33 +105,33 @@ impl Host {
 
     fn message(&self) -> (Card, ControlMessage, Vec<u8>) {
         match self.next() {
-            Event::ControlMessage { from, message, attachment, .. } => (from, message, attachment),
+            NetEvent::ControlMessage { from, message, attachment, .. } => (from, message, attachment),
             other => panic!("{other:?}"),
         }
     }
 
     fn stream(&self) -> (Card, Purpose, Connection, bool) {
         match self.next() {
-            Event::Stream { with, purpose, stream, dialled, .. } => (with, purpose, stream, dialled),
+            NetEvent::Stream { with, purpose, stream, dialled, .. } => (with, purpose, stream, dialled),
             other => panic!("{other:?}"),
         }
     }
 
     fn failed(&self) -> (Address, Purpose, NetError) {
         match self.next() {
-            Event::Failed { address, purpose, why } => (address, purpose, why),
+            NetEvent::Failed { address, purpose, why } => (address, purpose, why),
             other => panic!("{other:?}"),
         }
     }
 
     fn lost(&self) -> Card {
         match self.next() {
-            Event::Lost { with } => with,
+            NetEvent::Lost { with } => with,
             other => panic!("{other:?}"),
         }
     }
 
-    fn wait_for(&self, what: &str, ready: impl Fn(&Endpoint) -> bool) {
+    fn wait_for(&self, what: &str, ready: impl Fn(&NetEndpoint) -> bool) {
         let start = Instant::now();
         while !ready(self) {
             assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}, {:?}", self.dropped());
@@ -146,7 +146,7 @@ fn numbered(number: u64) -> (ControlMessage, Vec<u8>) {
     (ControlMessage::Answer { reply: number, bytes: attachment.len() as u64 }, attachment)
 }
 
-fn send_numbered(from: &Endpoint, to: &Address, number: u64) {
+fn send_numbered(from: &NetEndpoint, to: &Address, number: u64) {
     let (message, attachment) = numbered(number);
     from.send(to, None, &message, &attachment);
 }
@@ -203,13 +203,13 @@ fn hello(purpose: Purpose, id: u64, process: u128) -> Hello {
 }
 
 /// Returns the answer on a raw connection.
-fn answer(socket: &TcpStream) -> Answer {
+fn answer(socket: &TcpStream) -> HelloAnswer {
     let stream = socket.try_clone().unwrap();
     let mut stream = SocketStream::new(stream, &SocketOptions::default()).unwrap();
     let (mut incoming, start) = (HelloReader::new(Magic::Answer), Instant::now());
     let answer = loop {
         if let Some(body) = incoming.receive(&mut stream).unwrap() {
-            break Answer::decode(body).unwrap();
+            break HelloAnswer::decode(body).unwrap();
         }
         assert!(start.elapsed() < PATIENCE, "no answer");
         std::thread::yield_now();
@@ -222,7 +222,7 @@ fn answer(socket: &TcpStream) -> Answer {
 fn greeted(to: &Address, hello: &Hello) -> TcpStream {
     let mut socket = raw(to);
     socket.write_all(&hello.encode()).unwrap();
-    assert!(matches!(answer(&socket), Answer::Welcome(..)));
+    assert!(matches!(answer(&socket), HelloAnswer::Welcome(..)));
     socket
 }
 
@@ -259,7 +259,7 @@ fn fails_for(near: &Host, to: &Address, whom: Option<MemberId>, expected: impl F
 }
 
 fn secured(id: u64, listen: &str, identity: Identity) -> Host {
-    open(Options { security: Security::Tls(identity), ..options(id, listen) })
+    open(EndpointOptions { security: Security::Tls(identity), ..options(id, listen) })
 }
 
 /// Opens two members of a group with its own authority.
@@ -280,9 +280,9 @@ impl Host {
         loop {
             match self.next() {
                 // Each side asks.
-                Event::Answers { with, .. } => answered.push(with),
-                Event::Failed { address, purpose: LIFE, .. } if gone.contains(&address) => {}
-                Event::Watched { with } => {
+                NetEvent::Answers { with, .. } => answered.push(with),
+                NetEvent::Failed { address, purpose: LIFE, .. } if gone.contains(&address) => {}
+                NetEvent::Watched { with } => {
                     assert!(answered.contains(&with));
                     return with;
                 }
@@ -298,10 +298,10 @@ impl Host {
     fn ended_despite(&self, gone: &[Address]) -> Card {
         loop {
             match self.next() {
-                Event::Ended { with, incarnation: 7, view: ViewId(3), .. } => return with,
+                NetEvent::Ended { with, incarnation: 7, view: ViewId(3), .. } => return with,
                 // The reply to a question of the other side.
-                Event::Answers { .. } => {}
-                Event::Failed { address, purpose: LIFE, .. } if gone.contains(&address) => {}
+                NetEvent::Answers { .. } => {}
+                NetEvent::Failed { address, purpose: LIFE, .. } if gone.contains(&address) => {}
                 other => panic!("{other:?}"),
             }
         }

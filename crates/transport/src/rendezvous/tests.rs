@@ -94,7 +94,7 @@ impl Town {
     }
 }
 
-fn again(control_socket: &ControlSocket) -> Standing {
+fn again(control_socket: &ControlSocket) -> CreateOutcome {
     control_socket.create(Instant::now() + BOUND, &AtomicBool::new(false)).unwrap()
 }
 
@@ -300,7 +300,10 @@ fn child() {
             let control_socket = open();
             let (own, fds) = memory(control_socket.id());
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-            assert_eq!(control_socket.send(MemberId(1), &parts(control_socket.id(), 7), &fds).unwrap(), Delivery::Done);
+            assert_eq!(
+                control_socket.send(MemberId(1), &parts(control_socket.id(), 7), &fds).unwrap(),
+                SendOutcome::Done
+            );
             say("sent");
             wait_for_input();
             store(&own, 99);

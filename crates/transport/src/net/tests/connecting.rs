@@ -17,7 +17,7 @@ fn an_absent_peer_fails_its_messages_and_dials() {
     near.dial(&no_path, None, PURPOSES[1]);
     assert!(matches!(near.failed().2, NetError::Connect { .. }));
     let nowhere = Names::known_by(|_| Err(io::ErrorKind::NotFound.into()));
-    let near = open(Options { names: nowhere, ..options(2, LOOPBACK) });
+    let near = open(EndpointOptions { names: nowhere, ..options(2, LOOPBACK) });
     near.dial(&"name:1".parse().unwrap(), None, PURPOSES[1]);
     let why = near.failed().2;
     assert!(matches!(why, NetError::Resolve { .. }), "{why}");
@@ -33,11 +33,11 @@ fn why_messages_wait_is_told_before_they_are_given_up() {
     loop {
         assert!(start.elapsed() < PATIENCE, "told {delays} times");
         match near.endpoint.receive() {
-            Some(Event::Delayed { address, why }) => {
+            Some(NetEvent::Delayed { address, why }) => {
                 assert_eq!((address, why.starts_with("Connection refused")), (nobody.clone(), true), "{why}");
                 delays += 1;
             }
-            Some(Event::Failed { why, .. }) => break assert!(matches!(why, NetError::Connect { .. }), "{why}"),
+            Some(NetEvent::Failed { why, .. }) => break assert!(matches!(why, NetError::Connect { .. }), "{why}"),
             Some(other) => panic!("{other:?}"),
             None => std::thread::yield_now(),
         }
@@ -54,9 +54,9 @@ fn a_name_is_looked_up_with_all_its_addresses_and_by_one_at_a_time() {
         asked.send(host.to_string()).unwrap();
         answers.lock().unwrap().recv().unwrap()
     });
-    let near = open(Options { names, ..options(1, LOOPBACK) });
+    let near = open(EndpointOptions { names, ..options(1, LOOPBACK) });
     let looked_up = |address: &str| match near.next() {
-        Event::LookedUp { address: of, found } if of.to_string() == address => found,
+        NetEvent::LookedUp { address: of, found } if of.to_string() == address => found,
         other => panic!("{other:?}"),
     };
     let many: Vec<IpAddr> = (1..=100).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect();
@@ -111,13 +111,13 @@ fn a_peer_with_an_unknown_answer_is_foreign() {
 fn a_foreign_process_is_refused() {
     let far = host(2);
     let other = GroupName::new("other").unwrap();
-    let incoming = open(Options { group: other, ..options(1, LOOPBACK) });
+    let incoming = open(EndpointOptions { group: other, ..options(1, LOOPBACK) });
     let group = |why: &Declined| matches!(why, Declined::Group(group) if group.as_str() == "net-tests");
     fails_for(&incoming, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if group(why)));
     let twin = host(2);
     let named = |why: &Declined| *why == Declined::IdConflict(MemberId(2));
     fails_for(&twin, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if named(why)));
-    far.wait_for("four refusals", |far| far.dropped() == Dropped { declined: 4, ..Dropped::default() });
+    far.wait_for("four refusals", |far| far.dropped() == EndpointDrops { declined: 4, ..EndpointDrops::default() });
 }
 
 #[test]
@@ -136,8 +136,10 @@ fn the_wanted_process_is_another() {
 
 #[test]
 fn a_process_that_dials_itself_learns_it() {
-    let near =
-        open(Options { listen: vec![LOOPBACK.parse().unwrap(), "[::1]:0".parse().unwrap()], ..options(1, LOOPBACK) });
+    let near = open(EndpointOptions {
+        listen: vec![LOOPBACK.parse().unwrap(), "[::1]:0".parse().unwrap()],
+        ..options(1, LOOPBACK)
+    });
     let myself = |why: &NetError| matches!(why, NetError::Myself { .. });
     fails_for(&near, near.address(), None, myself);
     fails_for(&near, near.address(), Some(MemberId(1)), myself);
@@ -154,10 +156,10 @@ fn without_tls_nothing_leaves_the_host_unless_said() {
     let near = host(1);
     let away: Address = "192.0.2.1:9".parse().unwrap();
     fails_for(&near, &away, None, |why| matches!(why, NetError::Insecure { .. }));
-    let insecure = Options { security: Security::Insecure, ..options(2, "0.0.0.0:0") };
+    let insecure = EndpointOptions { security: Security::Insecure, ..options(2, "0.0.0.0:0") };
     let why = refused(insecure.clone());
     assert!(matches!(why, NetError::Advertise { .. }), "{why}");
-    let far = open(Options { advertise: Some("127.0.0.1:0".parse().unwrap()), ..insecure });
+    let far = open(EndpointOptions { advertise: Some("127.0.0.1:0".parse().unwrap()), ..insecure });
     assert!(far.address().port().is_some_and(|port| port != 0));
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
@@ -165,7 +167,7 @@ fn without_tls_nothing_leaves_the_host_unless_said() {
 
 #[test]
 fn an_address_that_cannot_be_bound_is_reported() {
-    let nowhere = Options { listen: vec![], ..options(1, LOOPBACK) };
+    let nowhere = EndpointOptions { listen: vec![], ..options(1, LOOPBACK) };
     assert!(matches!(refused(nowhere), NetError::Nowhere));
     let far = host(2);
     let why = refused(options(1, &far.address().to_string()));
@@ -173,7 +175,7 @@ fn an_address_that_cannot_be_bound_is_reported() {
     let temp = TempDir::new();
     let unix = format!("unix:{}", temp.path().join("a").display());
     let advertise = Some("127.0.0.1:0".parse().unwrap());
-    let why = refused(Options { advertise, ..options(1, &unix) });
+    let why = refused(EndpointOptions { advertise, ..options(1, &unix) });
     assert!(matches!(why, NetError::Advertise { .. }), "{why}");
 }
 

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn endpoints_can_be_shared() {
     fn shared<T: Send + Sync>() {}
-    shared::<Endpoint>();
+    shared::<NetEndpoint>();
 }
 
 /// Both sides connect at the same time, and each has its own connection for its control messages.
@@ -19,7 +19,7 @@ fn messages_arrive_in_order(one: &str, other: &str) {
     expect_numbered(&hosts[1], &cards[0], 0..500);
     expect_numbered(&hosts[0], &cards[1], 0..500);
     for host in &hosts {
-        assert_eq!(host.dropped(), Dropped::default());
+        assert_eq!(host.dropped(), EndpointDrops::default());
         assert!(host.receive().is_none());
     }
 }
@@ -95,7 +95,7 @@ fn bytes_after_the_hello_belong_to_the_stream() {
     let mut socket = raw(far.address());
     let first = hello(PURPOSES[2], 1, 1);
     socket.write_all(&[&first.encode()[..], b"and more"].concat()).unwrap();
-    assert!(matches!(answer(&socket), Answer::Welcome(card, _) if card == *far.card()));
+    assert!(matches!(answer(&socket), HelloAnswer::Welcome(card, _) if card == *far.card()));
     let (with, _, mut stream, _) = far.stream();
     assert_eq!(with, first.card);
     assert_eq!(read_exactly(&mut *stream, 8), b"and more");
@@ -103,7 +103,7 @@ fn bytes_after_the_hello_belong_to_the_stream() {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     far.dial(&listener.local_addr().unwrap().into(), None, PURPOSES[2]);
     let mut socket = listener.accept().unwrap().0;
-    let reply = Answer::Welcome(first.card.clone(), 77).encode();
+    let reply = HelloAnswer::Welcome(first.card.clone(), 77).encode();
     socket.write_all(&[&reply[..], b"and more"].concat()).unwrap();
     let (with, _, mut stream, dialled) = far.stream();
     assert!(dialled && with == first.card);
@@ -145,7 +145,7 @@ fn a_peer_that_reads_nothing_does_not_delay_an_end() {
     let attachment = vec![0; 32 << 20];
     near.send(&address, None, &ControlMessage::Answer { reply: 1, bytes: 32 << 20 }, &attachment);
     let mut socket = listener.accept().unwrap().0;
-    socket.write_all(&Answer::Welcome(hello(Purpose::Control, 2, 2).card, 77).encode()).unwrap();
+    socket.write_all(&HelloAnswer::Welcome(hello(Purpose::Control, 2, 2).card, 77).encode()).unwrap();
     socket.read_exact(&mut [0; 1000]).unwrap();
     drop(near);
     ends_by(socket);

@@ -10,7 +10,7 @@ fn half_open_strangers_are_closed_and_counted() {
     let mut rude = raw(far.address());
     rude.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     [silent, slow, rude].into_iter().for_each(ends_by);
-    far.wait_for("three strangers", |far| far.dropped() == Dropped { incoming: 3, ..Dropped::default() });
+    far.wait_for("three strangers", |far| far.dropped() == EndpointDrops { incoming: 3, ..EndpointDrops::default() });
     let mut gone = raw(far.address());
     gone.write_all(b"spnd").unwrap();
     drop(gone);
@@ -75,13 +75,13 @@ fn foreign_versions_are_told_ours() {
     let bytes = hello(Purpose::Control, 1, 1).encode_as(VERSION + 1);
     // Its body is not looked at, and may be longer than this version's.
     socket.write_all(&[&bytes[..], &[1; 5000]].concat()).unwrap();
-    assert_eq!(answer(&socket), Answer::Declined(Declined::Version(VERSION)));
+    assert_eq!(answer(&socket), HelloAnswer::Declined(Declined::Version(VERSION)));
     drop(socket);
-    far.wait_for("a refusal", |far| far.dropped() == Dropped { declined: 1, ..Dropped::default() });
+    far.wait_for("a refusal", |far| far.dropped() == EndpointDrops { declined: 1, ..EndpointDrops::default() });
 
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
-    let mut reply = Answer::Declined(Declined::Version(VERSION)).encode();
+    let mut reply = HelloAnswer::Declined(Declined::Version(VERSION)).encode();
     reply[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
     for dials in [true, false] {
         match dials {
@@ -114,7 +114,7 @@ fn messages_of_others_are_forged() {
     };
     socket.write_all(&[bytes_of(&request(6, 1)), bytes_of(&parts), bytes_of(&request(5, 2))].concat()).unwrap();
     assert_eq!(far.message(), (hello.card, request(5, 2), vec![]));
-    assert_eq!(far.dropped(), Dropped { garbage: 1, forged: 1, ..Dropped::default() });
+    assert_eq!(far.dropped(), EndpointDrops { garbage: 1, forged: 1, ..EndpointDrops::default() });
     socket.write_all(&[0xff; 100]).unwrap();
     ends_by(socket);
     assert_eq!(far.dropped().garbage, 2);
@@ -138,7 +138,7 @@ fn a_second_connection_follows_the_first() {
         }
         ends_by(first);
     }
-    assert_eq!(far.dropped(), Dropped::default());
+    assert_eq!(far.dropped(), EndpointDrops::default());
 }
 
 /// At whatever stage incoming connections misbehave or leave, others are served, and no trace is
@@ -177,9 +177,9 @@ fn noise_costs_only_its_sender() {
             send_numbered(&near, far.address(), round / 10);
             let wanted = loop {
                 match far.next() {
-                    Event::ControlMessage { from, message, .. } if from == *near.card() => break message,
-                    Event::ControlMessage { from, .. } => assert_eq!(from.address.to_string().len(), 11, "{from:?}"),
-                    Event::Stream { .. } => {}
+                    NetEvent::ControlMessage { from, message, .. } if from == *near.card() => break message,
+                    NetEvent::ControlMessage { from, .. } => assert_eq!(from.address.to_string().len(), 11, "{from:?}"),
+                    NetEvent::Stream { .. } => {}
                     other => panic!("{other:?}"),
                 }
             };

@@ -66,9 +66,9 @@ fn the_end_of_a_watched_process_is_known_and_a_leaver_has_not_ended() {
         let with = loop {
             near.watch(&dies.1, MemberId(2), 7, ViewId(3));
             match near.receive() {
-                Some(Event::Watched { with }) => break with,
+                Some(NetEvent::Watched { with }) => break with,
                 // The second request may come when the first process has left already.
-                Some(Event::Answers { .. } | Event::Failed { purpose: LIFE, .. }) => {}
+                Some(NetEvent::Answers { .. } | NetEvent::Failed { purpose: LIFE, .. }) => {}
                 Some(other) => panic!("{other:?}"),
                 None => assert!(start.elapsed() < PATIENCE),
             }
@@ -79,9 +79,9 @@ fn the_end_of_a_watched_process_is_known_and_a_leaver_has_not_ended() {
         assert_eq!(near.ended_despite(&gone), with);
         // No process answers there any more.
         near.check(&with.address, MemberId(2), 7, ViewId(3));
-        assert!(matches!(near.next(), Event::Failed { purpose: LIFE, .. }));
+        assert!(matches!(near.next(), NetEvent::Failed { purpose: LIFE, .. }));
     }
-    let is_late = |event| matches!(event, Event::Failed { address, purpose: LIFE, .. } if gone.contains(&address));
+    let is_late = |event| matches!(event, NetEvent::Failed { address, purpose: LIFE, .. } if gone.contains(&address));
     assert!(std::iter::from_fn(|| near.receive()).all(is_late));
 }
 
@@ -120,7 +120,7 @@ fn each_watches_over_the_other_until_one_does_not_want_to() {
     // A new watch can begin as soon as the other side knows the end of the first one, which is not
     // taken for a death.
     let start = Instant::now();
-    while far.receive().is_none_or(|event| !matches!(event, Event::Watched { .. })) {
+    while far.receive().is_none_or(|event| !matches!(event, NetEvent::Watched { .. })) {
         near.watch(far.address(), MemberId(2), 7, ViewId(3));
         assert!(start.elapsed() < PATIENCE);
     }
@@ -137,7 +137,7 @@ fn a_stranger_on_a_watch_does_no_harm() {
         if said.len() == 3 {
             assert_eq!(far.watched().id, MemberId(1));
         } else {
-            assert!(matches!(far.next(), Event::Answers { .. }));
+            assert!(matches!(far.next(), NetEvent::Answers { .. }));
         }
         // The peer may have closed it already.
         let _ = socket.shutdown(Shutdown::Write);

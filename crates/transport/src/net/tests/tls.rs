@@ -22,7 +22,7 @@ fn messages_arrive_over_tls() {
         (0..900).for_each(|number| send_numbered(&near, far.address(), number));
         drop(near);
         expect_numbered(&far, &card, 0..900);
-        assert_eq!(far.dropped(), Dropped::default());
+        assert_eq!(far.dropped(), EndpointDrops::default());
     }
 }
 
@@ -86,12 +86,12 @@ fn named(authority: &Authority, name: &str) -> Identity {
 #[test]
 fn a_certificate_is_good_for_the_ids_that_it_names() {
     let authority = Authority::new();
-    let strict = |name| named(&authority, name).with_rule(Rule::Names);
+    let strict = |name| named(&authority, name).with_rule(IdentityRule::Names);
     let near = secured(1, LOOPBACK, strict("spindle-member-1"));
     let far = secured(2, LOOPBACK, strict("spindle-member-2"));
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
-    let own = |id, name| refused(Options { security: Security::Tls(strict(name)), ..options(id, LOOPBACK) });
+    let own = |id, name| refused(EndpointOptions { security: Security::Tls(strict(name)), ..options(id, LOOPBACK) });
     for (id, name) in [(3, "spindle-member-1"), (1, "spindle-member-11"), (CLIENT_IDS_FROM, "spindle-member-1")] {
         let why = own(id, name);
         assert!(matches!(why, NetError::OwnIdentity { id: MemberId(found) } if found == id), "{why}");
@@ -121,8 +121,8 @@ fn an_open_endpoint_shows_a_certificate_that_was_renewed() {
     loop {
         near.dial(far.address(), None, PURPOSES[0]);
         match near.next() {
-            Event::Stream { .. } => break,
-            Event::Failed { why, .. } => assert!(start.elapsed() < PATIENCE, "{why}"),
+            NetEvent::Stream { .. } => break,
+            NetEvent::Failed { why, .. } => assert!(start.elapsed() < PATIENCE, "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -164,7 +164,7 @@ fn with_tls_one_may_listen_off_the_host() {
     let advertise = Some("127.0.0.1:0".parse().unwrap());
     let authority = Authority::new();
     let security = Security::Tls(authority.identity());
-    let far = open(Options { security, advertise, ..options(2, "0.0.0.0:0") });
+    let far = open(EndpointOptions { security, advertise, ..options(2, "0.0.0.0:0") });
     let near = secured(1, LOOPBACK, authority.identity());
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
@@ -205,7 +205,7 @@ fn noise_before_tls_costs_only_its_sender() {
     }
     expect_numbered(&far, near.card(), 1..21);
     stay.into_iter().for_each(ends_by);
-    far.wait_for("all of them", |far| far.dropped() == Dropped { incoming: 200, ..Dropped::default() });
+    far.wait_for("all of them", |far| far.dropped() == EndpointDrops { incoming: 200, ..EndpointDrops::default() });
 }
 
 /// Control messages that the connection held back when it broke are lost, and no caller waits for
@@ -215,7 +215,7 @@ fn a_loss_over_tls_is_told_once() {
     let authority = Authority::new();
     let socket = SocketOptions { send_buffer_bytes: Some(1), ..SocketOptions::default() };
     let security = Security::Tls(authority.identity());
-    let near = open(Options { security, socket, ..options(1, LOOPBACK) });
+    let near = open(EndpointOptions { security, socket, ..options(1, LOOPBACK) });
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 16 << 10).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
@@ -225,7 +225,7 @@ fn a_loss_over_tls_is_told_once() {
     let head = read_exactly(&mut far, 16);
     read_exactly(&mut far, u32::from_le_bytes(*head.last_chunk().unwrap()) as usize);
     let card = hello(Purpose::Control, 2, 2).card;
-    write_all(&mut far, &Answer::Welcome(card.clone(), 77).encode());
+    write_all(&mut far, &HelloAnswer::Welcome(card.clone(), 77).encode());
     // It has begun to leave, and is accepted whole once the sender does something else.
     read_exactly(&mut far, 1);
     let other = secured(3, LOOPBACK, authority.identity());

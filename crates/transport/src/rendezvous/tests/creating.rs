@@ -100,7 +100,7 @@ fn a_process_finds_a_group_of_many_members() {
     assert_eq!(ControlSocket::known_members(&town.dir, &town.group).unwrap(), all);
     drop(control_sockets);
     assert_eq!(ControlSocket::known_members(&town.dir, &town.group).unwrap(), []);
-    assert!(matches!(again(&control_socket), Standing::Founder { .. }));
+    assert!(matches!(again(&control_socket), CreateOutcome::Founder { .. }));
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_group_lives_on_without_its_founder() {
     founder.kill();
     let (third, members) = town.join(3);
     assert_eq!((members, town.members()), (vec![2], vec![2]));
-    assert_eq!(again(&third), Standing::Joiner { members: vec![MemberId(2)] });
+    assert_eq!(again(&third), CreateOutcome::Joiner { members: vec![MemberId(2)] });
     // The member may be the last one, and come back as another.
     second.leave();
     assert_eq!((town.members(), town.present()), (vec![], vec![2, 3]));
-    let Standing::Founder { incarnation: other } = again(&third) else { panic!("no member is left") };
+    let CreateOutcome::Founder { incarnation: other } = again(&third) else { panic!("no member is left") };
     assert_ne!(other, incarnation);
     assert_eq!(town.join(4).1, [3]);
 }
@@ -152,7 +152,7 @@ fn a_joiner_that_reads_its_admission_too_late_stays_out() {
     let (late, _) = town.join(2);
     let (other, _) = town.join(3);
     drop(founder);
-    assert!(matches!(again(&other), Standing::Founder { .. }));
+    assert!(matches!(again(&other), CreateOutcome::Founder { .. }));
     assert!(!late.enter(incarnation).unwrap());
     assert_eq!(town.members(), [3]);
     // If it had been in time, no process could have created another.
@@ -212,11 +212,11 @@ pub(super) fn live(dir: &RuntimeDir, group: &GroupName) {
         }
         if member.is_none() {
             match again(&control_socket) {
-                Standing::Founder { incarnation } => {
+                CreateOutcome::Founder { incarnation } => {
                     member = Some(incarnation);
                     say(&format!("member {incarnation}"));
                 }
-                Standing::Joiner { members } => {
+                CreateOutcome::Joiner { members } => {
                     let _ = control_socket.send(members[0], &ask, &[]).unwrap();
                 }
             }

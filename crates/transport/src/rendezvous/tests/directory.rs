@@ -30,18 +30,18 @@ fn processes_that_know_each_other_stay_connected_when_the_directory_is_gone() {
     let town = Town::new();
     let ((mut first, incarnation), (second, _)) = (town.create(1), town.join(2));
     assert!(second.enter(incarnation).unwrap());
-    assert_eq!(second.send(MemberId(1), &status(2, 1), &[]).unwrap(), Delivery::Done);
+    assert_eq!(second.send(MemberId(1), &status(2, 1), &[]).unwrap(), SendOutcome::Done);
     remove_all(&town);
     assert!(second.reaches(MemberId(1)).unwrap() && !first.reaches(MemberId(2)).unwrap());
-    assert_eq!(second.send(MemberId(1), &status(2, 2), &[]).unwrap(), Delivery::Done);
-    assert_eq!(first.send(MemberId(2), &status(1, 1), &[]).unwrap(), Delivery::Gone, "it has never written there");
+    assert_eq!(second.send(MemberId(1), &status(2, 2), &[]).unwrap(), SendOutcome::Done);
+    assert_eq!(first.send(MemberId(2), &status(1, 1), &[]).unwrap(), SendOutcome::Gone, "it has never written there");
     assert_eq!([next(&mut first).0, next(&mut first).0], [status(2, 1), status(2, 2)]);
     // Control messages to the old socket and to the new one both arrive.
     assert!(first.restore().unwrap() && !first.restore().unwrap());
-    assert_eq!(second.send(MemberId(1), &status(2, 3), &[]).unwrap(), Delivery::Done);
+    assert_eq!(second.send(MemberId(1), &status(2, 3), &[]).unwrap(), SendOutcome::Done);
     let client = ControlSocket::client(&town.dir, &town.group).unwrap();
     let asks = status(client.id().0, 4);
-    assert_eq!(client.send(MemberId(1), &asks, &[]).unwrap(), Delivery::Done);
+    assert_eq!(client.send(MemberId(1), &asks, &[]).unwrap(), SendOutcome::Done);
     assert_eq!([next(&mut first).0, next(&mut first).0], [status(2, 3), asks]);
 }
 
@@ -180,10 +180,10 @@ fn addresses_of_dead_processes_are_taken_over() {
     assert_eq!((town.present(), town.members()), (vec![], vec![]));
     let stale = town.open(6);
     assert!(!stale.reaches(MemberId(5)).unwrap());
-    assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), Delivery::Gone);
+    assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), SendOutcome::Gone);
     let mut mine = town.open(5);
     assert_eq!((town.files(), town.members()), (vec!["g.5.sock".into(), "g.6.sock".into()], vec![]));
-    assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), Delivery::Done);
+    assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(next(&mut mine).0, status(6, 1));
     assert!(stale.reaches(MemberId(5)).unwrap());
     // The process that starts the group removes the files of dead processes.
@@ -209,7 +209,7 @@ fn an_id_in_use_is_refused_and_its_owner_undisturbed() {
     assert!(matches!(reserved, RendezvousError::IdReserved { .. }), "{reserved}");
     assert_eq!(town.present(), [4, 7]);
     let other = town.open(1);
-    assert_eq!(other.send(MemberId(4), &status(1, 3), &[]).unwrap(), Delivery::Done);
+    assert_eq!(other.send(MemberId(4), &status(1, 3), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(next(&mut owner).0, status(1, 3));
 }
 

@@ -45,7 +45,7 @@ pub(super) fn exchange_as_child(control_socket: &mut ControlSocket, many: u64) {
     // Not before all are done, so that the measured times are right.
     wait_for_input();
     check(control_socket.id(), &got, many);
-    assert_eq!(control_socket.dropped(), Dropped::default());
+    assert_eq!(control_socket.dropped(), ControlSocketDrops::default());
     say("right");
     wait_for_input();
 }

@@ -10,12 +10,12 @@ fn clients_are_answered_and_do_not_count() {
     assert!(town.present().is_empty());
     let (mut member, _) = town.create(1);
     let ask = ControlMessage::Request { from: client.id(), reply: 77, what: Request::Evict(MemberId(3)) };
-    assert_eq!(client.send(MemberId(1), &ask, &[]).unwrap(), Delivery::Done);
+    assert_eq!(client.send(MemberId(1), &ask, &[]).unwrap(), SendOutcome::Done);
     let (ControlMessage::Request { from, reply, .. }, _) = next(&mut member) else { panic!("another control message") };
     let text = br#"{"members":1}"#;
     let enclosed = enclose(text).unwrap();
     let answer = ControlMessage::Answer { reply, bytes: text.len() as u64 };
-    assert_eq!(member.send(from, &answer, &[enclosed.as_fd()]).unwrap(), Delivery::Done);
+    assert_eq!(member.send(from, &answer, &[enclosed.as_fd()]).unwrap(), SendOutcome::Done);
     let (ControlMessage::Answer { reply: 77, bytes }, fds) = next(&mut client) else {
         panic!("another control message")
     };
@@ -28,18 +28,18 @@ fn a_full_control_socket_is_told_and_takes_more_once_it_was_read() {
     let town = Town::new();
     let (mine, mut theirs) = (town.open(1), town.open(2));
     let mut sent = 0;
-    while mine.send(MemberId(2), &status(1, sent), &[]).unwrap() == Delivery::Done {
+    while mine.send(MemberId(2), &status(1, sent), &[]).unwrap() == SendOutcome::Done {
         sent += 1;
         assert!(sent < 1_000_000);
     }
     println!("a control socket takes {sent} control messages");
     assert!(sent >= 2);
-    assert_eq!(mine.send(MemberId(2), &status(1, sent), &[]).unwrap(), Delivery::Full);
+    assert_eq!(mine.send(MemberId(2), &status(1, sent), &[]).unwrap(), SendOutcome::Full);
     for reply in 0..sent {
         assert_eq!(next(&mut theirs).0, status(1, reply));
     }
     assert!(theirs.receive().is_none());
-    assert_eq!(mine.send(MemberId(2), &status(1, sent), &[]).unwrap(), Delivery::Done);
+    assert_eq!(mine.send(MemberId(2), &status(1, sent), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(next(&mut theirs).0, status(1, sent));
 }
 
@@ -137,7 +137,7 @@ fn foreign_datagrams_are_dropped_and_counted() {
     let message = status(2, 5).encode();
     let garbage: [&[u8]; 4] = [b"", b"GET / HTTP/1.1\r\n\r\n", &message[..20], &[b'x'; 60_000]];
     let (pipe, other_end) = rustix::pipe::pipe().unwrap();
-    let mut expected = Dropped::default();
+    let mut expected = ControlSocketDrops::default();
     for bytes in garbage {
         for from in [&stranger, &elsewhere, &theirs.as_fd().try_clone_to_owned().unwrap()] {
             assert!(throw(from, &mine, &town, bytes, &[other_end.as_fd(); 3]));
@@ -174,7 +174,7 @@ fn foreign_datagrams_are_dropped_and_counted() {
     assert_eq!(rustix::io::read(&pipe, &mut [0; 1]), Ok(0));
     // Garbage before a control message does it no harm.
     assert!(throw(&stranger, &mine, &town, b"?", &[]));
-    assert_eq!(theirs.send(MemberId(1), &status(2, 6), &[]).unwrap(), Delivery::Done);
+    assert_eq!(theirs.send(MemberId(1), &status(2, 6), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(mine.receive().unwrap().0, status(2, 6));
 }
 
@@ -201,7 +201,7 @@ fn versions_tell_each_other_that_they_differ() {
         // A control message of that version may have any bytes after its header.
         assert!(throw(&other_fd, &mine, &town, &message.encode_as(VERSION + 1)[..21], &[]));
         assert!(mine.receive().is_none());
-        assert_eq!(mine.dropped(), Dropped { foreign: asked as u64 + 1, ..Dropped::default() });
+        assert_eq!(mine.dropped(), ControlSocketDrops { foreign: asked as u64 + 1, ..ControlSocketDrops::default() });
         assert_eq!(next(&mut other).0, ControlMessage::Refused { why: Refusal::Version(VERSION) });
     }
     // The same in the other direction, without further answers.
@@ -237,7 +237,7 @@ pub(super) fn garbage_with_descriptors(dir: &RuntimeDir, group: &GroupName) {
         assert!(throw(from, &mine, &town, &bytes, &fds));
         assert!(mine.receive().is_none());
     }
-    let Dropped { garbage, forged, foreign } = mine.dropped();
+    let ControlSocketDrops { garbage, forged, foreign } = mine.dropped();
     assert_eq!(garbage + forged + foreign, 1_000);
     assert_eq!(open_fds(), before);
     say("no more than before");
@@ -251,10 +251,10 @@ fn a_process_without_descriptors_loses_nothing() {
     process.says("full");
     let (_own, fds) = memory(MemberId(1));
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), Delivery::Done);
+    assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), SendOutcome::Done);
     process.tell();
     process.says("starved");
-    assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 2), &fds).unwrap(), Delivery::Done);
+    assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 2), &fds).unwrap(), SendOutcome::Done);
     process.tell();
     process.says("received both");
 }
@@ -288,7 +288,7 @@ pub(super) fn poor(control_socket: &mut ControlSocket) {
         assert!(matches!(message, ControlMessage::RowDescriptors { view: ViewId(got), .. } if got == view));
         assert_eq!((fds.len(), control_socket.is_starved()), (4, false));
     }
-    assert_eq!(control_socket.dropped(), Dropped::default());
+    assert_eq!(control_socket.dropped(), ControlSocketDrops::default());
     assert!(!control_socket.is_drained() && control_socket.receive().is_none() && control_socket.is_drained());
     say("received both");
 }
@@ -305,7 +305,7 @@ fn a_stopped_process_is_present_and_gets_its_messages_later() {
     assert_eq!(town.present(), [1, 2]);
     let (_own, fds) = memory(MemberId(1));
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), Delivery::Done);
+    assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), SendOutcome::Done);
     kill_process(process.pid(), Signal::CONT).unwrap();
     process.tell();
     process.says("starved");

@@ -12,7 +12,7 @@ fn the_watch_notices_that_an_address_is_gone() {
     assert!(mine.restore().unwrap());
     watch.renew(&mine).unwrap();
     let other = town.join(2).0;
-    assert_eq!(other.send(MemberId(1), &status(2, 1), &[]).unwrap(), Delivery::Done);
+    assert_eq!(other.send(MemberId(1), &status(2, 1), &[]).unwrap(), SendOutcome::Done);
     let heard = std::iter::repeat_with(|| notices.recv_timeout(BOUND).unwrap());
     assert!(heard.into_iter().any(|notice| notice == Notice::Messages));
     assert_eq!(next(&mut mine).0, status(2, 1));
@@ -70,10 +70,10 @@ fn mail_wakes_the_watch_once_until_it_was_read() {
     let mut process = Process::start(&town, "sit", 3);
     process.says("sits");
     let (watch, notices) = watch(&mine);
-    assert_eq!(theirs.send(MemberId(1), &status(2, 0), &[]).unwrap(), Delivery::Done);
+    assert_eq!(theirs.send(MemberId(1), &status(2, 0), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Messages));
     // More arrives before it is read, and a death overtakes it.
-    assert_eq!(theirs.send(MemberId(1), &status(2, 1), &[]).unwrap(), Delivery::Done);
+    assert_eq!(theirs.send(MemberId(1), &status(2, 1), &[]).unwrap(), SendOutcome::Done);
     watch.watch(3, process.pidfd()).unwrap();
     process.kill();
     assert_eq!(next_death(&notices).0, 3);
@@ -86,7 +86,7 @@ fn mail_wakes_the_watch_once_until_it_was_read() {
     assert_eq!(mine.receive().unwrap().0, status(2, 1));
     assert!(mine.receive().is_none());
     watch.messages_read();
-    assert_eq!(theirs.send(MemberId(1), &status(2, 2), &[]).unwrap(), Delivery::Done);
+    assert_eq!(theirs.send(MemberId(1), &status(2, 2), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Messages));
     drop(watch);
     assert_eq!(notices.iter().count(), 0);
@@ -120,7 +120,7 @@ fn a_watch_may_be_dropped_by_its_own_thread() {
     let pidfd = process.pidfd();
     process.kill();
     let mut held = held.lock().unwrap();
-    assert_eq!(theirs.send(MemberId(1), &status(2, 0), &[]).unwrap(), Delivery::Done);
+    assert_eq!(theirs.send(MemberId(1), &status(2, 0), &[]).unwrap(), SendOutcome::Done);
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Messages));
     for token in 0..10 {
         watch.watch(token, pidfd.try_clone().unwrap()).unwrap();
