@@ -1,8 +1,8 @@
 //! The connections of one member: finding which of them can move bytes, and moving the bytes.
 use super::backlog::{Backlog, Image};
 use super::error::Down;
-use super::inbox::{self, Inbox};
-use super::observer::Observer;
+use super::inbox::{self, RowInbox};
+use super::observer::TcpObserver;
 use super::resume::{Posted, announcements};
 use super::wire::{self, TURN_BYTES};
 use crate::region::{CopyRegion, OwnRegion};
@@ -49,10 +49,10 @@ pub struct Traffic {
 
 /// All connections of a member to peers that are on other machines.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub(crate) struct TcpLinks {
     epoll: OwnedFd,
     /// By rank. None at my own, for peers on this machine, and while there is no connection.
-    links: Box<[Option<Link>]>,
+    links: Box<[Option<TcpLink>]>,
     /// By rank: the data of peers that have, or had, a connection.
     peers: Box<[Option<Known>]>,
     image: Image,
@@ -61,7 +61,7 @@ pub(crate) struct Links {
     /// The offsets of the words of my row that observers must not get late.
     freed: Box<[u64]>,
     /// By their event numbers.
-    observers: BTreeMap<u64, Observer>,
+    observers: BTreeMap<u64, TcpObserver>,
     next_observer: u64,
     /// The buffer for received bytes that do not go straight to a copy.
     buffer: Box<[u8]>,
@@ -87,11 +87,11 @@ struct Known {
 }
 
 #[derive(Debug)]
-struct Link {
+struct TcpLink {
     stream: Connection,
     copy: Arc<CopyRegion>,
     backlog: Backlog,
-    inbox: Inbox,
+    inbox: RowInbox,
     /// Whether it waits until the system accepts more.
     blocked: bool,
     /// Whether posts skip it: nothing can be sent, or what the peer has applied is not known yet.
@@ -108,15 +108,15 @@ struct Link {
 pub(crate) type Feed = (Connection, Arc<CopyRegion>);
 
 /// Space into which the system writes events.
-struct Room([MaybeUninit<Event>; EVENTS_MAX]);
+struct EpollSpace([MaybeUninit<Event>; EVENTS_MAX]);
 
-impl Default for Room {
-    fn default() -> Room {
-        Room([const { MaybeUninit::uninit() }; EVENTS_MAX])
+impl Default for EpollSpace {
+    fn default() -> EpollSpace {
+        EpollSpace([const { MaybeUninit::uninit() }; EVENTS_MAX])
     }
 }
 
-impl Links {
+impl TcpLinks {
     /// Creates the connections of a member with `row`, or of an observer without one. `event_count`
     /// ends a wait, too.
     ///
@@ -127,7 +127,7 @@ impl Links {
         row: Option<(Rank, &OwnRegion)>,
         event_count: Option<BorrowedFd<'_>>,
         peers: Vec<Option<Feed>>,
-    ) -> Result<Links, (&'static str, io::Error)> {
+    ) -> Result<TcpLinks, (&'static str, io::Error)> {
         let os = |call| move |errno: rustix::io::Errno| (call, errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
         let add = |fd: BorrowedFd<'_>, data| {
@@ -154,7 +154,7 @@ impl Links {
             }
             let peer = Known::new(copy, row);
             // Nothing was posted yet, and so nothing applied.
-            links.push(Some(Link::new(stream, &peer, rings)));
+            links.push(Some(TcpLink::new(stream, &peer, rings)));
             known.push(Some(peer));
         }
         let places = row.into_iter().flat_map(|(me, _)| layout.row(me).subgroups());
@@ -162,7 +162,7 @@ impl Links {
         let control_max = layout.rows().iter().map(|row| row.control).max().unwrap_or(0);
         // Each may be in it once. A stream may have read more than its hello before it was handed
         // over.
-        Ok(Links {
+        Ok(TcpLinks {
             epoll,
             open: links.iter().flatten().count() as u32,
             blocked: 0,
@@ -193,7 +193,7 @@ impl Links {
 
     pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
         let link = self.links[rank.index()].as_ref()?;
-        let Link { sent_bytes, received_bytes, .. } = *link;
+        let TcpLink { sent_bytes, received_bytes, .. } = *link;
         Some(Traffic { sent_bytes, received_bytes, waiting_bytes: link.backlog.bytes() })
     }
 
@@ -229,7 +229,7 @@ impl Links {
         row: &OwnRegion,
     ) -> io::Result<()> {
         let peer = Known::new(copy, their);
-        let mut link = Link::new(stream, &peer, self.posted.as_ref().map(|rings| rings.len()));
+        let mut link = TcpLink::new(stream, &peer, self.posted.as_ref().map(|rings| rings.len()));
         let nothing = vec![0; self.posted.as_ref().map_or(0, |rings| rings.len())];
         // It has received nothing from this member, so there is no need to wait until it says so.
         link.catch_up(self.posted.as_deref().unwrap_or_default(), &nothing, row, &self.image)
@@ -252,12 +252,12 @@ impl Links {
         debug!(target: TARGET, rank = rank.0, "stream is replaced");
         self.down.retain(|(other, _)| *other != rank);
         let Some(peer) = &self.peers[rank.index()] else { return Err(io::ErrorKind::NotConnected.into()) };
-        let mut link = Link::new(stream, peer, self.posted.as_ref().map(|rings| rings.len()));
+        let mut link = TcpLink::new(stream, peer, self.posted.as_ref().map(|rings| rings.len()));
         link.is_mute = true;
         self.connect(rank, link)
     }
 
-    fn connect(&mut self, rank: Rank, link: Link) -> io::Result<()> {
+    fn connect(&mut self, rank: Rank, link: TcpLink) -> io::Result<()> {
         if let Some(peer) = &mut self.peers[rank.index()] {
             // Cut off until the connection is open.
             peer.is_cut = true;
@@ -276,7 +276,7 @@ impl Links {
     }
 
     /// Takes the link to `rank` out, if there is one.
-    fn remove(&mut self, rank: Rank) -> Option<Link> {
+    fn remove(&mut self, rank: Rank) -> Option<TcpLink> {
         let link = self.links[rank.index()].take()?;
         // Another owner may hold a duplicate of the descriptor, which would keep it on the list.
         let _ = epoll::delete(&self.epoll, link.stream.fd());
@@ -293,7 +293,7 @@ impl Links {
     /// The system's reason.
     pub(crate) fn add_observer(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
         epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_observer), EventFlags::IN)?;
-        self.observers.insert(self.next_observer, Observer::new(stream, row));
+        self.observers.insert(self.next_observer, TcpObserver::new(stream, row));
         self.next_observer += 1;
         self.untried = true;
         Ok(())
@@ -301,7 +301,7 @@ impl Links {
 
     /// Returns whether everything for observers is handed to the system.
     pub(crate) fn has_served(&self) -> bool {
-        self.observers.values().all(Observer::is_flushed)
+        self.observers.values().all(TcpObserver::is_flushed)
     }
 
     pub(crate) fn observers(&self) -> usize {
@@ -315,7 +315,7 @@ impl Links {
 
     /// Returns whether everything for peers is handed to the system.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.links.iter().flatten().all(Link::is_flushed)
+        self.links.iter().flatten().all(TcpLink::is_flushed)
     }
 
     /// Returns whether the peers' systems have confirmed all that was handed to this one.
@@ -365,7 +365,7 @@ impl Links {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
             for rank in (0..self.links.len() as u32).map(Rank) {
-                let waits = |link: &Link| !link.blocked && !link.is_sent();
+                let waits = |link: &TcpLink| !link.blocked && !link.is_sent();
                 if self.links[rank.index()].as_ref().is_some_and(waits) {
                     moved |= self.send(rank, row);
                 }
@@ -394,7 +394,7 @@ impl Links {
             let rank = self.unread.remove(0);
             arrived |= self.receive(rank, row);
         }
-        for (event, flags) in self.ask(Duration::ZERO, &mut Room::default()) {
+        for (event, flags) in self.ask(Duration::ZERO, &mut EpollSpace::default()) {
             let Ok(rank) = u32::try_from(event).map(Rank) else {
                 sent |= self.attend(event, flags, row);
                 continue;
@@ -419,7 +419,7 @@ impl Links {
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn wake_by(&mut self, others: &Links) -> io::Result<()> {
+    pub(crate) fn wake_by(&mut self, others: &TcpLinks) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, &others.epoll, EventData::new_u64(OLDER), EventFlags::IN)?)
     }
 
@@ -454,11 +454,15 @@ impl Links {
         if !self.unread.is_empty() {
             return true;
         }
-        self.ask(at_most, &mut Room::default()).any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
+        self.ask(at_most, &mut EpollSpace::default()).any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
     }
 
     /// Asks the system which links can do what, and waits if necessary.
-    fn ask<'r>(&self, at_most: Duration, room: &'r mut Room) -> impl Iterator<Item = (u64, EventFlags)> + use<'r> {
+    fn ask<'r>(
+        &self,
+        at_most: Duration,
+        room: &'r mut EpollSpace,
+    ) -> impl Iterator<Item = (u64, EventFlags)> + use<'r> {
         let timeout =
             Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
         let events: &[Event] = match epoll::wait(&self.epoll, &mut room.0, Some(&timeout)) {
@@ -665,7 +669,7 @@ impl Links {
 
 /// Asks the system for the events that a link needs, or removes the link if it needs none: some
 /// events come without a request.
-fn watch(epoll: &OwnedFd, rank: Rank, link: &Link) {
+fn watch(epoll: &OwnedFd, rank: Rank, link: &TcpLink) {
     let (fd, data, flags) = (link.stream.fd(), EventData::new_u64(rank.0.into()), link.interest());
     if flags.is_empty() {
         let _ = epoll::delete(epoll, fd);
@@ -685,16 +689,16 @@ impl Known {
     }
 }
 
-impl Link {
+impl TcpLink {
     /// Creates a link over which nothing has gone, for a row of so many `rings`; without a row it
     /// sends no hello.
-    fn new(stream: Connection, peer: &Known, rings: Option<usize>) -> Link {
+    fn new(stream: Connection, peer: &Known, rings: Option<usize>) -> TcpLink {
         let Known { copy, control_bytes, announcements, .. } = peer;
-        let inbox = Inbox::new(copy.size(), *control_bytes, rings);
+        let inbox = RowInbox::new(copy.size(), *control_bytes, rings);
         let applied = || announcements.iter().map(|at| copy.load(*at)).collect::<Vec<u64>>();
         let backlog = rings.map_or(Backlog::default(), |_| Backlog::greeting(&wire::hello(&applied())));
         let (blocked, is_mute, deaf, turn, sent_bytes, received_bytes) = Default::default();
-        Link {
+        TcpLink {
             stream,
             copy: Arc::clone(copy),
             backlog,

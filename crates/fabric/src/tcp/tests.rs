@@ -1,9 +1,11 @@
 //! The conformance suite over streams, and cases that the suite can't test, because it knows no
 //! network.
 use super::Down;
-use super::wire::{HEAD_BYTES, Head, hello};
+use super::wire::{FrameHead, HEAD_BYTES, hello};
 use crate::arena::Arena;
-use crate::conformance::links::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
+use crate::conformance::links::{
+    self as shared, COUNT, EVERYONE, OTHER, TestRandom, down, layout, progress_until, ring,
+};
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::member_event_count::MemberEventCount;
@@ -239,7 +241,7 @@ fn with_stranger() -> (Layout, Mesh, UnixStream) {
 }
 
 fn head(at: u64, len: u64) -> [u8; HEAD_BYTES] {
-    Head { at, len }.encode()
+    FrameHead { at, len }.encode()
 }
 
 /// A stream that was handed over has read ahead, and its socket has nothing more.
@@ -423,7 +425,7 @@ fn garbage_ends_the_connection_of_its_sender() {
 #[test]
 fn noise_leads_nowhere() {
     for seed in 0..200u64 {
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let (_, mut fabric, mut stranger) = with_stranger();
         stranger.set_nonblocking(true).unwrap();
         for _ in 0..200 {
@@ -464,7 +466,7 @@ fn large_frames_arrive_in_pieces_of_any_size() {
     let (layout, mut fabric, mut stranger) = with_stranger();
     let ring = ring(&layout);
     for seed in 0..50u64 {
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let mut bytes = vec![];
         for i in 1..=3 {
             let len = 8 * (1 + random.below((ring.end - ring.start) / 8));

@@ -88,7 +88,7 @@ impl BulkSettings {
 
 /// How a thread that serves bulk groups waits for work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Waiting {
+pub enum BulkWaiting {
     /// It never sleeps: this has the lowest latency, and takes a core.
     Polling,
     /// It looks for this long after its last work, and then sleeps. If other threads want its core
@@ -101,9 +101,9 @@ pub enum Waiting {
     Interrupt,
 }
 
-impl Default for Waiting {
+impl Default for BulkWaiting {
     /// Sleeps after 50 µs.
-    fn default() -> Waiting {
-        Waiting::Hybrid { spin_for: Duration::from_micros(50) }
+    fn default() -> BulkWaiting {
+        BulkWaiting::Hybrid { spin_for: Duration::from_micros(50) }
     }
 }

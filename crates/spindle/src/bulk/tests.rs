@@ -79,7 +79,7 @@ fn content(object: u64, bytes: u64) -> Vec<u8> {
 
 /// Members that are polled in turn, and the events of each.
 struct Cluster {
-    members: Vec<(Option<BulkNode>, Vec<Event>)>,
+    members: Vec<(Option<BulkNode>, Vec<BulkEvent>)>,
     /// Whether buffers are posted at once.
     posts: bool,
 }
@@ -101,7 +101,7 @@ impl Cluster {
             let before = told.len();
             worked |= node.poll(told);
             for event in told[before..].iter().filter(|_| self.posts) {
-                if let Event::Allocate { object, bytes } = event {
+                if let BulkEvent::Allocate { object, bytes } = event {
                     match node.post_receive_buffer(*object, vec![0; *bytes as usize]) {
                         Ok(()) => worked = true,
                         Err(error) => assert!(node.failure().is_some(), "{error}"),
@@ -112,7 +112,7 @@ impl Cluster {
         worked
     }
 
-    fn run_until(&mut self, what: &str, is_done: impl Fn(&[Event]) -> bool) {
+    fn run_until(&mut self, what: &str, is_done: impl Fn(&[BulkEvent]) -> bool) {
         let start = Instant::now();
         loop {
             let mut all = self.members.iter().filter(|(node, _)| node.is_some());
@@ -138,16 +138,16 @@ impl Cluster {
     }
 }
 
-fn completed(told: &[Event]) -> Vec<(u64, Object)> {
-    let complete = |event: &Event| match event {
-        Event::Complete { object, data } => Some((object.0, data.clone())),
+fn completed(told: &[BulkEvent]) -> Vec<(u64, Object)> {
+    let complete = |event: &BulkEvent| match event {
+        BulkEvent::Complete { object, data } => Some((object.0, data.clone())),
         _ => None,
     };
     told.iter().filter_map(complete).collect()
 }
 
-fn failures(told: &[Event]) -> Vec<&Failure> {
-    told.iter().filter_map(|event| if let Event::Failed(failure) = event { Some(failure) } else { None }).collect()
+fn failures(told: &[BulkEvent]) -> Vec<&BulkFailure> {
+    told.iter().filter_map(|event| if let BulkEvent::Failed(failure) = event { Some(failure) } else { None }).collect()
 }
 
 /// Sends objects of these lengths, and checks that every member gets them.
@@ -177,7 +177,7 @@ fn check_objects(cluster: &mut Cluster, root: u32, sizes: &[u64]) {
         assert_eq!(failures(told).len(), 0);
     }
     cluster.run_to_rest();
-    let everywhere = |event: &&Event| matches!(event, Event::Everywhere { .. });
+    let everywhere = |event: &&BulkEvent| matches!(event, BulkEvent::Everywhere { .. });
     assert_eq!(cluster.members[root as usize].1.iter().filter(everywhere).count(), sizes.len());
 }
 
@@ -247,7 +247,7 @@ fn frame(kind: u64, slot: u64, words: [u64; 2], columns: [u64; 4]) -> Vec<u8> {
 enum Upcall {
     Complete(u64, Object),
     Everywhere,
-    Failed(Failure),
+    Failed(BulkFailure),
 }
 
 struct Reported {
@@ -255,7 +255,7 @@ struct Reported {
     group: usize,
 }
 
-impl Upcalls for Reported {
+impl BulkUpcalls for Reported {
     fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
         Some(vec![0; bytes as usize].into())
     }
@@ -268,7 +268,7 @@ impl Upcalls for Reported {
         let _ = self.upcalls.send((self.group, Upcall::Everywhere));
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: BulkFailure) {
         let _ = self.upcalls.send((self.group, Upcall::Failed(failure)));
     }
 }

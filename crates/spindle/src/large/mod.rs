@@ -20,8 +20,8 @@ pub(crate) use object_server::ObjectServer;
 pub(crate) use outbound::{Outbound, Permit};
 
 use crate::bulk::{
-    Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, ObjectId, Upcalls,
-    Waiting,
+    Buffer, BulkError, BulkFailure, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, BulkUpcalls,
+    BulkWaiting, FailureCause, ObjectId,
 };
 use crate::config::Terms;
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane};
@@ -49,7 +49,7 @@ pub(crate) struct Large {
     thread: Option<BulkThread>,
     told: Arc<Told>,
     bytes_max: u64,
-    waiting: Waiting,
+    waiting: BulkWaiting,
     /// By number: the served groups in which this member receives. It leaves them when this is
     /// dropped.
     open: BTreeMap<u64, BulkGroup>,
@@ -73,9 +73,9 @@ enum Trouble {
 
 impl Trouble {
     /// Returns the problem that the failure of a group with these `members` means.
-    fn of(failure: &Failure, members: &[Rank]) -> Trouble {
+    fn of(failure: &BulkFailure, members: &[Rank]) -> Trouble {
         match failure.cause {
-            Cause::Memory(_) => Trouble::Unable(format!("large messages: {failure}")),
+            FailureCause::Memory(_) => Trouble::Unable(format!("large messages: {failure}")),
             _ => Trouble::Lost(members[failure.dead.index()]),
         }
     }
@@ -100,9 +100,9 @@ impl Large {
     pub(crate) fn new(notices: &Arc<Notices>, terms: &Terms) -> Large {
         let told = Arc::new(Told { list: Mutex::default(), notices: Arc::clone(notices) });
         let waiting = match terms.spin_for {
-            Duration::MAX => Waiting::Polling,
-            Duration::ZERO => Waiting::Interrupt,
-            spin_for => Waiting::Hybrid { spin_for },
+            Duration::MAX => BulkWaiting::Polling,
+            Duration::ZERO => BulkWaiting::Interrupt,
+            spin_for => BulkWaiting::Hybrid { spin_for },
         };
         let groups = ObjectGroups::new(terms.suspect_after);
         Large { groups, thread: None, told, bytes_max: terms.object_bytes_max, waiting, open: BTreeMap::new() }
@@ -293,7 +293,7 @@ impl Large {
         &mut self,
         group: &ObjectGroup<'_>,
         node: Result<BulkNode, BulkError>,
-        upcalls: impl Upcalls + 'static,
+        upcalls: impl BulkUpcalls + 'static,
     ) -> Option<BulkGroup> {
         let running = node.and_then(|node| {
             let thread = match &mut self.thread {
@@ -334,7 +334,7 @@ struct Sender {
     told: Arc<Told>,
 }
 
-impl Upcalls for Sender {
+impl BulkUpcalls for Sender {
     fn allocate(&mut self, _: ObjectId, _: u64) -> Option<Buffer> {
         None
     }
@@ -352,7 +352,7 @@ impl Upcalls for Sender {
         }
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: BulkFailure) {
         self.told.tell(self.view, Trouble::of(&failure, &self.members));
     }
 }
@@ -368,7 +368,7 @@ struct Receiver {
     told: Arc<Told>,
 }
 
-impl Upcalls for Receiver {
+impl BulkUpcalls for Receiver {
     fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
         let buffer = Buffer::zeroed(bytes);
         if buffer.is_none() {
@@ -387,7 +387,7 @@ impl Upcalls for Receiver {
         self.rows.put_object(self.root, &self.ring, object.0, data);
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: BulkFailure) {
         self.told.tell(self.view, Trouble::of(&failure, &self.members));
     }
 }

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use spindle::Rank;
 use spindle::bulk::{
-    self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, Racks, SocketOptions, SocketStream, Stream,
+    self, BulkEvent, BulkNode, BulkSettings, Connection, LocalPart, Object, Racks, SocketOptions, SocketStream, Stream,
 };
 use spindle_transport::Space;
 use std::hint::black_box;
@@ -248,15 +248,15 @@ impl BulkMember {
             let worked = self.node.poll(&mut events);
             for event in events.drain(..) {
                 match event {
-                    Event::Allocate { object, .. } => {
+                    BulkEvent::Allocate { object, .. } => {
                         self.node.post_receive_buffer(object, std::mem::take(&mut self.buffer))?;
                     }
-                    Event::Complete { data: complete, .. } => data = Some(complete),
-                    Event::Everywhere { .. } => {
+                    BulkEvent::Complete { data: complete, .. } => data = Some(complete),
+                    BulkEvent::Everywhere { .. } => {
                         let object = data.take().context("it is everywhere and was never sent")?;
                         return Ok(self.done(object, begin_ns, now_ns(), cpu_ns() - before));
                     }
-                    Event::Failed(failure) => bail!("{failure}"),
+                    BulkEvent::Failed(failure) => bail!("{failure}"),
                 }
             }
             if let Some(complete) = data.take_if(|_| !self.is_root) {

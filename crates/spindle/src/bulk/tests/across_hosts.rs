@@ -44,7 +44,7 @@ fn a_head_has_an_object_when_all_of_its_host_have() {
     let has = |cluster: &Cluster, member: usize| completed(&cluster.members[member].1).len();
     assert_eq!([0, 1, 3].map(|member| has(&cluster, member)), [2, 0, 2]);
     let everywhere = |cluster: &Cluster| {
-        cluster.members[0].1.iter().filter(|event| matches!(event, Event::Everywhere { .. })).count()
+        cluster.members[0].1.iter().filter(|event| matches!(event, BulkEvent::Everywhere { .. })).count()
     };
     assert_eq!(everywhere(&cluster), 0, "one of the second host has nothing");
     assert!(cluster.root(0).send(vec![1]).is_err(), "so its slots are in use");
@@ -77,7 +77,7 @@ fn across_hosts_a_death_fails_the_group_once_at_each_member() {
                 assert_eq!(*object, i, "a prefix");
                 assert!(**data == *content(i, data.len() as u64));
             }
-            assert!(matches!(told.last(), Some(Event::Failed(_))), "it is the last");
+            assert!(matches!(told.last(), Some(BulkEvent::Failed(_))), "it is the last");
             assert!(node.as_mut().unwrap().send(vec![1]).is_err());
         }
     }
@@ -98,7 +98,7 @@ fn a_head_without_memory_is_dead_to_the_others() {
     far.write_all(&frame(3, 0, [0, BulkSettings::BLOCK_BYTES], [(1 << 48) + 1, 1, 0, 0])).unwrap();
     cluster.run_until("the end", |told| !failures(told).is_empty());
     let failure = failures(&cluster.members[0].1)[0].clone();
-    assert!(matches!(failure, Failure { dead: Rank(1), cause: Cause::Memory(_), .. }), "{failure}");
+    assert!(matches!(failure, BulkFailure { dead: Rank(1), cause: FailureCause::Memory(_), .. }), "{failure}");
     assert_eq!(failures(&cluster.members[1].1)[0].dead, Rank(1));
     assert_eq!(failure.objects, [ObjectId(0)]);
     drop(cluster);
@@ -126,14 +126,14 @@ fn only_the_root_that_uses_a_slot_too_early_is_lost() {
     }
     let told = &cluster.members[0].1;
     let [failure] = failures(told)[..] else { panic!("{told:?}") };
-    assert!(matches!(failure, Failure { dead: Rank(0), cause: Cause::Down(_), .. }), "{failure}");
+    assert!(matches!(failure, BulkFailure { dead: Rank(0), cause: FailureCause::Down(_), .. }), "{failure}");
 }
 
 #[test]
 fn across_hosts_all_members_leave_in_order() {
     let nodes = across(&[1, 1, 2, 2], 2, &BulkSettings::default(), Kind::Unix);
     let (upcalls, told) = channel();
-    let thread = BulkThread::start(Waiting::Interrupt).unwrap();
+    let thread = BulkThread::start(BulkWaiting::Interrupt).unwrap();
     let groups: Vec<BulkGroup> = (0..)
         .zip(nodes)
         .map(|(member, node)| thread.run(node, Reported { group: member, upcalls: upcalls.clone() }).unwrap())

@@ -63,7 +63,7 @@ fn small_objects_go_directly() {
     while completed(told).is_empty() {
         assert!(start.elapsed() < PATIENCE, "{told:?}");
         last.as_mut().unwrap().poll(told);
-        if let Some(Event::Allocate { object, .. }) = told.last() {
+        if let Some(BulkEvent::Allocate { object, .. }) = told.last() {
             let _ = last.as_mut().unwrap().post_receive_buffer(*object, vec![0; 10]);
         }
     }
@@ -83,7 +83,7 @@ fn blocks_wait_for_buffers_and_the_first_is_passed_on_without() {
     // The last member of the chain learns of the object although no member has made room.
     for member in [1, 2] {
         let told = &cluster.members[member].1;
-        assert!(matches!(told[..], [Event::Allocate { object: ObjectId(0), bytes }] if bytes == 10 * BLOCK));
+        assert!(matches!(told[..], [BulkEvent::Allocate { object: ObjectId(0), bytes }] if bytes == 10 * BLOCK));
     }
     let post = |cluster: &mut Cluster, member: u32, bytes: u64| {
         cluster.root(member).post_receive_buffer(ObjectId(0), vec![0; bytes as usize])

@@ -30,7 +30,7 @@ fn a_death_fails_incomplete_transfers_once_at_each_survivor() {
                         })
                         .collect();
                     assert_eq!(complete, (0..complete.len() as u64).collect::<Vec<_>>(), "a prefix");
-                    assert!(matches!(told.last(), Some(Event::Failed(_))), "it is the last");
+                    assert!(matches!(told.last(), Some(BulkEvent::Failed(_))), "it is the last");
                     let after = node.send(vec![1]);
                     assert!(matches!(after, Err(BulkSendError::Session(_))), "{after:?}");
                 }
@@ -53,7 +53,7 @@ fn the_first_leaver_gets_the_messages_in_flight() {
             let node = node.as_mut().unwrap();
             let before = told.len();
             node.poll(told);
-            if let Some(Event::Allocate { object, bytes }) = told[before..].first() {
+            if let Some(BulkEvent::Allocate { object, bytes }) = told[before..].first() {
                 node.post_receive_buffer(*object, vec![0; *bytes as usize]).unwrap();
             }
         }
@@ -65,12 +65,12 @@ fn the_first_leaver_gets_the_messages_in_flight() {
 }
 
 /// Returns the failure of a member of two whose peer, the root, is simulated by the test.
-fn against_raw(sends: impl FnOnce(&mut UnixStream)) -> Failure {
+fn against_raw(sends: impl FnOnce(&mut UnixStream)) -> BulkFailure {
     let told = told_by_raw(|far, _| sends(far));
     failures(&told)[0].clone()
 }
 
-fn told_by_raw(sends: impl FnOnce(&mut UnixStream, &mut Cluster)) -> Vec<Event> {
+fn told_by_raw(sends: impl FnOnce(&mut UnixStream, &mut Cluster)) -> Vec<BulkEvent> {
     let (stream, mut far) = raw_end();
     let settings = settings(Algorithm::Chain);
     let node = BulkNode::over_streams(2, Rank(1), Rank(0), &settings, [(Rank(0), stream)]).unwrap();
@@ -94,7 +94,10 @@ fn a_block_that_was_given_up_is_not_believed() {
             far.write_all(&closed).unwrap();
         });
         assert_eq!(completed(&told).len(), count, "{told:?}");
-        assert!(matches!(failures(&told)[0], Failure { dead: Rank(1), cause: Cause::Reported { by: Rank(0) }, .. }));
+        assert!(matches!(
+            failures(&told)[0],
+            BulkFailure { dead: Rank(1), cause: FailureCause::Reported { by: Rank(0) }, .. }
+        ));
     }
 }
 
@@ -151,7 +154,7 @@ fn nonsense_on_a_stream_closes_the_group_with_its_reason() {
     for (what, bytes, is) in cases {
         let failure = against_raw(|far| far.write_all(&bytes).unwrap());
         assert_eq!(failure.dead, Rank(0));
-        let Cause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
+        let FailureCause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
         assert!(is(down), "{what}: {down:?}");
     }
 }
@@ -172,7 +175,7 @@ fn nonsense_from_one_is_no_trouble_between_others_but_the_end_of_the_group() {
     for (member, (_, told)) in (0..).zip(&cluster.members) {
         let [failure] = failures(told)[..] else { panic!("{told:?}") };
         assert_eq!(failure.dead, Rank(3));
-        let is_told = matches!(failure.cause, Cause::Reported { by: Rank(1) });
+        let is_told = matches!(failure.cause, FailureCause::Reported { by: Rank(1) });
         assert_eq!(is_told, member != 1, "{member}: {failure}");
     }
 }
@@ -195,7 +198,6 @@ fn are_told(ours: &BulkSettings, theirs: &BulkSettings) {
         BulkNode::over_streams(2, Rank(1), Rank(0), theirs, [(Rank(0), far)]).unwrap(),
     ]);
     cluster.run_until("the end", |told| !failures(told).is_empty());
-    let is_greeting =
-        |failure: &&Failure| matches!(&failure.cause, Cause::Down(down) if matches!(**down, BulkDown::Greeting { .. }));
+    let is_greeting = |failure: &&BulkFailure| matches!(&failure.cause, FailureCause::Down(down) if matches!(**down, BulkDown::Greeting { .. }));
     assert!(cluster.members.iter().flat_map(|(_, told)| failures(told)).any(|failure| is_greeting(&failure)));
 }

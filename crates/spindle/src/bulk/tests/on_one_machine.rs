@@ -93,7 +93,7 @@ fn on_one_machine_nonsense_closes_the_group_with_its_reason() {
         }
         cluster.run_until("the end", |told| !failures(told).is_empty());
         let failure = failures(&cluster.members[0].1)[0];
-        let Cause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
+        let FailureCause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
         assert!(is(down), "{what}: {down:?}");
     }
 }

@@ -66,7 +66,7 @@ fn play(seed: u64) {
         let before = told.len();
         node.poll(told);
         awaited.extend(told[before..].iter().filter_map(|event| match event {
-            Event::Allocate { object, bytes } => Some((member, *object, *bytes)),
+            BulkEvent::Allocate { object, bytes } => Some((member, *object, *bytes)),
             _ => None,
         }));
         if !awaited.is_empty() && chance.one_in(2) {
@@ -76,7 +76,7 @@ fn play(seed: u64) {
                 assert!(posted.is_ok() || node.failure().is_some(), "{posted:?}");
             }
         }
-        let is_over = |(node, told): &(Option<BulkNode>, Vec<Event>)| {
+        let is_over = |(node, told): &(Option<BulkNode>, Vec<BulkEvent>)| {
             let is_complete = dead.is_none() && completed(told).len() == sizes.len();
             node.is_none() || is_complete || !failures(told).is_empty()
         };
@@ -100,7 +100,7 @@ fn play(seed: u64) {
         }
     }
     if dead.is_none() {
-        let everywhere = |event: &&Event| matches!(event, Event::Everywhere { .. });
+        let everywhere = |event: &&BulkEvent| matches!(event, BulkEvent::Everywhere { .. });
         assert_eq!(cluster.members[root as usize].1.iter().filter(everywhere).count(), sizes.len());
     }
 }

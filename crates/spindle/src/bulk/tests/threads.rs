@@ -10,7 +10,7 @@ struct Threads {
     told: Vec<Receiver<(usize, Upcall)>>,
 }
 
-fn threads(members: u32, waiting: Waiting, kind: Kind) -> Threads {
+fn threads(members: u32, waiting: BulkWaiting, kind: Kind) -> Threads {
     let settings = settings(Algorithm::BinomialPipeline);
     let mut threads: Vec<BulkThread> = vec![];
     let mut groups: Vec<Vec<BulkGroup>> = vec![];
@@ -30,8 +30,9 @@ fn threads(members: u32, waiting: Waiting, kind: Kind) -> Threads {
 
 #[test]
 fn all_send_at_once_on_threads_however_these_wait() {
-    let spin = Waiting::Hybrid { spin_for: Duration::from_micros(200) };
-    for (waiting, kind) in [(Waiting::Interrupt, Kind::Unix), (spin, Kind::Tcp), (Waiting::Polling, Kind::Unix)] {
+    let spin = BulkWaiting::Hybrid { spin_for: Duration::from_micros(200) };
+    for (waiting, kind) in [(BulkWaiting::Interrupt, Kind::Unix), (spin, Kind::Tcp), (BulkWaiting::Polling, Kind::Unix)]
+    {
         let members = 4;
         let Threads { threads, groups, told } = threads(members, waiting, kind);
         let bytes = |root: usize, object: u64| 37 * BLOCK * object + 11 * root as u64;
@@ -73,7 +74,7 @@ fn all_send_at_once_on_threads_however_these_wait() {
 #[test]
 fn a_thread_that_dies_fails_its_groups_at_all_others() {
     let members = 4;
-    let Threads { mut threads, groups, told } = threads(members, Waiting::Interrupt, Kind::Tcp);
+    let Threads { mut threads, groups, told } = threads(members, BulkWaiting::Interrupt, Kind::Tcp);
     groups[0][0].send(content(0, 500 * BLOCK)).unwrap();
     drop(threads.remove(2));
     for me in [0, 1, 3] {
@@ -96,7 +97,7 @@ fn a_thread_that_dies_fails_its_groups_at_all_others() {
 
 #[test]
 fn an_early_leaver_is_told_which_members_remain() {
-    let Threads { threads: _threads, mut groups, told: _told } = threads(2, Waiting::Interrupt, Kind::Unix);
+    let Threads { threads: _threads, mut groups, told: _told } = threads(2, BulkWaiting::Interrupt, Kind::Unix);
     let destroyed = groups[0].remove(0).destroy(Duration::from_millis(1));
     assert!(matches!(destroyed, Err(DestroyError::TimedOut { open: 1, .. })), "{destroyed:?}");
 }
@@ -104,7 +105,7 @@ fn an_early_leaver_is_told_which_members_remain() {
 #[test]
 fn on_one_machine_threads_leave_in_order_and_parts_pass_as_descriptors() {
     let (upcalls, told) = channel();
-    let thread = BulkThread::start(Waiting::Interrupt).unwrap();
+    let thread = BulkThread::start(BulkWaiting::Interrupt).unwrap();
     let mut groups = vec![];
     for (me, part) in LocalPart::parts(3, Rank(0)).unwrap().into_iter().enumerate() {
         let fds = part.into_fds();
