@@ -63,7 +63,7 @@ pub use observing::{Missed, Observed, Observing};
 pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
-pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};
+pub use spindle_core::control::{Incarnation, Need, SeedState, SeedWait, SeedsKnown, Unreached};
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{

@@ -6,7 +6,7 @@ use crate::handler::{Batch, Handler};
 use crate::handles::SubgroupHandles;
 use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
-use crate::large::{Large, ObjectCache, ObjectServer};
+use crate::large::{Large, LargeObjectCache, LargeObjectServer};
 use crate::mesh::Mesh;
 use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
@@ -63,8 +63,8 @@ pub struct Node {
     shows: Shows,
     large: Large,
     /// Objects for processes that follow.
-    object_cache: Arc<ObjectCache>,
-    object_server: ObjectServer,
+    object_cache: Arc<LargeObjectCache>,
+    object_server: LargeObjectServer,
     /// By name; the order is that of the first view.
     handles: Vec<SubgroupHandles>,
     /// By subgroup of this view: which of `handles`.
@@ -125,7 +125,7 @@ impl Node {
         shared.ask_for_sample();
         let notices = control_plane.notices();
         let mut handles = vec![];
-        let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
+        let (large, object_cache) = (Large::new(notices, &terms), Arc::new(LargeObjectCache::default()));
         object_cache.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
         let of_subgroup = |name: &str| SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max);
         let by_id = begin_handles(&mut handles, of_subgroup, member.engine_mut(), &fabric, &view);
@@ -144,7 +144,7 @@ impl Node {
             shows: Shows::default(),
             large,
             object_cache,
-            object_server: ObjectServer::default(),
+            object_server: LargeObjectServer::default(),
             handles,
             by_id,
             over,

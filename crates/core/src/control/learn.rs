@@ -351,7 +351,7 @@ impl Restored {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{ASK_EVERY, Birth, Me, Order, RowsState};
+    use crate::control::{ASK_EVERY, Birth, Me, RosterOrder, RowsState};
     use crate::ids::Process;
     use crate::membership::{Ballot, Decision};
     use crate::view::SubgroupSpec;
@@ -424,7 +424,9 @@ mod tests {
             }
             self.learn.ask(&[MemberId(1)], &mut self.follow, &mut self.roster, self.now).unwrap();
             core::iter::from_fn(|| self.roster.next_order()).find_map(|order| match order {
-                Order::Near { to, message: ControlMessage::Request { what: Request::State, .. }, .. } => Some(to.0),
+                RosterOrder::Near { to, message: ControlMessage::Request { what: Request::State, .. }, .. } => {
+                    Some(to.0)
+                }
                 _ => None,
             })
         }
@@ -516,7 +518,7 @@ mod tests {
         assert!(case.learn.is_due(&mut case.follow, case.now) && case.learn.has_asked());
         case.learn.ask(&[MemberId(1)], &mut case.follow, &mut case.roster, case.now).unwrap();
         let wants_in =
-            |order| matches!(order, Order::Near { message: ControlMessage::Ask { observer: false, .. }, .. });
+            |order| matches!(order, RosterOrder::Near { message: ControlMessage::Ask { observer: false, .. }, .. });
         assert!(core::iter::from_fn(|| case.roster.next_order()).any(wants_in));
         assert_eq!(case.ends(view(4, &[1, 2]), &[]), Ok(false));
         assert_eq!(case.arrives(4, &[1, 2]), Ok(false), "what was kept is behind the state");

@@ -7,7 +7,8 @@ use crate::checkers::waiting::{self, SeedReport};
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::control::{
-    Bootstrap, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
+    Bootstrap, BootstrapMessage, BootstrapOutput, BootstrapRecord, BootstrapWait, Incarnation, InitialView, Need,
+    SeedList, SeedState, Setup, To,
 };
 use spindle_core::{MemberId, Process, Time};
 use std::cmp::Reverse;
@@ -66,7 +67,7 @@ pub struct BootstrapOutcome {
 enum BootstrapEvent {
     Start { host: u32 },
     Wake { host: u32, process: u32 },
-    Deliver { from: u32, sender: Process, to: u32, whom: MessageTarget, connection: u64, message: Message },
+    Deliver { from: u32, sender: Process, to: u32, whom: MessageTarget, connection: u64, message: BootstrapMessage },
     Reached { host: u32, process: u32, seed: u32, id: MemberId, nonce: u32, connection: u64 },
     NotReached { host: u32, process: u32, seed: u32 },
     LookUp { host: u32, process: u32 },
@@ -86,9 +87,9 @@ enum MessageTarget {
 #[derive(Debug)]
 struct BootstrapHost {
     running: Option<RunningProcess>,
-    disk: Record,
+    disk: BootstrapRecord,
     /// Writes in progress, oldest first.
-    writes: VecDeque<Record>,
+    writes: VecDeque<BootstrapRecord>,
     is_durable: bool,
     paused_until: u64,
     resumed: Option<u64>,
@@ -107,7 +108,7 @@ struct RunningProcess {
     book: Vec<u64>,
     /// The processes to which it is connected, by seed.
     connected: Vec<Option<u32>>,
-    told: Option<Waiting>,
+    told: Option<BootstrapWait>,
     /// By seed: since when its connection state is unchanged, and the times of its last answers.
     heard: Vec<(u64, VecDeque<u64>)>,
     sent: (u64, u64),
@@ -141,7 +142,7 @@ impl<'s> BootstrapWorld<'s> {
     pub(super) fn new(scene: &'s BootstrapScene, story: Option<&'s mut String>) -> BootstrapWorld<'s> {
         let host = |host: u32| BootstrapHost {
             running: None,
-            disk: Record::default(),
+            disk: BootstrapRecord::default(),
             writes: VecDeque::new(),
             is_durable: scene.durable >> host & 1 == 1,
             paused_until: 0,
@@ -314,7 +315,7 @@ impl<'s> BootstrapWorld<'s> {
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
         let (addresses, seeds) = (self.addresses(), self.scene.seeds);
         let state = &mut self.hosts[host as usize];
-        let mut record = if state.is_durable { state.disk.clone() } else { Record::default() };
+        let mut record = if state.is_durable { state.disk.clone() } else { BootstrapRecord::default() };
         record.belongs = belongs.or(record.belongs);
         let setup = Setup { me: process, members: self.scene.members, random, durable: state.is_durable, record };
         let mut boot = Bootstrap::new(setup, Time(self.now));
@@ -355,21 +356,23 @@ impl<'s> BootstrapWorld<'s> {
             let Some(output) = running.boot.next_output() else { break };
             let process = running.process;
             match output {
-                Output::Send { to, message } => self.transmit(host, process, to, message)?,
-                Output::Persist(record) => {
+                BootstrapOutput::Send { to, message } => self.transmit(host, process, to, message)?,
+                BootstrapOutput::Persist(record) => {
                     let at = self.now + self.random.below(self.scene.write_ns + 1);
                     // Writes end in order, so the last one in progress is the newest.
                     self.hosts[host as usize].writes.push_back(*record);
                     self.push(at, BootstrapEvent::Written { host, process: process.nonce });
                 }
-                Output::Begin(initial_view) => self.begin(host, process, &initial_view)?,
-                Output::Join(incarnation) => self.note(|| format!("h{host}: asks to be let in to {incarnation}")),
-                Output::Waits(waiting) => {
+                BootstrapOutput::Begin(initial_view) => self.begin(host, process, &initial_view)?,
+                BootstrapOutput::Join(incarnation) => {
+                    self.note(|| format!("h{host}: asks to be let in to {incarnation}"))
+                }
+                BootstrapOutput::Waits(waiting) => {
                     self.note(|| format!("h{host}: waits, {waiting:?}"));
                     let running = self.running(host, process.nonce).expect("it has just said so");
                     running.told = Some(waiting);
                 }
-                Output::Conflict { mine, theirs } => {
+                BootstrapOutput::Conflict { mine, theirs } => {
                     self.outcome.conflicts += 1;
                     self.note(|| format!("h{host}: two groups, {mine} and {theirs}"));
                 }
@@ -385,8 +388,8 @@ impl<'s> BootstrapWorld<'s> {
         Ok(())
     }
 
-    fn transmit(&mut self, host: u32, sender: Process, to: To, message: Message) -> Checked {
-        if let Message::Pledge { incarnation } = message {
+    fn transmit(&mut self, host: u32, sender: Process, to: To, message: BootstrapMessage) -> Checked {
+        if let BootstrapMessage::Pledge { incarnation } = message {
             self.incarnations.pledges(sender.nonce.into(), incarnation.0);
         }
         let state = &self.hosts[host as usize];
@@ -425,7 +428,7 @@ impl<'s> BootstrapWorld<'s> {
         to: u32,
         whom: MessageTarget,
         connection: u64,
-        message: Message,
+        message: BootstrapMessage,
     ) -> Checked {
         if self.links.connection(from, to) != connection {
             return Ok(());
@@ -455,7 +458,7 @@ impl<'s> BootstrapWorld<'s> {
         self.outcome.messages += 1;
         self.note(|| format!("h{from} -> h{to}: {message:?}"));
         let now = self.now;
-        let is_answer = matches!(message, Message::Here { .. } | Message::Exists { .. });
+        let is_answer = matches!(message, BootstrapMessage::Here { .. } | BootstrapMessage::Exists { .. });
         let running = self.running(to, process.nonce).expect("it is there");
         if let Some((_, times)) = running.heard.get_mut(from as usize) {
             // If many answers arrive together, only one is recorded.
@@ -470,7 +473,7 @@ impl<'s> BootstrapWorld<'s> {
 
     /// Returns the groups that the seeds remember, in running processes or on disk.
     fn remembered(&self) -> BTreeSet<u128> {
-        let of = |record: &Record| {
+        let of = |record: &BootstrapRecord| {
             let voted = record.accepted.iter().map(|(_, initial_view)| initial_view.incarnation.0);
             voted.chain(record.belongs.map(|incarnation| incarnation.0)).collect::<Vec<_>>()
         };
@@ -503,7 +506,7 @@ impl<'s> BootstrapWorld<'s> {
                 self.stop(host);
                 let state = &mut self.hosts[host as usize];
                 if wipe {
-                    (state.disk, state.is_durable) = (Record::default(), false);
+                    (state.disk, state.is_durable) = (BootstrapRecord::default(), false);
                 }
                 state.address += if moves { 1000 } else { 0 };
                 self.outcome.restarts += 1;

@@ -5,7 +5,9 @@ use super::plan::{BulkScene, GroupPlan, HostDeath};
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::Rank;
-use spindle_core::rdmc::{Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
+use spindle_core::rdmc::{
+    Columns, Input, ObjectNumber, Output, Schedule, Session, SessionSendError, SessionSettings, Slot,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write;
@@ -63,7 +65,7 @@ enum TransferEvent {
 
 #[derive(Clone, Copy, Debug)]
 enum BulkContent {
-    Block { object: Object, at: u64, bytes: u64, is_first: bool },
+    Block { object: ObjectNumber, at: u64, bytes: u64, is_first: bool },
     Columns,
     Closed { dead: Rank },
 }
@@ -164,7 +166,7 @@ impl<'a> BulkWorld<'a> {
         let (mut sessions, mut outs) = (vec![], vec![]);
         for me in (0..members).map(Rank) {
             let mut out = vec![];
-            let settings = Settings {
+            let settings = SessionSettings {
                 schedule: schedule.clone(),
                 me,
                 block_bytes: plan.block_bytes,
@@ -212,7 +214,7 @@ impl<'a> BulkWorld<'a> {
             }
             TransferEvent::Room { group, rank, object } => {
                 self.groups[group].ledger.room(rank, object);
-                self.tell(group, Rank(rank), Input::Room { object: Object(object) });
+                self.tell(group, Rank(rank), Input::Room { object: ObjectNumber(object) });
                 Ok(())
             }
             TransferEvent::Start { group } => self.start(group),
@@ -246,7 +248,7 @@ impl<'a> BulkWorld<'a> {
                     self.outcome.objects += 1;
                     self.outcome.times[group].push((self.now, self.now));
                 }
-                Err(SendError::Full { .. } | SendError::Closed { .. }) => break,
+                Err(SessionSendError::Full { .. } | SessionSendError::Closed { .. }) => break,
                 Err(other) => return LIVENESS.broken(format!("g{group} can't send {bytes} bytes: {other}")),
             }
             let mut at = self.now.max(self.hosts[root as usize].free_at);

@@ -10,7 +10,7 @@ use crate::Violation;
 use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::control::{ObjectGroup, RackName, SLOTS};
-use spindle_core::rdmc::{Columns, Hosts, Input, Object, Output, Schedule, Session, Settings, Slot};
+use spindle_core::rdmc::{Columns, Hosts, Input, ObjectNumber, Output, Schedule, Session, SessionSettings, Slot};
 use spindle_core::{MemberId, Rank, SubgroupId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -122,7 +122,7 @@ impl RunningSession {
         if hosts.count() == 1 {
             return Ok(running);
         }
-        let settings = Settings {
+        let settings = SessionSettings {
             schedule: Schedule::new(group.algorithm(rack), hosts.count()),
             me: hosts.position(group.my_position()),
             block_bytes: large.block_bytes,
@@ -331,7 +331,7 @@ impl RunningSession {
     }
 
     /// Handles the completion of an object here.
-    fn complete(&mut self, object: Object, effects: &mut Vec<Effect>) {
+    fn complete(&mut self, object: ObjectNumber, effects: &mut Vec<Effect>) {
         let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.root() != self.me) else { return };
         let cargo = &mut relay.cargo[slot_of(object.0)];
         let data: ObjectContent = std::mem::take(&mut cargo.bytes).into();

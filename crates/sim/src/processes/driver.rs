@@ -9,7 +9,7 @@ use super::watching::ObserverStream;
 use super::world::{BOUNDED, Broken, HostsWorld, ProcessEvent};
 use crate::checkers::Checked;
 use crate::checkers::Invariant;
-use spindle_core::control::{Act, ControlEvent, ControlMessage, Me, Order, Purpose, To};
+use spindle_core::control::{Act, ControlEvent, ControlMessage, Me, Purpose, RosterOrder, To};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
 use std::rc::Rc;
@@ -259,7 +259,11 @@ impl HostsWorld<'_> {
                 return BOUNDED
                     .broken(format!("process {} has more than {ORDERS_MAX} orders in a second", process.number));
             }
-            if let Order::Dial { .. } | Order::HandOver { .. } | Order::Watch { .. } | Order::WatchFar { .. } = &order {
+            if let RosterOrder::Dial { .. }
+            | RosterOrder::HandOver { .. }
+            | RosterOrder::Watch { .. }
+            | RosterOrder::WatchFar { .. } = &order
+            {
                 self.note(|| format!("process {}: {order:?}", process.number));
             }
             self.carry_out_one(process, order);
@@ -267,20 +271,22 @@ impl HostsWorld<'_> {
         Ok(())
     }
 
-    fn carry_out_one(&mut self, process: &mut SimProcess, order: Order) {
+    fn carry_out_one(&mut self, process: &mut SimProcess, order: RosterOrder) {
         match order {
-            Order::Near { to, message, attachment } => {
+            RosterOrder::Near { to, message, attachment } => {
                 let near = Near { message: message.encode().into(), attachment: (*attachment).into(), row: None };
                 process.outbox.push_back((to, near));
             }
-            Order::Far { message: ControlMessage::Ask { .. }, .. } if self.looks_here_only(process) => {}
-            Order::Far { address, whom, message, attachment } => {
+            RosterOrder::Far { message: ControlMessage::Ask { .. }, .. } if self.looks_here_only(process) => {}
+            RosterOrder::Far { address, whom, message, attachment } => {
                 let load = PacketLoad::ControlMessage(message.encode().into(), (*attachment).into());
                 self.post(process, address, whom, load);
             }
-            Order::HandOver { view, to } => self.hand_over(process, view, &to),
-            Order::Dial { address, whom, purpose } => self.begin_attempt(process.number, address, Some(whom), purpose),
-            Order::Watch { id, pid, birth } => {
+            RosterOrder::HandOver { view, to } => self.hand_over(process, view, &to),
+            RosterOrder::Dial { address, whom, purpose } => {
+                self.begin_attempt(process.number, address, Some(whom), purpose)
+            }
+            RosterOrder::Watch { id, pid, birth } => {
                 let owner = self.processes.iter().position(|other| {
                     other
                         .as_deref()
@@ -296,28 +302,28 @@ impl HostsWorld<'_> {
                     None => process.roster.unwatched(id),
                 }
             }
-            Order::Unwatch(id) => drop(process.watched.remove(&id)),
-            Order::WatchFar { address, id, view } => {
+            RosterOrder::Unwatch(id) => drop(process.watched.remove(&id)),
+            RosterOrder::WatchFar { address, id, view } => {
                 let incarnation = process.roster.incarnation();
                 self.watch_far(process, address, id, incarnation, view);
             }
-            Order::CheckFar { address, id, view } => {
+            RosterOrder::CheckFar { address, id, view } => {
                 let incarnation = process.roster.incarnation();
                 self.begin_attempt(process.number, address, Some(id), Purpose::Life { incarnation, view });
             }
-            Order::UnwatchFar(id) => self.unwatch_far(process, id),
-            Order::Forget(id) => {
+            RosterOrder::UnwatchFar(id) => self.unwatch_far(process, id),
+            RosterOrder::Forget(id) => {
                 process.outbox.retain(|(to, _)| *to != id);
                 process.tries.remove(&id);
             }
-            Order::Retain(wanted) => {
+            RosterOrder::Retain(wanted) => {
                 process.held.retain(|id, _| wanted.contains(id));
                 process.outbox.retain(|(to, _)| to.0 >= CLIENT_IDS_FROM || wanted.contains(to));
             }
-            Order::Restore if self.broken == Broken::RestoreForgotten => {}
-            Order::Restore => self.restore(process),
-            Order::LookUp(name) => self.look_up(process.number, name),
-            Order::Probe(ids) => {
+            RosterOrder::Restore if self.broken == Broken::RestoreForgotten => {}
+            RosterOrder::Restore => self.restore(process),
+            RosterOrder::LookUp(name) => self.look_up(process.number, name),
+            RosterOrder::Probe(ids) => {
                 let gone: Vec<MemberId> =
                     ids.into_iter().filter(|id| self.control_socket_of(process, *id).is_none()).collect();
                 self.note_missing(process, &gone);

@@ -9,7 +9,7 @@ use super::views::{FAREWELL_NS, NextView};
 use super::world::{Broken, HostsWorld, ProcessEvent};
 use crate::checkers::Checked;
 use spindle_core::control::{
-    Address, Book, Bootstrapping, Card, ControlEvent, Found, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
+    Address, Book, Bootstrapping, Card, ControlEvent, FoundGroup, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
 };
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, limits};
@@ -249,8 +249,8 @@ impl HostsWorld<'_> {
             self.tell(process.number, || format!("asks with {whose}"));
         }
         let settings = match &found {
-            Some(Found::View { incarnation, .. }) => seek.settings_in(*incarnation),
-            Some(Found::Group) => seek.settings(now),
+            Some(FoundGroup::View { incarnation, .. }) => seek.settings_in(*incarnation),
+            Some(FoundGroup::Group) => seek.settings(now),
             _ => &own,
         };
         process.settings = settings.clone();
@@ -263,18 +263,18 @@ impl HostsWorld<'_> {
         }
         self.carry_out(process)?;
         match found {
-            Some(Found::Refused(why)) => return self.refused(process, why),
-            Some(Found::Gone) => {
+            Some(FoundGroup::Refused(why)) => return self.refused(process, why),
+            Some(FoundGroup::Gone) => {
                 if self.stand(process) == LockedRole::Founder {
                     process.phase =
                         ProcessPhase::Seeks(Box::new(Seek::founder(self.wants(process.place), self.scene.members)));
                 }
             }
-            Some(Found::Group) => {
+            Some(FoundGroup::Group) => {
                 self.begin_learning(process);
                 return Ok(self.now + 1_000);
             }
-            Some(Found::View { incarnation, view }) if self.enter(process, incarnation) => {
+            Some(FoundGroup::View { incarnation, view }) if self.enter(process, incarnation) => {
                 self.note(|| {
                     format!("process {} is let in to view {} of group {incarnation:032x}", process.number, view.id)
                 });
@@ -283,7 +283,7 @@ impl HostsWorld<'_> {
                 process.roster.set_incarnation(incarnation);
                 return self.begin_first(process, view, &[]);
             }
-            Some(Found::Founders { incarnation, members })
+            Some(FoundGroup::Founders { incarnation, members })
                 if incarnation.is_none_or(|incarnation| self.enter(process, incarnation)) =>
             {
                 if let Some(incarnation) = incarnation {
@@ -295,7 +295,7 @@ impl HostsWorld<'_> {
                 self.carry_out(process)?;
                 return self.begin_first(process, view, &[]);
             }
-            Some(Found::View { .. } | Found::Founders { .. }) | None => {}
+            Some(FoundGroup::View { .. } | FoundGroup::Founders { .. }) | None => {}
         }
         // The process may ask another one next, or a founder may have changed its decision.
         Ok(self.now + if self.broken == Broken::AsksAlways { MS / 100 } else { 10 * MS })

@@ -13,7 +13,7 @@ use crate::Violation;
 use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::control::{
-    ControlMessage, LINK_LOOK, Member, ObjectGroup, ObjectName, Purpose, SLOTS, Step, TABLE_OBJECTS_MAX,
+    ControlMessage, GroupStep, LINK_LOOK, Member, ObjectGroup, ObjectName, Purpose, SLOTS, TABLE_OBJECTS_MAX,
 };
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
@@ -193,8 +193,8 @@ impl HostsWorld<'_> {
             let has_objects = group.is_mine() && wanted.contains(&group.subgroup());
             for step in process.objects.groups.step(&group, has_objects, now) {
                 match step {
-                    Step::Dial(head) => self.dial_head(process, head, view.id, number),
-                    Step::Begin(streams) => {
+                    GroupStep::Dial(head) => self.dial_head(process, head, view.id, number),
+                    GroupStep::Begin(streams) => {
                         let mates = self.lend_here(process, &group);
                         let large = self.scene.large.as_ref().expect("there are large messages");
                         let rack = |id| process.roster.book()?.rack(id);

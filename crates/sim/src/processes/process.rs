@@ -6,7 +6,8 @@ use super::rows::RowPlaces;
 use super::subgroups::Unsent;
 use super::watching::{ObserverStream, Watching};
 use spindle_core::control::{
-    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, SharedSettings, Waits,
+    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, SeedWait, Seek,
+    SharedSettings,
 };
 use spindle_core::{Engine, MemberId, SubgroupId, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -170,7 +171,7 @@ pub(super) struct SimProcess {
     /// True if the last answer that it got was that the group can't continue.
     pub(super) knows_blocked: bool,
     /// The last report of its bootstrap.
-    pub(super) waits: Option<Waits>,
+    pub(super) waits: Option<SeedWait>,
     pub(super) is_refused: bool,
     pub(super) is_leaving: bool,
     /// By subgroup: the first message that it has sent since all faults are over.

@@ -12,7 +12,9 @@ use super::rows::SimRows;
 use super::story::Telling;
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
-use spindle_core::control::{Address, Card, ControlMessage, Incarnation, Purpose, Record, Request, SharedSettings};
+use spindle_core::control::{
+    Address, BootstrapRecord, Card, ControlMessage, Incarnation, Purpose, Request, SharedSettings,
+};
 use spindle_core::{MemberId, ViewId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -158,7 +160,7 @@ pub(super) struct PlaceState {
     pub(super) process: Option<usize>,
     /// The number of processes that it had.
     pub(super) count: u32,
-    pub(super) disk: Record,
+    pub(super) disk: BootstrapRecord,
     /// True if no process starts here any more.
     pub(super) is_over: bool,
     pub(super) last_id: Option<MemberId>,

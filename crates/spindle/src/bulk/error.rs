@@ -57,7 +57,7 @@ pub enum BulkError {
 pub enum BulkSendError {
     /// The root can't send now, or this member is not the root.
     #[error(transparent)]
-    Session(#[from] spindle_core::rdmc::SendError),
+    Session(#[from] spindle_core::rdmc::SessionSendError),
     /// The group was destroyed, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,

@@ -10,7 +10,7 @@ use super::stream_bulk::StreamBulk;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_core::Rank;
-use spindle_core::rdmc::SendError;
+use spindle_core::rdmc::SessionSendError;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, Object, Segment};
 use std::collections::VecDeque;
@@ -87,12 +87,12 @@ impl HostGateway {
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
         if let Some(failure) = &self.failure {
-            return Err(SendError::Closed { dead: failure.dead }.into());
+            return Err(SessionSendError::Closed { dead: failure.dead }.into());
         }
         // One side may have a slot again before the other.
         let sent = self.told + self.lent.len() as u64;
         if self.is_root && sent - self.told_everywhere >= self.slots {
-            return Err(SendError::Full { slots: self.slots as u32 }.into());
+            return Err(SessionSendError::Full { slots: self.slots as u32 }.into());
         }
         let object = if self.is_root { self.shared_memory.shareable(object)? } else { object };
         let id = self.streams.send(object.clone())?;
@@ -105,7 +105,7 @@ impl HostGateway {
         self.lent.push_back(object.clone());
         match self.shared_memory.send(object) {
             // The side that closed the group reports that.
-            Ok(_) | Err(BulkSendError::Session(SendError::Closed { .. })) => {}
+            Ok(_) | Err(BulkSendError::Session(SessionSendError::Closed { .. })) => {}
             Err(error) => unreachable!("it stands in memory that can be lent, and there is a slot for it: {error}"),
         }
     }

@@ -1,7 +1,7 @@
 //! The settings of a bulk group.
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
-use spindle_core::rdmc::{Algorithm, Schedule, Settings};
+use spindle_core::rdmc::{Algorithm, Schedule, SessionSettings};
 use std::time::Duration;
 
 /// The settings that the members of a bulk group have to agree on. This is checked when their
@@ -60,10 +60,10 @@ impl Default for BulkSettings {
 }
 
 impl BulkSettings {
-    pub(super) fn session(&self, hosts: &Hosts, me: Rank) -> Settings {
+    pub(super) fn session(&self, hosts: &Hosts, me: Rank) -> SessionSettings {
         let BulkSettings { block_bytes, slots, ahead, posts_max, direct_below, .. } = *self;
         let schedule = Schedule::new(self.algorithm.clone(), hosts.count());
-        Settings { schedule, me: hosts.position(me), block_bytes, slots, ahead, posts_max, direct_below }
+        SessionSettings { schedule, me: hosts.position(me), block_bytes, slots, ahead, posts_max, direct_below }
     }
 
     /// Returns a digest of all settings that must be equal at all members.

@@ -4,7 +4,7 @@ use super::event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
-use spindle_core::rdmc::{SendError, Session};
+use spindle_core::rdmc::{Session, SessionSendError};
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{BulkDown, LocalEvent, LocalLinks, LocalPart, Object, Segment};
 use std::collections::VecDeque;
@@ -65,18 +65,18 @@ impl SharedMemoryBulk {
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
         if let Some(failure) = &self.failure {
-            return Err(SendError::Closed { dead: failure.dead }.into());
+            return Err(SessionSendError::Closed { dead: failure.dead }.into());
         }
         if self.me != self.root {
-            return Err(SendError::NotRoot { me: self.me }.into());
+            return Err(SessionSendError::NotRoot { me: self.me }.into());
         }
         if self.lent.len() as u64 >= u64::from(self.slots) {
-            return Err(SendError::Full { slots: self.slots }.into());
+            return Err(SessionSendError::Full { slots: self.slots }.into());
         }
         let has_left = |rank: &Rank| self.have[rank.index()] < u64::MAX && !self.links.is_open(*rank);
         if let Some(gone) = (0..self.have.len() as u32).map(Rank).find(has_left) {
             self.close(gone, FailureCause::Left);
-            return Err(SendError::Closed { dead: gone }.into());
+            return Err(SessionSendError::Closed { dead: gone }.into());
         }
         let object = self.shareable(object)?;
         let number = self.done + self.lent.len() as u64;

@@ -4,7 +4,7 @@ use super::event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
-use spindle_core::rdmc::{Announced, Columns, Input, Output, SendError, Session, Slot};
+use spindle_core::rdmc::{AnnouncedBlock, Columns, Input, Output, Session, SessionSendError, Slot};
 use spindle_fabric::bulk::{BlockHead, BlockStore, Buffer, BulkDown, BulkLinks, LinkReadiness, Object, PeerWord};
 use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -105,7 +105,7 @@ impl StreamBulk {
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
         if let Some(failure) = &self.side.failure {
-            return Err(SendError::Closed { dead: failure.dead }.into());
+            return Err(SessionSendError::Closed { dead: failure.dead }.into());
         }
         let bytes = object.len() as u64;
         let id = ObjectId(self.side.session.send(bytes, &mut self.side.outputs)?.0);
@@ -358,7 +358,7 @@ impl Side {
         let cargo = &mut self.cargo[slot];
         match cargo.memory {
             SlotMemory::None => cargo.is_room_wanted = true,
-            _ => self.tell(Input::Room { object: spindle_core::rdmc::Object(object.0) }),
+            _ => self.tell(Input::Room { object: spindle_core::rdmc::ObjectNumber(object.0) }),
         }
     }
 
@@ -380,7 +380,7 @@ impl Side {
         }
         cargo.memory = SlotMemory::Receiving(buffer);
         if std::mem::take(&mut cargo.is_room_wanted) {
-            self.tell(Input::Room { object: spindle_core::rdmc::Object(object.0) });
+            self.tell(Input::Room { object: spindle_core::rdmc::ObjectNumber(object.0) });
         }
         Ok(())
     }
@@ -411,7 +411,7 @@ impl Side {
     }
 
     /// Returns the block that these counters announce, if they announce exactly one.
-    fn announced(&self, from: Rank, block: &BlockHead) -> Option<Announced> {
+    fn announced(&self, from: Rank, block: &BlockHead) -> Option<AnnouncedBlock> {
         let mut announced = self.session.announced(self.position(from), block.slot, &block.columns);
         announced.next().filter(|_| announced.next().is_none())
     }

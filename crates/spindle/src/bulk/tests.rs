@@ -162,7 +162,7 @@ fn check_objects(cluster: &mut Cluster, root: u32, sizes: &[u64]) {
         loop {
             match cluster.root(root).send(content(i, *bytes)) {
                 Ok(object) => break assert_eq!(object, ObjectId(i)),
-                Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { .. })) => _ = cluster.turn(),
+                Err(BulkSendError::Session(spindle_core::rdmc::SessionSendError::Full { .. })) => _ = cluster.turn(),
                 Err(error) => panic!("{error}"),
             }
             assert!(start.elapsed() < PATIENCE, "no slot is free");

@@ -3,7 +3,7 @@ use super::error::{BulkError, BulkSendError, DestroyError, PostError};
 use super::event::{BulkEvent, BulkFailure, ObjectId};
 use super::node::BulkNode;
 use super::settings::BulkWaiting;
-use crate::pace::{Idle, Pace, SLEEP_MAX};
+use crate::pace::{Idle, PollPace, SLEEP_MAX};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use spindle_fabric::bulk::{Buffer, Object, Segment};
@@ -268,8 +268,8 @@ struct LeavingGroup {
 impl BulkServer {
     fn run(mut self, waiting: BulkWaiting) {
         let mut pace = match waiting {
-            BulkWaiting::Hybrid { spin_for } => Pace::new(spin_for),
-            BulkWaiting::Polling | BulkWaiting::Interrupt => Pace::new(Duration::MAX),
+            BulkWaiting::Hybrid { spin_for } => PollPace::new(spin_for),
+            BulkWaiting::Polling | BulkWaiting::Interrupt => PollPace::new(Duration::MAX),
         };
         loop {
             let mut worked = false;

@@ -6,7 +6,7 @@ use super::net::dial_error;
 use super::ways::{Rendezvous, Ways};
 use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE};
 use crate::shared::lock;
-use crate::transfer::Way;
+use crate::transfer::TransferWay;
 use spindle_core::control::{self, ControlMessage, Me, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::{Peer, RowDescriptors};
@@ -121,12 +121,12 @@ impl ControlPlane {
             }
             ControlMessage::State { view, from } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(ControlPlaneEvent::State { view, from, way: Way::Pipe(pipe) });
+                    news.push(ControlPlaneEvent::State { view, from, way: TransferWay::Pipe(pipe) });
                 }
             }
             ControlMessage::Objects { from, reply } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(ControlPlaneEvent::Objects { from, reply, way: Way::Pipe(pipe) });
+                    news.push(ControlPlaneEvent::Objects { from, reply, way: TransferWay::Pipe(pipe) });
                 }
             }
             ControlMessage::Bulk { incarnation, view, from, number } => {
@@ -265,10 +265,10 @@ impl ControlPlane {
                 }
             }
             Purpose::Objects { reply, .. } => {
-                news.push(ControlPlaneEvent::Objects { from: with, reply, way: Way::Stream(stream) });
+                news.push(ControlPlaneEvent::Objects { from: with, reply, way: TransferWay::Stream(stream) });
             }
             Purpose::State { view } => {
-                news.push(ControlPlaneEvent::State { view, from: with, way: Way::Stream(stream) })
+                news.push(ControlPlaneEvent::State { view, from: with, way: TransferWay::Stream(stream) })
             }
             Purpose::Bulk { incarnation, view, number } => {
                 let link = BulkLink { number, from: with, way: BulkWay::Stream(stream) };

@@ -7,7 +7,7 @@
 //! [`Outbound`] contains the objects that this member sends through them.
 //!
 //! A process that follows is not a member. It asks a member for the object that a message names.
-//! The [`ObjectCache`] contains the objects that a member keeps for that, and the [`ObjectServer`]
+//! The [`LargeObjectCache`] contains the objects that a member keeps for that, and the [`LargeObjectServer`]
 //! sends them. At the other end, messages wait for their objects in the [`ReorderBuffer`].
 mod fetching;
 mod object_cache;
@@ -15,8 +15,8 @@ mod object_server;
 mod outbound;
 
 pub(crate) use fetching::ReorderBuffer;
-pub(crate) use object_cache::ObjectCache;
-pub(crate) use object_server::ObjectServer;
+pub(crate) use object_cache::LargeObjectCache;
+pub(crate) use object_server::LargeObjectServer;
 pub(crate) use outbound::{Outbound, Permit};
 
 use crate::bulk::{
@@ -27,8 +27,8 @@ use crate::config::Terms;
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane};
 use crate::mesh::Mesh;
 use crate::shared::Notices;
-use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
-use spindle_core::rdmc::SendError;
+use spindle_core::control::{GroupStep, ObjectGroup, ObjectGroups, Remedy, SLOTS, TABLE_OBJECTS_MAX};
+use spindle_core::rdmc::SessionSendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
 use spindle_fabric::{Fabric, Reader};
@@ -181,8 +181,8 @@ impl Large {
             let outbound = outbound.map(|(_, outbound)| *outbound);
             for step in self.groups.step(&group, outbound.is_some(), control_plane.now()) {
                 match step {
-                    Step::Dial(head) => control_plane.make_bulk_stream(head, view.id, number),
-                    Step::Begin(streams) => self.begin(&group, streams, outbound, control_plane, engine, fabric),
+                    GroupStep::Dial(head) => control_plane.make_bulk_stream(head, view.id, number),
+                    GroupStep::Begin(streams) => self.begin(&group, streams, outbound, control_plane, engine, fabric),
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Large {
 
     fn receive(&mut self, group: &ObjectGroup<'_>, node: Result<BulkNode, BulkError>, engine: &Engine, fabric: &Mesh) {
         let place = engine.layout().row(group.root()).subgroup(group.subgroup());
-        let upcalls = Receiver {
+        let upcalls = SubgroupReceiver {
             view: group.view(),
             members: group.members().to_vec(),
             root: group.root(),
@@ -347,7 +347,7 @@ impl BulkUpcalls for Sender {
 
     fn refused(&mut self, error: BulkSendError) {
         // A closed group has reported that itself.
-        if !matches!(error, BulkSendError::Session(SendError::Closed { .. }) | BulkSendError::Destroyed) {
+        if !matches!(error, BulkSendError::Session(SessionSendError::Closed { .. }) | BulkSendError::Destroyed) {
             self.told.tell(self.view, Trouble::Unable(error.to_string()));
         }
     }
@@ -358,7 +358,7 @@ impl BulkUpcalls for Sender {
 }
 
 /// The upcalls of a group in which this member receives.
-struct Receiver {
+struct SubgroupReceiver {
     view: ViewId,
     /// By rank in the bulk group.
     members: Vec<Rank>,
@@ -368,7 +368,7 @@ struct Receiver {
     told: Arc<Told>,
 }
 
-impl BulkUpcalls for Receiver {
+impl BulkUpcalls for SubgroupReceiver {
     fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
         let buffer = Buffer::zeroed(bytes);
         if buffer.is_none() {

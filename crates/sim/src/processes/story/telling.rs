@@ -3,7 +3,7 @@ use super::super::ledger::MessageId;
 use super::super::plan::MS;
 use super::super::process::{ProcessPhase, SimProcess};
 use super::super::world::HostsWorld;
-use spindle_core::control::{Need, Record};
+use spindle_core::control::{BootstrapRecord, Need};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -233,7 +233,7 @@ impl HostsWorld<'_> {
     }
 
     /// Records the vote of a seed that is about to be written to its disk.
-    pub(in super::super) fn tell_vote(&mut self, process: usize, place: usize, record: &Record) {
+    pub(in super::super) fn tell_vote(&mut self, process: usize, place: usize, record: &BootstrapRecord) {
         let old = &self.places[place].disk;
         let Some((ballot, group)) = record.accepted.as_ref().filter(|new| Some(*new) != old.accepted.as_ref()) else {
             return;

@@ -34,7 +34,7 @@ fn on_one_machine_a_death_fails_the_group_once_at_each_member() {
         cluster.root(1).send(content(1, 100_000)).unwrap();
         cluster.root(1).send(content(2, 3)).unwrap();
         let full = cluster.root(1).send(vec![1]);
-        assert!(matches!(full, Err(BulkSendError::Session(spindle_core::rdmc::SendError::Full { slots: 2 }))));
+        assert!(matches!(full, Err(BulkSendError::Session(spindle_core::rdmc::SessionSendError::Full { slots: 2 }))));
         cluster.kill(dead);
         cluster.run_until("the end", |told| !failures(told).is_empty());
         cluster.run_to_rest();
