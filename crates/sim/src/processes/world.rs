@@ -1,25 +1,28 @@
 //! A run: processes on hosts, data in flight between them, and faults, in the order of virtual
 //! time.
+mod ends;
+mod event;
+mod faults;
+
 use super::counts::Counts;
 use super::host::SimHost;
 use super::learning::States;
 use super::ledger::HostsLedger;
 use super::network::{HostLinks, PacketFate, PacketLoad, SimConnections};
-use super::plan::{HostsFault, HostsScene, MS, S};
-use super::process::{DeathNotice, Near, NetworkEvent, SimProcess};
+use super::plan::{HostsScene, MS};
+use super::process::{DeathNotice, NetworkEvent, SimProcess};
 use super::proposed_changes::PendingChange;
 use super::rows::SimRows;
 use super::story::Telling;
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
-use spindle_core::control::{
-    Address, BootstrapRecord, Card, ControlMessage, Incarnation, Purpose, Request, SharedSettings,
-};
+pub(super) use event::ProcessEvent;
+use event::QueuedEvent;
+use spindle_core::control::{Address, BootstrapRecord, Incarnation, Purpose, SharedSettings};
 use spindle_core::{MemberId, ViewId};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt::Write;
-use std::time::Duration;
 
 pub(super) const BOUNDED: Invariant = Invariant(14, "bounded");
 
@@ -51,107 +54,6 @@ pub struct ProcessesOutcome {
     pub lost: bool,
     /// A hash of the run: equal runs have equal hashes.
     pub trace_hash: u64,
-}
-
-/// An event.
-#[derive(Clone, Debug)]
-pub(super) enum ProcessEvent {
-    Start {
-        place: usize,
-        id: Option<MemberId>,
-    },
-    Step {
-        process: usize,
-    },
-    Messages {
-        process: usize,
-        near: Near,
-    },
-    Death {
-        process: usize,
-        id: MemberId,
-        of: usize,
-    },
-    Displaced {
-        process: usize,
-    },
-    Attempt {
-        number: usize,
-    },
-    Accepted {
-        number: usize,
-    },
-    Concluded {
-        number: usize,
-        connection: usize,
-    },
-    Failed {
-        number: usize,
-        refused: bool,
-    },
-    Silence {
-        connection: usize,
-        end: usize,
-        since: u64,
-    },
-    LifeEnds {
-        process: usize,
-        of: usize,
-        tries: u32,
-    },
-    /// A process learns that the connection has ended that reports the end of another process.
-    LifeBreaks {
-        process: usize,
-        life: LivenessWatch,
-    },
-    /// A process learns that another one has answered.
-    Answers {
-        process: usize,
-        with: (Card, u128),
-    },
-    Exit {
-        process: usize,
-    },
-    /// The seeds' name resolves to one more address, or to one less.
-    Renamed {
-        address: Address,
-        is_there: bool,
-    },
-    /// A process gets the answer to a look-up of the seeds' name.
-    LookedUp {
-        process: usize,
-        name: Address,
-    },
-    Fault(usize),
-    Mend(usize),
-    Tick,
-}
-
-#[derive(Debug)]
-struct QueuedEvent {
-    at: u64,
-    sequence: u64,
-    event: ProcessEvent,
-}
-
-impl PartialEq for QueuedEvent {
-    fn eq(&self, other: &QueuedEvent) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for QueuedEvent {}
-
-impl PartialOrd for QueuedEvent {
-    fn partial_cmp(&self, other: &QueuedEvent) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for QueuedEvent {
-    fn cmp(&self, other: &QueuedEvent) -> Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
 }
 
 /// A place, with the state that outlives its processes.
@@ -578,207 +480,6 @@ impl<'s> HostsWorld<'s> {
         Ok(())
     }
 
-    /// Records a fault of a process.
-    fn trouble(&mut self, process: usize, until: u64) {
-        if let Some(process) = self.processes[process].as_deref_mut() {
-            process.troubled = process.troubled.max(until);
-        }
-    }
-
-    /// Records a fault of the links of a host.
-    pub(super) fn trouble_host(&mut self, host: usize, until: u64) {
-        self.troubled[host] = self.troubled[host].max(until);
-    }
-
-    /// Lets a fault begin, which has this number in the scene.
-    pub(super) fn inflict(&mut self, number: usize, fault: HostsFault) {
-        self.note(|| format!("fault: {fault:?}"));
-        match fault {
-            HostsFault::Cut { from, to, ns } => {
-                self.cut_links(from, to, ns);
-                self.push(self.now + ns, ProcessEvent::Mend(number));
-            }
-            HostsFault::Break { a, b, half } => {
-                for connection in self.connections.between(a as usize, b as usize) {
-                    self.break_connection(connection, half);
-                }
-                self.break_lives(a as usize, b as usize, half);
-            }
-            HostsFault::Pause { place, ns } => {
-                let until = self.now + ns;
-                if let Some(number) = self.places[place as usize].process {
-                    self.trouble(number, until);
-                    // The last heartbeat may be some time before the pause. One pause may begin in
-                    // another, or shortly after it.
-                    let (now, part) = (self.now, self.scene.suspect_after_ns / 8);
-                    if let Some(process) = self.living(number) {
-                        if process.paused_until + part < now {
-                            process.paused_since = now;
-                        }
-                        process.paused_until = process.paused_until.max(until);
-                        let (since, until) = (process.paused_since, process.paused_until);
-                        if until - since >= 7 * part {
-                            self.suspended = self.suspended.max(until);
-                        }
-                    }
-                }
-            }
-            HostsFault::Kill { place, down_ns, renamed } => {
-                let at = place as usize;
-                self.places[at].is_over |= down_ns.is_none();
-                if let Some(process) = self.places[at].process {
-                    self.outcome.counts.kills += 1;
-                    self.die(process, true);
-                }
-                if let Some(down_ns) = down_ns {
-                    let id = if renamed { Some(self.new_id(at)) } else { None };
-                    self.push(self.now + down_ns, ProcessEvent::Start { place: at, id });
-                }
-            }
-            HostsFault::Leave { place, down_ns } => {
-                let at = place as usize;
-                self.places[at].is_over |= down_ns.is_none();
-                if let Some(number) = self.places[at].process
-                    && let Some(process) = self.living(number)
-                {
-                    process.is_leaving = true;
-                    let id = process.me.id;
-                    self.excused.insert(id, self.now);
-                    self.wake(number, self.now);
-                }
-            }
-            HostsFault::Evict { by, whom } => {
-                let whom =
-                    self.places[whom as usize].process.and_then(|whom| self.living(whom)).map(|process| process.me.id);
-                if let (Some(number), Some(id)) = (self.places[by as usize].process, whom) {
-                    self.excused.insert(id, self.now);
-                    let message = ControlMessage::Request { from: OPERATOR, reply: 1, what: Request::Evict(id) };
-                    let near = Near { message: message.encode().into(), attachment: [].into(), row: None };
-                    self.push(self.now, ProcessEvent::Messages { process: number, near });
-                }
-            }
-            HostsFault::Propose { place, change } => self.propose_change(place, &change),
-            HostsFault::Full { place, ns } => {
-                let until = self.now + ns;
-                self.trouble_host(self.scene.places[place as usize].host as usize, until);
-                // Other processes may have no connection to it, or it none to them.
-                self.suspended = self.suspended.max(until);
-                if let Some(number) = self.places[place as usize].process
-                    && let Some(process) = self.living(number)
-                {
-                    process.full_until = process.full_until.max(until);
-                    self.outcome.counts.full += 1;
-                    self.trouble(number, until);
-                    self.wake(number, until);
-                }
-            }
-            HostsFault::Vanish { host } => {
-                self.hosts[host as usize].vanish();
-                let living: Vec<usize> = self.hosts[host as usize].living.iter().copied().collect();
-                for process in living {
-                    let at = self.now + self.random.below(DISPLACED_NS);
-                    self.push(at, ProcessEvent::Displaced { process });
-                }
-            }
-        }
-    }
-
-    /// Cuts the links from the hosts in `from` to those in `to`, for a time.
-    pub(super) fn cut_links(&mut self, from: u64, to: u64, ns: u64) {
-        let changed = self.links.set(from, to, true, self.now);
-        self.outcome.counts.partitions += u64::from(!changed.is_empty());
-        for (a, b) in changed {
-            self.trouble_host(a, self.now + ns);
-            self.trouble_host(b, self.now + ns);
-            self.cut(a, b);
-        }
-    }
-
-    fn mend_links(&mut self, number: usize) {
-        let HostsFault::Cut { from, to, .. } = self.scene.faults[number].1 else { return };
-        self.note(|| format!("fault {number} is over"));
-        self.mend(from, to);
-    }
-
-    /// Restores the links from the hosts in `from` to those in `to`.
-    pub(super) fn mend(&mut self, from: u64, to: u64) {
-        let changed = self.links.set(from, to, false, self.now);
-        self.outcome.counts.heals += u64::from(!changed.is_empty());
-        self.note(|| format!("{changed:?} pass"));
-        for (a, b) in changed {
-            self.trouble_host(a, self.now);
-            self.trouble_host(b, self.now);
-            for (process, due) in self.connections.release((a, b), &self.links, &mut self.random, self.now) {
-                self.wake(process, due);
-            }
-        }
-    }
-
-    /// Handles the cut of a link: packets over it are not acknowledged.
-    fn cut(&mut self, a: usize, b: usize) {
-        let now = self.now;
-        let mut silences = vec![];
-        for number in self.connections.between(a, b) {
-            let connection = self.connections.get_mut(number).expect("it is there");
-            let silence_ns = connection.silence_ns;
-            for (end, side) in connection.ends.iter_mut().enumerate() {
-                if side.is_open && side.stuck.is_none() && !side.out.is_empty() {
-                    side.stuck = Some(now);
-                    silences.push((number, end, silence_ns));
-                }
-            }
-        }
-        for (connection, end, silence_ns) in silences {
-            self.push(now + silence_ns, ProcessEvent::Silence { connection, end, since: now });
-        }
-    }
-
-    fn silence(&mut self, number: usize, end: usize, since: u64) {
-        let Some(connection) = self.connections.get(number) else { return };
-        let side = &connection.ends[end];
-        if side.is_open && side.stuck == Some(since) {
-            let (process, hosts) = (side.process, connection.hosts());
-            self.outcome.counts.breaks += 1;
-            self.note(|| format!("connection {number} breaks at process {process}, after a silence"));
-            self.trouble_host(hosts.0, self.now);
-            self.trouble_host(hosts.1, self.now);
-            self.close(number, end);
-            self.wake(process, self.now);
-        }
-    }
-
-    /// Breaks a connection, with the packets in flight. If `half`, one side does not learn of it.
-    pub(super) fn break_connection(&mut self, number: usize, half: bool) {
-        let untold = half.then(|| self.random.below(2) as usize);
-        let Some(connection) = self.connections.get_mut(number) else { return };
-        let (a, b) = connection.hosts();
-        connection.is_black = true;
-        let silence_ns = connection.silence_ns;
-        connection.ends.iter_mut().for_each(|end| end.out.clear());
-        let sides: Vec<(usize, bool)> = connection.ends.iter().map(|end| (end.process, end.is_open)).collect();
-        self.outcome.counts.breaks += 1;
-        if half {
-            self.trouble_host(a, self.now);
-            self.trouble_host(b, self.now);
-        }
-        self.note(|| format!("connection {number} of processes {sides:?} breaks; untold: {untold:?}"));
-        for (end, (process, is_open)) in sides.into_iter().enumerate() {
-            if !is_open {
-                continue;
-            }
-            let now = self.now;
-            let at = match untold == Some(end) {
-                true => now + silence_ns,
-                false => now + self.links.delay(&mut self.random, a, b),
-            };
-            if let Some(connection) = self.connections.get_mut(number) {
-                connection.ends[end].stuck = Some(now);
-            }
-            let _ = process;
-            self.push(at, ProcessEvent::Silence { connection: number, end, since: now });
-        }
-    }
-
     /// Closes one side of a connection. The other side learns of it after the packets that were
     /// sent.
     pub(super) fn close(&mut self, number: usize, end: usize) {
@@ -819,115 +520,6 @@ impl<'s> HostsWorld<'s> {
             let half = self.random.one_in(3);
             self.break_connection(number, half);
         }
-    }
-
-    /// Ends a process. If it is `killed`, its data in flight may be lost.
-    pub(super) fn die(&mut self, number: usize, killed: bool) {
-        let Some(process) = self.living(number) else { return };
-        process.is_alive = false;
-        let (id, host, place, address) = (process.me.id, process.host, process.place, process.address.clone());
-        self.note(|| format!("process {number}, member {id}, ends"));
-        self.tell(number, || if killed { "is killed".into() } else { "exits".into() });
-        self.excused.insert(id, self.now);
-        self.ended = self.now;
-        self.hosts[host].end(number);
-        self.places[place].process = None;
-        if killed {
-            let is_durable = self.scene.places[place].is_durable;
-            self.places[place].knows = self.places[place].disk.belongs.filter(|_| is_durable);
-        }
-        if let Some((_, listener)) = self.listeners.get_mut(&address).filter(|(_, listener)| *listener == Some(number))
-        {
-            *listener = None;
-            if let Some(name) = self.scene.name.filter(|_| self.scene.places[place].is_seed) {
-                let at = self.now + self.random.range(1, name.late_ns);
-                self.push(at, ProcessEvent::Renamed { address, is_there: false });
-            }
-        }
-        for (connection, end) in self.connections.open_of(number) {
-            let side = &mut self.connections.get_mut(connection).expect("it is open").ends[end];
-            if killed && self.random.one_in(3) {
-                side.out.truncate(self.random.below(side.out.len() as u64 + 1) as usize);
-            }
-            self.close(connection, end);
-        }
-        self.connections.forget_closed();
-        let neighbours: Vec<usize> = self.hosts[host].living.iter().copied().collect();
-        for process in neighbours {
-            let at = self.now + self.random.below(DEATH_NS);
-            self.push(at, ProcessEvent::Death { process, id, of: number });
-        }
-        let told: Vec<usize> = self.lives.iter().filter_map(|life| life.other(number)).collect();
-        for process in told {
-            let to = self.processes[process].as_deref().map_or(host, |process| process.host);
-            let at = self.now + self.links.delay(&mut self.random, host, to);
-            self.push(at, ProcessEvent::LifeEnds { process, of: number, tries: 0 });
-        }
-    }
-
-    fn life_ends(&mut self, process: usize, of: usize, tries: u32) {
-        let hosts = [process, of].map(|number| self.processes[number].as_deref().map_or(0, |process| process.host));
-        if !self.links.passes(hosts[1], hosts[0]) {
-            if tries < 20 {
-                self.push(self.now + 700 * MS, ProcessEvent::LifeEnds { process, of, tries: tries + 1 });
-            }
-            return;
-        }
-        let Some(at) = self.lives.iter().position(|life| life.other(of) == Some(process)) else { return };
-        let life = self.lives.swap_remove(at);
-        self.tell_end(process, life);
-    }
-
-    fn tell_end(&mut self, process: usize, life: LivenessWatch) {
-        let LivenessWatch { incarnation, view, .. } = life;
-        let Some(other) = life.other(process).and_then(|other| self.processes[other].as_deref()) else { return };
-        let (id, host, now) = (other.me.id, other.host, self.now);
-        let Some(from) = self.processes[process].as_deref().map(|process| process.host) else { return };
-        let trip = self.links.round_trip(&mut self.random, from, host);
-        let answer_within = Duration::from_nanos(ANSWER_MIN_NS + ANSWER_ROUND_TRIPS * trip);
-        if let Some(told) = self.living(process) {
-            told.heard.push_back(NetworkEvent::Ended { id, incarnation, view, answer_within });
-            self.wake(process, now);
-        }
-    }
-
-    /// Breaks the connections between two hosts that report the ends of processes there.
-    fn break_lives(&mut self, a: usize, b: usize, half: bool) {
-        let host = |process: usize| self.scene.places[self.process_places[process]].host as usize;
-        let is_between = |life: &mut LivenessWatch| {
-            let hosts = life.processes.map(host);
-            hosts == [a, b] || hosts == [b, a]
-        };
-        let broken: Vec<LivenessWatch> = self.lives.extract_if(.., is_between).collect();
-        for life in broken {
-            let untold = half.then(|| self.random.below(2) as usize);
-            for (side, process) in life.processes.into_iter().enumerate() {
-                if untold != Some(side) {
-                    let at = self.now + self.links.delay(&mut self.random, a, b);
-                    self.push(at, ProcessEvent::LifeBreaks { process, life });
-                }
-            }
-        }
-    }
-
-    fn exit(&mut self, number: usize) {
-        let Some(process) = self.living(number) else { return };
-        let (place, is_leaving) = (process.place, process.is_leaving);
-        let incarnation = process.roster.incarnation();
-        let belongs = (incarnation != 0 && !is_leaving).then_some(Incarnation(incarnation));
-        self.places[place].belongs = belongs;
-        self.places[place].knows = belongs.or(self.places[place].knows).filter(|_| !is_leaving);
-        self.die(number, false);
-        let down_ns = if is_leaving { self.leave_pause(place) } else { self.scene.restart_ns };
-        self.push(self.now + down_ns, ProcessEvent::Start { place, id: None });
-    }
-
-    fn leave_pause(&self, place: usize) -> u64 {
-        let pause = self.scene.faults.iter().find_map(|(_, fault)| match fault {
-            HostsFault::Leave { place: of, down_ns } if *of as usize == place => *down_ns,
-            _ => None,
-        });
-        pause.unwrap_or(S)
     }
 
     pub(super) fn new_id(&mut self, place: usize) -> MemberId {
