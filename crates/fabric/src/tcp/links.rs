@@ -1,20 +1,24 @@
 //! The connections of one member: finding which of them can move bytes, and moving the bytes.
-use super::backlog::{Backlog, Image};
+mod leaving;
+mod link;
+mod observers;
+
+use super::backlog::Image;
 use super::error::Down;
-use super::inbox::{self, RowInbox};
+use super::inbox::{self};
 use super::observer::TcpObserver;
 use super::resume::{Posted, announcements};
-use super::wire::{self, TURN_BYTES};
 use crate::region::{CopyRegion, OwnRegion};
+use link::TcpLink;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
 use spindle_core::wire::layout::entry;
-use spindle_core::{Layout, Rank, RowLayout, ViewId};
+use spindle_core::{Layout, Rank, RowLayout};
 use spindle_transport::Connection;
-use spindle_transport::stream::{again, is_confirmed};
+use spindle_transport::stream::is_confirmed;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice};
+use std::io::{self};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -84,24 +88,6 @@ struct Known {
     announcements: Box<[u64]>,
     /// Whether its last connection ended before everything was sent.
     is_cut: bool,
-}
-
-#[derive(Debug)]
-struct TcpLink {
-    stream: Connection,
-    copy: Arc<CopyRegion>,
-    backlog: Backlog,
-    inbox: RowInbox,
-    /// Whether it waits until the system accepts more.
-    blocked: bool,
-    /// Whether posts skip it: nothing can be sent, or what the peer has applied is not known yet.
-    is_mute: bool,
-    /// The reason why nothing can be sent any more. Bytes from the peer are still read.
-    deaf: Option<io::Error>,
-    /// The last frame of the view, once nothing more is posted, and how much of it has left.
-    turn: Option<([u8; TURN_BYTES], usize)>,
-    sent_bytes: u64,
-    received_bytes: u64,
 }
 
 /// A connection, and the copy that it fills.
@@ -286,28 +272,6 @@ impl TcpLinks {
         Some(link)
     }
 
-    /// Adds an observer: from now on `stream` gets all that any peer gets, and all of the row
-    /// before.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub(crate) fn add_observer(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
-        epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_observer), EventFlags::IN)?;
-        self.observers.insert(self.next_observer, TcpObserver::new(stream, row));
-        self.next_observer += 1;
-        self.untried = true;
-        Ok(())
-    }
-
-    /// Returns whether everything for observers is handed to the system.
-    pub(crate) fn has_served(&self) -> bool {
-        self.observers.values().all(TcpObserver::is_flushed)
-    }
-
-    pub(crate) fn observers(&self) -> usize {
-        self.observers.len()
-    }
-
     /// Returns whether the control block of every peer has come as a whole.
     pub(crate) fn has_all(&self) -> bool {
         self.links.iter().flatten().all(|link| link.inbox.has_control())
@@ -487,85 +451,6 @@ impl TcpLinks {
         flags.contains(EventFlags::OUT) && self.serve(event, row)
     }
 
-    /// Sends to an observer; returns whether anything left.
-    fn serve(&mut self, event: u64, row: &OwnRegion) -> bool {
-        let Some(observer) = self.observers.get_mut(&event) else { return false };
-        let Ok(moved) = observer.send(row, &self.image, &self.freed) else {
-            self.dismiss(event);
-            return false;
-        };
-        let blocks = !observer.is_flushed();
-        if blocks != observer.blocked {
-            observer.blocked = blocks;
-            // It was added, with the same descriptor, and is open.
-            let modified =
-                epoll::modify(&self.epoll, observer.stream.fd(), EventData::new_u64(event), observer.interest());
-            debug_assert!(modified.is_ok());
-        }
-        moved
-    }
-
-    fn dismiss(&mut self, event: u64) {
-        if let Some(observer) = self.observers.remove(&event) {
-            // Another owner may hold a duplicate of the descriptor.
-            let _ = epoll::delete(&self.epoll, observer.stream.fd());
-        }
-    }
-
-    /// Ends the posts to `rank` in this view: later bytes on its stream belong to `next`. Does
-    /// nothing if it was called before, or if no stream can send.
-    pub(crate) fn turn(&mut self, rank: Rank, next: ViewId, row: &OwnRegion) {
-        if let Some(link) = &mut self.links[rank.index()]
-            && link.turn.is_none()
-            && link.deaf.is_none()
-        {
-            link.turn = Some((wire::turn(next), 0));
-            if !link.blocked {
-                self.send(rank, row);
-            }
-        }
-    }
-
-    /// Takes the streams out that both sides have [turned](Self::turn) to `next`: all of this view
-    /// has arrived at both. Streams whose peers have turned to another view are closed.
-    pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
-        let mut turned = vec![];
-        for rank in (0..self.links.len() as u32).map(Rank) {
-            let Some(link) = &self.links[rank.index()] else { continue };
-            match link.inbox.turn() {
-                Some(theirs) if theirs != next => self.close(rank, Down::Astray { turned: theirs, next }),
-                Some(_) if link.has_turned(next) => {
-                    let Some(link) = self.remove(rank) else { continue };
-                    turned.push((rank, again(link.stream, link.inbox.ahead())));
-                }
-                _ => {}
-            }
-        }
-        turned
-    }
-
-    /// Drops the streams whose peers have turned to the next view: these peers need nothing more of
-    /// this one.
-    pub(crate) fn drop_turned(&mut self) {
-        for rank in (0..self.links.len() as u32).map(Rank) {
-            if self.links[rank.index()].as_ref().is_some_and(|link| link.inbox.turn().is_some()) {
-                drop(self.remove(rank));
-            }
-        }
-    }
-
-    /// Reports to all peers that nothing more comes.
-    pub(crate) fn finish(&mut self) {
-        for mut observer in std::mem::take(&mut self.observers).into_values() {
-            observer.stream.finish();
-        }
-        for link in self.links.iter_mut().flatten() {
-            link.stream.finish();
-        }
-        // A stream may have to send bytes for that.
-        self.untried = true;
-    }
-
     /// Sends to one peer; returns whether anything left.
     fn send(&mut self, rank: Rank, row: &OwnRegion) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
@@ -686,94 +571,5 @@ const ARRIVED: EventFlags = EventFlags::IN.union(EventFlags::HUP).union(EventFla
 impl Known {
     fn new(copy: Arc<CopyRegion>, row: &RowLayout) -> Known {
         Known { copy, control_bytes: row.control, announcements: announcements(row), is_cut: false }
-    }
-}
-
-impl TcpLink {
-    /// Creates a link over which nothing has gone, for a row of so many `rings`; without a row it
-    /// sends no hello.
-    fn new(stream: Connection, peer: &Known, rings: Option<usize>) -> TcpLink {
-        let Known { copy, control_bytes, announcements, .. } = peer;
-        let inbox = RowInbox::new(copy.size(), *control_bytes, rings);
-        let applied = || announcements.iter().map(|at| copy.load(*at)).collect::<Vec<u64>>();
-        let backlog = rings.map_or(Backlog::default(), |_| Backlog::greeting(&wire::hello(&applied())));
-        let (blocked, is_mute, deaf, turn, sent_bytes, received_bytes) = Default::default();
-        TcpLink {
-            stream,
-            copy: Arc::clone(copy),
-            backlog,
-            inbox,
-            blocked,
-            is_mute,
-            deaf,
-            turn,
-            sent_bytes,
-            received_bytes,
-        }
-    }
-
-    /// Prepares the data that the peer lacks, if it has `applied` so much of my row. Returns the
-    /// ring bytes among it.
-    ///
-    /// # Errors
-    /// The peer can't have applied so much.
-    fn catch_up(&mut self, posted: &[Posted], applied: &[u64], row: &OwnRegion, image: &Image) -> Result<u64, Down> {
-        let mut bytes = 0;
-        for (ring, applied) in posted.iter().zip(applied) {
-            for range in ring.lacking(*applied, row, image)? {
-                bytes += range.end - range.start;
-                self.backlog.add_range(range);
-            }
-        }
-        self.backlog.add_control(&(0..image.bytes().len() as u64));
-        self.is_mute = false;
-        Ok(bytes)
-    }
-
-    fn send(&mut self, row: &OwnRegion, image: &Image) -> io::Result<()> {
-        self.sent_bytes += self.backlog.send(row, image, &mut *self.stream)?;
-        if let Some((bytes, sent)) = &mut self.turn
-            && self.backlog.is_empty()
-            && !self.is_mute
-        {
-            while *sent < bytes.len() {
-                match self.stream.send(&[IoSlice::new(&bytes[*sent..])]) {
-                    Ok(now) => (*sent, self.sent_bytes) = (*sent + now, self.sent_bytes + now as u64),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether there is nothing to send now.
-    fn is_sent(&self) -> bool {
-        let turns = self.turn.is_some_and(|(bytes, sent)| sent < bytes.len() && !self.is_mute);
-        self.deaf.is_some() || self.backlog.is_empty() && !turns && !self.stream.holds_back()
-    }
-
-    /// Returns whether both sides have said that the stream continues in `next`, and nothing of
-    /// this view is in transit.
-    fn has_turned(&self, next: ViewId) -> bool {
-        self.inbox.turn() == Some(next) && self.turn.is_some() && !self.is_mute && self.deaf.is_none() && self.is_sent()
-    }
-
-    /// Returns the events that the system is asked for. Bytes after a turn are not for this view,
-    /// and neither is the end.
-    fn interest(&self) -> EventFlags {
-        let out = if self.blocked { EventFlags::OUT } else { EventFlags::empty() };
-        if self.inbox.turn().is_some() { out } else { out | EventFlags::IN }
-    }
-
-    /// Returns whether all posts were sent, or never will be.
-    fn is_flushed(&self) -> bool {
-        self.is_sent() && (self.deaf.is_some() || !self.is_mute)
     }
 }
