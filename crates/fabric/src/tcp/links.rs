@@ -5,7 +5,7 @@ mod observers;
 
 use super::backlog::Image;
 use super::error::Down;
-use super::inbox::{self};
+use super::inbox;
 use super::observer::TcpObserver;
 use super::resume::{Posted, announcements};
 use crate::region::{CopyRegion, OwnRegion};
@@ -18,7 +18,7 @@ use spindle_core::{Layout, Rank, RowLayout};
 use spindle_transport::Connection;
 use spindle_transport::stream::is_confirmed;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self};
+use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! What happens to the processes of a round: they start, stop, leave and end.
 use super::{REPLACE_MS, Round, RoundTrouble, UNPROVOKED_MAX, UNPROVOKED_MAX_AFAR, now};
 use crate::chaos::cluster::ChaosProcess;
-use crate::chaos::hosts::{self};
+use crate::chaos::hosts;
 use crate::chaos::judge::Breach;
 use crate::chaos::record::End;
 use anyhow::Result;

@@ -2,7 +2,7 @@
 use super::TcpLinks;
 use crate::region::OwnRegion;
 use crate::tcp::error::Down;
-use crate::tcp::wire::{self};
+use crate::tcp::wire;
 use spindle_core::{Rank, ViewId};
 use spindle_transport::Connection;
 use spindle_transport::stream::again;
