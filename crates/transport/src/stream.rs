@@ -39,6 +39,17 @@ pub trait Stream: Debug + Send {
         false
     }
 
+    /// Sends bytes that it holds back, as many as it can now.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send). A full stream is no error.
+    fn send_held(&mut self) -> io::Result<()> {
+        match self.holds_back().then(|| self.send(&[])) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether it may have bytes that the descriptor does not report. A new owner of the
     /// stream has to ask before it waits for the descriptor: the stream may have read ahead while
     /// it had another owner.

@@ -4,13 +4,12 @@ use super::inbox::{self, BulkInbox};
 use super::outbox::BulkOutbox;
 use super::store::BlockStore;
 use super::wire::{BlockHead, BulkHead, Greeting};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use spindle_core::Rank;
 use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::Connection;
+use spindle_transport::waiting::EpollSpace;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -219,15 +218,8 @@ impl BulkLinks {
         let unread = self.unread.drain(..).map(|peer| LinkReadiness { peer, to_receive: true, to_send: false });
         ready.extend(unread);
         let at_most = if ready.is_empty() { at_most } else { Duration::ZERO };
-        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
-        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
-        let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
-        // An interruption counts as a timeout.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
-        for event in events {
-            // Copied, because it may be unaligned.
-            let (flags, data) = (event.flags, event.data);
-            let Ok(peer) = u32::try_from(data.u64()) else { continue };
+        for (data, flags) in EpollSpace::<EVENTS_MAX>::default().wait(self.epoll.as_fd(), at_most) {
+            let Ok(peer) = u32::try_from(data) else { continue };
             let to_receive = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
             ready.push(LinkReadiness { peer: Rank(peer), to_receive, to_send: flags.contains(EventFlags::OUT) });
         }
@@ -266,13 +258,7 @@ impl AsFd for BulkLinks {
 impl BulkStreamLink {
     fn send(&mut self, store: &impl BlockStore, gone: &mut Vec<Slot>) -> io::Result<()> {
         self.sent_bytes += self.outbox.send(&mut *self.stream, store, gone)?;
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+        self.stream.send_held()
     }
 
     fn is_flushed(&self) -> bool {

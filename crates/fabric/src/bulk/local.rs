@@ -15,14 +15,14 @@ use super::inbox::mismatch;
 use super::object::{Loan, NAME, Object, Segment};
 use super::wire::{BulkHead, Greeting, HEAD_BYTES, LentPlace};
 use crate::region::{PeerRegion, RegionError};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use spindle_core::Rank;
+use spindle_transport::waiting::EpollSpace;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -373,15 +373,8 @@ impl LocalLinks {
     /// Adds to `ready` the peers that can be received from now, or within `at_most`. Sends what can
     /// be sent.
     pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Rank>) {
-        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
-        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
-        let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
-        // An interruption counts as a timeout.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
-        for event in events {
-            // Copied, because it may be unaligned.
-            let (flags, data) = (event.flags, event.data);
-            let Ok(peer) = u32::try_from(data.u64()) else { continue };
+        for (data, flags) in EpollSpace::<EVENTS_MAX>::default().wait(self.epoll.as_fd(), at_most) {
+            let Ok(peer) = u32::try_from(data) else { continue };
             if flags.contains(EventFlags::OUT) {
                 self.send(Rank(peer));
             }

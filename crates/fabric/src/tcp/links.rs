@@ -10,16 +10,15 @@ use super::observer::TcpObserver;
 use super::resume::{Posted, announcements};
 use crate::region::{CopyRegion, OwnRegion};
 use link::TcpLink;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
-use rustix::fs::Timespec;
 use spindle_core::wire::layout::entry;
 use spindle_core::{Layout, Rank, RowLayout};
 use spindle_transport::Connection;
 use spindle_transport::stream::is_confirmed;
+use spindle_transport::waiting::EpollSpace;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -92,15 +91,6 @@ struct Known {
 
 /// A connection, and the copy that it fills.
 pub(crate) type Feed = (Connection, Arc<CopyRegion>);
-
-/// Space into which the system writes events.
-struct EpollSpace([MaybeUninit<Event>; EVENTS_MAX]);
-
-impl Default for EpollSpace {
-    fn default() -> EpollSpace {
-        EpollSpace([const { MaybeUninit::uninit() }; EVENTS_MAX])
-    }
-}
 
 impl TcpLinks {
     /// Creates the connections of a member with `row`, or of an observer without one. `event_count`
@@ -358,7 +348,7 @@ impl TcpLinks {
             let rank = self.unread.remove(0);
             arrived |= self.receive(rank, row);
         }
-        for (event, flags) in self.ask(Duration::ZERO, &mut EpollSpace::default()) {
+        for (event, flags) in EpollSpace::<EVENTS_MAX>::default().wait(self.epoll.as_fd(), Duration::ZERO) {
             let Ok(rank) = u32::try_from(event).map(Rank) else {
                 sent |= self.attend(event, flags, row);
                 continue;
@@ -418,27 +408,9 @@ impl TcpLinks {
         if !self.unread.is_empty() {
             return true;
         }
-        self.ask(at_most, &mut EpollSpace::default()).any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
-    }
-
-    /// Asks the system which links can do what, and waits if necessary.
-    fn ask<'r>(
-        &self,
-        at_most: Duration,
-        room: &'r mut EpollSpace,
-    ) -> impl Iterator<Item = (u64, EventFlags)> + use<'r> {
-        let timeout =
-            Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
-        let events: &[Event] = match epoll::wait(&self.epoll, &mut room.0, Some(&timeout)) {
-            Ok((events, _)) => events,
-            // An interruption counts as a timeout.
-            Err(_) => &[],
-        };
-        events.iter().map(|event| {
-            // Copied, because it may be unaligned.
-            let (flags, data) = (event.flags, event.data);
-            (data.u64(), flags)
-        })
+        EpollSpace::<EVENTS_MAX>::default()
+            .wait(self.epoll.as_fd(), at_most)
+            .any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
     }
 
     /// Handles an event of an observer, or of the event count. Returns whether anything was sent.

@@ -84,12 +84,7 @@ impl TcpObserver {
                 Err(error) => return Err(error),
             }
         }
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
+        self.stream.send_held()?;
         Ok(moved)
     }
 

@@ -8,11 +8,11 @@ use super::event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 use super::shared_memory_bulk::SharedMemoryBulk;
 use super::stream_bulk::StreamBulk;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_core::Rank;
 use spindle_core::rdmc::SessionSendError;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, Object, Segment};
+use spindle_transport::waiting::wait_readable;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -244,13 +244,9 @@ impl HostGateway {
     }
 
     pub(super) fn wait(&mut self, at_most: Duration) {
-        if self.has_unread() {
-            return;
+        if !self.has_unread() {
+            wait_readable(&self.epoll, at_most);
         }
-        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
-        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
-        // Interrupted is as good as timed out.
-        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
     }
 
     pub(super) fn has_unread(&self) -> bool {

@@ -5,8 +5,9 @@ use super::node::BulkNode;
 use super::settings::BulkWaiting;
 use crate::pace::{Idle, PollPace, SLEEP_MAX};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use spindle_fabric::bulk::{Buffer, Object, Segment};
+use spindle_transport::waiting::wait_readable;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -364,10 +365,7 @@ impl BulkServer {
         }
         let until = self.members.iter().filter_map(|member| Some(member.leaving.as_ref()?.until)).min();
         let left = until.map_or(SLEEP_MAX, |until| until.saturating_duration_since(Instant::now()));
-        let at_most = left.min(SLEEP_MAX);
-        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
-        // An interruption counts as a timeout.
-        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+        wait_readable(&self.epoll, left.min(SLEEP_MAX));
     }
 }
 

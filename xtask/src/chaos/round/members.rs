@@ -1,4 +1,4 @@
-//! What happens to the processes of a round: they start, stop, leave and end.
+//! The processes of a round start, stop, leave and end.
 use super::{REPLACE_MS, Round, RoundTrouble, UNPROVOKED_MAX, UNPROVOKED_MAX_AFAR, now};
 use crate::chaos::cluster::ChaosProcess;
 use crate::chaos::hosts;

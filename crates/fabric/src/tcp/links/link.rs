@@ -91,13 +91,7 @@ impl TcpLink {
                 }
             }
         }
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+        self.stream.send_held()
     }
 
     /// Returns whether there is nothing to send now.
