@@ -9,7 +9,7 @@
 //! [`Lease`] of its ring's memory, is the only claimer there, and claims are disjoint until every
 //! member has delivered them (INV-FRAME, kept by [`Claims`]).
 use crate::event_count::{Announced, Doorbell, EventCount};
-use crate::region::{Lease, OwnRegion};
+use crate::region::{FrameMemory, Lease, OwnRegion};
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claim, ClaimError, Claims, Exclusive};
 use std::future::Future;
@@ -17,7 +17,6 @@ use std::future::poll_fn;
 use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -57,8 +56,7 @@ pub struct Frame<'a> {
     claimer: Claimer<'a>,
     /// Taken by `end`, and only there.
     claim: ManuallyDrop<Claim>,
-    /// A pointer, because the bytes are no longer exclusive by the time `commit` returns.
-    start: NonNull<u8>,
+    memory: FrameMemory<'a>,
 }
 
 /// The place where claimers wait for room in a ring. The engine's side rings it after it has raised
@@ -403,9 +401,18 @@ impl Outlet {
     #[inline(always)]
     fn take(&self, claimer: &mut Claimer<'_>, len: u64) -> Result<Claim, ClaimError> {
         match claimer {
-            Claimer::Only(exclusive) => self.claims.claim_exclusive(exclusive, len),
+            Claimer::Only(exclusive) => match self.claims.claim_plain(exclusive, len) {
+                Some(claim) => Ok(claim),
+                None => self.take_unusual(exclusive, len),
+            },
             Claimer::OneOfMany => self.claims.claim(len),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_unusual(&self, exclusive: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
+        self.claims.claim_exclusive(exclusive, len)
     }
 
     /// As [`take`](Self::take), but returns `None` for a ring that is full, and still in use.
@@ -424,10 +431,8 @@ impl Outlet {
             // The peers hold the cache lines from the lap before.
             exclusive.look_ahead(|block| self.lease.prefetch(block));
         }
-        // SAFETY: the claim is of this ring: lease and claims were made from the same one, and
-        // claims can't be made otherwise. So its length is within the ring's limit.
-        let start = unsafe { self.lease.payload(claim.position()) };
-        Frame { outlet: self, claimer, claim: ManuallyDrop::new(claim), start }
+        let memory = self.lease.frame(claim.position());
+        Frame { outlet: self, claimer, claim: ManuallyDrop::new(claim), memory }
     }
 
     #[inline(always)]
@@ -545,20 +550,21 @@ impl Frame<'_> {
     #[inline(always)]
     fn end(&mut self, kind: Kind, len: u64) {
         let outlet = self.outlet;
+        let [first, second] = self.memory.header();
         // SAFETY: called once, and no code reads the claim after it.
         let claim = unsafe { ManuallyDrop::take(&mut self.claim) };
         // Relaxed: what the commit stores next has the release.
         match &mut self.claimer {
             Claimer::Only(exclusive) => {
                 let round = outlet.claims.guess_round(exclusive);
-                outlet.claims.commit_exclusive(exclusive, claim, kind, len, |place, header| {
-                    outlet.lease.header(place).store(header, Ordering::Relaxed);
-                    outlet.lease.round(place).store(round, Ordering::Relaxed);
+                outlet.claims.commit_exclusive(exclusive, claim, kind, len, |_, header| {
+                    first.store(header, Ordering::Relaxed);
+                    second.store(round, Ordering::Relaxed);
                 });
             }
-            Claimer::OneOfMany => outlet.claims.commit(claim, kind, len, |place, header| {
-                outlet.lease.header(place).store(header, Ordering::Relaxed);
-            }),
+            Claimer::OneOfMany => {
+                outlet.claims.commit(claim, kind, len, |_, header| first.store(header, Ordering::Relaxed));
+            }
         }
         outlet.engine.ring();
     }
@@ -569,11 +575,12 @@ impl Deref for Frame<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `Outlet::claim` took it from the lease, which keeps it mapped and is borrowed by
-        // the frame. Nothing else has these bytes until the frame is finished: the lease is unique,
-        // claims on it are disjoint, and older readers are done (INV-FRAME). Any byte is a valid
-        // u8.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.claim.len() as usize) }
+        // SAFETY: the lease, which the frame borrows, keeps it mapped. The claim is of this ring:
+        // lease and claims were made from the same one, and claims can't be made otherwise. So its
+        // length is within the frame. Nothing else has these bytes until the frame is finished: the
+        // lease is unique, claims on it are disjoint, and older readers are done (INV-FRAME). Any
+        // byte is a valid u8.
+        unsafe { std::slice::from_raw_parts(self.memory.payload().as_ptr(), self.claim.len() as usize) }
     }
 }
 
@@ -581,7 +588,7 @@ impl DerefMut for Frame<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`; and `&mut self` makes it the only slice.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.claim.len() as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.payload().as_ptr(), self.claim.len() as usize) }
     }
 }
 

@@ -44,7 +44,7 @@ pub use error::RegionError;
 pub(crate) use file::FileRegion;
 pub use memory::advise_huge_pages;
 pub(crate) use own::ArenaChunk;
-pub use own::{Lease, OwnRegion};
+pub use own::{FrameMemory, Lease, OwnRegion};
 pub use peer::PeerRegion;
 pub(crate) use room::page_bytes;
 pub use room::{available_bytes, check_room};

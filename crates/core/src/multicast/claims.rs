@@ -18,7 +18,7 @@
 //! member has delivered the frames below it.
 use crate::mutation::mutation;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
-use crate::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS};
+use crate::wire::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
 
@@ -36,8 +36,11 @@ const SEALED: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct Claims {
     ring: Ring,
-    /// Bytes of a frame beside its payload, and of the padding at most.
-    overhead: u64,
+    /// Bytes at the end of each frame, after its payload.
+    trailer_bytes: u64,
+    /// Messages that are shorter may be claimed by [`claim_plain`](Self::claim_plain). It is 0 if
+    /// frames have a trailer.
+    plain_end: u64,
     front: Padded<Front>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
@@ -172,7 +175,8 @@ impl Claims {
     pub(crate) fn new(ring: Ring, trailer_bytes: u64) -> Claims {
         Claims {
             ring,
-            overhead: HEADER_BYTES + trailer_bytes + GRANULE_BYTES - 1,
+            trailer_bytes,
+            plain_end: if trailer_bytes == 0 { ring.message_bytes_max + 1 } else { 0 },
             front: Padded(Front {
                 claimed: AtomicU64::new(0),
                 tail: AtomicU64::new(0),
@@ -195,7 +199,8 @@ impl Claims {
         let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Claims {
             ring: self.ring,
-            overhead: self.overhead,
+            trailer_bytes: self.trailer_bytes,
+            plain_end: self.plain_end,
             front: Padded(Front {
                 claimed: copy(&self.front.claimed),
                 tail: copy(&self.front.tail),
@@ -222,13 +227,13 @@ impl Claims {
     /// in a logged subgroup, 0 in all others.
     #[inline]
     pub fn trailer_bytes(&self) -> u64 {
-        self.overhead - (HEADER_BYTES + GRANULE_BYTES - 1)
+        self.trailer_bytes
     }
 
     /// Bytes of ring space for a frame with `payload` bytes of payload.
-    #[inline(always)]
+    #[inline]
     pub fn frame_bytes(&self, payload: u64) -> u64 {
-        (payload + self.overhead) & !(GRANULE_BYTES - 1)
+        frame_bytes(payload + self.trailer_bytes)
     }
 
     /// Claims space for `len` bytes of payload. Any number of threads may claim at once.
@@ -277,20 +282,25 @@ impl Claims {
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
-    #[inline(always)]
     pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
-        let (ring, position) = (&self.ring, holder.position);
-        if len > ring.message_bytes_max {
-            return Err(ClaimError::TooLong { len, max: ring.message_bytes_max });
+        if let Some(claim) = self.claim_plain(holder, len) {
+            return Ok(claim);
         }
-        let span = self.frame_bytes(len);
-        if position + span > holder.limit {
-            holder.limit = self.limit();
-            if position + span > holder.limit {
-                return Err(ClaimError::Full);
-            }
+        holder.limit = self.limit();
+        Ok(self.claim_at(holder.position, len, holder.limit, self.ring.message_bytes_max)?.0)
+    }
+
+    /// As [`claim_exclusive`](Self::claim_exclusive), for the usual case: the frame has no trailer,
+    /// the message is not too long, and there was room when the limit was last loaded. In all other
+    /// cases the result is `None`.
+    #[inline(always)]
+    pub fn claim_plain(&self, holder: &mut Exclusive, len: u64) -> Option<Claim> {
+        let position = holder.position;
+        if len >= self.plain_end {
+            return None;
         }
-        Ok(Claim { position, span, len })
+        let span = frame_bytes(len);
+        (position + span <= holder.limit).then_some(Claim { position, span, len })
     }
 
     /// As [`claim`](Self::claim), or [`claim_exclusive`](Self::claim_exclusive) for the only
@@ -302,7 +312,7 @@ impl Claims {
     pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
         let max = match mutation!(LeftoversTooLong) {
             true => self.ring.message_bytes_max,
-            false => self.ring.frame_bytes_max - HEADER_BYTES - self.trailer_bytes(),
+            false => self.ring.frame_bytes_max - HEADER_BYTES - self.trailer_bytes,
         };
         let Some(holder) = holder else { return self.claim_of(len, max) };
         holder.limit = self.limit();

@@ -10,6 +10,7 @@ use spindle_core::Ring;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_transport::fork::Unshared;
 use std::any::Any;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -292,33 +293,39 @@ impl Lease {
         self.ring.prefetch_to_write(place);
     }
 
-    /// Returns the address of the payload of the frame at `place`. A caller that writes through it
-    /// must own the frame.
-    ///
-    /// # Safety
-    /// A frame starts at `place`, and the pointer is not used beyond that frame.
+    /// Returns the memory of the frame at `place`.
     #[inline]
-    pub unsafe fn payload(&self, place: u64) -> NonNull<u8> {
-        let frame = self.ring.frame(place);
+    pub fn frame(&self, place: u64) -> FrameMemory<'_> {
+        FrameMemory { start: self.ring.frame(place), lease: PhantomData }
+    }
+}
+
+/// The memory of one frame of a [`Lease`].
+#[derive(Clone, Copy, Debug)]
+pub struct FrameMemory<'a> {
+    start: NonNull<u8>,
+    lease: PhantomData<&'a Lease>,
+}
+
+impl FrameMemory<'_> {
+    /// Returns the address of the payload. A caller that writes through it must own the frame.
+    #[inline]
+    pub fn payload(self) -> NonNull<u8> {
         // SAFETY: a frame is longer than its header.
-        unsafe { frame.add(HEADER_BYTES as usize) }
+        unsafe { self.start.add(HEADER_BYTES as usize) }
     }
 
-    /// Returns the second header word of the frame at `place`.
+    /// Returns the two words of the header: the first describes the frame, the second is its round.
     #[inline]
-    pub fn round(&self, place: u64) -> &AtomicU64 {
+    pub fn header(&self) -> [&AtomicU64; 2] {
+        let first = self.start.cast::<u64>();
         // SAFETY: a frame is inside the mapping, and longer than a header.
-        let round = unsafe { self.ring.frame(place).cast::<u64>().add(1) };
-        // SAFETY: as for `header`.
-        unsafe { AtomicU64::from_ptr(round.as_ptr()) }
-    }
-
-    /// Returns the first header word of the frame at `place`.
-    #[inline]
-    pub fn header(&self, place: u64) -> &AtomicU64 {
-        let header = self.ring.frame(place).cast::<u64>();
-        // SAFETY: aligned, and mapped, writable, for as long as `self` is; all code that may reach
-        // it accesses it as an atomic.
-        unsafe { AtomicU64::from_ptr(header.as_ptr()) }
+        let second = unsafe { first.add(1) };
+        // SAFETY: aligned, and mapped, writable, for as long as the lease is; all code that may
+        // reach it accesses it as an atomic.
+        let first = unsafe { AtomicU64::from_ptr(first.as_ptr()) };
+        // SAFETY: as above.
+        let second = unsafe { AtomicU64::from_ptr(second.as_ptr()) };
+        [first, second]
     }
 }
