@@ -5,7 +5,7 @@
 //! and runs its binary.
 mod notices;
 
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::semver::Version;
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -30,7 +30,7 @@ const FILES: [(&str, &str); 5] = [
 const SUMS: &str = "SHA256SUMS";
 
 /// Makes the archive in the directory `dist` of the build directory, checks it, and returns its path.
-pub(crate) fn make(session: &Session<'_>) -> Result<String> {
+pub(crate) fn make(session: &StepSession<'_>) -> Result<String> {
     let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).exec()?;
     let target = target()?;
     let binary = build(session, &metadata, target)?;
@@ -76,7 +76,7 @@ fn target() -> Result<&'static str> {
 }
 
 /// Builds the command without paths of this machine, and returns the path of the binary.
-fn build(session: &Session<'_>, metadata: &Metadata, target: &str) -> Result<PathBuf> {
+fn build(session: &StepSession<'_>, metadata: &Metadata, target: &str) -> Result<PathBuf> {
     let dir = metadata.target_directory.join("dist").join("build");
     let mut flags = vec![format!("--remap-path-prefix={}=spindle", session.root().display())];
     for sources in registries(metadata) {
@@ -109,7 +109,7 @@ pub(crate) fn version(metadata: &Metadata) -> Result<Version> {
 }
 
 /// Returns the time of the commit, in seconds; of a copy without commits, `SOURCE_DATE_EPOCH`.
-fn epoch(session: &Session<'_>) -> Result<String> {
+fn epoch(session: &StepSession<'_>) -> Result<String> {
     if let Ok(time) = read(session, "git", &["log", "-1", "--format=%ct"], session.root()) {
         return Ok(time.trim().to_owned());
     }
@@ -117,7 +117,7 @@ fn epoch(session: &Session<'_>) -> Result<String> {
 }
 
 /// Writes all files of the archive below `dir`.
-fn stage(session: &Session<'_>, metadata: &Metadata, target: &str, binary: &Path, dir: &Path) -> Result<()> {
+fn stage(session: &StepSession<'_>, metadata: &Metadata, target: &str, binary: &Path, dir: &Path) -> Result<()> {
     let pages = dir.join("man/man1");
     for name in ["bin", "completions", "systemd", "man/man1"] {
         fs::create_dir_all(dir.join(name))?;
@@ -161,7 +161,7 @@ fn list(root: &Path, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Packs the directory `name` in `dir`: sorted, owned by root, all of one time.
-fn pack(session: &Session<'_>, dir: &Path, name: &str, epoch: &str) -> Result<PathBuf> {
+fn pack(session: &StepSession<'_>, dir: &Path, name: &str, epoch: &str) -> Result<PathBuf> {
     let archive = dir.join(format!("{name}.tar.gz"));
     let mut command = session.command("tar");
     command.current_dir(dir).env("GZIP", "").env("LC_ALL", "C");
@@ -173,7 +173,7 @@ fn pack(session: &Session<'_>, dir: &Path, name: &str, epoch: &str) -> Result<Pa
 }
 
 /// Unpacks `archive`, compares the sums, and runs the binary: its version, a demo, a group of three.
-fn check(session: &Session<'_>, archive: &Path, name: &str, target: &str) -> Result<()> {
+fn check(session: &StepSession<'_>, archive: &Path, name: &str, target: &str) -> Result<()> {
     let dir = archive.with_extension("check");
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
@@ -211,7 +211,7 @@ fn check(session: &Session<'_>, archive: &Path, name: &str, target: &str) -> Res
 }
 
 /// Runs a group of three members of the archive's binary, each with an input of its own.
-fn three(session: &Session<'_>, root: &Path) -> Result<()> {
+fn three(session: &StepSession<'_>, root: &Path) -> Result<()> {
     let script = "for i in 1 2 3; do seq -f \"$i %.0f\" 1000 > in.$i; done
         for i in 1 2 3; do
             bin/spindle member dist --founders 3 --runtime-dir \"$PWD/run\" --input in.$i --output out.$i & pids=\"$pids $!\"
@@ -225,7 +225,7 @@ fn three(session: &Session<'_>, root: &Path) -> Result<()> {
 }
 
 /// A static binary can't load libfabric: it has to say so, and not to crash.
-fn refuses_libfabric(session: &Session<'_>, root: &Path) -> Result<()> {
+fn refuses_libfabric(session: &StepSession<'_>, root: &Path) -> Result<()> {
     let mut command = session.command("bin/spindle");
     command.current_dir(root).args([
         "member",
@@ -248,12 +248,12 @@ fn refuses_libfabric(session: &Session<'_>, root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn spindle(session: &Session<'_>, root: &Path, args: &[&str]) -> Result<String> {
+fn spindle(session: &StepSession<'_>, root: &Path, args: &[&str]) -> Result<String> {
     read(session, root.join("bin/spindle").to_str().context("a path is no text")?, args, root)
 }
 
 /// Runs a program to its end in `dir`, and returns its output. It must succeed.
-fn read(session: &Session<'_>, program: &str, args: &[&str], dir: &Path) -> Result<String> {
+fn read(session: &StepSession<'_>, program: &str, args: &[&str], dir: &Path) -> Result<String> {
     let mut command = session.command(program);
     let output = session.output(command.args(args).current_dir(dir).env("LC_ALL", "C"))?;
     if !output.status.success() {

@@ -5,7 +5,7 @@
 //! The example `hot_path` runs with two numbers of messages. The difference of the instructions,
 //! divided by the difference of the messages, excludes start and end. `benches/instructions.json`
 //! contains the baseline; `cargo xtask instructions --bless` writes the current counts.
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -28,7 +28,7 @@ const SETTINGS: &[(&str, [u64; 3])] = &[
 ];
 
 /// Counts the instructions and compares them with the baseline.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     let path = session.root().join(BASELINE);
     let text = fs::read_to_string(&path)
         .with_context(|| format!("can't read {BASELINE}: `cargo xtask instructions --bless` makes it"))?;
@@ -64,7 +64,7 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
 }
 
 /// Counts the instructions and writes the baseline.
-pub(crate) fn bless(session: &Session<'_>) -> Result<String> {
+pub(crate) fn bless(session: &StepSession<'_>) -> Result<String> {
     let counts = count(session)?;
     let numbers: Map<String, Value> =
         counts.iter().map(|(name, now)| ((*name).to_owned(), json!((now * 10.0).round() / 10.0))).collect();
@@ -109,7 +109,7 @@ impl Verdict {
     }
 }
 
-fn count(session: &Session<'_>) -> Result<Vec<(&'static str, f64)>> {
+fn count(session: &StepSession<'_>) -> Result<Vec<(&'static str, f64)>> {
     session.run(session.command("valgrind").arg("--version")).context(
         "valgrind counts the instructions: install it (`apt-get install valgrind`), or leave this out with \
          `cargo xtask ci --skip instructions`",
@@ -120,7 +120,7 @@ fn count(session: &Session<'_>) -> Result<Vec<(&'static str, f64)>> {
     SETTINGS.iter().map(|(name, setting)| Ok((*name, per_message(session, &release, *setting)?))).collect()
 }
 
-fn per_message(session: &Session<'_>, release: &Path, [size, burst, senders]: [u64; 3]) -> Result<f64> {
+fn per_message(session: &StepSession<'_>, release: &Path, [size, burst, senders]: [u64; 3]) -> Result<f64> {
     let mut totals = [0; 2];
     for (total, messages) in totals.iter_mut().zip(MESSAGES) {
         let out = release.join("callgrind.out");

@@ -2,7 +2,7 @@
 //! reason.
 //!
 //! The allowed licences are listed in this package's manifest, under `package.metadata.licences`.
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 use spdx::{Expression, Licensee, ParseMode};
@@ -13,7 +13,7 @@ use std::fs;
 const REASONS: &str = "docs/adr/dependencies.md";
 
 /// Checks every package of the lock file, for all platforms.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     let metadata = MetadataCommand::new()
         .manifest_path(session.root().join("Cargo.toml"))
         .features(cargo_metadata::CargoOpt::AllFeatures)

@@ -47,11 +47,11 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
 
 /// The request on the command line.
 #[derive(PartialEq, Eq, Debug)]
-enum Request {
+enum CommandRequest {
     Help,
     List,
     Bless(&'static str),
-    Chaos(chaos::Options),
+    Chaos(chaos::ChaosOptions),
     Long(&'static str),
     Release(&'static str),
     Run { steps: Vec<&'static str>, verbose: bool },
@@ -68,15 +68,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(request: &Request) -> Result<ExitCode> {
+fn serve(request: &CommandRequest) -> Result<ExitCode> {
     match request {
-        Request::Help => println!("{USAGE}\n\n{}\n\n{}", chaos::USAGE, list()),
-        Request::List => println!("{}", list()),
-        Request::Chaos(options) => return chaos::run(options, &root()?),
-        Request::Bless(name) => return runner::run(&named(BLESS, name), &root()?, true),
-        Request::Long(name) => return runner::run(&named(LONG, name), &root()?, true),
-        Request::Release(name) => return runner::run(&named(RELEASE, name), &root()?, true),
-        Request::Run { steps, verbose } => {
+        CommandRequest::Help => println!("{USAGE}\n\n{}\n\n{}", chaos::USAGE, list()),
+        CommandRequest::List => println!("{}", list()),
+        CommandRequest::Chaos(options) => return chaos::run(options, &root()?),
+        CommandRequest::Bless(name) => return runner::run(&named(BLESS, name), &root()?, true),
+        CommandRequest::Long(name) => return runner::run(&named(LONG, name), &root()?, true),
+        CommandRequest::Release(name) => return runner::run(&named(RELEASE, name), &root()?, true),
+        CommandRequest::Run { steps, verbose } => {
             let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
             return runner::run(&chosen, &root()?, *verbose);
         }
@@ -84,17 +84,17 @@ fn serve(request: &Request) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse(args: &[String]) -> Result<Request> {
+fn parse(args: &[String]) -> Result<CommandRequest> {
     let (mut from, mut only, mut skip, mut list, mut verbose) = (None, Vec::new(), Vec::new(), false, false);
-    let Some((command, rest)) = args.split_first() else { return Ok(Request::Help) };
+    let Some((command, rest)) = args.split_first() else { return Ok(CommandRequest::Help) };
     if ["help", "--help", "-h"].contains(&command.as_str()) {
-        return Ok(Request::Help);
+        return Ok(CommandRequest::Help);
     }
     if command == "chaos" {
-        return chaos::Options::parse(rest).map(Request::Chaos);
+        return chaos::ChaosOptions::parse(rest).map(CommandRequest::Chaos);
     }
     if let ([step], []) = (&named(RELEASE, command)[..], rest) {
-        return Ok(Request::Release(step.name));
+        return Ok(CommandRequest::Release(step.name));
     }
     let whole = command == "ci";
     if !whole {
@@ -105,9 +105,9 @@ fn parse(args: &[String]) -> Result<Request> {
         let mut value = || rest.next().with_context(|| format!("{arg} wants the name of a step")).and_then(|s| step(s));
         match arg.as_str() {
             "--verbose" | "-v" => verbose = true,
-            "--help" | "-h" => return Ok(Request::Help),
-            "--bless" if !named(BLESS, command).is_empty() => return Ok(Request::Bless(step(command)?.name)),
-            "--long" if !named(LONG, command).is_empty() => return Ok(Request::Long(step(command)?.name)),
+            "--help" | "-h" => return Ok(CommandRequest::Help),
+            "--bless" if !named(BLESS, command).is_empty() => return Ok(CommandRequest::Bless(step(command)?.name)),
+            "--long" if !named(LONG, command).is_empty() => return Ok(CommandRequest::Long(step(command)?.name)),
             "--skip" if whole => skip.push(value()?.name),
             "--list" if whole => list = true,
             "--from" if whole => from = Some(value()?.name),
@@ -116,7 +116,7 @@ fn parse(args: &[String]) -> Result<Request> {
         }
     }
     if list {
-        return Ok(Request::List);
+        return Ok(CommandRequest::List);
     }
     if from.is_some() && !only.is_empty() {
         bail!("--from and --only exclude each other");
@@ -126,7 +126,7 @@ fn parse(args: &[String]) -> Result<Request> {
         Some(from) => names.skip_while(|name| *name != from).collect(),
         None => names.filter(|name| only.is_empty() || only.contains(name)).collect(),
     };
-    Ok(Request::Run { steps, verbose })
+    Ok(CommandRequest::Run { steps, verbose })
 }
 
 fn step(name: &str) -> Result<&'static Step> {
@@ -154,14 +154,14 @@ fn root() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Request> {
+    fn parsed(line: &str) -> Result<CommandRequest> {
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         parse(&args)
     }
 
     fn steps(line: &str) -> Vec<&'static str> {
         match parsed(line) {
-            Ok(Request::Run { steps, .. }) => steps,
+            Ok(CommandRequest::Run { steps, .. }) => steps,
             other => panic!("{line:?} asked for {other:?}"),
         }
     }
@@ -174,13 +174,16 @@ mod tests {
         assert_eq!(steps("ci --only docs --only fmt"), ["fmt", "docs"]);
         assert_eq!(steps("clippy"), ["clippy"]);
         assert_eq!(steps("ci --skip fmt --skip docs"), [&all[1..2], &all[3..]].concat());
-        assert_eq!(parsed("instructions --bless").unwrap(), Request::Bless("instructions"));
+        assert_eq!(parsed("instructions --bless").unwrap(), CommandRequest::Bless("instructions"));
         for name in ["scope", "loom"] {
-            assert_eq!(parsed(&format!("{name} --long")).unwrap(), Request::Long(name));
+            assert_eq!(parsed(&format!("{name} --long")).unwrap(), CommandRequest::Long(name));
         }
-        assert_eq!(parsed("ci --verbose --only fmt").unwrap(), Request::Run { steps: vec!["fmt"], verbose: true });
-        assert_eq!(parsed("ci --list").unwrap(), Request::List);
-        assert_eq!(parsed("dist").unwrap(), Request::Release("dist"));
+        assert_eq!(
+            parsed("ci --verbose --only fmt").unwrap(),
+            CommandRequest::Run { steps: vec!["fmt"], verbose: true }
+        );
+        assert_eq!(parsed("ci --list").unwrap(), CommandRequest::List);
+        assert_eq!(parsed("dist").unwrap(), CommandRequest::Release("dist"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! leads to a file that exists. [`messages`] compares messages with the code.
 use crate::files::{self, read, shown};
 use crate::messages;
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Reads all pages, and reports all mistakes at once.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     let root = session.root();
     let mut pages = files::below(&root.join("docs"), &["md"])?;
     let summary = root.join(SUMMARY);

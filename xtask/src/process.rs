@@ -65,18 +65,18 @@ impl fmt::Display for Skipped {
 impl std::error::Error for Skipped {}
 
 /// One step's run: its directory, its output, and its deadline.
-pub(crate) struct Session<'a> {
+pub(crate) struct StepSession<'a> {
     root: &'a Path,
     log: Option<File>,
     deadline: Instant,
     signals: &'a Signals,
 }
 
-impl<'a> Session<'a> {
+impl<'a> StepSession<'a> {
     /// Returns a session in the workspace at `root` that sends output to `log`, or to the terminal
     /// if there is none.
-    pub(crate) fn new(root: &'a Path, log: Option<File>, deadline: Instant, signals: &'a Signals) -> Session<'a> {
-        Session { root, log, deadline, signals }
+    pub(crate) fn new(root: &'a Path, log: Option<File>, deadline: Instant, signals: &'a Signals) -> StepSession<'a> {
+        StepSession { root, log, deadline, signals }
     }
 
     /// Returns the root of the workspace.
@@ -217,7 +217,7 @@ mod tests {
 
     fn run(script: &str, limit: Duration, signalled: bool) -> Result<()> {
         let signals = Signals(Arc::new(AtomicBool::new(signalled)));
-        let session = Session::new(Path::new("."), None, Instant::now() + limit, &signals);
+        let session = StepSession::new(Path::new("."), None, Instant::now() + limit, &signals);
         session.run(session.command("sh").args(["-c", script]))
     }
 
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn the_output_of_a_command_can_be_parsed() {
         let signals = Signals(Arc::new(AtomicBool::new(false)));
-        let session = Session::new(Path::new("."), None, Instant::now() + Duration::from_secs(60), &signals);
+        let session = StepSession::new(Path::new("."), None, Instant::now() + Duration::from_secs(60), &signals);
         let script = |text: &str| {
             let mut command = session.command("sh");
             command.args(["-c", text]);
@@ -258,7 +258,7 @@ mod tests {
             first
         });
         let log = Some(File::from(OwnedFd::from(log)));
-        let session = Session::new(Path::new("."), log, Instant::now() + Duration::from_secs(60), &signals);
+        let session = StepSession::new(Path::new("."), log, Instant::now() + Duration::from_secs(60), &signals);
         let error = session.run(session.command("sh").args(["-c", "sleep 1000 & echo started; wait"])).unwrap_err();
         assert!(error.is::<Interrupted>());
         drop(session);

@@ -3,7 +3,7 @@
 //! A sentence counts as a finding if it opens with one of [`OPENINGS`], or if it contains one of
 //! [`ROLELESS`]. Text in backticks, code blocks, tables and headings is not read.
 use crate::files;
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Result, bail};
 
 /// Words with which no sentence opens.
@@ -19,7 +19,7 @@ const LISTED: usize = 40;
 const WORDS_MIN: usize = 3;
 
 /// Reads all comments and pages, and fails if there are too many findings.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     let (mut sentences, mut findings) = (0, Vec::new());
     for path in files::below(session.root(), &["rs", "md"])? {
         let text = files::read(&path)?;

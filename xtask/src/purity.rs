@@ -4,7 +4,7 @@
 //! The build is the core's example `purity`, which drives the protocol and brings its own allocator
 //! and panic handler. A dependency on std, direct or indirect, is then a compile error (two panic
 //! handlers).
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use wasmparser::{Parser, Payload};
@@ -14,12 +14,12 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const EXPORT: &str = "spindle_purity";
 
 /// Builds the example and checks its imports.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     session.cargo(&["build", "--locked", "--package=spindle-core", "--example=purity", "--target", TARGET])?;
     let metadata = session.metadata()?;
     let path = metadata.target_directory.join(TARGET).join("debug/examples/purity.wasm");
     let module = fs::read(&path).with_context(|| format!("can't read {path}"))?;
-    let found = Module::read(&module)?;
+    let found = WasmModule::read(&module)?;
     if !found.imports.is_empty() {
         bail!("the core imports {}: it must need nothing from outside", found.imports.join(", "));
     }
@@ -30,15 +30,15 @@ pub(crate) fn check(session: &Session<'_>) -> Result<String> {
 }
 
 #[derive(Default)]
-struct Module {
+struct WasmModule {
     imports: Vec<String>,
     exports: Vec<String>,
     functions: u32,
 }
 
-impl Module {
-    fn read(bytes: &[u8]) -> Result<Module> {
-        let mut module = Module::default();
+impl WasmModule {
+    fn read(bytes: &[u8]) -> Result<WasmModule> {
+        let mut module = WasmModule::default();
         for payload in Parser::new(0).parse_all(bytes) {
             match payload? {
                 Payload::ImportSection(section) => {
@@ -70,8 +70,8 @@ mod tests {
         bytes.extend(b"\x01\x04\x01\x60\0\0"); // one type: a function of nothing to nothing
         bytes.extend(b"\x02\x0d\x01\x03env\x05clock\0\0"); // one import: env.clock, a function of that type
         bytes.extend(b"\x07\x06\x01\x02it\0\0"); // one export: it, function 0
-        let module = Module::read(&bytes).unwrap();
+        let module = WasmModule::read(&bytes).unwrap();
         assert_eq!((module.imports, module.exports), (vec!["env.clock".to_owned()], vec!["it".to_owned()]));
-        assert!(Module::read(b"nonsense").is_err());
+        assert!(WasmModule::read(b"nonsense").is_err());
     }
 }

@@ -1,5 +1,5 @@
 //! Runs the test command that README.md shows, so that the page and the command always agree.
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result};
 use std::fs;
 
@@ -7,7 +7,7 @@ use std::fs;
 const MARK: &str = "<!-- test command -->";
 
 /// Runs the test command of the README.
-pub(crate) fn test(session: &Session<'_>) -> Result<String> {
+pub(crate) fn test(session: &StepSession<'_>) -> Result<String> {
     let readme = fs::read_to_string(session.root().join("README.md")).context("can't read README.md")?;
     let script = marked_block(&readme, MARK)
         .with_context(|| format!("README.md has no fenced block with a command directly after a line {MARK:?}"))?;

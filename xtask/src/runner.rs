@@ -1,6 +1,6 @@
 //! Runs steps one after the other, all of them even if some fail, and prints a summary. A step's
 //! output is written to a file in `target/ci-logs` and shown if the step fails.
-use crate::process::{Interrupted, Session, Signals, Skipped};
+use crate::process::{Interrupted, Signals, Skipped, StepSession};
 use crate::steps::Step;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 /// Exit status after Ctrl-C, the same as in shells.
 const INTERRUPTED: u8 = 130;
 
-struct Outcome {
+struct StepOutcome {
     name: &'static str,
     seconds: f64,
     result: Result<String>,
 }
 
-impl Outcome {
+impl StepOutcome {
     fn line(&self) -> String {
         let (verdict, remark) = match &self.result {
             Ok(remark) => ("ok", remark.as_str()),
@@ -53,13 +53,13 @@ pub(crate) fn run(steps: &[&Step], root: &Path, verbose: bool) -> Result<ExitCod
     Ok(sum_up(&outcomes))
 }
 
-fn run_one(step: &Step, root: &Path, verbose: bool, signals: &Signals) -> Result<Outcome> {
+fn run_one(step: &Step, root: &Path, verbose: bool, signals: &Signals) -> Result<StepOutcome> {
     let path = root.join("target/ci-logs").join(format!("{}.log", step.name));
     let log = if verbose { None } else { Some(create(&path)?) };
     let start = Instant::now();
-    let session = Session::new(root, log, start + Duration::from_secs(60 * step.minutes), signals);
+    let session = StepSession::new(root, log, start + Duration::from_secs(60 * step.minutes), signals);
     let result = (step.run)(&session);
-    let outcome = Outcome { name: step.name, seconds: start.elapsed().as_secs_f64(), result };
+    let outcome = StepOutcome { name: step.name, seconds: start.elapsed().as_secs_f64(), result };
     match &outcome.result {
         Ok(_) => println!("ok ({:.1} s)", outcome.seconds),
         Err(error) if error.is::<Interrupted>() => {}
@@ -87,7 +87,7 @@ fn show(log: &Path) -> Result<()> {
     Ok(())
 }
 
-fn sum_up(outcomes: &[Outcome]) -> ExitCode {
+fn sum_up(outcomes: &[StepOutcome]) -> ExitCode {
     println!("\n{:<12} {:>8}", "step", "seconds");
     for outcome in outcomes {
         println!("{}", outcome.line());

@@ -5,7 +5,7 @@
 //! lead to the copies.
 use crate::files::{self, read, shown};
 use crate::pages;
-use crate::process::{Session, Skipped};
+use crate::process::{Skipped, StepSession};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use std::process::Stdio;
 
 /// Makes the site in `site` in the build directory. mdbook is a tool that nothing else needs, so a
 /// missing one is reported.
-pub(crate) fn make(session: &Session<'_>) -> Result<String> {
+pub(crate) fn make(session: &StepSession<'_>) -> Result<String> {
     let mut probe = session.command("mdbook");
     probe.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if !probe.status().is_ok_and(|status| status.success()) {
@@ -40,7 +40,7 @@ pub(crate) fn make(session: &Session<'_>) -> Result<String> {
 }
 
 /// Makes the documentation of the code, in which each link has to lead somewhere.
-pub(crate) fn document(session: &Session<'_>) -> Result<String> {
+pub(crate) fn document(session: &StepSession<'_>) -> Result<String> {
     let mut command = session.command("cargo");
     command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
     session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;

@@ -1,5 +1,5 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
-use crate::process::{Session, Skipped};
+use crate::process::{Skipped, StepSession};
 use crate::{chaos, cycles, dist, instructions, licences, pages, prose, purity, readme, site, upgrade};
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ pub(crate) struct Step {
     /// How many minutes it may take before it counts as hung.
     pub(crate) minutes: u64,
     /// Runs the step, and returns a remark for the summary, or an empty one.
-    pub(crate) run: fn(&Session<'_>) -> Result<String>,
+    pub(crate) run: fn(&StepSession<'_>) -> Result<String>,
 }
 
 /// All steps.
@@ -168,7 +168,7 @@ pub(crate) const BLESS: &[Step] = &[
 
 /// Checks the workspace, and the library without any of its features, which has neither TLS nor
 /// TOML nor JSON.
-fn clippy(session: &Session<'_>) -> Result<String> {
+fn clippy(session: &StepSession<'_>) -> Result<String> {
     session.cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     session.cargo(&[
         "clippy",
@@ -199,18 +199,18 @@ fn clippy(session: &Session<'_>) -> Result<String> {
 
 /// Builds the docs without the command. Its binary has the name of the library, and both would
 /// write the same pages.
-fn scope(session: &Session<'_>) -> Result<String> {
+fn scope(session: &StepSession<'_>) -> Result<String> {
     session.cargo(&[&SCOPE[..], &["--include-ignored", "--skip=long_", "--skip=mutations_"]].concat())
 }
 
-fn long_scope(session: &Session<'_>) -> Result<String> {
+fn long_scope(session: &StepSession<'_>) -> Result<String> {
     session.cargo(&[&SCOPE[..], &["--ignored", "--test-threads=1", "long_"]].concat())
 }
 
 const SCOPE: [&str; 7] =
     ["test", "--locked", "--release", "--package=spindle-core", "--test=scope", "--", "--nocapture"];
 
-fn sim(session: &Session<'_>) -> Result<String> {
+fn sim(session: &StepSession<'_>) -> Result<String> {
     let run = ["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds"];
     session.cargo(&[&run[..], &["2000"]].concat())?;
     session.cargo(&[&run[..], &["8", "--large", "--threads", "1"]].concat())?;
@@ -219,12 +219,12 @@ fn sim(session: &Session<'_>) -> Result<String> {
 
 const STORIES: [&str; 4] = ["test", "--locked", "--package=spindle-sim", "--test=stories"];
 
-fn stories(session: &Session<'_>) -> Result<String> {
+fn stories(session: &StepSession<'_>) -> Result<String> {
     session.cargo(&STORIES)
 }
 
 /// Writes the traces of the stories. An expectation that does not hold still fails.
-fn bless_stories(session: &Session<'_>) -> Result<String> {
+fn bless_stories(session: &StepSession<'_>) -> Result<String> {
     session.run(session.command("cargo").args(STORIES).env("SPINDLE_BLESS_STORIES", "1"))?;
     Ok(String::new())
 }
@@ -242,7 +242,7 @@ const BOOTSTRAP: [(&str, u64); 6] = [
     ("faults", 50_000),
 ];
 
-fn bootstrap(session: &Session<'_>) -> Result<String> {
+fn bootstrap(session: &StepSession<'_>) -> Result<String> {
     let told = search(session, "--bootstrap", &BOOTSTRAP)?;
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     Ok(format!(
@@ -289,7 +289,7 @@ const PROCESSES: [(&str, u64); 29] = [
     ("fetched", 50_000),
 ];
 
-fn processes(session: &Session<'_>) -> Result<String> {
+fn processes(session: &StepSession<'_>) -> Result<String> {
     let told = search(session, "--processes", &PROCESSES)?;
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     Ok(format!(
@@ -305,7 +305,7 @@ fn processes(session: &Session<'_>) -> Result<String> {
 }
 
 /// Runs the simulator and checks its counts. The first of `floors` is the number of seeds.
-fn search(session: &Session<'_>, mode: &str, floors: &[(&str, u64)]) -> Result<serde_json::Value> {
+fn search(session: &StepSession<'_>, mode: &str, floors: &[(&str, u64)]) -> Result<serde_json::Value> {
     let mut command = session.command("cargo");
     command.args(["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", mode, "--json"]);
     command.args(["--seeds", &floors[0].1.to_string()]);
@@ -319,7 +319,7 @@ fn search(session: &Session<'_>, mode: &str, floors: &[(&str, u64)]) -> Result<s
     Ok(told)
 }
 
-fn views(session: &Session<'_>) -> Result<String> {
+fn views(session: &StepSession<'_>) -> Result<String> {
     let told = search(session, "--views", &VIEWS)?;
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     Ok(format!(
@@ -333,13 +333,13 @@ fn views(session: &Session<'_>) -> Result<String> {
 }
 
 /// Runs, for each mutation, all seeds up to the first one that shows it.
-fn bless_mutations(session: &Session<'_>) -> Result<String> {
+fn bless_mutations(session: &StepSession<'_>) -> Result<String> {
     let args = ["--package=spindle-sim", "--test=mutations", "--", "--nocapture", "--ignored", "bless"];
     session.run(&mut with_cfg(session, "mutation", &args)?)?;
     Ok(String::new())
 }
 
-fn mutations(session: &Session<'_>) -> Result<String> {
+fn mutations(session: &StepSession<'_>) -> Result<String> {
     let args = ["--package=spindle-sim", "--test=mutations", "--", "--nocapture"];
     session.run(&mut with_cfg(session, "mutation", &args)?)?;
     // No seed shows these mutations: some of the agreement, of first views, of recoveries, of
@@ -352,13 +352,13 @@ fn mutations(session: &Session<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-fn loom(session: &Session<'_>) -> Result<String> {
+fn loom(session: &StepSession<'_>) -> Result<String> {
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-core", "--test=loom", "--", "--nocapture"])?)?;
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=event_count_model"])?)?;
     Ok(String::new())
 }
 
-fn long_loom(session: &Session<'_>) -> Result<String> {
+fn long_loom(session: &StepSession<'_>) -> Result<String> {
     let args = ["--package=spindle-core", "--test=loom", "--", "--nocapture", "--ignored", "long_"];
     session.run(&mut with_cfg(session, "loom", &args)?)?;
     Ok(String::new())
@@ -366,7 +366,7 @@ fn long_loom(session: &Session<'_>) -> Result<String> {
 
 /// Returns the command for a release test with `--cfg NAME`. It uses a build directory of its own,
 /// so that the others stay warm.
-fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command> {
+fn with_cfg(session: &StepSession<'_>, name: &str, args: &[&str]) -> Result<Command> {
     let metadata = session.metadata()?;
     let mut command = session.command("cargo");
     command.args(["test", "--locked", "--release"]).args(args);
@@ -377,17 +377,17 @@ fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command>
 
 /// Runs Miri. It is a component of nightly toolchains, which nothing else here needs, so a missing
 /// Miri is reported.
-fn miri(session: &Session<'_>) -> Result<String> {
+fn miri(session: &StepSession<'_>) -> Result<String> {
     with_miri(session, &["--package=spindle-fabric", "--lib", "--", "region::", "mirror::", "pointers::"])
 }
 
 /// Runs Miri on the core. The core has no unsafe code, so only a mistake of Miri or of the compiler
 /// could be found.
-fn long_miri(session: &Session<'_>) -> Result<String> {
+fn long_miri(session: &StepSession<'_>) -> Result<String> {
     with_miri(session, &["--package=spindle-core", "--lib", "--test=garbage"])
 }
 
-fn with_miri(session: &Session<'_>, args: &[&str]) -> Result<String> {
+fn with_miri(session: &StepSession<'_>, args: &[&str]) -> Result<String> {
     let mut probe = session.command("cargo");
     probe.args(["+nightly", "miri", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if !probe.status().context("can't start cargo")?.success() {

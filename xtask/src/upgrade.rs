@@ -3,7 +3,7 @@
 //! The other builds are copies of this tree: one with another version of the packages, one with
 //! another version of the protocol.
 use crate::dist::version;
-use crate::process::Session;
+use crate::process::StepSession;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::fs;
@@ -15,7 +15,7 @@ const PROTOCOL: (&str, &str) = ("crates/core/src/wire/message.rs", "pub const VE
 const MANIFEST: &str = "Cargo.toml";
 
 /// Builds the command three times, and runs the builds in one group.
-pub(crate) fn check(session: &Session<'_>) -> Result<String> {
+pub(crate) fn check(session: &StepSession<'_>) -> Result<String> {
     let metadata = MetadataCommand::new().manifest_path(session.root().join(MANIFEST)).no_deps().exec()?;
     let dir = metadata.target_directory.join("upgrade").into_std_path_buf();
     let version = version(&metadata)?;
@@ -94,7 +94,7 @@ fn protocol(root: &Path) -> Result<u32> {
 }
 
 /// Builds the command from a copy of this tree with other texts, and returns the path of a binary.
-fn build(session: &Session<'_>, dir: &Path, name: &str, changes: &[(&str, String, String)]) -> Result<PathBuf> {
+fn build(session: &StepSession<'_>, dir: &Path, name: &str, changes: &[(&str, String, String)]) -> Result<PathBuf> {
     let tree = dir.join("tree");
     if tree.exists() {
         fs::remove_dir_all(&tree)?;

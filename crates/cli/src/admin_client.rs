@@ -1,6 +1,6 @@
 //! Requests to the members of a running group, from an admin client that takes no part in it.
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
-use crate::settings::Found;
+use crate::exit::{CliError, CliResult, FAILED, USAGE};
+use crate::settings::GroupLocation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use spindle::{MemberId, RendezvousError};
@@ -26,19 +26,19 @@ pub(crate) struct AdminClient {
 }
 
 /// The members' answers about themselves and their view; see `Status::to_json` of the library.
-pub(crate) type Answers = BTreeMap<MemberId, Value>;
+pub(crate) type MemberAnswers = BTreeMap<MemberId, Value>;
 
 impl AdminClient {
     /// Opens a client to a group that has at least one process.
-    pub(crate) fn open(found: &Found) -> Outcome<AdminClient> {
-        let dir = found.open().map_err(|error| Failure::new(FAILED, error))?;
-        let group = GroupName::new(&found.group).map_err(|error| Failure::new(USAGE, error))?;
+    pub(crate) fn open(found: &GroupLocation) -> CliResult<AdminClient> {
+        let dir = found.open().map_err(|error| CliError::new(FAILED, error))?;
+        let group = GroupName::new(&found.group).map_err(|error| CliError::new(USAGE, error))?;
         // This check comes before the address is created, so that a request to an unknown group
         // leaves nothing behind.
         if ControlSocket::present(&dir, &group).map_err(failed)?.is_empty() {
             let place = dir.path().display();
             let message = format!("group {group} has no members at {place}; start a member, or name its --runtime-dir");
-            return Err(Failure::new(FAILED, message));
+            return Err(CliError::new(FAILED, message));
         }
         let control_socket = ControlSocket::client(&dir, &group).map_err(failed)?;
         // Answers to an earlier client at this address may still come.
@@ -48,19 +48,19 @@ impl AdminClient {
 
     /// Returns the live members, that is processes that created the group or were admitted, by
     /// ascending id.
-    pub(crate) fn members(&self) -> Outcome<Vec<MemberId>> {
+    pub(crate) fn members(&self) -> CliResult<Vec<MemberId>> {
         ControlSocket::members(&self.dir, &self.group).map_err(failed)
     }
 
     /// Returns the live processes with an address in the group, including those that wait for
     /// admission.
-    pub(crate) fn present(&self) -> Outcome<Vec<MemberId>> {
+    pub(crate) fn present(&self) -> CliResult<Vec<MemberId>> {
         ControlSocket::present(&self.dir, &self.group).map_err(failed)
     }
 
     /// Sends a request to all of `members` and waits for their answers, [`ANSWER_WAIT`] at most.
     /// The result lacks members that do not answer.
-    pub(crate) fn ask(&mut self, members: &[MemberId], what: Request) -> Outcome<Answers> {
+    pub(crate) fn ask(&mut self, members: &[MemberId], what: Request) -> CliResult<MemberAnswers> {
         let from = self.control_socket.id();
         let mut open = BTreeMap::new();
         for member in members {
@@ -72,7 +72,7 @@ impl AdminClient {
                 .map_err(failed)?;
         }
         let deadline = Instant::now() + ANSWER_WAIT;
-        let mut answers = Answers::new();
+        let mut answers = MemberAnswers::new();
         loop {
             let gone = self.outbox.flush(&self.control_socket).map_err(failed)?;
             // A member whose socket was removed creates it again.
@@ -87,7 +87,7 @@ impl AdminClient {
                             answers.insert(member, answer);
                         }
                     }
-                    ControlMessage::Refused { why } => return Err(Failure::new(FAILED, why)),
+                    ControlMessage::Refused { why } => return Err(CliError::new(FAILED, why)),
                     _ => {}
                 }
             }
@@ -110,8 +110,8 @@ impl AdminClient {
     }
 }
 
-fn failed(error: RendezvousError) -> Failure {
-    Failure::new(FAILED, error)
+fn failed(error: RendezvousError) -> CliError {
+    CliError::new(FAILED, error)
 }
 
 /// Returns the ids of the view in an answer, by rank.
@@ -122,7 +122,7 @@ pub(crate) fn members_of(answer: &Value) -> Vec<u64> {
 
 /// Returns the answer with the newest view. If several have that view, returns the one with the
 /// lowest rank.
-pub(crate) fn newest(answers: &Answers) -> Option<&Value> {
+pub(crate) fn newest(answers: &MemberAnswers) -> Option<&Value> {
     answers.values().min_by_key(|answer| {
         let rank = members_of(answer).iter().position(|id| Some(*id) == answer["id"].as_u64());
         (std::cmp::Reverse(answer["view"].as_u64()), rank)

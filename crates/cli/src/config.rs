@@ -1,6 +1,6 @@
 //! `spindle config`: the effective settings and their origins, the errors of a file, and an example
 //! file.
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, USAGE};
 use crate::settings::{FLAGS, Sources};
 use anyhow::Context;
 use serde_json::{Value as Json, json};
@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 /// The subcommands of `spindle config`.
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ConfigCommand {
     /// Reports every error in the settings, one on a line, with its place and a remedy
     ///
     /// The status is 0 if the settings can be used, also if there are warnings. The environment
     /// counts as it does for a member. The command checks whether files can be read, but not
     /// whether names and addresses lead anywhere.
-    Check(Check),
+    Check(CheckArgs),
     /// Prints every effective setting and its origin
     Explain(Explain),
     /// Prints a file with every key and its meaning
@@ -25,7 +25,7 @@ pub(crate) enum Command {
 
 /// Arguments of `spindle config check`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// The file; by default the one that --config or $SPINDLE_CONFIG names
     #[arg(conflicts_with = "config")]
     file: Option<PathBuf>,
@@ -62,15 +62,15 @@ pub(crate) struct Explain {
 /// Largest width that one value gives to a column of the table.
 const COLUMN_MAX: usize = 36;
 
-pub(crate) fn run(command: Command) -> Outcome {
+pub(crate) fn run(command: ConfigCommand) -> CliResult {
     match command {
-        Command::Check(args) => check(&args).map_err(|failure| failure.told_as_json(args.json)),
-        Command::Explain(args) => explain(&args).map_err(|failure| failure.told_as_json(args.json)),
-        Command::Example => print(&example()),
+        ConfigCommand::Check(args) => check(&args).map_err(|failure| failure.told_as_json(args.json)),
+        ConfigCommand::Explain(args) => explain(&args).map_err(|failure| failure.told_as_json(args.json)),
+        ConfigCommand::Example => print(&example()),
     }
 }
 
-fn check(args: &Check) -> Outcome {
+fn check(args: &CheckArgs) -> CliResult {
     let mut sources = args.sources.clone();
     sources.config = args.file.clone().or(sources.config);
     let problems = match sources.read()?.effective() {
@@ -89,12 +89,12 @@ fn check(args: &Check) -> Outcome {
     match errors {
         0 if args.json => Ok(()),
         0 => print(&format!("{whose} can be used\n")),
-        1 => Err(Failure::new(USAGE, format_args!("{whose} can't be used: 1 error"))),
-        errors => Err(Failure::new(USAGE, format_args!("{whose} can't be used: {errors} errors"))),
+        1 => Err(CliError::new(USAGE, format_args!("{whose} can't be used: 1 error"))),
+        errors => Err(CliError::new(USAGE, format_args!("{whose} can't be used: {errors} errors"))),
     }
 }
 
-fn explain(args: &Explain) -> Outcome {
+fn explain(args: &Explain) -> CliResult {
     let mut effective = args.sources.read()?.effective()?;
     // The line of this key reports the error. The other values are valid all the same.
     if let Err(error) = effective.find_rack() {
@@ -113,7 +113,7 @@ fn explain(args: &Explain) -> Outcome {
 }
 
 /// Returns the entries that an argument of the command line selects.
-fn chosen<'a>(effective: &'a Effective, word: Option<&str>) -> Outcome<Vec<&'a Entry>> {
+fn chosen<'a>(effective: &'a Effective, word: Option<&str>) -> CliResult<Vec<&'a Entry>> {
     let all = effective.entries();
     let Some(word) = word else { return Ok(all.iter().collect()) };
     let inside = format!("{word}.");
@@ -124,7 +124,7 @@ fn chosen<'a>(effective: &'a Effective, word: Option<&str>) -> Outcome<Vec<&'a E
     let found = tests.iter().map(|test| all.iter().filter(|entry| test(entry)).collect::<Vec<_>>());
     found.into_iter().find(|entries| !entries.is_empty()).ok_or_else(|| {
         let message = format!("there is no key {word:?}; `spindle config explain` lists all");
-        Failure::new(USAGE, message)
+        CliError::new(USAGE, message)
     })
 }
 
@@ -204,7 +204,7 @@ fn origin_json(origin: &Origin) -> Json {
     }
 }
 
-fn print(text: &str) -> Outcome {
+fn print(text: &str) -> CliResult {
     Ok(stdout().lock().write_all(text.as_bytes()).context("can't write to the standard output")?)
 }
 

@@ -30,7 +30,7 @@ const CLOSED_PIPE: u8 = 128 + 13;
 
 /// The reason why the command ends with a status other than 0.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CliError {
     pub(crate) status: u8,
     pub(crate) error: anyhow::Error,
     /// True if the failure is printed as JSON.
@@ -48,26 +48,26 @@ pub(crate) fn death(status: &ExitStatus) -> Option<String> {
 }
 
 /// The result of a subcommand.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type CliResult<T = ()> = Result<T, CliError>;
 
-impl Failure {
-    pub(crate) fn new(status: u8, message: impl fmt::Display) -> Failure {
-        Failure { status, error: anyhow::anyhow!("{message}"), json: false, is_stop: false }
+impl CliError {
+    pub(crate) fn new(status: u8, message: impl fmt::Display) -> CliError {
+        CliError { status, error: anyhow::anyhow!("{message}"), json: false, is_stop: false }
     }
 
     /// Returns the failure of a command that a signal stopped before it could end in order.
-    pub(crate) fn interrupted(signal: i32, when: impl fmt::Display) -> Failure {
-        Failure::new(128 + signal as u8, format_args!("stopped by signal {signal} {when}"))
+    pub(crate) fn interrupted(signal: i32, when: impl fmt::Display) -> CliError {
+        CliError::new(128 + signal as u8, format_args!("stopped by signal {signal} {when}"))
     }
 
     /// Returns the end of a command that a signal stopped in order. It is printed as no error, and
     /// its status is not 0 all the same.
-    pub(crate) fn stopped(signal: i32, when: impl fmt::Display) -> Failure {
-        Failure { is_stop: true, ..Failure::interrupted(signal, when) }
+    pub(crate) fn stopped(signal: i32, when: impl fmt::Display) -> CliError {
+        CliError { is_stop: true, ..CliError::interrupted(signal, when) }
     }
 
     /// Returns the same failure, printed as a JSON object if `json`.
-    pub(crate) fn told_as_json(mut self, json: bool) -> Failure {
+    pub(crate) fn told_as_json(mut self, json: bool) -> CliError {
         self.json = json;
         self
     }
@@ -108,38 +108,38 @@ fn is_closed_pipe(message: &str) -> bool {
     message.contains("the standard output") && message.contains(&io::Error::from(Errno::PIPE).to_string())
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure { status: FAILED, error, json: false, is_stop: false }
+impl From<anyhow::Error> for CliError {
+    fn from(error: anyhow::Error) -> CliError {
+        CliError { status: FAILED, error, json: false, is_stop: false }
     }
 }
 
-impl From<JoinError> for Failure {
-    fn from(error: JoinError) -> Failure {
+impl From<JoinError> for CliError {
+    fn from(error: JoinError) -> CliError {
         let status = match &error {
             JoinError::View(_) | JoinError::NoSubgroup | JoinError::Founders { .. } | JoinError::Name(_) => USAGE,
             _ => FAILED,
         };
         // The error's message contains its causes already.
-        Failure::new(status, error)
+        CliError::new(status, error)
     }
 }
 
-impl From<SettingsError> for Failure {
-    fn from(error: SettingsError) -> Failure {
+impl From<SettingsError> for CliError {
+    fn from(error: SettingsError) -> CliError {
         match &error {
-            SettingsError::Tls(_) => Failure::new(FAILED, error),
+            SettingsError::Tls(_) => CliError::new(FAILED, error),
             SettingsError::Wrong(problems) if problems.len() > 1 => {
                 let lines = error.to_string().replace('\n', "\n  ");
-                Failure::new(USAGE, format_args!("the settings are wrong:\n  {lines}"))
+                CliError::new(USAGE, format_args!("the settings are wrong:\n  {lines}"))
             }
-            _ => Failure::new(USAGE, error),
+            _ => CliError::new(USAGE, error),
         }
     }
 }
 
-impl From<Ended> for Failure {
-    fn from(ended: Ended) -> Failure {
-        Failure::new(ENDED, ended)
+impl From<Ended> for CliError {
+    fn from(ended: Ended) -> CliError {
+        CliError::new(ENDED, ended)
     }
 }

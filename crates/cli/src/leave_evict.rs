@@ -1,9 +1,9 @@
 //! `spindle leave` and `spindle evict`: a member goes at the operator's request, and the others
 //! continue.
-use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::admin_client::{ANSWER_WAIT, AdminClient, MemberAnswers, members_of, newest};
+use crate::exit::{CliError, CliResult, FAILED};
 use crate::log::Verbosity;
-use crate::settings::{Found, Whom};
+use crate::settings::{GroupLocation, GroupSelection};
 use crate::views::shortened;
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    whom: Whom,
+    whom: GroupSelection,
 
     /// The member's id
     #[arg(long, value_name = "ID")]
@@ -34,15 +34,15 @@ pub(crate) struct Args {
 }
 
 /// The requested change.
-struct Target {
-    found: Found,
+struct RequestedChange {
+    found: GroupLocation,
     id: u64,
     json: bool,
 }
 
-impl Target {
-    fn of(args: &Args) -> Outcome<Target> {
-        Ok(Target { found: args.whom.find()?, id: args.id, json: args.json })
+impl RequestedChange {
+    fn of(args: &Args) -> CliResult<RequestedChange> {
+        Ok(RequestedChange { found: args.whom.find()?, id: args.id, json: args.json })
     }
 }
 
@@ -53,22 +53,22 @@ const END_WAIT: Duration = Duration::from_secs(1);
 /// How often they are asked.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-pub(crate) fn leave(args: Args) -> Outcome {
-    let target = args.verbosity.begin(args.json).and_then(|()| Target::of(&args));
+pub(crate) fn leave(args: Args) -> CliResult {
+    let target = args.verbosity.begin(args.json).and_then(|()| RequestedChange::of(&args));
     target.and_then(|target| ask_to_leave(&target)).map_err(|failure| failure.told_as_json(args.json))
 }
 
-pub(crate) fn evict(args: Args) -> Outcome {
-    let target = args.verbosity.begin(args.json).and_then(|()| Target::of(&args));
+pub(crate) fn evict(args: Args) -> CliResult {
+    let target = args.verbosity.begin(args.json).and_then(|()| RequestedChange::of(&args));
     target.and_then(|target| ask_to_evict(&target)).map_err(|failure| failure.told_as_json(args.json))
 }
 
-fn ask_to_leave(target: &Target) -> Outcome {
+fn ask_to_leave(target: &RequestedChange) -> CliResult {
     let mut client = AdminClient::open(&target.found)?;
     let (id, group) = (MemberId(target.id), &target.found.group);
     if find(&mut client, target)?.is_far {
         let message = format!("member {id} of group {group} is on another host; ask there, or use `spindle evict`");
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     let pid = pid_of(client.ask(&[id], Request::Status)?.get(&id), target.id);
     let answers = client.ask(&[id], Request::Leave)?;
@@ -76,13 +76,13 @@ fn ask_to_leave(target: &Target) -> Outcome {
         let message = format!(
             "member {id} of group {group} did not answer within {ANSWER_WAIT:?}; resume it, or use `spindle evict`"
         );
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     let view = wait_until_gone(&mut client, target, true)?;
     tell(target, view.as_ref(), pid.filter(|pid| !ends(*pid)))
 }
 
-fn ask_to_evict(target: &Target) -> Outcome {
+fn ask_to_evict(target: &RequestedChange) -> CliResult {
     let mut client = AdminClient::open(&target.found)?;
     let (id, group) = (MemberId(target.id), &target.found.group);
     let found = find(&mut client, target)?;
@@ -98,12 +98,12 @@ fn ask_to_evict(target: &Target) -> Outcome {
                  `spindle leave`"
             ),
         };
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     let answers = client.ask(&found.others, Request::Status)?;
     let Some(judge) = judge(&answers, id) else {
         let message = format!("none of the other members of group {group} answered within {ANSWER_WAIT:?}");
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     };
     client.ask(&[judge], Request::Evict(id))?;
     let view = wait_until_gone(&mut client, target, false)?;
@@ -118,7 +118,7 @@ struct Whereabouts {
     is_far: bool,
 }
 
-fn find(client: &mut AdminClient, target: &Target) -> Outcome<Whereabouts> {
+fn find(client: &mut AdminClient, target: &RequestedChange) -> CliResult<Whereabouts> {
     let (id, group) = (MemberId(target.id), &target.found.group);
     let mut others = client.members()?;
     if others.contains(&id) {
@@ -127,7 +127,7 @@ fn find(client: &mut AdminClient, target: &Target) -> Outcome<Whereabouts> {
     }
     if client.present()?.contains(&id) {
         let message = format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C");
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     // Only the members know those on other hosts.
     let answers = client.ask(&others, Request::Status)?;
@@ -135,19 +135,19 @@ fn find(client: &mut AdminClient, target: &Target) -> Outcome<Whereabouts> {
         let message = format!(
             "group {group} has no member {id} on this host, and none of those that it has answered within {ANSWER_WAIT:?}"
         );
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     };
     let member = view["members"].as_array().into_iter().flatten().find(|member| member["id"] == target.id);
     let Some(member) = member else {
         let message = format!("group {group} has no member {id}; its members are {}", list(members_of(view)));
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     };
     Ok(Whereabouts { others, is_far: member["far"] == true })
 }
 
 /// Returns the member that evicts `id`: the leader of the newest view, or else the first of the
 /// other members.
-fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
+fn judge(answers: &MemberAnswers, id: MemberId) -> Option<MemberId> {
     let base = newest(answers)?;
     let leader = base["members"].as_array().into_iter().flatten().find(|member| member["leads"] == true);
     let leader = leader.and_then(|leader| leader["id"].as_u64()).map(MemberId);
@@ -156,7 +156,7 @@ fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
 
 /// Waits until the others' view is one without the member, and with `has_to_end` until its process
 /// has given up its place too: it may be stuck. Returns that view; `None`: no member is left here.
-fn wait_until_gone(client: &mut AdminClient, target: &Target, has_to_end: bool) -> Outcome<Option<Value>> {
+fn wait_until_gone(client: &mut AdminClient, target: &RequestedChange, has_to_end: bool) -> CliResult<Option<Value>> {
     let deadline = Instant::now() + CHANGE_WAIT;
     loop {
         let members = client.members()?;
@@ -180,17 +180,17 @@ fn wait_until_gone(client: &mut AdminClient, target: &Target, has_to_end: bool) 
 }
 
 /// Returns the failure of a member that the others have let go and whose process does not end.
-fn stuck(target: &Target, view: &Value) -> Failure {
-    let (Target { found: Found { group, .. }, id, .. }, number) = (target, &view["view"]);
+fn stuck(target: &RequestedChange, view: &Value) -> CliError {
+    let (RequestedChange { found: GroupLocation { group, .. }, id, .. }, number) = (target, &view["view"]);
     let message = format!(
         "the others of group {group} continue without member {id} in view {number}, and its process has not ended after \
          {CHANGE_WAIT:?}: it is stopped, or its output takes nothing; resume it, read its output, or end it"
     );
-    Failure::new(FAILED, message)
+    CliError::new(FAILED, message)
 }
 
-fn still_there(target: &Target, view: Option<&Value>) -> Failure {
-    let Target { found: Found { group, .. }, id, .. } = target;
+fn still_there(target: &RequestedChange, view: Option<&Value>) -> CliError {
+    let RequestedChange { found: GroupLocation { group, .. }, id, .. } = target;
     let member = |view: &Value| {
         let found = view["members"].as_array()?.iter().find(|member| member["id"] == *id)?;
         let place = if found["far"] == true { " on its host" } else { "" };
@@ -206,7 +206,10 @@ fn still_there(target: &Target, view: Option<&Value>) -> Failure {
         },
         Some(_) => "the others are still about it; see `spindle status`".to_string(),
     };
-    Failure::new(FAILED, format_args!("member {id} of group {group} is still in the view after {CHANGE_WAIT:?}: {why}"))
+    CliError::new(
+        FAILED,
+        format_args!("member {id} of group {group} is still in the view after {CHANGE_WAIT:?}: {why}"),
+    )
 }
 
 /// Returns the process of a member, by an answer of a member.
@@ -229,7 +232,7 @@ fn ends(pid: u32) -> bool {
 }
 
 /// Reports the end. `running` is the process of the member, if it has not ended.
-fn tell(target: &Target, view: Option<&Value>, running: Option<u32>) -> Outcome {
+fn tell(target: &RequestedChange, view: Option<&Value>, running: Option<u32>) -> CliResult {
     let (id, ids) = (target.id, view.map(members_of).unwrap_or_default());
     let number = view.and_then(|view| view["view"].as_u64());
     let line = match number {

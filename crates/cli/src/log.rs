@@ -4,7 +4,7 @@
 //! Without either nothing is printed, warnings and errors included, because the command itself
 //! prints all that its user has to know.
 use crate::calendar::Utc;
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, USAGE};
 use crate::settings::LOG_VARIABLE;
 use crate::{lines, settings};
 use clap::{ArgAction, Args};
@@ -54,11 +54,11 @@ static HANDED_ON: AtomicU8 = AtomicU8::new(0);
 impl Verbosity {
     /// Starts to print events, as `$SPINDLE_LOG` or, without it, these flags select them. Call this
     /// once.
-    pub(crate) fn begin(&self, json: bool) -> Outcome {
+    pub(crate) fn begin(&self, json: bool) -> CliResult {
         HANDED_ON.store(self.verbose, Ordering::Relaxed);
         let text = settings::log_filter().map_or_else(|| Ok(self.filter()), |filter| filter.map(Some))?;
         let Some(text) = text else { return Ok(()) };
-        let filter = parse(&text).map_err(|why| Failure::new(USAGE, format_args!("{LOG_VARIABLE}={text}: {why}")))?;
+        let filter = parse(&text).map_err(|why| CliError::new(USAGE, format_args!("{LOG_VARIABLE}={text}: {why}")))?;
         let subscriber = Registry::default().with(filter).with(Lines { json });
         tracing::subscriber::set_global_default(subscriber).map_err(anyhow::Error::from)?;
         Ok(())

@@ -134,10 +134,10 @@ enum Command {
     /// has that name, its number. All but `prune` change nothing and also work while a member owns
     /// the directory: they show the records that were durable when they began.
     #[command(subcommand)]
-    Log(logs::Command),
+    Log(logs::LogCommand),
     /// Inspects settings: effective values and their origins, errors, and an example
     #[command(subcommand)]
-    Config(config::Command),
+    Config(config::ConfigCommand),
     /// Measures throughput, latency, and the machine's limits beside them
     Bench(bench::Args),
     /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its
@@ -149,7 +149,7 @@ enum Command {
     Man(pages::Man),
     /// A member that the demo starts; not for direct use
     #[command(hide = true)]
-    DemoMember(demo::child::Args),
+    DemoMember(demo::child::DemoMemberArgs),
 }
 
 fn main() -> ExitCode {

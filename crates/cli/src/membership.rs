@@ -5,7 +5,7 @@ use spindle::settings::Settings;
 /// The flags for a member's id, for the members that it waits for, and for the connection of
 /// members of several hosts.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Membership {
+pub(crate) struct MembershipArgs {
     /// How many members create the group: nothing is sent before all of them are present. A running
     /// group is joined with any value [default: 1]
     #[arg(short = 'n', long, value_name = "N")]
@@ -40,12 +40,12 @@ pub(crate) struct Membership {
     spin_for: Option<String>,
 
     #[command(flatten)]
-    hosts: Hosts,
+    hosts: HostsArgs,
 }
 
 /// How processes of several hosts find and reach each other.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Hosts {
+pub(crate) struct HostsArgs {
     /// The addresses to listen at for members of other hosts, separated by commas
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     listen: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) struct Hosts {
     insecure: bool,
 }
 
-impl Membership {
+impl MembershipArgs {
     pub(crate) fn say(&self, settings: &mut Settings) {
         self.hosts.say(settings);
         let said = [
@@ -85,7 +85,7 @@ impl Membership {
     }
 }
 
-impl Hosts {
+impl HostsArgs {
     pub(crate) fn say(&self, settings: &mut Settings) {
         let insecure = self.insecure.then(|| "true".to_string());
         let said = [

@@ -2,15 +2,15 @@
 //!
 //! One thread follows the group and writes. The main thread waits for the end of that thread or for
 //! a signal, so that a full pipe can't prevent a stop.
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, FAILED, USAGE};
 use crate::lines;
 use crate::log::Verbosity;
-use crate::member::output::{BLOCK_BYTES, Output};
-use crate::membership::Hosts;
-use crate::settings::{Found, Whom};
+use crate::member::output::{BLOCK_BYTES, DeliveryOutput};
+use crate::membership::HostsArgs;
+use crate::settings::{GroupLocation, GroupSelection};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
-use crate::waiting::Waiting;
+use crate::waiting::WaitReporter;
 use serde_json::json;
 use spindle::{Config, JoinError, Missed, ObserveError, Observed, Observing, View};
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ const STOP_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    whom: Whom,
+    whom: GroupSelection,
 
     #[command(flatten)]
-    hosts: Hosts,
+    hosts: HostsArgs,
 
     /// Print the deliveries of this subgroup only [default: all]
     #[arg(long, value_name = "NAME")]
@@ -70,46 +70,46 @@ pub(crate) struct Args {
 }
 
 /// An event for the main thread.
-enum Event {
+enum ObserveEvent {
     Signal,
     /// The group has ended, or a signal stopped the thread that follows it.
-    Ended(Outcome),
+    Ended(CliResult),
 }
 
 /// Counts of the printed messages.
 #[derive(Debug, Default)]
-struct Counts {
+struct PrintedCounts {
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let json = args.json;
     args.verbosity.begin(json).and_then(|()| observe(args)).map_err(|failure| failure.told_as_json(json))
 }
 
-fn observe(args: Args) -> Outcome {
+fn observe(args: Args) -> CliResult {
     let config = settle(&args)?;
     let group = config.group.clone();
-    let output = Output::open(&args.output, Path::new("-"), args.frames, args.with_origin)?;
+    let output = DeliveryOutput::open(&args.output, Path::new("-"), args.frames, args.with_origin)?;
     let (events, happened) = channel();
-    let signals: Sender<Event> = events.clone();
-    let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
+    let signals: Sender<ObserveEvent> = events.clone();
+    let stop = Stop::on_signals(move |_| drop(signals.send(ObserveEvent::Signal)))?;
     let observing = open(&args, config, &stop)?;
     check_subgroup(&args, &group, observing.view())?;
     tell_begin(observing.view(), args.json);
-    let (counts, json) = (Arc::new(Counts::default()), args.json);
+    let (counts, json) = (Arc::new(PrintedCounts::default()), args.json);
     let (flag, counted) = (Arc::clone(&stop.flag), Arc::clone(&counts));
-    let follow = move || drop(events.send(Event::Ended(follow(observing, output, &args, &flag, &counted))));
+    let follow = move || drop(events.send(ObserveEvent::Ended(follow(observing, output, &args, &flag, &counted))));
     let thread = thread::Builder::new().name("observe".into()).spawn(follow);
-    thread.map_err(|error| Failure::new(FAILED, format_args!("no thread could be started: {error}")))?;
-    let panicked = |_| Failure::new(FAILED, "a thread panicked; please report it");
+    thread.map_err(|error| CliError::new(FAILED, format_args!("no thread could be started: {error}")))?;
+    let panicked = |_| CliError::new(FAILED, "a thread panicked; please report it");
     match happened.recv().map_err(panicked)? {
-        Event::Ended(outcome) => outcome?,
+        ObserveEvent::Ended(outcome) => outcome?,
         // Ctrl-C ends the command normally while the group runs.
-        Event::Signal => match happened.recv_timeout(STOP_WAIT) {
-            Ok(Event::Ended(outcome)) => outcome?,
-            _ => return Err(Failure::interrupted(stop.signal(), "while the output took nothing")),
+        ObserveEvent::Signal => match happened.recv_timeout(STOP_WAIT) {
+            Ok(ObserveEvent::Ended(outcome)) => outcome?,
+            _ => return Err(CliError::interrupted(stop.signal(), "while the output took nothing")),
         },
     }
     if json {
@@ -121,11 +121,11 @@ fn observe(args: Args) -> Outcome {
 
 /// Returns the configuration to observe with. From the settings it needs only the place where the
 /// group meets and how its hosts reach each other.
-fn settle(args: &Args) -> Outcome<Config> {
+fn settle(args: &Args) -> CliResult<Config> {
     let mut settings = args.whom.read()?;
     args.hosts.say(&mut settings);
     let effective = settings.effective()?;
-    Found::of(&effective)?;
+    GroupLocation::of(&effective)?;
     let mut config = effective.config()?;
     // The group's own subgroups apply.
     config.subgroups.clear();
@@ -133,19 +133,19 @@ fn settle(args: &Args) -> Outcome<Config> {
     Ok(config)
 }
 
-fn open(args: &Args, config: Config, stop: &Stop) -> Outcome<Observing> {
+fn open(args: &Args, config: Config, stop: &Stop) -> CliResult<Observing> {
     let seeds =
         config.network.as_ref().map(|network| network.seeds.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let waiting = Waiting::start(&config.group, args.json)?;
+    let waiting = WaitReporter::start(&config.group, args.json)?;
     let opened = config.observe_with(&mut |progress| waiting.see(progress), &stop.flag);
     opened.map_err(|error| match (error, seeds) {
         (JoinError::NoGroup { group, dir }, _) => {
             let dir = dir.display();
             let message = format!("group {group} has no members at {dir}; start a member, or name its --runtime-dir");
-            Failure::new(FAILED, message)
+            CliError::new(FAILED, message)
         }
         (error @ JoinError::Silent { .. }, None) => {
-            Failure::new(FAILED, format_args!("{error}. If some are on other hosts, say --listen and --seeds as members do"))
+            CliError::new(FAILED, format_args!("{error}. If some are on other hosts, say --listen and --seeds as members do"))
         }
         (JoinError::Silent { group, waited }, Some(seeds)) => {
             let seeds = seeds.join(", ");
@@ -153,24 +153,30 @@ fn open(args: &Args, config: Config, stop: &Stop) -> Outcome<Observing> {
                 "no member of group {group} has answered within {waited:.1?}, on this host or at the seeds {seeds}; name those of its \
                  members, or resume them"
             );
-            Failure::new(FAILED, message)
+            CliError::new(FAILED, message)
         }
-        (JoinError::Cancelled { .. }, _) => Failure::stopped(stop.signal(), "while waiting for the group"),
+        (JoinError::Cancelled { .. }, _) => CliError::stopped(stop.signal(), "while waiting for the group"),
         (error, _) => error.into(),
     })
 }
 
-fn check_subgroup(args: &Args, group: &str, view: &View) -> Outcome {
+fn check_subgroup(args: &Args, group: &str, view: &View) -> CliResult {
     let Some(name) = &args.subgroup else { return Ok(()) };
     if view.subgroup(name).is_some() {
         return Ok(());
     }
     let known: Vec<&str> = view.subgroups.iter().map(|subgroup| subgroup.name.as_str()).collect();
     let message = format!("group {group} has no subgroup {name:?}; it has: {}", known.join(", "));
-    Err(Failure::new(USAGE, message))
+    Err(CliError::new(USAGE, message))
 }
 
-fn follow(mut observing: Observing, mut output: Output, args: &Args, stop: &AtomicBool, counts: &Counts) -> Outcome {
+fn follow(
+    mut observing: Observing,
+    mut output: DeliveryOutput,
+    args: &Args,
+    stop: &AtomicBool,
+    counts: &PrintedCounts,
+) -> CliResult {
     let is_wanted = |view: &View, name: spindle::SubgroupId| {
         args.subgroup.as_ref().is_none_or(|wanted| view.subgroups[name.index()].name == *wanted)
     };
@@ -199,7 +205,7 @@ fn follow(mut observing: Observing, mut output: Output, args: &Args, stop: &Atom
                     Ok(Observed::ViewsMissed { first, last }) => tell_views_missed(first.0, last.0, args.json),
                     Ok(_) => {}
                     Err(ObserveError::Finished) => return Ok(()),
-                    Err(end) => return Err(Failure::new(FAILED, end)),
+                    Err(end) => return Err(CliError::new(FAILED, end)),
                 }
             }
         }
@@ -207,7 +213,7 @@ fn follow(mut observing: Observing, mut output: Output, args: &Args, stop: &Atom
     write(&mut output, &mut buffer)
 }
 
-fn write(output: &mut Output, buffer: &mut Vec<u8>) -> Outcome {
+fn write(output: &mut DeliveryOutput, buffer: &mut Vec<u8>) -> CliResult {
     let written = output.write(buffer);
     buffer.clear();
     written

@@ -1,6 +1,6 @@
 //! Completions and manual pages, made from the parser.
 use crate::Cli;
-use crate::exit::Outcome;
+use crate::exit::CliResult;
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -23,13 +23,13 @@ pub(crate) struct Man {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn completions(args: &Completions) -> Outcome {
+pub(crate) fn completions(args: &Completions) -> CliResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "spindle", &mut script);
     Ok(io::stdout().write_all(&script).context("can't write the completions to the standard output")?)
 }
 
-pub(crate) fn man(args: &Man) -> Outcome {
+pub(crate) fn man(args: &Man) -> CliResult {
     match &args.dir {
         Some(dir) => Ok(clap_mangen::generate_to(Cli::command(), dir)
             .with_context(|| format!("can't write the manual to {}; name a directory that exists", dir.display()))?),

@@ -10,7 +10,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 const BAR_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     name: String,
     total: u64,
     begun: Instant,
@@ -21,16 +21,16 @@ pub(crate) struct Progress {
     bytes: u64,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Returns the progress of work on `total` bytes.
-    pub(crate) fn new(name: &str, total: u64, json: bool) -> Progress {
+    pub(crate) fn new(name: &str, total: u64, json: bool) -> ProgressLine {
         let bar = (!json && stderr().is_terminal()).then(|| {
             let form = "{msg} [{bar:30}] {percent} %, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
             // The template is valid. If it were not, the bar would use its default.
             let style = ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_message(name.to_string())
         });
-        Progress { name: name.to_string(), total, begun: Instant::now(), bar, silent: json, told: None, bytes: 0 }
+        ProgressLine { name: name.to_string(), total, begun: Instant::now(), bar, silent: json, told: None, bytes: 0 }
     }
 
     /// Shows the number of complete bytes. `bytes` returns it, and is called only if progress is
@@ -60,7 +60,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,9 +1,9 @@
 //! `spindle recover`: the remaining members of a group continue without members that are lost for
 //! good, although they are no majority.
-use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::admin_client::{ANSWER_WAIT, AdminClient, MemberAnswers, members_of, newest};
+use crate::exit::{CliError, CliResult, FAILED, USAGE};
 use crate::log::Verbosity;
-use crate::settings::{Found, Whom};
+use crate::settings::{GroupLocation, GroupSelection};
 use crate::views::shortened;
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    whom: Whom,
+    whom: GroupSelection,
 
     /// The members that are lost for good, by their ids: 3,4
     #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
@@ -41,18 +41,18 @@ const CHANGE_WAIT: Duration = Duration::from_secs(60);
 /// How often they are asked.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-pub(crate) fn recover(args: Args) -> Outcome {
+pub(crate) fn recover(args: Args) -> CliResult {
     let begun = args.verbosity.begin(args.json);
     begun.and_then(|()| run(&args)).map_err(|failure| failure.told_as_json(args.json))
 }
 
-fn run(args: &Args) -> Outcome {
+fn run(args: &Args) -> CliResult {
     let found = args.whom.find()?;
     let mut client = AdminClient::open(&found)?;
     let answers = ask_all(&mut client)?;
     let Some(view) = newest(&answers) else {
         let message = format!("no member of group {} on this host answered within {ANSWER_WAIT:?}", found.group);
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     };
     check(args, &found, view)?;
     if let Some(lives) = args.lost.iter().find(|id| answers.contains_key(&MemberId(**id))) {
@@ -60,27 +60,27 @@ fn run(args: &Args) -> Outcome {
             "member {lives} of group {} lives, on this host; end its process first, or don't name it",
             found.group
         );
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     confirm(args, &found, view)?;
     give_up(args, &found, &mut client)
 }
 
-fn ask_all(client: &mut AdminClient) -> Outcome<Answers> {
+fn ask_all(client: &mut AdminClient) -> CliResult<MemberAnswers> {
     let members = client.members()?;
     client.ask(&members, Request::Status)
 }
 
 /// Finds the mistakes that the status alone shows.
-fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
+fn check(args: &Args, found: &GroupLocation, view: &Value) -> CliResult {
     let (group, members) = (&found.group, members_of(view));
     if let Some(stranger) = args.lost.iter().find(|id| !members.contains(id)) {
         let message = format!("group {group} has no member {stranger}; its members are {}", shortened(&members));
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     if members.iter().all(|id| args.lost.contains(id)) {
         let message = format!("all members of group {group} are named; name those that are lost, and no other");
-        return Err(Failure::new(USAGE, message));
+        return Err(CliError::new(USAGE, message));
     }
     if view["blocked"] != true {
         let message = format!(
@@ -89,19 +89,19 @@ fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
             shortened(&members),
             view["view"]
         );
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     Ok(())
 }
 
 /// Asks the operator, because only the operator can know that the members are lost.
-fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
+fn confirm(args: &Args, found: &GroupLocation, view: &Value) -> CliResult {
     if args.yes {
         return Ok(());
     }
     if args.json || !stdin().is_terminal() {
         let message = "members are given up for ever: say --yes if that is meant";
-        return Err(Failure::new(USAGE, message));
+        return Err(CliError::new(USAGE, message));
     }
     let (lost, left) = (shortened(&args.lost), shortened(&left(view, &args.lost)));
     let group = &found.group;
@@ -121,13 +121,13 @@ fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
     stdin().read_line(&mut line).context("can't read the standard input")?;
     match line.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new(FAILED, "no member was given up")),
+        _ => Err(CliError::new(FAILED, "no member was given up")),
     }
 }
 
 /// Asks a member to give up the lost members, until they are gone. It asks again if the view was
 /// just changing, or ended with the lost members in the next one.
-fn give_up(args: &Args, found: &Found, client: &mut AdminClient) -> Outcome {
+fn give_up(args: &Args, found: &GroupLocation, client: &mut AdminClient) -> CliResult {
     let deadline = Instant::now() + CHANGE_WAIT;
     // The view in which a member has given up the lost members.
     let mut given_up_in: Option<u64> = None;
@@ -158,7 +158,7 @@ fn give_up(args: &Args, found: &Found, client: &mut AdminClient) -> Outcome {
             match answer.as_ref().map(|answer| (answer["refused"].as_str(), answer["passing"] == true)) {
                 Some((None, _)) => given_up_in = number,
                 Some((Some(refusal), false)) if given_up_in.is_none() => {
-                    return Err(Failure::new(FAILED, format_args!("member {asked} refuses: {refusal}")));
+                    return Err(CliError::new(FAILED, format_args!("member {asked} refuses: {refusal}")));
                 }
                 Some((Some(refusal), _)) => why = format!("member {asked} refuses for now: {refusal}"),
                 None => why = format!("member {asked} did not answer within {ANSWER_WAIT:?}"),
@@ -166,7 +166,7 @@ fn give_up(args: &Args, found: &Found, client: &mut AdminClient) -> Outcome {
         }
         if Instant::now() >= deadline {
             let message = format!("group {} has not gone on after {CHANGE_WAIT:?}: {why}", found.group);
-            return Err(Failure::new(FAILED, message));
+            return Err(CliError::new(FAILED, message));
         }
         if given_up_in.is_none() && why != said && !args.json {
             // The line is lost if the standard error is gone.
@@ -177,7 +177,7 @@ fn give_up(args: &Args, found: &Found, client: &mut AdminClient) -> Outcome {
     }
 }
 
-fn tell(args: &Args, found: &Found, view: &Value) -> Outcome {
+fn tell(args: &Args, found: &GroupLocation, view: &Value) -> CliResult {
     let members = members_of(view);
     let line = match args.json {
         true => json!({"event": "recovered", "lost": args.lost, "view": view["view"], "members": members}).to_string(),

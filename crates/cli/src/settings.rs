@@ -1,7 +1,7 @@
 //! The sources of settings: a file, the environment, flags. Only this file reads the environment.
 //!
 //! The library defines their meaning and precedence ([`spindle::settings`]).
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, USAGE};
 use clap::Args;
 use spindle::settings::{Effective, FILE_VARIABLE, Settings};
 use spindle_transport::rendezvous::{DirError, RuntimeDir};
@@ -35,11 +35,11 @@ pub(crate) const FLAGS: [(&str, &str); 18] = [
 pub(crate) const LOG_VARIABLE: &str = "SPINDLE_LOG";
 
 /// Returns the filter in the variable; `None`: it is not set, or empty.
-pub(crate) fn log_filter() -> Option<Outcome<String>> {
+pub(crate) fn log_filter() -> Option<CliResult<String>> {
     let filter = env::var_os(LOG_VARIABLE).filter(|filter| !filter.is_empty())?;
     let wrong = |filter: OsString| {
         let message = format!("{LOG_VARIABLE}={}: a filter is text in UTF-8", filter.display());
-        Failure::new(USAGE, message)
+        CliError::new(USAGE, message)
     };
     Some(filter.into_string().map_err(wrong))
 }
@@ -76,7 +76,7 @@ pub(crate) struct Sources {
 
 /// The group that a command is for.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Whom {
+pub(crate) struct GroupSelection {
     /// The group's name; a file or $SPINDLE_GROUP_NAME may contain it instead
     pub(crate) group: Option<String>,
 
@@ -86,7 +86,7 @@ pub(crate) struct Whom {
 
 /// A group's name, and the directory in which it meets.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct GroupLocation {
     pub(crate) group: String,
     pub(crate) dir: PathBuf,
 }
@@ -109,7 +109,7 @@ impl RuntimeDirArgs {
 
 impl Sources {
     /// Reads all settings except the flags of a single command.
-    pub(crate) fn read(&self) -> Outcome<Settings> {
+    pub(crate) fn read(&self) -> CliResult<Settings> {
         let mut settings = Settings::new();
         if let Some(path) = self.file() {
             settings.file(&path)?;
@@ -120,7 +120,7 @@ impl Sources {
         for said in &self.set {
             let Some((key, value)) = said.split_once('=') else {
                 let message = format!("--set {said}: write KEY=VALUE, such as --set group.founders=3");
-                return Err(Failure::new(USAGE, message));
+                return Err(CliError::new(USAGE, message));
             };
             settings.flag(key.trim(), value.trim(), "--set");
         }
@@ -134,9 +134,9 @@ impl Sources {
     }
 }
 
-impl Whom {
+impl GroupSelection {
     /// Reads all settings, and the group's name.
-    pub(crate) fn read(&self) -> Outcome<Settings> {
+    pub(crate) fn read(&self) -> CliResult<Settings> {
         let mut settings = self.sources.read()?;
         if let Some(group) = &self.group {
             settings.flag("group.name", group, flag_of("group.name"));
@@ -145,21 +145,21 @@ impl Whom {
     }
 
     /// Finds the group that the command is for.
-    pub(crate) fn find(&self) -> Outcome<Found> {
-        Found::of(&self.read()?.effective()?)
+    pub(crate) fn find(&self) -> CliResult<GroupLocation> {
+        GroupLocation::of(&self.read()?.effective()?)
     }
 }
 
-impl Found {
-    pub(crate) fn of(effective: &Effective) -> Outcome<Found> {
-        Found::said(effective, "behind the command")
+impl GroupLocation {
+    pub(crate) fn of(effective: &Effective) -> CliResult<GroupLocation> {
+        GroupLocation::said(effective, "behind the command")
     }
 
     /// Does the same as [`of`](Self::of). `place` is the place of the group's name on the command
     /// line.
-    pub(crate) fn said(effective: &Effective, place: &str) -> Outcome<Found> {
+    pub(crate) fn said(effective: &Effective, place: &str) -> CliResult<GroupLocation> {
         match effective.group() {
-            Some(group) => Ok(Found { group: group.to_string(), dir: effective.runtime_dir() }),
+            Some(group) => Ok(GroupLocation { group: group.to_string(), dir: effective.runtime_dir() }),
             None => Err(no_group(place)),
         }
     }
@@ -170,10 +170,10 @@ impl Found {
     }
 }
 
-fn no_group(place: &str) -> Failure {
+fn no_group(place: &str) -> CliError {
     let message =
         format!("no group is named; name it {place}, or set group.name in a file (--config) or $SPINDLE_GROUP_NAME");
-    Failure::new(USAGE, message)
+    CliError::new(USAGE, message)
 }
 
 /// Returns the flag that sets this key.

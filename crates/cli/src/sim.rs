@@ -1,5 +1,5 @@
 //! `spindle sim`: the command line of the simulator in `spindle-sim`.
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{CliError, CliResult, FAILED};
 use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -103,7 +103,7 @@ impl Args {
     }
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     match args.seed {
         Some(seed) if args.bulk => replay_bulk(seed, &args),
         None if args.bulk => search_bulk(&args),
@@ -118,7 +118,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// Runs one seed, and prints its history.
-fn replay(seed: u64, args: &Args) -> Outcome {
+fn replay(seed: u64, args: &Args) -> CliResult {
     let (outcome, story) = explain(&Plan::from_seed(seed, &args.options()));
     if args.json {
         let mut object = numbers(&outcome.counts);
@@ -146,16 +146,16 @@ fn replay(seed: u64, args: &Args) -> Outcome {
 }
 
 /// Returns the first violation of a seed as an error, or prints the text of `well`.
-fn verdict(seed: u64, violations: &[Violation], args: &Args, well: impl FnOnce() -> String) -> Outcome {
+fn verdict(seed: u64, violations: &[Violation], args: &Args, well: impl FnOnce() -> String) -> CliResult {
     match violations.first() {
-        Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
+        Some(violation) => Err(CliError::new(FAILED, format_args!("seed {seed}: {violation}"))),
         None if args.json => Ok(()),
         None => print(&well()),
     }
 }
 
 /// Runs many seeds, and prints the counts.
-fn search(args: &Args) -> Outcome {
+fn search(args: &Args) -> CliResult {
     let stop = Stop::on_signals(|_| {})?;
     let threads = args.threads.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u32));
     let (start, mut shown) = (Instant::now(), Instant::now());
@@ -177,13 +177,13 @@ fn search(args: &Args) -> Outcome {
 }
 
 /// Returns the result of a search in which `failed` of `ran` seeds failed.
-fn end(failed: usize, ran: u64, args: &Args, stop: &Stop) -> Outcome {
+fn end(failed: usize, ran: u64, args: &Args, stop: &Stop) -> CliResult {
     if failed > 0 {
-        return Err(Failure::new(FAILED, format_args!("{failed} of {ran} seeds break an invariant")));
+        return Err(CliError::new(FAILED, format_args!("{failed} of {ran} seeds break an invariant")));
     }
     if stop.flag.load(Ordering::Relaxed) {
         let when = format!("after {ran} of {} seeds; none broke an invariant", args.seeds);
-        return Err(Failure::stopped(stop.signal(), when));
+        return Err(CliError::stopped(stop.signal(), when));
     }
     Ok(())
 }
@@ -226,8 +226,8 @@ fn numbers(counts: &Counts) -> Value {
 }
 
 /// Runs one seed of the block multicast, and prints its history.
-fn replay_bulk(seed: u64, args: &Args) -> Outcome {
-    let (outcome, story) = bulk::explain(&bulk::Scene::from_seed(seed));
+fn replay_bulk(seed: u64, args: &Args) -> CliResult {
+    let (outcome, story) = bulk::explain(&bulk::BulkScene::from_seed(seed));
     if args.json {
         let object = json!({
             "seed": seed, "objects": outcome.objects, "blocks": outcome.blocks, "completions": outcome.completions,
@@ -249,15 +249,15 @@ fn replay_bulk(seed: u64, args: &Args) -> Outcome {
 }
 
 /// Runs many seeds of the block multicast, and prints the counts.
-fn search_bulk(args: &Args) -> Outcome {
+fn search_bulk(args: &Args) -> CliResult {
     let stop = Stop::on_signals(|_| {})?;
     let start = Instant::now();
     let summary = bulk::campaign(args.from..args.from.saturating_add(args.seeds), |summary| {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let bulk::Summary { seeds, objects, blocks, completions, failures_told, deaths, .. } = summary;
-    let bulk::Summary { faults, events, virtual_ns, failures, .. } = &summary;
+    let bulk::BulkSummary { seeds, objects, blocks, completions, failures_told, deaths, .. } = summary;
+    let bulk::BulkSummary { faults, events, virtual_ns, failures, .. } = &summary;
     if args.json {
         let object = json!({
             "seeds": seeds, "objects": objects, "blocks": blocks, "completions": completions, "failures_told": failures_told,
@@ -280,8 +280,8 @@ fn search_bulk(args: &Args) -> Outcome {
 }
 
 /// Runs one seed of the bootstrap between hosts, and prints its history.
-fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
-    let (outcome, story) = bootstrap::explain(&bootstrap::Scene::from_seed(seed));
+fn replay_bootstrap(seed: u64, args: &Args) -> CliResult {
+    let (outcome, story) = bootstrap::explain(&bootstrap::BootstrapScene::from_seed(seed));
     if args.json {
         let object = json!({
             "seed": seed, "bootstraps": outcome.bootstraps, "joins": outcome.joins, "evictions": outcome.evictions,
@@ -308,15 +308,16 @@ fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
 }
 
 /// Runs many seeds of the bootstrap between hosts, and prints the counts.
-fn search_bootstrap(args: &Args) -> Outcome {
+fn search_bootstrap(args: &Args) -> CliResult {
     let stop = Stop::on_signals(|_| {})?;
     let start = Instant::now();
     let summary = bootstrap::campaign(args.from..args.from.saturating_add(args.seeds), |summary| {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let bootstrap::Summary { seeds, bootstraps, joins, evictions, restarts, faults, united, lost, .. } = summary;
-    let bootstrap::Summary { words, forgotten, messages, events, virtual_ns, failures, .. } = &summary;
+    let bootstrap::BootstrapSummary { seeds, bootstraps, joins, evictions, restarts, faults, united, lost, .. } =
+        summary;
+    let bootstrap::BootstrapSummary { words, forgotten, messages, events, virtual_ns, failures, .. } = &summary;
     if args.json {
         let object = json!({
             "seeds": seeds, "bootstraps": bootstraps, "joins": joins, "evictions": evictions, "restarts": restarts,
@@ -341,8 +342,8 @@ fn search_bootstrap(args: &Args) -> Outcome {
 }
 
 /// Runs one seed of whole processes, and prints its history.
-fn replay_processes(seed: u64, args: &Args) -> Outcome {
-    let (outcome, story) = processes::explain(&processes::Scene::from_seed(seed));
+fn replay_processes(seed: u64, args: &Args) -> CliResult {
+    let (outcome, story) = processes::explain(&processes::HostsScene::from_seed(seed));
     if args.json {
         let mut object = counts(&outcome.counts);
         object.extend([
@@ -370,7 +371,7 @@ fn replay_processes(seed: u64, args: &Args) -> Outcome {
 }
 
 /// Runs many seeds of whole processes, and prints the counts.
-fn search_processes(args: &Args) -> Outcome {
+fn search_processes(args: &Args) -> CliResult {
     let stop = Stop::on_signals(|_| {})?;
     let threads = args.threads.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u32));
     let start = Instant::now();
@@ -378,7 +379,7 @@ fn search_processes(args: &Args) -> Outcome {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let processes::Summary { seeds, counts, faults, united, lost, failures } = &summary;
+    let processes::ProcessesSummary { seeds, counts, faults, united, lost, failures } = &summary;
     if args.json {
         let mut object = self::counts(counts);
         object.extend([
@@ -421,6 +422,6 @@ fn failures<'v>(violations: impl Iterator<Item = (u64, &'v Violation)>) -> Value
     violations.map(failure).collect()
 }
 
-fn print(text: &str) -> Outcome {
+fn print(text: &str) -> CliResult {
     Ok(writeln!(stdout().lock(), "{text}").context("can't write to the standard output")?)
 }

@@ -1,10 +1,10 @@
 //! `spindle status`: the state of a group, as its members report it.
-use crate::admin_client::{ANSWER_WAIT, AdminClient, Answers, members_of, newest};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::admin_client::{ANSWER_WAIT, AdminClient, MemberAnswers, members_of, newest};
+use crate::exit::{CliError, CliResult, FAILED};
 use crate::log::Verbosity;
 use crate::quantity::short;
 use crate::screen::Screen;
-use crate::settings::{Found, Whom};
+use crate::settings::{GroupLocation, GroupSelection};
 use crate::signals::Stop;
 use crate::views::shortened;
 use anyhow::Context;
@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    whom: Whom,
+    whom: GroupSelection,
 
     /// Repeat every second, until the group has ended or Ctrl-C
     #[arg(short, long)]
@@ -45,12 +45,12 @@ pub(crate) struct Args {
 /// Time between two updates with `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let json = args.json;
     args.verbosity.begin(json).and_then(|()| show(&args)).map_err(|failure| failure.told_as_json(json))
 }
 
-fn show(args: &Args) -> Outcome {
+fn show(args: &Args) -> CliResult {
     let found = args.whom.find()?;
     let mut client = AdminClient::open(&found)?;
     let live = args.watch && stdout().is_terminal() && !args.json;
@@ -60,12 +60,12 @@ fn show(args: &Args) -> Outcome {
     let _stop = Stop::on_signals(move |_| tell.send(()).unwrap_or_default())?;
     loop {
         let Some(group) = look(&mut client, &found)? else {
-            let gone = Failure::new(FAILED, format_args!("group {} has no members any more", found.group));
+            let gone = CliError::new(FAILED, format_args!("group {} has no members any more", found.group));
             if !args.watch {
                 return Err(gone);
             }
             let end = match args.json {
-                true => summary(&found.group, &[], &[], &Answers::new()).to_string(),
+                true => summary(&found.group, &[], &[], &MemberAnswers::new()).to_string(),
                 false => format!("group {} has ended", found.group),
             };
             return Ok(screen.line(&end).context("can't write to the standard output")?);
@@ -82,7 +82,7 @@ fn show(args: &Args) -> Outcome {
                 "no member of group {} answered within {ANSWER_WAIT:?}: stopped, or still waiting for others?",
                 found.group
             );
-            return if silent { Err(Failure::new(FAILED, message)) } else { Ok(()) };
+            return if silent { Err(CliError::new(FAILED, message)) } else { Ok(()) };
         }
         match signals.recv_timeout(WATCH_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -93,7 +93,7 @@ fn show(args: &Args) -> Outcome {
 }
 
 /// Returns the current state of the group; `None`: the group has no process any more.
-fn look(client: &mut AdminClient, found: &Found) -> Outcome<Option<Value>> {
+fn look(client: &mut AdminClient, found: &GroupLocation) -> CliResult<Option<Value>> {
     let members = client.members()?;
     let answers = client.ask(&members, Request::Status)?;
     // A member that left meanwhile must not be listed as a member without an answer.
@@ -105,7 +105,7 @@ fn look(client: &mut AdminClient, found: &Found) -> Outcome<Option<Value>> {
     Ok(Some(summary(&found.group, &members, &present, &answers)))
 }
 
-fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &Answers) -> Value {
+fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &MemberAnswers) -> Value {
     let Some(base) = newest(answers) else {
         let silent: Vec<Value> = members.iter().map(|id| json!({"id": id.0, "answers": false})).collect();
         let waiting = present.iter().filter(|id| !members.contains(id)).map(|id| id.0);
@@ -251,7 +251,7 @@ mod tests {
     fn the_newest_view_counts_and_who_is_behind_or_silent_is_told() {
         let ids = [1, 2, 3, 4].map(MemberId);
         let answers = [(1, answer(1, 2, &[1, 2, 3])), (2, answer(2, 3, &[2, 3, 1]))];
-        let answers: Answers = answers.into_iter().map(|(id, answer)| (MemberId(id), answer)).collect();
+        let answers: MemberAnswers = answers.into_iter().map(|(id, answer)| (MemberId(id), answer)).collect();
         let group = summary("g", &ids[..3], &ids, &answers);
         assert_eq!((&group["view"], &group["waiting"]), (&json!(3), &json!([4])));
         let lines = table(&group);
@@ -265,7 +265,7 @@ mod tests {
         let ids = [1, 9_072_462_129_466_432_003].map(MemberId);
         let mut answer = answer(1, 1, &ids.map(|id| id.0));
         answer["members"][1]["far"] = true.into();
-        let group = summary("g", &ids[..1], &ids[..1], &Answers::from([(ids[0], answer)]));
+        let group = summary("g", &ids[..1], &ids[..1], &MemberAnswers::from([(ids[0], answer)]));
         let lines = table(&group);
         assert_eq!(lines[1], "             member   process   rank  state");
         assert_eq!(lines[2], "                  1        11      0  leads");

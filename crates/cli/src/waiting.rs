@@ -15,32 +15,32 @@ const REPEAT_AFTER: Duration = Duration::from_secs(5);
 
 /// Shows the state of the wait until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    board: Arc<Board>,
+pub(crate) struct WaitReporter {
+    board: Arc<WaitBoard>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Board {
+struct WaitBoard {
     group: String,
     json: bool,
-    news: Mutex<Shown>,
+    news: Mutex<LatestProgress>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct LatestProgress {
     latest: Option<BootstrapProgress>,
     over: bool,
 }
 
-impl Waiting {
-    pub(crate) fn start(group: &str, json: bool) -> anyhow::Result<Waiting> {
+impl WaitReporter {
+    pub(crate) fn start(group: &str, json: bool) -> anyhow::Result<WaitReporter> {
         let (news, changed) = Default::default();
-        let board = Arc::new(Board { group: group.to_string(), json, news, changed });
+        let board = Arc::new(WaitBoard { group: group.to_string(), json, news, changed });
         let shown = Arc::clone(&board);
         let thread = thread::Builder::new().name("waiting".into()).spawn(move || shown.show())?;
-        Ok(Waiting { board, thread: Some(thread) })
+        Ok(WaitReporter { board, thread: Some(thread) })
     }
 
     /// Takes a new state to show.
@@ -51,7 +51,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitReporter {
     fn drop(&mut self) {
         self.board.news.lock().unwrap_or_else(PoisonError::into_inner).over = true;
         self.board.changed.notify_one();
@@ -61,18 +61,18 @@ impl Drop for Waiting {
     }
 }
 
-impl Board {
+impl WaitBoard {
     fn show(&self) {
         let start = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = LinePace::default();
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         while !news.over {
             let quiet = QUIET.saturating_sub(start.elapsed());
             let due = match news.latest.as_ref().filter(|_| quiet.is_zero()).map(|latest| self.line(latest)) {
-                None => Due::In(quiet),
+                None => LineDue::In(quiet),
                 Some(line) => {
                     let due = pace.due(&line, Instant::now());
-                    if matches!(due, Due::Now) {
+                    if matches!(due, LineDue::Now) {
                         lines::tell(line);
                     }
                     due
@@ -80,7 +80,7 @@ impl Board {
             };
             // After everything is shown the wait has no bound. A change or the end wakes it.
             news = match due {
-                Due::In(time) if !time.is_zero() => {
+                LineDue::In(time) if !time.is_zero() => {
                     self.changed.wait_timeout(news, time).unwrap_or_else(PoisonError::into_inner).0
                 }
                 _ => self.changed.wait(news).unwrap_or_else(PoisonError::into_inner),
@@ -133,25 +133,25 @@ impl Board {
 /// Decides when lines are shown: when they differ from the last one, and none twice within
 /// [`REPEAT_AFTER`].
 #[derive(Debug, Default)]
-struct Pace {
+struct LinePace {
     /// The lines shown within that time, the oldest first.
     shown: Vec<(String, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Due {
+enum LineDue {
     Now,
     In(Duration),
     /// The line is the last one that was shown.
     Never,
 }
 
-impl Pace {
+impl LinePace {
     /// Returns when to show this line, if it does not change until then. If that is now, it counts
     /// as shown.
-    fn due(&mut self, line: &str, now: Instant) -> Due {
+    fn due(&mut self, line: &str, now: Instant) -> LineDue {
         if self.shown.last().is_some_and(|(last, _)| last == line) {
-            return Due::Never;
+            return LineDue::Never;
         }
         let age = |at: Instant| now.saturating_duration_since(at);
         // The last line stays at any age.
@@ -159,10 +159,10 @@ impl Pace {
             self.shown.iter().take(self.shown.len().saturating_sub(1)).take_while(|(_, at)| age(*at) >= REPEAT_AFTER);
         self.shown.drain(..old.count());
         if let Some((_, at)) = self.shown.iter().find(|(shown, at)| shown == line && age(*at) < REPEAT_AFTER) {
-            return Due::In(REPEAT_AFTER - age(*at));
+            return LineDue::In(REPEAT_AFTER - age(*at));
         }
         self.shown.push((line.to_string(), now));
-        Due::Now
+        LineDue::Now
     }
 }
 
@@ -172,18 +172,18 @@ mod tests {
 
     #[test]
     fn a_line_is_shown_when_it_is_new_and_not_again_soon() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
+        let (mut pace, start) = (LinePace::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(pace.due("a", at(0)), Due::Now);
-        assert_eq!(pace.due("a", at(9)), Due::Never, "nothing has changed");
-        assert_eq!(pace.due("b", at(9)), Due::Now);
+        assert_eq!(pace.due("a", at(0)), LineDue::Now);
+        assert_eq!(pace.due("a", at(9)), LineDue::Never, "nothing has changed");
+        assert_eq!(pace.due("b", at(9)), LineDue::Now);
         // Two lines alternate.
-        assert_eq!(pace.due("a", at(10)), Due::Now);
-        assert_eq!(pace.due("b", at(10)), Due::In(Duration::from_secs(4)));
-        assert_eq!(pace.due("a", at(11)), Due::Never);
-        assert_eq!(pace.due("b", at(14)), Due::Now);
-        assert_eq!(pace.due("c", at(14)), Due::Now);
-        assert_eq!(pace.due("a", at(14)), Due::In(Duration::from_secs(1)));
+        assert_eq!(pace.due("a", at(10)), LineDue::Now);
+        assert_eq!(pace.due("b", at(10)), LineDue::In(Duration::from_secs(4)));
+        assert_eq!(pace.due("a", at(11)), LineDue::Never);
+        assert_eq!(pace.due("b", at(14)), LineDue::Now);
+        assert_eq!(pace.due("c", at(14)), LineDue::Now);
+        assert_eq!(pace.due("a", at(14)), LineDue::In(Duration::from_secs(1)));
         assert!(pace.shown.len() < 4, "what is old is forgotten");
     }
 }

@@ -1,5 +1,7 @@
 //! Scenarios of one member of a bulk group, and invalid counters from its peers.
-use spindle_core::rdmc::{Algorithm, Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
+use spindle_core::rdmc::{
+    Algorithm, Columns, Input, ObjectNumber, Output, Schedule, Session, SessionSendError, SessionSettings, Slot,
+};
 use spindle_core::{Fault, Rank};
 
 const SLOT: Slot = Slot(0);
@@ -7,11 +9,12 @@ const SLOT: Slot = Slot(0);
 /// Blocks of 10 bytes, one slot, no direct objects.
 fn session(algorithm: Algorithm, members: u32, me: u32) -> (Session, Vec<Output>) {
     let schedule = Schedule::new(algorithm, members);
-    let settings = Settings { block_bytes: 10, slots: 1, direct_below: 0, ..Settings::new(schedule, Rank(me)) };
+    let settings =
+        SessionSettings { block_bytes: 10, slots: 1, direct_below: 0, ..SessionSettings::new(schedule, Rank(me)) };
     start(settings)
 }
 
-fn start(settings: Settings) -> (Session, Vec<Output>) {
+fn start(settings: SessionSettings) -> (Session, Vec<Output>) {
     let mut out = vec![];
     (Session::new(settings, &mut out).unwrap(), out)
 }
@@ -52,7 +55,7 @@ fn a_receiver_is_ready_for_one_block_of_any_object() {
     let (_, out) = session(Algorithm::Chain, 3, 0);
     assert_eq!(out, [], "the root receives nothing");
     let schedule = Schedule::new(Algorithm::Chain, 3);
-    let (_, out) = start(Settings::new(schedule, Rank(2)));
+    let (_, out) = start(SessionSettings::new(schedule, Rank(2)));
     let told: Vec<u32> = out.iter().map(|o| if let Output::Columns { to, .. } = o { to.0 } else { 9 }).collect();
     assert_eq!(told, [1, 0, 1, 0], "small objects come from the root; there are two slots");
 }
@@ -62,10 +65,10 @@ fn the_first_block_is_passed_on_before_there_is_room_for_the_others() {
     let (mut relay, _) = session(Algorithm::Chain, 3, 1);
     assert_eq!(hears(&mut relay, 2, columns(0, 0, 1, 0)), []);
     let out = hears(&mut relay, 0, columns(26, 1, 0, 0));
-    assert_eq!(out[0], Output::Size { object: Object(0), bytes: 25 });
+    assert_eq!(out[0], Output::Size { object: ObjectNumber(0), bytes: 25 });
     assert_eq!(blocks(&out), [(2, 0, 10)]);
     assert_eq!(gone(&mut relay), []);
-    let out = does(&mut relay, Input::Room { object: Object(0) });
+    let out = does(&mut relay, Input::Room { object: ObjectNumber(0) });
     assert_eq!(out, [Output::Columns { to: Rank(0), slot: SLOT, columns: columns(26, 2, 3, 0) }], "ready for two more");
 }
 
@@ -74,7 +77,7 @@ fn the_length_is_exact() {
     let (mut root, _) = session(Algorithm::Chain, 2, 0);
     assert_eq!(hears(&mut root, 1, columns(0, 0, 1, 0)), []);
     let mut out = vec![];
-    assert_eq!(root.send(25, &mut out), Ok(Object(0)));
+    assert_eq!(root.send(25, &mut out), Ok(ObjectNumber(0)));
     assert_eq!(blocks(&out), [(1, 0, 10)]);
     assert_eq!(gone(&mut root), [], "no credit");
     assert_eq!(blocks(&hears(&mut root, 1, columns(26, 0, 3, 0))), [(1, 10, 10)]);
@@ -97,15 +100,15 @@ fn a_slot_is_reused_when_all_are_done_with_it() {
     let mut out = vec![];
     root.send(10, &mut out).unwrap();
     assert_eq!(blocks(&out), [(1, 0, 10), (2, 0, 10)], "one block each, at once");
-    assert_eq!(root.send(10, &mut out), Err(SendError::Full { slots: 1 }));
+    assert_eq!(root.send(10, &mut out), Err(SessionSendError::Full { slots: 1 }));
     assert_eq!(gone(&mut root), []);
-    assert_eq!(gone(&mut root), [Output::Complete { object: Object(0) }]);
+    assert_eq!(gone(&mut root), [Output::Complete { object: ObjectNumber(0) }]);
     // A peer that has finished is ready for the first block of the next object.
     assert_eq!(hears(&mut root, 1, columns(11, 2, 2, 1)), []);
-    assert_eq!(root.send(10, &mut out), Err(SendError::Full { slots: 1 }));
-    assert_eq!(hears(&mut root, 2, columns(11, 2, 1, 1)), [Output::Everywhere { object: Object(0) }]);
+    assert_eq!(root.send(10, &mut out), Err(SessionSendError::Full { slots: 1 }));
+    assert_eq!(hears(&mut root, 2, columns(11, 2, 1, 1)), [Output::Everywhere { object: ObjectNumber(0) }]);
     let mut out = vec![];
-    assert_eq!(root.send(10, &mut out), Ok(Object(1)));
+    assert_eq!(root.send(10, &mut out), Ok(ObjectNumber(1)));
     assert_eq!(blocks(&out), [(1, 0, 10)], "rank 2 has not moved its first block yet");
     assert_eq!(blocks(&hears(&mut root, 2, columns(11, 2, 2, 1))), [(2, 0, 10)]);
 }
@@ -113,7 +116,7 @@ fn a_slot_is_reused_when_all_are_done_with_it() {
 #[test]
 fn a_member_alone_has_everything_at_once() {
     let (mut root, _) = session(Algorithm::BinomialPipeline, 1, 0);
-    for object in (0..3).map(Object) {
+    for object in (0..3).map(ObjectNumber) {
         let mut out = vec![];
         root.send(1_000, &mut out).unwrap();
         assert_eq!(out, [Output::Complete { object }, Output::Everywhere { object }]);
@@ -125,41 +128,41 @@ fn a_death_fails_what_is_not_complete_and_is_told_once() {
     let (mut member, _) = session(Algorithm::Chain, 3, 2);
     hears(&mut member, 1, columns(26, 2, 0, 0));
     let out = does(&mut member, Input::Died { rank: Rank(0) });
-    assert_eq!(out, [Output::Failed { object: Object(0) }, Output::Closed { dead: Rank(0) }]);
+    assert_eq!(out, [Output::Failed { object: ObjectNumber(0) }, Output::Closed { dead: Rank(0) }]);
     assert_eq!(does(&mut member, Input::Closed { dead: Rank(1) }), []);
     assert_eq!(hears(&mut member, 1, columns(26, 3, 0, 0)), []);
     let (mut root, _) = session(Algorithm::Chain, 3, 0);
     assert_eq!(does(&mut root, Input::Closed { dead: Rank(2) }), [Output::Closed { dead: Rank(2) }]);
-    assert_eq!(root.send(1, &mut vec![]), Err(SendError::Closed { dead: Rank(2) }));
+    assert_eq!(root.send(1, &mut vec![]), Err(SessionSendError::Closed { dead: Rank(2) }));
     // A member that has the whole object has not lost it.
     let (mut last, _) = session(Algorithm::Chain, 2, 1);
     hears(&mut last, 0, columns(6, 1, 0, 0));
-    let out = does(&mut last, Input::Room { object: Object(0) });
-    assert_eq!(out[0], Output::Complete { object: Object(0) });
+    let out = does(&mut last, Input::Room { object: ObjectNumber(0) });
+    assert_eq!(out[0], Output::Complete { object: ObjectNumber(0) });
     assert_eq!(does(&mut last, Input::Died { rank: Rank(0) }), [Output::Closed { dead: Rank(0) }]);
 }
 
 #[test]
 fn settings_and_objects_out_of_range_are_refused() {
-    let settings = Settings::new(Schedule::new(Algorithm::Chain, 3), Rank(2));
+    let settings = SessionSettings::new(Schedule::new(Algorithm::Chain, 3), Rank(2));
     for wrong in [
-        Settings { me: Rank(3), ..settings.clone() },
-        Settings { block_bytes: 0, ..settings.clone() },
-        Settings { slots: 0, ..settings.clone() },
-        Settings { ahead: 1, ..settings.clone() },
-        Settings { ahead: 65, ..settings.clone() },
-        Settings { posts_max: 0, ..settings.clone() },
-        Settings::new(Schedule::new(Algorithm::Chain, 1_025), Rank(0)),
+        SessionSettings { me: Rank(3), ..settings.clone() },
+        SessionSettings { block_bytes: 0, ..settings.clone() },
+        SessionSettings { slots: 0, ..settings.clone() },
+        SessionSettings { ahead: 1, ..settings.clone() },
+        SessionSettings { ahead: 65, ..settings.clone() },
+        SessionSettings { posts_max: 0, ..settings.clone() },
+        SessionSettings::new(Schedule::new(Algorithm::Chain, 1_025), Rank(0)),
     ] {
         let error = Session::new(wrong, &mut vec![]).unwrap_err();
         assert!(!(error.least..=error.most).contains(&error.found), "{error}");
     }
     let (mut receiver, _) = start(settings);
-    assert_eq!(receiver.send(1, &mut vec![]), Err(SendError::NotRoot { me: Rank(2) }));
+    assert_eq!(receiver.send(1, &mut vec![]), Err(SessionSendError::NotRoot { me: Rank(2) }));
     let (mut root, _) = session(Algorithm::Chain, 3, 0);
     let max = u64::from(u32::MAX) * 10;
-    assert_eq!(root.send(max + 1, &mut vec![]), Err(SendError::TooLong { bytes: max + 1, max }));
-    assert_eq!(root.send(max, &mut vec![]), Ok(Object(0)), "block numbers fill 32 bits");
+    assert_eq!(root.send(max + 1, &mut vec![]), Err(SessionSendError::TooLong { bytes: max + 1, max }));
+    assert_eq!(root.send(max, &mut vec![]), Ok(ObjectNumber(0)), "block numbers fill 32 bits");
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn announcements_are_known_before_counters_are_taken() {
     assert_eq!(announced(&session, 0, columns(26, 3, 0, 0)), [(25, 0, 10, true)], "I am ready for one");
     hears(&mut session, 0, columns(26, 1, 0, 0));
     assert_eq!(announced(&session, 0, columns(26, 3, 0, 0)), none, "taken, and ready for no more");
-    does(&mut session, Input::Room { object: Object(0) });
+    does(&mut session, Input::Room { object: ObjectNumber(0) });
     let all = [(25, 10, 10, false), (25, 20, 5, false)];
     assert_eq!(announced(&session, 0, columns(26, 3, 0, 0)), all);
     assert_eq!(announced(&session, 0, columns(26, 2, 0, 0)), all[..1]);

@@ -20,7 +20,7 @@ use spindle_core::{
     Table, Time, Upcalls, View, ViewId,
 };
 use spindle_fabric::{Arena, Fabric, MemberEventCount, OwnRow, Peer, Publisher};
-use spindle_fabric_ofi::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose};
+use spindle_fabric_ofi::{LinkPurpose, OfiAddress, OfiMeeting, OfiOptions, OfiPort};
 use spindle_transport::{Connection, SocketOptions, SocketStream};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -191,7 +191,7 @@ impl Network {
         let mut theirs = vec![0; len[0].into()];
         orders.read_exact(&mut theirs)?;
         let theirs = OfiAddress::from_bytes(&theirs).ok_or("the other side has sent no address")?;
-        let mut meeting = port.meet(layout, &own, Purpose { incarnation: 1, view: ViewId(1) })?;
+        let mut meeting = port.meet(layout, &own, LinkPurpose { incarnation: 1, view: ViewId(1) })?;
         if other < me {
             meeting.expect(other);
         } else {

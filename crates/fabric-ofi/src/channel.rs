@@ -5,12 +5,12 @@
 //! the peer how many of its own were taken in, so its slots never run out. Slots and credit belong
 //! to the connection, and continue with it in the next view ([`Link`](crate::link::Link)). Messages
 //! of the next view are [held](Channel::hold) until it begins here.
-use crate::error::{Failure, OfiError};
+use crate::error::{CallFailure, OfiError};
 use crate::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_SEND};
-use crate::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, Head, Kind};
+use crate::hello::{HEAD_BYTES, HELLO_MESSAGE_BYTES, MessageHead, MessageKind};
 use crate::limits::{CREDIT_STEP, POSTS_MAX, RECEIVES, SENDS};
-use crate::network::{Desk, EndpointAddress};
-use crate::objects::{Endpoint, Piece, Registered};
+use crate::network::{EndpointAddress, ViewDesk};
+use crate::objects::{ActiveEndpoint, Piece, Registered};
 use spindle_core::{Rank, RowLayout};
 use spindle_fabric::CopyRegion;
 use spindle_fabric::tcp::announcements;
@@ -37,7 +37,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Channel {
     // Closed from the top.
-    endpoint: Endpoint,
+    endpoint: ActiveEndpoint,
     slab_memory: Option<Registered>,
     /// Slots for messages: incoming, then outgoing.
     slab: Arc<CopyRegion>,
@@ -70,7 +70,7 @@ pub(crate) enum Operation {
 
 /// The origin of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Context {
+pub(crate) struct OperationContext {
     /// The number of the connection, which no other connection of this network has.
     pub(crate) number: u32,
     /// The peer's rank when the operation was begun. Its connection may have continued in another
@@ -79,7 +79,7 @@ pub(crate) struct Context {
     pub(crate) operation: Operation,
 }
 
-impl Context {
+impl OperationContext {
     fn pack(self) -> usize {
         let (kind, slot) = match self.operation {
             Operation::Write => (0, 0),
@@ -89,14 +89,14 @@ impl Context {
         ((self.number as usize) << 32) | (((self.rank.index() << 2) | kind) << 8) | usize::from(slot)
     }
 
-    pub(crate) fn unpack(context: usize) -> Context {
+    pub(crate) fn unpack(context: usize) -> OperationContext {
         let slot = context as u8;
         let operation = match (context >> 8) & 3 {
             0 => Operation::Write,
             1 => Operation::Send(slot),
             _ => Operation::Receive(slot),
         };
-        Context { number: (context >> 32) as u32, rank: Rank((context as u32) >> 10), operation }
+        OperationContext { number: (context >> 32) as u32, rank: Rank((context as u32) >> 10), operation }
     }
 }
 
@@ -112,10 +112,10 @@ impl Channel {
     /// Creates a channel over `endpoint`, not connected yet, with slots for the messages between
     /// the owners of these rows.
     pub(crate) fn new(
-        desk: &Desk,
+        desk: &ViewDesk,
         place: EndpointAddress,
         rank: Rank,
-        endpoint: Endpoint,
+        endpoint: ActiveEndpoint,
         mine: &RowLayout,
         theirs: &RowLayout,
     ) -> Result<Channel, OfiError> {
@@ -157,7 +157,7 @@ impl Channel {
         Ok(channel)
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &ActiveEndpoint {
         &self.endpoint
     }
 
@@ -173,7 +173,7 @@ impl Channel {
 
     /// Makes it serve the view of `desk` from now on, in which the peer is `rank`. Returns the
     /// messages that have arrived for that view.
-    pub(crate) fn serve(&mut self, desk: &Desk, rank: Rank) -> VecDeque<(u8, u64)> {
+    pub(crate) fn serve(&mut self, desk: &ViewDesk, rank: Rank) -> VecDeque<(u8, u64)> {
         self.place.give_to(desk);
         self.rank = rank;
         std::mem::take(&mut self.held)
@@ -228,14 +228,14 @@ impl Channel {
         &mut self,
         slot: u8,
         words: &Range<u64>,
-        (kind, written): (Kind, u64),
+        (kind, written): (MessageKind, u64),
         limits: &Limits,
-    ) -> Result<Option<u64>, Failure> {
+    ) -> Result<Option<u64>, CallFailure> {
         if self.in_flight >= limits.queue {
             return Ok(None);
         }
         let (place, len) = (self.slot(slot), words.end - words.start);
-        let head = Head { at: words.start, len, taken: self.taken, kind, written };
+        let head = MessageHead { at: words.start, len, taken: self.taken, kind, written };
         // SAFETY: the slot was taken from the free ones, so it is read neither here nor by hardware.
         unsafe { self.slab.write(place.start, head.encode().as_flattened()) };
         let bytes = HEAD_BYTES + len;
@@ -245,7 +245,7 @@ impl Channel {
         // SAFETY: the slot was taken from the free slots, and is returned with the completion.
         match unsafe { self.endpoint.send(piece, context, flags) } {
             Ok(()) => {}
-            Err(Failure { code: FI_EAGAIN, .. }) => return Ok(None),
+            Err(CallFailure { code: FI_EAGAIN, .. }) => return Ok(None),
             Err(failure) => return Err(failure),
         }
         self.told = self.taken;
@@ -255,7 +255,12 @@ impl Channel {
     }
 
     /// As [`send`](Self::send), for a body that is given here; finds a free slot itself.
-    pub(crate) fn send_body(&mut self, body: &[u8], of: (Kind, u64), limits: &Limits) -> Result<Option<u64>, Failure> {
+    pub(crate) fn send_body(
+        &mut self,
+        body: &[u8],
+        of: (MessageKind, u64),
+        limits: &Limits,
+    ) -> Result<Option<u64>, CallFailure> {
         if self.in_flight >= limits.queue {
             return Ok(None);
         }
@@ -273,12 +278,12 @@ impl Channel {
     ///
     /// # Safety
     /// The piece does not change until the operation has ended or the endpoint is closed.
-    pub(crate) unsafe fn write(&mut self, piece: Piece, address: u64, key: u64) -> Result<bool, Failure> {
+    pub(crate) unsafe fn write(&mut self, piece: Piece, address: u64, key: u64) -> Result<bool, CallFailure> {
         let context = self.context(Operation::Write);
         // SAFETY: by this function's contract.
         match unsafe { self.endpoint.write(piece, address, key, context) } {
             Ok(()) => {}
-            Err(Failure { code: FI_EAGAIN, .. }) => return Ok(false),
+            Err(CallFailure { code: FI_EAGAIN, .. }) => return Ok(false),
             Err(failure) => return Err(failure),
         }
         self.in_flight += 1;
@@ -286,13 +291,13 @@ impl Channel {
     }
 
     /// Posts the free slots for incoming messages to the provider.
-    pub(crate) fn post_receives(&mut self) -> Result<(), Failure> {
+    pub(crate) fn post_receives(&mut self) -> Result<(), CallFailure> {
         while let Some(&slot) = self.unposted.last() {
             let piece = self.piece(self.slot(slot));
             // SAFETY: no code reads the slot until it is complete.
             match unsafe { self.endpoint.receive(piece, self.context(Operation::Receive(slot))) } {
                 Ok(()) => _ = self.unposted.pop(),
-                Err(Failure { code: FI_EAGAIN, .. }) => break,
+                Err(CallFailure { code: FI_EAGAIN, .. }) => break,
                 Err(failure) => return Err(failure),
             }
         }
@@ -320,7 +325,7 @@ impl Channel {
     }
 
     /// Frees the slot of a message that was taken in for another one.
-    pub(crate) fn taken_in(&mut self, slot: u8, kind: Kind) -> Result<(), Failure> {
+    pub(crate) fn taken_in(&mut self, slot: u8, kind: MessageKind) -> Result<(), CallFailure> {
         self.taken += u64::from(kind.takes_a_place());
         self.unposted.push(slot);
         self.post_receives()
@@ -328,7 +333,7 @@ impl Channel {
 
     /// Keeps the message in `slot` for the next view. Its credit belongs to the connection, and
     /// counts at once.
-    pub(crate) fn hold(&mut self, slot: u8, bytes: u64) -> Result<(), Failure> {
+    pub(crate) fn hold(&mut self, slot: u8, bytes: u64) -> Result<(), CallFailure> {
         if bytes < HEAD_BYTES {
             // The next view refuses it.
             self.held.push_back((slot, bytes));
@@ -336,15 +341,15 @@ impl Channel {
         }
         let [_, taken, last] = self.head(slot);
         self.acknowledge(taken);
-        if bytes == HEAD_BYTES && last & 0xff == Kind::Credit as u64 {
-            return self.taken_in(slot, Kind::Credit);
+        if bytes == HEAD_BYTES && last & 0xff == MessageKind::Credit as u64 {
+            return self.taken_in(slot, MessageKind::Credit);
         }
         self.held.push_back((slot, bytes));
         Ok(())
     }
 
     fn context(&self, operation: Operation) -> usize {
-        Context { number: self.number(), rank: self.rank, operation }.pack()
+        OperationContext { number: self.number(), rank: self.rank, operation }.pack()
     }
 
     fn slot(&self, slot: u8) -> Range<u64> {
@@ -367,8 +372,8 @@ mod tests {
         for number in [0, 1, u32::MAX] {
             for rank in [Rank(0), Rank(1023)] {
                 for operation in [Operation::Write, Operation::Send(39), Operation::Receive(255)] {
-                    let context = Context { number, rank, operation };
-                    assert_eq!(Context::unpack(context.pack()), context);
+                    let context = OperationContext { number, rank, operation };
+                    assert_eq!(OperationContext::unpack(context.pack()), context);
                 }
             }
         }

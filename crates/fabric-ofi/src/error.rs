@@ -1,5 +1,5 @@
 //! The reasons why libfabric could not be used, or a peer not be reached.
-use crate::hello::Mismatch;
+use crate::hello::HelloMismatch;
 use spindle_core::Rank;
 use spindle_fabric::{MeshError, RegionError};
 use std::fmt;
@@ -75,7 +75,7 @@ pub enum OfiError {
         /// The required number of entries.
         entries: u64,
         /// Error of the library.
-        source: Failure,
+        source: CallFailure,
     },
     /// Memory could not be registered.
     #[error(
@@ -88,7 +88,7 @@ pub enum OfiError {
         /// Its size.
         bytes: u64,
         /// Error of the library.
-        source: Failure,
+        source: CallFailure,
     },
     /// There is no memory for a row.
     #[error("no memory for the row of member {rank}: {source}")]
@@ -114,7 +114,7 @@ pub enum OfiError {
         /// Its address.
         address: String,
         /// Error of the library.
-        source: Failure,
+        source: CallFailure,
     },
     /// The process that answered is not the member that was called.
     #[error("whoever answered for member {rank} can't be it: {source}")]
@@ -122,7 +122,7 @@ pub enum OfiError {
         /// Rank of the member that was called.
         rank: Rank,
         /// The cause.
-        source: Mismatch,
+        source: HelloMismatch,
     },
     /// Some peers were not connected in time.
     #[error("no connection to members {missing:?} within {waited:?}: they may have ended, or a firewall is between")]
@@ -138,7 +138,7 @@ pub enum OfiError {
         /// The provider.
         provider: String,
         /// The failed call.
-        source: Failure,
+        source: CallFailure,
     },
     /// A system call failed.
     #[error("{call} failed: {source}; raise the limit of open files if it was that (ulimit -n)")]
@@ -158,7 +158,7 @@ impl From<OfiError> for MeshError {
 
 /// A call of libfabric that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub struct CallFailure {
     /// The call.
     pub call: &'static str,
     /// The error number: that of the system, or one of libfabric's own above 255.
@@ -166,12 +166,12 @@ pub struct Failure {
 }
 
 /// Converts the result of a call: a count, or an error number below zero.
-pub(crate) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
+pub(crate) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, CallFailure> {
     let returned = returned.into();
-    u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
+    u64::try_from(returned).map_err(|_| CallFailure { call, code: -returned as i32 })
 }
 
-impl Failure {
+impl CallFailure {
     /// Converts it to an error of the system.
     pub(crate) fn to_io(self) -> std::io::Error {
         if self.code < OWN_CODES {
@@ -184,9 +184,9 @@ impl Failure {
 /// Error numbers from here on are libfabric's.
 const OWN_CODES: i32 = 256;
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { call, code } = *self;
+        let CallFailure { call, code } = *self;
         if code < OWN_CODES {
             return write!(f, "{call} failed: {}", std::io::Error::from_raw_os_error(code));
         }
@@ -205,4 +205,4 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CallFailure {}

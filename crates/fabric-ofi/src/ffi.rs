@@ -400,7 +400,7 @@ pub(crate) type GetInfo = unsafe extern "C" fn(
 pub(crate) type FreeInfo = unsafe extern "C" fn(*mut FiInfo);
 pub(crate) type DupInfo = unsafe extern "C" fn(*const FiInfo) -> *mut FiInfo;
 pub(crate) type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
-pub(crate) type Version = unsafe extern "C" fn() -> u32;
+pub(crate) type FabricVersion = unsafe extern "C" fn() -> u32;
 
 #[cfg(test)]
 mod tests {

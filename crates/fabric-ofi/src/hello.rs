@@ -1,5 +1,5 @@
 //! The bytes that peers exchange: a [`Hello`] with the call and one with the answer, and the
-//! [`Head`] of each message.
+//! [`MessageHead`] of each message.
 //!
 //! ```text
 //! hello = magic (32 bits) rank (16) lines of its control block (16) | incarnation (128) | view (64) |
@@ -30,7 +30,7 @@ pub(crate) const HEAD_BYTES: u64 = 24;
 
 /// The view and the group that a connection is for. Both sides must mean the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Purpose {
+pub struct LinkPurpose {
     /// The incarnation of the group.
     pub incarnation: u128,
     /// The view.
@@ -39,20 +39,20 @@ pub struct Purpose {
 
 /// The identity of a side, and the memory that the other side may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Hello {
-    pub(crate) purpose: Purpose,
+pub(crate) struct OfiHello {
+    pub(crate) purpose: LinkPurpose,
     pub(crate) from: Rank,
     /// The length of the control block in the row of the sender of this hello, in the sender's
     /// view.
     pub(crate) control: u64,
     /// The length of the reader's row.
     pub(crate) row: u64,
-    pub(crate) target: Target,
+    pub(crate) target: RingTarget,
 }
 
 /// The location of a peer's copy of my rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RingTarget {
     pub(crate) address: u64,
     pub(crate) key: u64,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Target {
 /// The reason why a hello is not that of the expected peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Mismatch {
+pub enum HelloMismatch {
     /// The bytes are not a hello, or one of another version.
     #[error("{bytes} bytes that are no greeting of this version of Spindle")]
     NoHello {
@@ -71,9 +71,9 @@ pub enum Mismatch {
     #[error("it means view {} of incarnation {:x}, not view {} of incarnation {:x}", got.view.0, got.incarnation, expected.view.0, expected.incarnation)]
     Purpose {
         /// The purpose of this side.
-        expected: Purpose,
+        expected: LinkPurpose,
         /// The purpose in the hello.
-        got: Purpose,
+        got: LinkPurpose,
     },
     /// It is from a member that has no reason to call, or not from the member that was called.
     #[error("it is from rank {got}, who {}", expected.map_or("has no reason to call".to_string(), |rank| format!("is not rank {rank}")))]
@@ -88,10 +88,16 @@ pub enum Mismatch {
     Lengths,
 }
 
-impl Hello {
+impl OfiHello {
     /// Creates the hello of `me` for a peer with the row `theirs`.
-    pub(crate) fn new(purpose: Purpose, me: Rank, mine: &RowLayout, theirs: &RowLayout, target: Target) -> Hello {
-        Hello { purpose, from: me, control: mine.control, row: theirs.size, target }
+    pub(crate) fn new(
+        purpose: LinkPurpose,
+        me: Rank,
+        mine: &RowLayout,
+        theirs: &RowLayout,
+        target: RingTarget,
+    ) -> OfiHello {
+        OfiHello { purpose, from: me, control: mine.control, row: theirs.size, target }
     }
 
     pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
@@ -115,50 +121,50 @@ impl Hello {
     }
 
     /// Returns the view that these bytes are for, if they are a hello.
-    pub(crate) fn purpose(data: &[u8]) -> Option<Purpose> {
+    pub(crate) fn purpose(data: &[u8]) -> Option<LinkPurpose> {
         let bytes = data.first_chunk::<HELLO_BYTES>().filter(|bytes| bytes[..4] == MAGIC)?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
         let incarnation = u128::from(word(8)) | (u128::from(word(16)) << 64);
-        Some(Purpose { incarnation, view: ViewId(word(24)) })
+        Some(LinkPurpose { incarnation, view: ViewId(word(24)) })
     }
 
     /// Returns the memory that the peer wants written, if its hello equals `self` apart from the
     /// target. Returns `None` if these bytes contain anything else.
-    pub(crate) fn target_of(self, data: &[u8]) -> Option<Target> {
+    pub(crate) fn target_of(self, data: &[u8]) -> Option<RingTarget> {
         let bytes = data.first_chunk::<HELLO_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
-        let target = Target { address: word(36), key: word(44) };
-        (Hello { target, ..self }.encode() == *bytes).then_some(target)
+        let target = RingTarget { address: word(36), key: word(44) };
+        (OfiHello { target, ..self }.encode() == *bytes).then_some(target)
     }
 
     /// Returns the sender of this hello, if it is for `purpose`, and the memory that this peer
     /// wants written. Providers may add bytes at the end.
     pub(crate) fn read(
         data: &[u8],
-        purpose: Purpose,
+        purpose: LinkPurpose,
         me: Rank,
         rows: &[RowLayout],
-    ) -> Result<(Rank, Target), Mismatch> {
-        let none = Mismatch::NoHello { bytes: data.len() };
+    ) -> Result<(Rank, RingTarget), HelloMismatch> {
+        let none = HelloMismatch::NoHello { bytes: data.len() };
         let bytes = data.first_chunk::<HELLO_BYTES>().ok_or(none)?;
         if bytes[..4] != MAGIC {
             return Err(none);
         }
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
         let half = |at: usize| u16::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
-        let got = Hello::purpose(data).ok_or(none)?;
+        let got = OfiHello::purpose(data).ok_or(none)?;
         if got != purpose {
-            return Err(Mismatch::Purpose { expected: purpose, got });
+            return Err(HelloMismatch::Purpose { expected: purpose, got });
         }
         let from = Rank(half(4).into());
         let Some(theirs) = rows.get(from.index()).filter(|_| from != me) else {
-            return Err(Mismatch::From { expected: None, got: from });
+            return Err(HelloMismatch::From { expected: None, got: from });
         };
         let row = u32::from_le_bytes(*bytes[32..].first_chunk().expect("it is inside"));
         if half(6) != lines(theirs.control) || row != words(rows[me.index()].size) {
-            return Err(Mismatch::Lengths);
+            return Err(HelloMismatch::Lengths);
         }
-        Ok((from, Target { address: word(36), key: word(44) }))
+        Ok((from, RingTarget { address: word(36), key: word(44) }))
     }
 }
 
@@ -173,7 +179,7 @@ fn words(bytes: u64) -> u32 {
 
 /// The kind of a message, apart from the words that it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// It takes one of the reader's slots for messages.
     Post = 0,
     /// It reports credit, and takes no slot.
@@ -189,26 +195,26 @@ pub(crate) enum Kind {
     Turn = 5,
 }
 
-impl Kind {
+impl MessageKind {
     /// Returns true if it takes one of the reader's slots for posts.
     pub(crate) fn takes_a_place(self) -> bool {
-        matches!(self, Kind::Post | Kind::Applied | Kind::Hello | Kind::Turn)
+        matches!(self, MessageKind::Post | MessageKind::Applied | MessageKind::Hello | MessageKind::Turn)
     }
 }
 
 /// The beginning of a message. Words of the control block follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct MessageHead {
     pub(crate) at: u64,
     pub(crate) len: u64,
     /// The reader's posts that its writer has taken in.
     pub(crate) taken: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     /// Bytes that its writer has written into the reader's copy before this message.
     pub(crate) written: u64,
 }
 
-impl Head {
+impl MessageHead {
     pub(crate) fn encode(&self) -> [[u8; 8]; 3] {
         let last = ((self.written & (u64::MAX >> 8)) << 8) | self.kind as u64;
         [(self.at / 8) | ((self.len / 8) << 32), self.taken, last].map(u64::to_le_bytes)
@@ -216,34 +222,34 @@ impl Head {
 
     /// Reads a message of `bytes` bytes from a peer whose row has `row_bytes`, of which the first
     /// `control_bytes` are words.
-    pub(crate) fn decode(words: [u64; 3], bytes: u64, control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
+    pub(crate) fn decode(words: [u64; 3], bytes: u64, control_bytes: u64, row_bytes: u64) -> Result<MessageHead, Down> {
         let [first, taken, last] = words;
         let (at, len) = ((first & 0xffff_ffff) * 8, (first >> 32) * 8);
         let kind = match last & 0xff {
-            0 => Some(Kind::Post),
-            1 => Some(Kind::Credit),
-            2 => Some(Kind::Last),
-            3 => Some(Kind::Applied),
-            4 => Some(Kind::Hello),
-            5 => Some(Kind::Turn),
+            0 => Some(MessageKind::Post),
+            1 => Some(MessageKind::Credit),
+            2 => Some(MessageKind::Last),
+            3 => Some(MessageKind::Applied),
+            4 => Some(MessageKind::Hello),
+            5 => Some(MessageKind::Turn),
             _ => None,
         };
         let may_have = |kind| match kind {
-            Kind::Applied => true,
-            Kind::Hello => len == HELLO_MESSAGE_BYTES,
-            Kind::Turn => len == TURN_BYTES,
-            Kind::Post | Kind::Credit | Kind::Last => at + len <= control_bytes,
+            MessageKind::Applied => true,
+            MessageKind::Hello => len == HELLO_MESSAGE_BYTES,
+            MessageKind::Turn => len == TURN_BYTES,
+            MessageKind::Post | MessageKind::Credit | MessageKind::Last => at + len <= control_bytes,
         };
         match kind {
             Some(kind) if may_have(kind) && bytes == HEAD_BYTES + len => {
-                Ok(Head { at, len, taken, kind, written: last >> 8 })
+                Ok(MessageHead { at, len, taken, kind, written: last >> 8 })
             }
             _ => Err(Down::Garbage { at, len, control_bytes, row_bytes }),
         }
     }
 }
 
-impl fmt::Display for Purpose {
+impl fmt::Display for LinkPurpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "view {} of incarnation {:x}", self.view.0, self.incarnation)
     }
@@ -255,17 +261,17 @@ mod tests {
     use spindle_core::Layout;
     use spindle_fabric::conformance::view;
 
-    const PURPOSE: Purpose = Purpose { incarnation: 7 << 64 | 9, view: ViewId(3) };
-    const TARGET: Target = Target { address: u64::MAX - 1, key: 12 };
+    const PURPOSE: LinkPurpose = LinkPurpose { incarnation: 7 << 64 | 9, view: ViewId(3) };
+    const TARGET: RingTarget = RingTarget { address: u64::MAX - 1, key: 12 };
 
     #[test]
     fn hellos_survive_encoding() {
         let layout = Layout::new(&view(3, 8)).unwrap();
-        let hello = Hello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
+        let hello = OfiHello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
         for more in [0, 4, 140] {
             let mut bytes = hello.encode().to_vec();
             bytes.resize(HELLO_BYTES + more, 0);
-            assert_eq!(Hello::read(&bytes, PURPOSE, Rank(0), layout.rows()), Ok((Rank(2), TARGET)));
+            assert_eq!(OfiHello::read(&bytes, PURPOSE, Rank(0), layout.rows()), Ok((Rank(2), TARGET)));
         }
     }
 
@@ -273,9 +279,9 @@ mod tests {
     fn a_hello_in_a_message_says_the_same_or_is_refused() {
         let layout = Layout::new(&view(3, 8)).unwrap();
         let (mine, theirs) = (layout.row(Rank(2)), layout.row(Rank(0)));
-        let good = Hello::new(PURPOSE, Rank(2), mine, theirs, TARGET);
-        let expected = Hello::new(PURPOSE, Rank(2), mine, theirs, Target { address: 0, key: 0 });
-        assert_eq!(Hello::purpose(&good.message()), Some(PURPOSE));
+        let good = OfiHello::new(PURPOSE, Rank(2), mine, theirs, TARGET);
+        let expected = OfiHello::new(PURPOSE, Rank(2), mine, theirs, RingTarget { address: 0, key: 0 });
+        assert_eq!(OfiHello::purpose(&good.message()), Some(PURPOSE));
         assert_eq!(expected.target_of(&good.message()), Some(TARGET));
         for bit in 0..HELLO_BYTES * 8 {
             let mut bytes = good.message();
@@ -288,8 +294,8 @@ mod tests {
     #[test]
     fn a_hello_with_any_bit_wrong_is_refused_or_says_something_else() {
         let layout = Layout::new(&view(3, 8)).unwrap();
-        let hello = Hello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
-        let read = |bytes: &[u8]| Hello::read(bytes, PURPOSE, Rank(0), layout.rows());
+        let hello = OfiHello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
+        let read = |bytes: &[u8]| OfiHello::read(bytes, PURPOSE, Rank(0), layout.rows());
         for bit in 0..HELLO_BYTES * 8 {
             let mut bytes = hello.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -300,25 +306,25 @@ mod tests {
             }
         }
         for len in 0..HELLO_BYTES {
-            assert_eq!(read(&hello.encode()[..len]), Err(Mismatch::NoHello { bytes: len }));
+            assert_eq!(read(&hello.encode()[..len]), Err(HelloMismatch::NoHello { bytes: len }));
         }
     }
 
     #[test]
     fn heads_survive_encoding_and_nonsense_is_refused() {
-        let decode = |words, bytes| Head::decode(words, bytes, 512, 4096);
-        let words = |head: Head| head.encode().map(u64::from_le_bytes);
+        let decode = |words, bytes| MessageHead::decode(words, bytes, 512, 4096);
+        let words = |head: MessageHead| head.encode().map(u64::from_le_bytes);
         let heads = [
-            (0, 0, Kind::Credit),
-            (8, 504, Kind::Post),
-            (504, 8, Kind::Last),
-            (512, 0, Kind::Post),
-            (0, 1024, Kind::Applied),
-            (0, HELLO_MESSAGE_BYTES, Kind::Hello),
-            (0, TURN_BYTES, Kind::Turn),
+            (0, 0, MessageKind::Credit),
+            (8, 504, MessageKind::Post),
+            (504, 8, MessageKind::Last),
+            (512, 0, MessageKind::Post),
+            (0, 1024, MessageKind::Applied),
+            (0, HELLO_MESSAGE_BYTES, MessageKind::Hello),
+            (0, TURN_BYTES, MessageKind::Turn),
         ];
         for (at, len, kind) in heads {
-            let head = Head { at, len, taken: u64::MAX, kind, written: 1 << 40 };
+            let head = MessageHead { at, len, taken: u64::MAX, kind, written: 1 << 40 };
             assert_eq!(decode(words(head), HEAD_BYTES + len).unwrap(), head);
             for bytes in [0, HEAD_BYTES + len - 1, HEAD_BYTES + len + 8] {
                 assert!(decode(words(head), bytes).is_err());
@@ -326,11 +332,11 @@ mod tests {
         }
         let far = (1 << 35) - 8;
         for (at, len) in [(8, 512), (512, 8), (520, 0), (far, far), (0, far), (far, 0)] {
-            let head = Head { at, len, taken: 0, kind: Kind::Post, written: 0 };
+            let head = MessageHead { at, len, taken: 0, kind: MessageKind::Post, written: 0 };
             let error = decode(words(head), HEAD_BYTES + len).unwrap_err();
             assert!(matches!(error, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{error}");
         }
-        for kind in [Kind::Hello, Kind::Turn] {
+        for kind in [MessageKind::Hello, MessageKind::Turn] {
             assert!(decode([0, 0, kind as u64], HEAD_BYTES).is_err());
         }
         assert!(decode([0, 0, 6], HEAD_BYTES).is_err());

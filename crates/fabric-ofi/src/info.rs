@@ -1,6 +1,6 @@
 //! The capabilities of a provider, or a request for them: the library's description, with accessors
 //! for the used fields.
-use crate::error::{Failure, outcome};
+use crate::error::{CallFailure, outcome};
 use crate::ffi::*;
 use crate::library::Library;
 use libc::c_int;
@@ -45,19 +45,19 @@ macro_rules! attribute {
 
 impl Info {
     /// Creates an empty description for a request.
-    pub(crate) fn empty(library: &'static Library) -> Result<Info, Failure> {
+    pub(crate) fn empty(library: &'static Library) -> Result<Info, CallFailure> {
         // SAFETY: without an original, the library makes an empty one.
         let raw = unsafe { (library.dup_info)(ptr::null()) };
         Info::of(library, raw)
     }
 
     /// Takes over a description that the library made.
-    pub(crate) fn of(library: &'static Library, raw: *mut FiInfo) -> Result<Info, Failure> {
-        let raw = NonNull::new(raw).ok_or(Failure { call: "fi_dupinfo", code: libc::ENOMEM })?;
+    pub(crate) fn of(library: &'static Library, raw: *mut FiInfo) -> Result<Info, CallFailure> {
+        let raw = NonNull::new(raw).ok_or(CallFailure { call: "fi_dupinfo", code: libc::ENOMEM })?;
         Ok(Info { raw, library })
     }
 
-    pub(crate) fn try_clone(&self) -> Result<Info, Failure> {
+    pub(crate) fn try_clone(&self) -> Result<Info, CallFailure> {
         // SAFETY: the original is whole.
         let raw = unsafe { (self.library.dup_info)(self.raw.as_ptr()) };
         Info::of(self.library, raw)
@@ -120,12 +120,12 @@ impl Info {
     }
 
     /// Fills in the request for an endpoint.
-    pub(crate) fn want(&mut self, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    pub(crate) fn want(&mut self, wanted: &InfoQuery<'_>) -> Result<(), CallFailure> {
         // SAFETY: the info is whole, and only this code has it.
         let info = unsafe { self.raw.as_mut() };
         info.caps = wanted.caps;
         info.mode = wanted.mode;
-        let none = Failure { call: "fi_allocinfo", code: libc::ENOMEM };
+        let none = CallFailure { call: "fi_allocinfo", code: libc::ENOMEM };
         // SAFETY: the library makes all parts of an info; likewise below.
         let endpoint = unsafe { info.ep_attr.as_mut() }.ok_or(none)?;
         // SAFETY: as above.
@@ -160,10 +160,10 @@ impl Info {
     }
 
     /// Sets `address` as the destination, from any source.
-    pub(crate) fn lead_to(&mut self, address: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn lead_to(&mut self, address: &[u8]) -> Result<(), CallFailure> {
         // SAFETY: a copy on the heap of the C library, on which the library frees it.
         let copy = unsafe { libc::malloc(address.len().max(1)) };
-        let copy = NonNull::new(copy.cast::<u8>()).ok_or(Failure { call: "malloc", code: libc::ENOMEM })?;
+        let copy = NonNull::new(copy.cast::<u8>()).ok_or(CallFailure { call: "malloc", code: libc::ENOMEM })?;
         // SAFETY: it has that length, and is new.
         unsafe { ptr::copy_nonoverlapping(address.as_ptr(), copy.as_ptr(), address.len()) };
         // SAFETY: the info is whole, and only this code has it.
@@ -177,7 +177,7 @@ impl Info {
 
     /// Returns all descriptions of the library that match these hints, from `source`, if that is
     /// given.
-    pub(crate) fn list(&self, source: Option<&CStr>) -> Result<Vec<Info>, Failure> {
+    pub(crate) fn list(&self, source: Option<&CStr>) -> Result<Vec<Info>, CallFailure> {
         let (node, flags) = source.map_or((ptr::null(), 0), |node| (node.as_ptr(), FI_SOURCE));
         let mut first = ptr::null_mut();
         // SAFETY: strings and hints are whole, and the call returns a list.
@@ -203,7 +203,7 @@ impl Info {
 
 /// A request for an endpoint. 0 requests nothing in particular.
 #[derive(Default)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct InfoQuery<'a> {
     pub(crate) caps: u64,
     pub(crate) mode: u64,
     pub(crate) endpoint_kind: c_int,

@@ -38,8 +38,8 @@ mod turning;
 const TARGET: &str = "spindle::net";
 
 pub use address::OfiAddress;
-pub use error::{Failure, OfiError};
-pub use hello::{Mismatch, Purpose};
+pub use error::{CallFailure, OfiError};
+pub use hello::{HelloMismatch, LinkPurpose};
 pub use meeting::OfiMeeting;
 pub use port::OfiPort;
 pub use provider::{OfiOptions, Provider, available};

@@ -45,9 +45,9 @@ impl Library {
     }
 
     fn open(name: &str) -> Result<Library, Lack> {
-        let signals = Signals::note();
+        let signals = SavedSignals::note();
         // SAFETY: on loading, libfabric and the libraries that it loads only initialise their own
-        // variables, and change the actions that `Signals` restores.
+        // variables, and change the actions that `SavedSignals` restores.
         let library = unsafe { libloading::Library::new(name) };
         drop(signals);
         let library = library.map_err(|error| {
@@ -56,7 +56,7 @@ impl Library {
             Lack::Library { reason: cause.unwrap_or(error.to_string()) }
         })?;
         // SAFETY: it has had this type since its first version.
-        let version = unsafe { symbol::<ffi::Version>(&library, "fi_version", 0) }?;
+        let version = unsafe { symbol::<ffi::FabricVersion>(&library, "fi_version", 0) }?;
         // SAFETY: it takes no arguments and may be called at any time.
         let version = unsafe { version() };
         if version < API_VERSION {
@@ -79,14 +79,14 @@ impl Library {
 /// The signal actions of this process, restored when this is dropped. Debian's libfabric loads a
 /// library for old InfiniPath cards. That library takes over the signals of crashes and those that
 /// ask a process to end, and writes files when they come.
-struct Signals([(libc::c_int, libc::sigaction); 6]);
+struct SavedSignals([(libc::c_int, libc::sigaction); 6]);
 
-impl Signals {
+impl SavedSignals {
     const ALL: [libc::c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGINT, libc::SIGTERM];
 
-    fn note() -> Signals {
-        Signals(Self::ALL.map(|signal| {
+    fn note() -> SavedSignals {
+        SavedSignals(Self::ALL.map(|signal| {
             // SAFETY: all zeros are a valid action, the default one.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
             // SAFETY: it only reads the present action.
@@ -96,7 +96,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for SavedSignals {
     fn drop(&mut self) {
         for (signal, action) in &self.0 {
             // SAFETY: it was the action before, set by valid code.
@@ -139,7 +139,7 @@ mod tests {
                 .unwrap();
             return assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
         }
-        let handlers = || Signals::note().0.map(|(_, action)| action.sa_sigaction);
+        let handlers = || SavedSignals::note().0.map(|(_, action)| action.sa_sigaction);
         let before = handlers();
         if let Err(error) = crate::available() {
             return println!("skipped: {error}");

@@ -1,7 +1,7 @@
 //! A connection in one view: the data that waits for its peer, the data in flight to it, and the
 //! data that comes from it.
 //!
-//! Frames leave by writes, and behind them the words that announce them, by a message; a [`Batch`]
+//! Frames leave by writes, and behind them the words that announce them, by a message; a [`WriteBatch`]
 //! is both. A peer has few slots for messages ([`Channel`]). So at most that many outdated states
 //! are sent to it, and posts meanwhile merge in the [`Backlog`].
 //!
@@ -17,11 +17,11 @@
 //! gives the other side the location to write to.
 use crate::TARGET;
 use crate::channel::{Channel, Limits, Operation};
-use crate::error::{Failure, OfiError};
+use crate::error::{CallFailure, OfiError};
 use crate::ffi::{FI_MR_ENDPOINT, FI_REMOTE_WRITE};
-use crate::hello::{HELLO_MESSAGE_BYTES, Head, Hello, Kind, Target};
-use crate::network::Desk;
-use crate::objects::{Endpoint, Piece, Registered};
+use crate::hello::{HELLO_MESSAGE_BYTES, MessageHead, MessageKind, OfiHello, RingTarget};
+use crate::network::ViewDesk;
+use crate::objects::{ActiveEndpoint, Piece, Registered};
 use spindle_core::{Rank, RowLayout, ViewId};
 use spindle_fabric::tcp::{Backlog, Down, Image, Posted, Traffic, announcements};
 use spindle_fabric::{CopyRegion, OwnRegion};
@@ -34,7 +34,7 @@ use tracing::info;
 
 /// The source of the data that is sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SentRow<'a> {
     pub(crate) row: &'a OwnRegion,
     pub(crate) image: &'a Image,
     pub(crate) limits: &'a Limits,
@@ -42,7 +42,7 @@ pub(crate) struct Source<'a> {
 
 /// The rows that a link moves: the peer's into `copy`, and mine.
 #[derive(Debug)]
-pub(crate) struct Ends<'a> {
+pub(crate) struct LinkRows<'a> {
     pub(crate) theirs: &'a RowLayout,
     pub(crate) copy: Arc<CopyRegion>,
     /// The registration of my rings, if they need one.
@@ -51,7 +51,7 @@ pub(crate) struct Ends<'a> {
 
 /// A connection in a view.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct OfiLink {
     // Closed from the top.
     channel: Channel,
     copy_memory: Option<Registered>,
@@ -60,10 +60,10 @@ pub(crate) struct Link {
     rank: Rank,
     theirs: RowLayout,
     /// The location of my rings at the peer.
-    target: Option<Target>,
+    target: Option<RingTarget>,
     connected: bool,
     backlog: Backlog,
-    batch: Batch,
+    batch: WriteBatch,
     written_bytes: u64,
     sent_bytes: u64,
     received_bytes: u64,
@@ -76,12 +76,12 @@ pub(crate) struct Link {
     heard: Option<Box<[u64]>>,
     /// For a connection that has continued: the hello to send first, and the hello that the peer is
     /// to send first.
-    greeting: Option<Hello>,
-    expected: Option<Hello>,
-    turn: Turn,
+    greeting: Option<OfiHello>,
+    expected: Option<OfiHello>,
+    turn: LinkTurn,
     /// The view to which the peer has turned. It needs and writes nothing more of this one.
     their_turn: Option<ViewId>,
-    last: Last,
+    last: LastMessage,
     /// True once the peer has sent its last message: a later end of the connection loses nothing.
     has_heard_all: bool,
     ended: Option<Down>,
@@ -91,20 +91,20 @@ pub(crate) struct Link {
 
 /// Data in flight to one peer: writes, then a message that is in a slot already.
 #[derive(Debug, Default)]
-struct Batch {
+struct WriteBatch {
     ranges: VecDeque<Range<u64>>,
     message: Option<(u8, Range<u64>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Last {
+enum LastMessage {
     NotYet,
     Wanted,
     Sent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Turn {
+enum LinkTurn {
     NotYet,
     Wanted(ViewId),
     Sent(ViewId),
@@ -112,16 +112,16 @@ enum Turn {
 
 /// A message that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Came {
-    Message(Kind),
+pub(crate) enum Arrived {
+    Message(MessageKind),
     /// It belongs to the next view.
     Held,
 }
 
-impl Link {
+impl OfiLink {
     /// Creates a link to `rank` between `ends`, over `channel`. It is not connected yet.
-    pub(crate) fn new(desk: &Desk, rank: Rank, channel: Channel, ends: Ends<'_>) -> Result<Link, OfiError> {
-        let Ends { theirs, copy, row_memory } = ends;
+    pub(crate) fn new(desk: &ViewDesk, rank: Rank, channel: Channel, ends: LinkRows<'_>) -> Result<OfiLink, OfiError> {
+        let LinkRows { theirs, copy, row_memory } = ends;
         let adapter = desk.adapter();
         let bound = (adapter.info().memory_mode() & FI_MR_ENDPOINT != 0).then_some(channel.endpoint());
         let rings = theirs.control..theirs.size;
@@ -135,7 +135,7 @@ impl Link {
             Some(registered.map_err(|source| OfiError::Registration { what, bytes, source })?)
         };
         let applied: Box<[u64]> = announcements(theirs).iter().map(|at| copy.load(*at)).collect();
-        Ok(Link {
+        Ok(OfiLink {
             channel,
             copy_memory,
             row_memory,
@@ -145,7 +145,7 @@ impl Link {
             target: None,
             connected: false,
             backlog: Backlog::default(),
-            batch: Batch::default(),
+            batch: WriteBatch::default(),
             written_bytes: 0,
             sent_bytes: 0,
             received_bytes: 0,
@@ -155,9 +155,9 @@ impl Link {
             heard: None,
             greeting: None,
             expected: None,
-            turn: Turn::NotYet,
+            turn: LinkTurn::NotYet,
             their_turn: None,
-            last: Last::NotYet,
+            last: LastMessage::NotYet,
             has_heard_all: false,
             ended: None,
             broken: false,
@@ -165,7 +165,7 @@ impl Link {
     }
 
     /// Continues the connection from the view before: each side sends a hello first.
-    pub(crate) fn greet(&mut self, greeting: Hello, expected: Hello) {
+    pub(crate) fn greet(&mut self, greeting: OfiHello, expected: OfiHello) {
         (self.greeting, self.expected, self.applied) = (Some(greeting), Some(expected), None);
         self.connected = true;
     }
@@ -175,7 +175,7 @@ impl Link {
         self.channel
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &ActiveEndpoint {
         self.channel.endpoint()
     }
 
@@ -216,13 +216,15 @@ impl Link {
     }
 
     /// Returns the location that the peer may write.
-    pub(crate) fn mine(&self) -> Target {
-        let none = Target { address: 0, key: 0 };
-        self.copy_memory.as_ref().map_or(none, |memory| Target { address: memory.remote_start(), key: memory.key() })
+    pub(crate) fn mine(&self) -> RingTarget {
+        let none = RingTarget { address: 0, key: 0 };
+        self.copy_memory
+            .as_ref()
+            .map_or(none, |memory| RingTarget { address: memory.remote_start(), key: memory.key() })
     }
 
     /// Sets the location that the peer lets me write.
-    pub(crate) fn aim(&mut self, target: Target) {
+    pub(crate) fn aim(&mut self, target: RingTarget) {
         self.target = Some(target);
     }
 
@@ -311,7 +313,7 @@ impl Link {
 
     /// Adds posted data to the backlog. Returns true if the peer still wants it.
     pub(crate) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
-        let goes_on = self.last == Last::NotYet && self.turn == Turn::NotYet;
+        let goes_on = self.last == LastMessage::NotYet && self.turn == LinkTurn::NotYet;
         let wanted = self.ended.is_none() && goes_on && !self.is_mute;
         if wanted {
             self.backlog.add_range(frames);
@@ -323,8 +325,8 @@ impl Link {
     /// Ends the posts of this view; later data belongs to `next`. Has no effect if it was called
     /// before, or the link ends.
     pub(crate) fn turn(&mut self, next: ViewId) {
-        if self.turn == Turn::NotYet && self.last == Last::NotYet && self.ended.is_none() {
-            self.turn = Turn::Wanted(next);
+        if self.turn == LinkTurn::NotYet && self.last == LastMessage::NotYet && self.ended.is_none() {
+            self.turn = LinkTurn::Wanted(next);
         }
     }
 
@@ -336,12 +338,12 @@ impl Link {
     /// Returns true if both sides have turned, as far as this side knows. Then the peer may already
     /// use the connection in the next view.
     pub(crate) fn is_through(&self) -> bool {
-        self.turn != Turn::NotYet && self.their_turn.is_some()
+        self.turn != LinkTurn::NotYet && self.their_turn.is_some()
     }
 
     /// Returns true if both sides have turned to `next`, and no data of this view is in flight.
     pub(crate) fn has_turned(&self, next: ViewId) -> bool {
-        let both = self.turn == Turn::Sent(next) && self.their_turn == Some(next);
+        let both = self.turn == LinkTurn::Sent(next) && self.their_turn == Some(next);
         both && self.ended.is_none() && self.channel.in_flight() == 0
     }
 
@@ -360,8 +362,8 @@ impl Link {
     /// Requests the last message after the waiting data, unless the link was turned, which has the
     /// same effect.
     pub(crate) fn finish(&mut self) {
-        if self.last == Last::NotYet && self.turn == Turn::NotYet {
-            self.last = Last::Wanted;
+        if self.last == LastMessage::NotYet && self.turn == LinkTurn::NotYet {
+            self.last = LastMessage::Wanted;
         }
     }
 
@@ -369,7 +371,7 @@ impl Link {
     ///
     /// # Errors
     /// No more data can be sent.
-    pub(crate) fn send(&mut self, from: Source<'_>) -> Result<bool, Failure> {
+    pub(crate) fn send(&mut self, from: SentRow<'_>) -> Result<bool, CallFailure> {
         if !self.connected || self.ended.is_some() && !self.owes_last() {
             return Ok(false);
         }
@@ -378,18 +380,18 @@ impl Link {
         let has_sent_all = self.begin(from.limits)? && self.send_batches(from)? && self.is_empty();
         // The peer may wait for the credit, whatever this side waits for.
         if self.owes_credit() {
-            self.send_body(&[], Kind::Credit, from.limits)?;
+            self.send_body(&[], MessageKind::Credit, from.limits)?;
         }
-        if let Turn::Wanted(next) = self.turn
+        if let LinkTurn::Wanted(next) = self.turn
             && has_sent_all
             && self.wants_to_turn()
             && self.channel.has_credit()
-            && self.send_body(&next.0.to_le_bytes(), Kind::Turn, from.limits)?
+            && self.send_body(&next.0.to_le_bytes(), MessageKind::Turn, from.limits)?
         {
-            self.turn = Turn::Sent(next);
+            self.turn = LinkTurn::Sent(next);
         }
-        if has_sent_all && self.wants_to_end() && self.send_body(&[], Kind::Last, from.limits)? {
-            self.last = Last::Sent;
+        if has_sent_all && self.wants_to_end() && self.send_body(&[], MessageKind::Last, from.limits)? {
+            self.last = LastMessage::Sent;
         }
         Ok(self.sent_bytes > before)
     }
@@ -402,7 +404,7 @@ impl Link {
     /// Sends the beginning: a hello over a connection that has continued, or else a statement of
     /// what this member had applied of the peer's row before this connection. Returns true if it is
     /// in flight.
-    fn begin(&mut self, limits: &Limits) -> Result<bool, Failure> {
+    fn begin(&mut self, limits: &Limits) -> Result<bool, CallFailure> {
         if !self.owes_beginning() {
             return Ok(true);
         }
@@ -412,12 +414,12 @@ impl Link {
         let is_sent = match (&self.greeting, &self.applied) {
             (Some(hello), _) => {
                 let hello = hello.message();
-                self.send_body(&hello, Kind::Hello, limits)?
+                self.send_body(&hello, MessageKind::Hello, limits)?
             }
             (None, applied) => {
                 let words = applied.iter().flatten();
                 let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
-                self.send_body(&bytes, Kind::Applied, limits)?
+                self.send_body(&bytes, MessageKind::Applied, limits)?
             }
         };
         if is_sent {
@@ -435,23 +437,23 @@ impl Link {
     }
 
     fn wants_to_end(&self) -> bool {
-        self.last == Last::Wanted && (!self.is_mute || self.has_heard_all)
+        self.last == LastMessage::Wanted && (!self.is_mute || self.has_heard_all)
     }
 
     /// Returns true if the turn has not left, and can leave once all other data has.
     fn wants_to_turn(&self) -> bool {
-        matches!(self.turn, Turn::Wanted(_)) && !self.is_mute && self.expected.is_none()
+        matches!(self.turn, LinkTurn::Wanted(_)) && !self.is_mute && self.expected.is_none()
     }
 
     /// Returns true if the peer has sent its last message and waits for mine.
     fn owes_last(&self) -> bool {
-        self.has_heard_all && self.last == Last::Wanted && !self.broken
+        self.has_heard_all && self.last == LastMessage::Wanted && !self.broken
     }
 
     /// Returns true if credit is due. Nothing follows the last message, because the system resets a
     /// connection that is closed before all its data was read.
     fn owes_credit(&self) -> bool {
-        self.last != Last::Sent && self.channel.owes_credit()
+        self.last != LastMessage::Sent && self.channel.owes_credit()
     }
 
     /// Takes over the backlog, if the peer and this side have a slot for a message. Returns true if
@@ -469,7 +471,7 @@ impl Link {
     }
 
     /// Sends waiting data. Returns true if all data that there is room for is in flight.
-    fn send_batches(&mut self, from: Source<'_>) -> Result<bool, Failure> {
+    fn send_batches(&mut self, from: SentRow<'_>) -> Result<bool, CallFailure> {
         while !self.batch.is_empty() || self.begin_batch(from.image) {
             if !self.send_batch(from)? {
                 return Ok(false);
@@ -479,7 +481,7 @@ impl Link {
     }
 
     /// Sends more of the batch. Returns true if all of it is in flight.
-    fn send_batch(&mut self, Source { row, limits, .. }: Source<'_>) -> Result<bool, Failure> {
+    fn send_batch(&mut self, SentRow { row, limits, .. }: SentRow<'_>) -> Result<bool, CallFailure> {
         // A connection that has continued has no target before the peer has sent it.
         let Some(target) = self.target else { return Ok(false) };
         while let Some(range) = self.batch.ranges.front_mut() {
@@ -505,7 +507,7 @@ impl Link {
             }
         }
         let Some((slot, words)) = self.batch.message.clone() else { return Ok(true) };
-        let Some(bytes) = self.channel.send(slot, &words, (Kind::Post, self.written_bytes), limits)? else {
+        let Some(bytes) = self.channel.send(slot, &words, (MessageKind::Post, self.written_bytes), limits)? else {
             return Ok(false);
         };
         self.sent_bytes += bytes;
@@ -514,29 +516,29 @@ impl Link {
     }
 
     /// Sends a message that is not a post. Returns true if it is in flight.
-    fn send_body(&mut self, body: &[u8], kind: Kind, limits: &Limits) -> Result<bool, Failure> {
+    fn send_body(&mut self, body: &[u8], kind: MessageKind, limits: &Limits) -> Result<bool, CallFailure> {
         let sent = self.channel.send_body(body, (kind, self.written_bytes), limits)?;
         self.sent_bytes += sent.unwrap_or(0);
         Ok(sent.is_some())
     }
 
     /// Takes in the message in `slot`.
-    pub(crate) fn take_in(&mut self, slot: u8, bytes: u64) -> Result<Came, Down> {
-        let receiving = |failure: Failure| Down::Os { call: "receiving", source: failure.to_io() };
+    pub(crate) fn take_in(&mut self, slot: u8, bytes: u64) -> Result<Arrived, Down> {
+        let receiving = |failure: CallFailure| Down::Os { call: "receiving", source: failure.to_io() };
         if self.their_turn.is_some() {
-            return self.channel.hold(slot, bytes).map(|()| Came::Held).map_err(receiving);
+            return self.channel.hold(slot, bytes).map(|()| Arrived::Held).map_err(receiving);
         }
         let words = self.channel.head(slot);
-        let head = Head::decode(words, bytes, self.theirs.control, self.theirs.size)?;
-        let is_first = head.kind == Kind::Hello;
-        if is_first != self.expected.is_some() && head.kind != Kind::Credit {
+        let head = MessageHead::decode(words, bytes, self.theirs.control, self.theirs.size)?;
+        let is_first = head.kind == MessageKind::Hello;
+        if is_first != self.expected.is_some() && head.kind != MessageKind::Credit {
             return Err(self.garbage(head.at, head.len));
         }
         let body = self.channel.body(slot, head.len);
         match head.kind {
-            Kind::Applied => self.heard = Some(words_of(body).collect()),
-            Kind::Turn => self.their_turn = words_of(body).next().map(ViewId),
-            Kind::Hello => {
+            MessageKind::Applied => self.heard = Some(words_of(body).collect()),
+            MessageKind::Turn => self.their_turn = words_of(body).next().map(ViewId),
+            MessageKind::Hello => {
                 let target = self.expected.and_then(|expected| expected.target_of(body));
                 let rings = announcements(&self.theirs).len() as u64;
                 let strange = Down::NoHello { word: words_of(body).next().unwrap_or_default(), rings };
@@ -544,14 +546,16 @@ impl Link {
                 self.expected = None;
             }
             // SAFETY: these are control words, which are lent to no reader: `head` was checked.
-            Kind::Post | Kind::Credit | Kind::Last => unsafe { self.copy.write_words(head.at, body) },
+            MessageKind::Post | MessageKind::Credit | MessageKind::Last => unsafe {
+                self.copy.write_words(head.at, body)
+            },
         }
         self.received_bytes += bytes;
         self.their_written_bytes = self.their_written_bytes.max(head.written);
-        self.has_heard_all |= head.kind == Kind::Last;
+        self.has_heard_all |= head.kind == MessageKind::Last;
         self.channel.acknowledge(head.taken);
         self.channel.taken_in(slot, head.kind).map_err(receiving)?;
-        Ok(Came::Message(head.kind))
+        Ok(Arrived::Message(head.kind))
     }
 
     fn garbage(&self, at: u64, len: u64) -> Down {
@@ -564,7 +568,7 @@ fn words_of(body: &[u8]) -> impl Iterator<Item = u64> + '_ {
     body.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("it has 8")))
 }
 
-impl Batch {
+impl WriteBatch {
     fn is_empty(&self) -> bool {
         self.message.is_none()
     }

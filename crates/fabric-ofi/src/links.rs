@@ -6,23 +6,22 @@
 //! writes, too. A message reports that something came, and wakes a sleeper. It is applied as a
 //! whole, so posts may merge as on streams. And no word is ever torn, whatever carries the bytes.
 //!
-//! One connection is a [`Link`] (`link.rs`). This file has the parts that all links of a view
+//! One connection is a [`OfiLink`] (`link.rs`). This file has the parts that all links of a view
 //! share: the event count, the set of peers that can send, and the set of those that have gone. The
 //! queues are shared with other views of this process (`network.rs`).
 use crate::TARGET;
 use crate::channel::{Channel, Limits};
 use crate::error::OfiError;
 use crate::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
-use crate::hello::Hello;
 use crate::limits::{COMPLETIONS, RECEIVES, WRITE_BYTES_MAX};
-use crate::link::{Ends, Link, Source};
-use crate::network::{Desk, EndpointAddress, register_row};
-use crate::objects::{Endpoint, EndpointId, Event, Registered};
+use crate::link::{LinkRows, OfiLink, SentRow};
+use crate::network::{EndpointAddress, ViewDesk, register_row};
+use crate::objects::{ActiveEndpoint, ConnectionEvent, EndpointId, Registered};
 use crate::provider;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
-use spindle_core::{Layout, Rank, RowLayout, ViewId};
+use spindle_core::{Layout, Rank, RowLayout};
 use spindle_fabric::tcp::{Down, Image, Posted, Traffic};
 use spindle_fabric::{CopyRegion, OwnRegion};
 use std::collections::VecDeque;
@@ -45,12 +44,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const DRAIN_MAX: Duration = Duration::from_millis(100);
 
 mod taking;
+mod turning;
 
 /// All connections of a member in one view.
 #[derive(Debug)]
 pub(crate) struct OfiLinks {
     // Closed from the top: connections before the memory that they move.
-    links: Box<[Option<Link>]>,
+    links: Box<[Option<OfiLink>]>,
     row_memory: Option<Arc<Registered>>,
     row: Arc<OwnRegion>,
     mine: RowLayout,
@@ -75,19 +75,19 @@ pub(crate) struct OfiLinks {
     untried: bool,
     looks: u32,
     limits: Limits,
-    ended: VecDeque<Ended>,
+    ended: VecDeque<EndedLink>,
     /// Events of calls, and of links that are not connected.
-    events: VecDeque<Event>,
+    events: VecDeque<ConnectionEvent>,
     /// Wakes when completions can be read, the event count rings, or an event is reported.
     epoll: OwnedFd,
     /// The same, except that completions wake it only when new ones are reported.
     news: OwnedFd,
-    desk: Desk,
+    desk: ViewDesk,
 }
 
 /// A connection that has ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedLink {
     pub(crate) rank: Rank,
     pub(crate) down: Down,
     /// True if both sides had turned, and need nothing more of this view.
@@ -96,7 +96,7 @@ pub(crate) struct Ended {
 
 /// The source that ended a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Woken {
+enum WakeSource {
     EventCount,
     Network,
     Nobody,
@@ -108,7 +108,7 @@ const NETWORK: u64 = 1;
 
 impl OfiLinks {
     /// Creates the set of links, empty, for `me`, whose row is `row`.
-    pub(crate) fn begin(desk: Desk, layout: &Layout, me: Rank, row: Arc<OwnRegion>) -> Result<OfiLinks, OfiError> {
+    pub(crate) fn begin(desk: ViewDesk, layout: &Layout, me: Rank, row: Arc<OwnRegion>) -> Result<OfiLinks, OfiError> {
         let os = |call| move |errno: rustix::io::Errno| OfiError::Os { call, source: errno.into() };
         let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
         let (epoll, news) = (create()?, create()?);
@@ -172,7 +172,7 @@ impl OfiLinks {
     }
 
     /// Registers the row, if it has to be registered and is not.
-    fn register_row(&self, endpoint: Option<&Endpoint>) -> Result<Option<Arc<Registered>>, OfiError> {
+    fn register_row(&self, endpoint: Option<&ActiveEndpoint>) -> Result<Option<Arc<Registered>>, OfiError> {
         let rings = self.mine.control..self.mine.size;
         let local = self.desk.adapter().info().memory_mode() & FI_MR_LOCAL != 0;
         if !local || rings.is_empty() {
@@ -195,11 +195,11 @@ impl OfiLinks {
     pub(crate) fn link(
         &mut self,
         rank: Rank,
-        (place, endpoint): (EndpointAddress, Endpoint),
+        (place, endpoint): (EndpointAddress, ActiveEndpoint),
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
         resumes: bool,
-    ) -> Result<&mut Link, OfiError> {
+    ) -> Result<&mut OfiLink, OfiError> {
         self.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
         let channel = Channel::new(&self.desk, place, rank, endpoint, &self.mine, theirs)?;
         self.begun += 1;
@@ -214,82 +214,18 @@ impl OfiLinks {
         Ok(self.links[rank.index()].insert(link))
     }
 
-    fn over(&self, rank: Rank, channel: Channel, copy: Arc<CopyRegion>, theirs: &RowLayout) -> Result<Link, OfiError> {
+    fn over(
+        &self,
+        rank: Rank,
+        channel: Channel,
+        copy: Arc<CopyRegion>,
+        theirs: &RowLayout,
+    ) -> Result<OfiLink, OfiError> {
         let row_memory = match self.desk.adapter().info().memory_mode() & FI_MR_ENDPOINT {
             0 => self.row_memory.clone(),
             _ => self.register_row(Some(channel.endpoint()))?,
         };
-        Link::new(&self.desk, rank, channel, Ends { theirs, copy, row_memory })
-    }
-
-    /// Ends the posts to `rank` in this view: later data belongs to `next`. Has no effect if it was
-    /// called before, or if there is no connection that sends.
-    pub(crate) fn turn(&mut self, rank: Rank, next: ViewId) {
-        if let Some(link) = &mut self.links[rank.index()] {
-            link.turn(next);
-            self.send(rank);
-        }
-    }
-
-    /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all data of
-    /// this view has arrived at both. A connection whose peer has turned to another view ends.
-    pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Channel)> {
-        let mut turned = vec![];
-        for rank in (0..self.links.len() as u32).map(Rank) {
-            let Some(link) = &mut self.links[rank.index()] else { continue };
-            match link.their_turn() {
-                Some(theirs) if theirs != next => {
-                    self.ending += u32::from(link.end(Down::Astray { turned: theirs, next }, true));
-                }
-                Some(_) if link.has_turned(next) => {
-                    let Some(link) = self.links[rank.index()].take() else { continue };
-                    self.open -= 1;
-                    turned.push((rank, link.into_channel()));
-                }
-                _ => {}
-            }
-        }
-        turned
-    }
-
-    /// Lets a connection of the view before continue in this one, with `rank`. `greeting` is the
-    /// first message sent over it, and the first message received has to be `expected`.
-    ///
-    /// # Errors
-    /// Memory can't be registered. The connection is closed.
-    pub(crate) fn adopt(
-        &mut self,
-        rank: Rank,
-        mut channel: Channel,
-        copy: Arc<CopyRegion>,
-        theirs: &RowLayout,
-        greet: impl FnOnce(&Link) -> (Hello, Hello),
-    ) -> Result<(), OfiError> {
-        let held = channel.serve(&self.desk, rank);
-        let mut link = self.over(rank, channel, copy, theirs)?;
-        let (greeting, expected) = greet(&link);
-        link.greet(greeting, expected);
-        self.links[rank.index()] = Some(link);
-        (self.open, self.untried) = (self.open + 1, true);
-        for (slot, bytes) in held {
-            self.heard(rank, slot, bytes);
-        }
-        Ok(())
-    }
-
-    /// Returns true if the owner of `theirs` and this member can use `channel` in this view.
-    pub(crate) fn fits(&self, channel: &Channel, theirs: &RowLayout) -> bool {
-        channel.fits(&self.mine, theirs)
-    }
-
-    /// Closes the connections of peers that have turned: they need nothing more of this view.
-    /// Returns their ranks.
-    pub(crate) fn drop_turned(&mut self) -> Vec<Rank> {
-        let has_turned = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.their_turn().is_some());
-        let ranks: Vec<Rank> =
-            (0..).map(Rank).zip(&self.links).filter(|(_, link)| has_turned(link)).map(|of| of.0).collect();
-        ranks.iter().for_each(|rank| self.forget(*rank));
-        ranks
+        OfiLink::new(&self.desk, rank, channel, LinkRows { theirs, copy, row_memory })
     }
 
     /// Closes the link to `rank`, if there is one, after the data that had arrived. Returns true if
@@ -329,7 +265,7 @@ impl OfiLinks {
     }
 
     /// Returns the link over `endpoint`, and its rank.
-    pub(crate) fn find(&mut self, endpoint: EndpointId) -> Option<(Rank, &mut Link)> {
+    pub(crate) fn find(&mut self, endpoint: EndpointId) -> Option<(Rank, &mut OfiLink)> {
         let found = (0..)
             .zip(&mut self.links)
             .find(|(_, link)| link.as_ref().is_some_and(|link| link.endpoint().id() == endpoint));
@@ -342,7 +278,7 @@ impl OfiLinks {
         self.is_finished
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
+    pub(crate) fn desk(&self) -> &ViewDesk {
         &self.desk
     }
 
@@ -356,7 +292,7 @@ impl OfiLinks {
     /// # Panics
     /// If it is not of this view.
     pub(crate) fn is_open(&self, rank: Rank) -> bool {
-        self.links[rank.index()].as_ref().is_some_and(Link::is_connected)
+        self.links[rank.index()].as_ref().is_some_and(OfiLink::is_connected)
     }
 
     /// Returns the traffic of the connection to `rank`, if there is one. The bytes that a peer
@@ -365,16 +301,16 @@ impl OfiLinks {
     /// # Panics
     /// If it is not of this view.
     pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
-        self.links[rank.index()].as_ref().map(Link::traffic)
+        self.links[rank.index()].as_ref().map(OfiLink::traffic)
     }
 
     /// Returns a connection that has ended; each is reported once.
-    pub(crate) fn next_ended(&mut self) -> Option<Ended> {
+    pub(crate) fn next_ended(&mut self) -> Option<EndedLink> {
         self.ended.pop_front()
     }
 
     /// Returns an event of a call, or of a link that is not connected.
-    pub(crate) fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<ConnectionEvent> {
         self.events.pop_front()
     }
 
@@ -386,7 +322,7 @@ impl OfiLinks {
 
     /// Returns true if everything has left my memory.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.links.iter().flatten().all(Link::is_flushed)
+        self.links.iter().flatten().all(OfiLink::is_flushed)
     }
 
     /// Posts control words and frames of the row. Words are sent at once if that is possible, with
@@ -458,7 +394,7 @@ impl OfiLinks {
                 // sufficient if everything were read, which is unknown.
                 self.rest(&self.news, left.min(LOOK_AGAIN))
             };
-            if woken == Woken::EventCount {
+            if woken == WakeSource::EventCount {
                 return false;
             }
             let _ = self.look_at_events();
@@ -483,15 +419,15 @@ impl OfiLinks {
 
     /// Reports to all peers that nothing more comes, once all waiting data has left.
     pub(crate) fn finish(&mut self) {
-        self.links.iter_mut().flatten().for_each(Link::finish);
+        self.links.iter_mut().flatten().for_each(OfiLink::finish);
         (self.is_finished, self.untried) = (true, true);
         self.flush();
     }
 
     /// Sleeps until the event count rings or the network has work, for at most `at_most`.
-    fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> Woken {
+    fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> WakeSource {
         if self.desk.has_messages() || !self.desk.adapter().may_sleep() {
-            return Woken::Network;
+            return WakeSource::Network;
         }
         let timeout =
             Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
@@ -501,11 +437,15 @@ impl OfiLinks {
             // An interruption is treated like a timeout.
             Err(_) => &[],
         };
-        let mut woken = Woken::Nobody;
+        let mut woken = WakeSource::Nobody;
         for event in events {
             // Copied, because it may be unaligned.
             let data = event.data;
-            woken = if data.u64() == BELL || woken == Woken::EventCount { Woken::EventCount } else { Woken::Network };
+            woken = if data.u64() == BELL || woken == WakeSource::EventCount {
+                WakeSource::EventCount
+            } else {
+                WakeSource::Network
+            };
         }
         woken
     }
@@ -518,7 +458,7 @@ impl OfiLinks {
     /// Sends to one peer. Returns true if anything left.
     fn send(&mut self, rank: Rank) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
-        let from = Source { row: &self.row, image: &self.image, limits: &self.limits };
+        let from = SentRow { row: &self.row, image: &self.image, limits: &self.limits };
         match link.send(from) {
             Ok(moved) => {
                 self.untried |= link.is_held();
@@ -544,7 +484,7 @@ impl OfiLinks {
         self.forget_events(link.endpoint().id());
         self.open -= 1;
         let is_through = link.is_through();
-        self.ended.extend(link.lose().map(|down| Ended { rank, down, is_through }));
+        self.ended.extend(link.lose().map(|down| EndedLink { rank, down, is_through }));
     }
 
     #[cfg(test)]
@@ -587,7 +527,7 @@ impl OfiLinks {
                 Down::Closed => debug!(target: TARGET, rank = rank.0, "connection is closed"),
                 down => warn!(target: TARGET, rank = rank.0, reason = %down, "connection is broken"),
             }
-            self.ended.push_back(Ended { rank, down, is_through });
+            self.ended.push_back(EndedLink { rank, down, is_through });
         }
         closed
     }
@@ -595,7 +535,7 @@ impl OfiLinks {
     /// Waits a moment for operations in flight, so that closing does not cancel them.
     fn drain(&mut self) {
         let start = Instant::now();
-        let under_way = |links: &OfiLinks| links.links.iter().flatten().any(Link::is_under_way);
+        let under_way = |links: &OfiLinks| links.links.iter().flatten().any(OfiLink::is_under_way);
         while under_way(self) && start.elapsed() < DRAIN_MAX {
             self.progress();
             std::thread::yield_now();

@@ -16,14 +16,14 @@
 use crate::TARGET;
 use crate::address::OfiAddress;
 use crate::channel::Channel;
-use crate::error::{Failure, OfiError};
-use crate::hello::{Hello, Mismatch, Purpose, Target};
+use crate::error::{CallFailure, OfiError};
+use crate::hello::{HelloMismatch, LinkPurpose, OfiHello, RingTarget};
 use crate::info::Info;
 use crate::limits::{EVENTS_MAX, PAGE_BYTES};
-use crate::link::{Link, gone};
-use crate::links::{Ended, OfiLinks};
+use crate::link::{OfiLink, gone};
+use crate::links::{EndedLink, OfiLinks};
 use crate::network::EndpointAddress;
-use crate::objects::{Adapter, Endpoint, EndpointId, Event};
+use crate::objects::{ActiveEndpoint, Adapter, ConnectionEvent, EndpointId};
 use crate::provider::of as failed_at;
 use spindle_core::{Layout, Rank, RowLayout, ViewId};
 use spindle_fabric::tcp::Down;
@@ -55,13 +55,13 @@ pub struct OfiMeeting {
     // Closed from the top.
     links: OfiLinks,
     /// By rank.
-    peers: Box<[Peer]>,
+    peers: Box<[MetPeer]>,
     layout: Layout,
     me: Rank,
-    purpose: Purpose,
+    purpose: LinkPurpose,
     /// The memory for the copies of the peers' rows.
     mirror: Mirror,
-    refused: Vec<Mismatch>,
+    refused: Vec<HelloMismatch>,
     down: VecDeque<(Rank, Down)>,
     up: VecDeque<Rank>,
     /// True if `up` has an entry that [`advance`](Self::advance) has not reported.
@@ -73,8 +73,8 @@ pub struct OfiMeeting {
 
 /// The known state of a peer.
 #[derive(Debug)]
-struct Peer {
-    seat: Seat,
+struct MetPeer {
+    seat: MeetingState,
     /// The address at which it was called.
     address: Option<OfiAddress>,
     /// The copy of its row, from the first connection on.
@@ -91,7 +91,7 @@ struct Peer {
 
 /// The state of the connection to one peer.
 #[derive(Debug)]
-enum Seat {
+enum MeetingState {
     /// No peer is expected: not yet, or no longer.
     Empty,
     /// It will call.
@@ -108,17 +108,17 @@ enum Seat {
     Over,
 }
 
-impl Seat {
+impl MeetingState {
     /// Returns true if a connection is to be made.
     fn is_open(&self) -> bool {
-        !matches!(self, Seat::Empty | Seat::Taken(_) | Seat::Over)
+        !matches!(self, MeetingState::Empty | MeetingState::Taken(_) | MeetingState::Over)
     }
 }
 
 impl OfiMeeting {
-    pub(crate) fn new(links: OfiLinks, layout: Layout, me: Rank, purpose: Purpose, mirror: Mirror) -> OfiMeeting {
-        let peer = |_: &RowLayout| Peer {
-            seat: Seat::Empty,
+    pub(crate) fn new(links: OfiLinks, layout: Layout, me: Rank, purpose: LinkPurpose, mirror: Mirror) -> OfiMeeting {
+        let peer = |_: &RowLayout| MetPeer {
+            seat: MeetingState::Empty,
             address: None,
             copy: None,
             has_met: false,
@@ -147,8 +147,8 @@ impl OfiMeeting {
     pub fn expect(&mut self, peer: Rank) {
         assert!(peer < self.me, "of two members the lower rank calls");
         let seat = &mut self.peers[peer.index()].seat;
-        if matches!(seat, Seat::Empty) {
-            *seat = Seat::Expected;
+        if matches!(seat, MeetingState::Empty) {
+            *seat = MeetingState::Expected;
             self.is_broken |= self.has_begun;
         }
     }
@@ -163,7 +163,7 @@ impl OfiMeeting {
     /// If it is not of the view, or has a lower rank, and so is to be [expected](Self::expect).
     pub fn call(&mut self, peer: Rank, address: &OfiAddress) -> Result<(), OfiError> {
         assert!(peer > self.me, "of two members the lower rank calls");
-        if !matches!(self.peers[peer.index()].seat, Seat::Empty) {
+        if !matches!(self.peers[peer.index()].seat, MeetingState::Empty) {
             return Ok(());
         }
         self.begin_call(peer, address)
@@ -183,7 +183,7 @@ impl OfiMeeting {
             return Err(OfiError::Refused { rank: peer, address: address.to_string(), source });
         }
         let known = &mut self.peers[peer.index()];
-        (known.seat, known.address) = (Seat::Called(Instant::now()), Some(address.clone()));
+        (known.seat, known.address) = (MeetingState::Called(Instant::now()), Some(address.clone()));
         self.is_broken |= self.has_begun;
         Ok(())
     }
@@ -214,13 +214,18 @@ impl OfiMeeting {
         Arc::clone(kept.insert(copy))
     }
 
-    fn link(&mut self, rank: Rank, place: EndpointAddress, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+    fn link(
+        &mut self,
+        rank: Rank,
+        place: EndpointAddress,
+        endpoint: ActiveEndpoint,
+    ) -> Result<(&mut OfiLink, OfiHello), OfiError> {
         let copy = self.copy_of(rank)?;
         let theirs = self.layout.row(rank);
         // Posts of a running view have gone to the peers that were connected.
         let resumes = self.peers[rank.index()].has_met || self.has_begun;
         let link = self.links.link(rank, (place, endpoint), copy, theirs, resumes)?;
-        let hello = Hello::new(self.purpose, self.me, self.layout.row(self.me), theirs, link.mine());
+        let hello = OfiHello::new(self.purpose, self.me, self.layout.row(self.me), theirs, link.mine());
         Ok((link, hello))
     }
 
@@ -235,7 +240,7 @@ impl OfiMeeting {
         self.links.look();
         for (rank, channel) in self.links.take_turned(next.purpose.view) {
             let known = &mut self.peers[rank.index()];
-            (known.seat, known.is_done) = (Seat::Over, true);
+            (known.seat, known.is_done) = (MeetingState::Over, true);
             let address = known.address.clone();
             match rank_of(rank) {
                 Some(rank) => next.adopt(rank, channel, address),
@@ -255,21 +260,21 @@ impl OfiMeeting {
 
     /// Takes over a connection of the view before, unless there is another.
     fn adopt(&mut self, rank: Rank, channel: Channel, address: Option<OfiAddress>) {
-        let is_free = matches!(self.peers[rank.index()].seat, Seat::Empty | Seat::Expected);
+        let is_free = matches!(self.peers[rank.index()].seat, MeetingState::Empty | MeetingState::Expected);
         let (mine, theirs) = (self.layout.row(self.me).clone(), self.layout.row(rank).clone());
         if !is_free || self.has_begun || rank == self.me || !self.links.fits(&channel, &theirs) {
             return;
         }
         let Ok(copy) = self.copy_of(rank) else { return };
-        let nowhere = Target { address: 0, key: 0 };
+        let nowhere = RingTarget { address: 0, key: 0 };
         let (purpose, me) = (self.purpose, self.me);
-        let expected = Hello::new(purpose, rank, &theirs, &mine, nowhere);
-        let greet = |link: &Link| (Hello::new(purpose, me, &mine, &theirs, link.mine()), expected);
+        let expected = OfiHello::new(purpose, rank, &theirs, &mine, nowhere);
+        let greet = |link: &OfiLink| (OfiHello::new(purpose, me, &mine, &theirs, link.mine()), expected);
         let adopted = self.links.adopt(rank, channel, copy, &theirs, greet);
         match adopted {
             Ok(()) => {
                 let known = &mut self.peers[rank.index()];
-                (known.seat, known.has_met, known.address) = (Seat::Taken(Instant::now()), true, address);
+                (known.seat, known.has_met, known.address) = (MeetingState::Taken(Instant::now()), true, address);
             }
             // It is made anew.
             Err(error) => debug!(target: TARGET, rank = rank.0, %error, "connection does not continue"),
@@ -311,7 +316,7 @@ impl OfiMeeting {
         while !self.progress()? {
             let left = at_most.saturating_sub(start.elapsed());
             if left.is_zero() {
-                let waiting = |(rank, peer): (u32, &Peer)| peer.seat.is_open().then_some(rank);
+                let waiting = |(rank, peer): (u32, &MetPeer)| peer.seat.is_open().then_some(rank);
                 let missing = (0..).zip(&self.peers).filter_map(waiting).collect();
                 return Err(OfiError::TimedOut { missing, waited: at_most });
             }
@@ -321,7 +326,7 @@ impl OfiMeeting {
     }
 
     /// Returns the reasons of the calls that were refused.
-    pub fn refused(&self) -> &[Mismatch] {
+    pub fn refused(&self) -> &[HelloMismatch] {
         &self.refused
     }
 
@@ -341,10 +346,10 @@ impl OfiMeeting {
     fn patience(&self) -> Duration {
         let now = Instant::now();
         let waits = self.peers.iter().filter_map(|peer| match peer.seat {
-            Seat::Broken(at) => Some(at.saturating_duration_since(now)),
-            Seat::Called(_) | Seat::Answered(_) => Some(LOOK_AGAIN),
-            Seat::Expected => Some(LOOK_FOR_CALLS),
-            Seat::Empty | Seat::Taken(_) | Seat::Over => None,
+            MeetingState::Broken(at) => Some(at.saturating_duration_since(now)),
+            MeetingState::Called(_) | MeetingState::Answered(_) => Some(LOOK_AGAIN),
+            MeetingState::Expected => Some(LOOK_FOR_CALLS),
+            MeetingState::Empty | MeetingState::Taken(_) | MeetingState::Over => None,
         });
         waits.min().unwrap_or(Duration::MAX)
     }
@@ -355,25 +360,25 @@ impl OfiMeeting {
         let mut outcome = Ok(());
         while let Some(event) = self.links.next_event() {
             let heeded = match event {
-                Event::Request { info, data } => self.answer(&info, &data),
-                Event::Connected { endpoint, data } => self.connected(endpoint, &data),
-                Event::Failed { endpoint, code } => self.lost(endpoint, code),
-                Event::Shutdown { endpoint } => self.lost(endpoint, libc::ECONNRESET),
-                Event::Other => Ok(()),
+                ConnectionEvent::Request { info, data } => self.answer(&info, &data),
+                ConnectionEvent::Connected { endpoint, data } => self.connected(endpoint, &data),
+                ConnectionEvent::Failed { endpoint, code } => self.lost(endpoint, code),
+                ConnectionEvent::Shutdown { endpoint } => self.lost(endpoint, libc::ECONNRESET),
+                ConnectionEvent::Other => Ok(()),
             };
             outcome = outcome.and(heeded);
         }
-        while let Some(Ended { rank, down, is_through }) = self.links.next_ended() {
+        while let Some(EndedLink { rank, down, is_through }) = self.links.next_ended() {
             match down {
                 Down::Os { .. } if is_through => {
                     let known = &mut self.peers[rank.index()];
-                    (known.seat, known.is_done) = (Seat::Over, true);
+                    (known.seat, known.is_done) = (MeetingState::Over, true);
                 }
                 Down::Os { .. } => self.broken(rank),
-                Down::Closed => self.peers[rank.index()].seat = Seat::Over,
+                Down::Closed => self.peers[rank.index()].seat = MeetingState::Over,
                 _ => {
                     let known = &mut self.peers[rank.index()];
-                    (known.seat, known.is_done) = (Seat::Over, true);
+                    (known.seat, known.is_done) = (MeetingState::Over, true);
                 }
             }
             self.down.push_back((rank, down));
@@ -387,7 +392,7 @@ impl OfiMeeting {
 
     /// Returns true if a connection to this peer is to be made by this code. The first one of a
     /// view that has not begun is the caller's task.
-    fn is_awaited(&self, peer: &Peer) -> bool {
+    fn is_awaited(&self, peer: &MetPeer) -> bool {
         (peer.has_met || self.has_begun) && peer.seat.is_open()
     }
 
@@ -397,17 +402,17 @@ impl OfiMeeting {
             let known = &self.peers[rank.index()];
             let is_mine = known.has_met || self.has_begun;
             match known.seat {
-                Seat::Called(since) if is_mine && now.duration_since(since) >= CALL_MAX => {
+                MeetingState::Called(since) if is_mine && now.duration_since(since) >= CALL_MAX => {
                     self.links.forget(rank);
                     self.call_failed(rank, libc::ETIMEDOUT);
                 }
-                Seat::Answered(since) if is_mine && now.duration_since(since) >= CALL_MAX => {
+                MeetingState::Answered(since) if is_mine && now.duration_since(since) >= CALL_MAX => {
                     self.links.forget(rank);
-                    self.peers[rank.index()].seat = Seat::Expected;
+                    self.peers[rank.index()].seat = MeetingState::Expected;
                 }
-                Seat::Broken(at) if at <= now => {
+                MeetingState::Broken(at) if at <= now => {
                     let Some(address) = known.address.clone() else {
-                        self.peers[rank.index()].seat = Seat::Empty;
+                        self.peers[rank.index()].seat = MeetingState::Empty;
                         continue;
                     };
                     if let Err(error) = self.begin_call(rank, &address) {
@@ -427,11 +432,11 @@ impl OfiMeeting {
     /// after a pause if not.
     fn broken(&mut self, rank: Rank) {
         let known = &mut self.peers[rank.index()];
-        let was_long = matches!(known.seat, Seat::Taken(since) if since.elapsed() > PAUSE_MAX);
+        let was_long = matches!(known.seat, MeetingState::Taken(since) if since.elapsed() > PAUSE_MAX);
         if rank < self.me {
-            known.seat = Seat::Expected;
+            known.seat = MeetingState::Expected;
         } else if was_long {
-            (known.seat, known.pause) = (Seat::Broken(Instant::now()), PAUSE_MIN);
+            (known.seat, known.pause) = (MeetingState::Broken(Instant::now()), PAUSE_MIN);
         } else {
             self.pause(rank);
         }
@@ -443,7 +448,7 @@ impl OfiMeeting {
         let known = &mut self.peers[rank.index()];
         if !known.has_met {
             // Another process may have its address by now. The peer sends its address again.
-            known.seat = Seat::Empty;
+            known.seat = MeetingState::Empty;
             return;
         }
         known.refusals = if code == libc::ECONNREFUSED { known.refusals + 1 } else { 0 };
@@ -452,30 +457,33 @@ impl OfiMeeting {
         }
         if known.refusals >= REFUSALS && self.links.is_finished() {
             // It has closed its port, and so needs no end of this view.
-            known.seat = Seat::Over;
+            known.seat = MeetingState::Over;
         }
     }
 
     /// Calls `rank` again after a pause.
     fn pause(&mut self, rank: Rank) {
         let known = &mut self.peers[rank.index()];
-        known.seat = Seat::Broken(Instant::now() + known.pause);
+        known.seat = MeetingState::Broken(Instant::now() + known.pause);
         known.pause = (2 * known.pause).min(PAUSE_MAX);
     }
 
     fn answer(&mut self, request: &Info, data: &[u8]) -> Result<(), OfiError> {
         let failed = failed_at(&self.adapter().info().provider());
-        let may_call = |peer: &Peer| match peer.seat {
+        let may_call = |peer: &MetPeer| match peer.seat {
             _ if peer.is_done => false,
             // A peer whose connection has ended in order has not learned of that.
-            Seat::Expected | Seat::Answered(_) | Seat::Taken(_) | Seat::Over => true,
-            Seat::Empty | Seat::Called(_) | Seat::Broken(_) => false,
+            MeetingState::Expected | MeetingState::Answered(_) | MeetingState::Taken(_) | MeetingState::Over => true,
+            MeetingState::Empty | MeetingState::Called(_) | MeetingState::Broken(_) => false,
         };
-        let read = Hello::read(data, self.purpose, self.me, self.layout.rows());
+        let read = OfiHello::read(data, self.purpose, self.me, self.layout.rows());
         let (rank, target) = match read {
             Ok((rank, target)) if rank < self.me && may_call(&self.peers[rank.index()]) => (rank, target),
             read => {
-                self.refuse(request, read.map_or_else(|why| why, |(got, _)| Mismatch::From { expected: None, got }));
+                self.refuse(
+                    request,
+                    read.map_or_else(|why| why, |(got, _)| HelloMismatch::From { expected: None, got }),
+                );
                 return Ok(());
             }
         };
@@ -483,7 +491,7 @@ impl OfiMeeting {
         if self.links.replace(rank) {
             self.down.push_back((rank, gone()));
         }
-        self.peers[rank.index()].seat = Seat::Expected;
+        self.peers[rank.index()].seat = MeetingState::Expected;
         let network = Arc::clone(self.links.desk().network());
         let (link, hello) = self.link_for(request, rank).inspect_err(|_| {
             // Otherwise the call stays open for as long as the port. The caller may have closed it
@@ -495,18 +503,18 @@ impl OfiMeeting {
             self.links.forget(rank);
             return Err(failed(source));
         }
-        self.peers[rank.index()].seat = Seat::Answered(Instant::now());
+        self.peers[rank.index()].seat = MeetingState::Answered(Instant::now());
         Ok(())
     }
 
-    fn link_for(&mut self, request: &Info, rank: Rank) -> Result<(&mut Link, Hello), OfiError> {
+    fn link_for(&mut self, request: &Info, rank: Rank) -> Result<(&mut OfiLink, OfiHello), OfiError> {
         let failed = failed_at(&self.adapter().info().provider());
         let place = self.links.desk().place()?;
         let endpoint = self.adapter().endpoint_for(place.queue(), request).map_err(failed)?;
         self.link(rank, place, endpoint)
     }
 
-    fn refuse(&mut self, request: &Info, why: Mismatch) {
+    fn refuse(&mut self, request: &Info, why: HelloMismatch) {
         debug!(target: TARGET, reason = %why, "call is refused");
         // Bounded, so that callers can't fill the memory.
         if self.refused.len() < EVENTS_MAX as usize {
@@ -519,13 +527,13 @@ impl OfiMeeting {
     fn connected(&mut self, endpoint: EndpointId, data: &[u8]) -> Result<(), OfiError> {
         let Some((rank, link)) = self.links.find(endpoint) else { return Ok(()) };
         let known = &mut self.peers[rank.index()];
-        if let Seat::Called(_) = known.seat {
-            let why = match Hello::read(data, self.purpose, self.me, self.layout.rows()) {
+        if let MeetingState::Called(_) = known.seat {
+            let why = match OfiHello::read(data, self.purpose, self.me, self.layout.rows()) {
                 Ok((from, target)) if from == rank => {
                     link.aim(target);
                     None
                 }
-                Ok((got, _)) => Some(Mismatch::From { expected: Some(rank), got }),
+                Ok((got, _)) => Some(HelloMismatch::From { expected: Some(rank), got }),
                 Err(source) => Some(source),
             };
             if let Some(source) = why {
@@ -533,13 +541,13 @@ impl OfiMeeting {
                 if known.has_met || self.has_begun {
                     self.pause(rank);
                 } else {
-                    known.seat = Seat::Empty;
+                    known.seat = MeetingState::Empty;
                 }
                 return Err(OfiError::Stranger { rank, source });
             }
         }
         link.set_connected();
-        (known.seat, known.refusals) = (Seat::Taken(Instant::now()), 0);
+        (known.seat, known.refusals) = (MeetingState::Taken(Instant::now()), 0);
         if std::mem::replace(&mut known.has_met, true) || self.has_begun {
             if !self.up.contains(&rank) {
                 self.up.push_back(rank);
@@ -560,7 +568,7 @@ impl OfiMeeting {
     pub(crate) fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
         let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
         let (known, is_callee) = (&mut self.peers[rank.index()], rank > self.me);
-        if let Seat::Taken(_) = known.seat {
+        if let MeetingState::Taken(_) = known.seat {
             self.links.shut(endpoint);
             return Ok(());
         }
@@ -569,12 +577,12 @@ impl OfiMeeting {
             self.call_failed(rank, code);
             return Ok(());
         }
-        known.seat = if is_callee { Seat::Empty } else { Seat::Expected };
+        known.seat = if is_callee { MeetingState::Empty } else { MeetingState::Expected };
         if known.has_met || self.has_begun {
             return Ok(());
         }
         let called = known.address.as_ref().filter(|_| is_callee);
         let address = called.map_or("the place that it called from".to_string(), OfiAddress::to_string);
-        Err(OfiError::Refused { rank, address, source: Failure { call: "connecting", code } })
+        Err(OfiError::Refused { rank, address, source: CallFailure { call: "connecting", code } })
     }
 }

@@ -1,16 +1,16 @@
 //! The parts that all meetings of a process share: the adapter with its queues, the listener, and
 //! the table that says to which view each connection belongs.
 //!
-//! A process has one [`Network`] for as long as it is a member. Each of its meetings has a [`Desk`]
+//! A process has one [`OfiNetwork`] for as long as it is a member. Each of its meetings has a [`ViewDesk`]
 //! there, for one view. All of them read the same queues. If a desk finds an entry for another
 //! desk, it puts the entry into that desk's tray. So a completion reaches its connection whichever
 //! desk looks first. No entry of one view is taken for one of another view, because each connection
 //! has a number and each call names its view.
 use crate::address::OfiAddress;
 use crate::error::OfiError;
-use crate::hello::{Hello, Purpose};
+use crate::hello::{LinkPurpose, OfiHello};
 use crate::limits::TRAY_EVENTS_MAX;
-use crate::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
+use crate::objects::{Adapter, Completion, ConnectionEvent, EndpointId, PassiveEndpoint, Registered};
 use spindle_fabric::OwnRegion;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,10 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The access of one process to others through libfabric.
 #[derive(Debug)]
-pub(crate) struct Network {
+pub(crate) struct OfiNetwork {
     // Closed from the top. Registrations keep the adapter.
     rows: Mutex<Vec<RegisteredRow>>,
-    pub(crate) listener: Listener,
+    pub(crate) listener: PassiveEndpoint,
     adapter: Arc<Adapter>,
     address: OfiAddress,
     /// Completions of one connection that may wait to be read.
@@ -51,14 +51,14 @@ struct RegisteredRow {
 struct Desks {
     desks: Vec<Arc<Tray>>,
     /// Connections by their numbers.
-    connections: BTreeMap<u32, Connection>,
+    connections: BTreeMap<u32, ConnectionOwner>,
     /// For each queue, the number of connections that it has room for, and the number that it has.
     queues: Vec<(u32, u32)>,
 }
 
 /// The owner of a connection.
 #[derive(Debug)]
-struct Connection {
+struct ConnectionOwner {
     queue: usize,
     /// Set once there is an endpoint.
     endpoint: Option<EndpointId>,
@@ -68,7 +68,7 @@ struct Connection {
 /// Entries of one view that other desks have found.
 #[derive(Debug)]
 struct Tray {
-    purpose: Purpose,
+    purpose: LinkPurpose,
     /// True if the tray may have entries: a hint.
     is_full: AtomicBool,
     queues: Mutex<Queues>,
@@ -78,20 +78,20 @@ struct Tray {
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     pub(crate) completions: VecDeque<Completion>,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<ConnectionEvent>,
 }
 
 /// A view's share of the network.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    network: Arc<Network>,
+pub(crate) struct ViewDesk {
+    network: Arc<OfiNetwork>,
     tray: Arc<Tray>,
 }
 
 /// The room of one connection in a queue, and its number.
 #[derive(Debug)]
 pub(crate) struct EndpointAddress {
-    network: Arc<Network>,
+    network: Arc<OfiNetwork>,
     number: u32,
     queue: usize,
 }
@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Network {
+impl OfiNetwork {
     /// Creates a network with room for `links` connections at first, each of which may have `each`
     /// completions that wait to be read.
     ///
@@ -108,12 +108,12 @@ impl Network {
     /// The provider refuses a queue of that length.
     pub(crate) fn new(
         adapter: Arc<Adapter>,
-        listener: Listener,
+        listener: PassiveEndpoint,
         address: OfiAddress,
         (links, each): (u32, u64),
-    ) -> Result<Arc<Network>, OfiError> {
+    ) -> Result<Arc<OfiNetwork>, OfiError> {
         let (rows, numbers, keys, desks) = Default::default();
-        let network = Network {
+        let network = OfiNetwork {
             rows,
             listener,
             adapter,
@@ -147,15 +147,15 @@ impl Network {
     }
 
     /// Creates a desk for the view of `purpose`.
-    pub(crate) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
+    pub(crate) fn desk(self: &Arc<Self>, purpose: LinkPurpose) -> ViewDesk {
         let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), queues: Mutex::default() });
         lock(&self.desks).desks.push(Arc::clone(&tray));
-        Desk { network: Arc::clone(self), tray }
+        ViewDesk { network: Arc::clone(self), tray }
     }
 }
 
-impl Desk {
-    pub(crate) fn network(&self) -> &Arc<Network> {
+impl ViewDesk {
+    pub(crate) fn network(&self) -> &Arc<OfiNetwork> {
         &self.network
     }
 
@@ -194,7 +194,7 @@ impl Desk {
         desks.queues[queue].1 += 1;
         // Live connections never have numbers so far apart that two would be equal.
         let number = network.numbers.fetch_add(1, Ordering::Relaxed);
-        let connection = Connection { queue, endpoint: None, tray: Arc::clone(&self.tray) };
+        let connection = ConnectionOwner { queue, endpoint: None, tray: Arc::clone(&self.tray) };
         desks.connections.insert(number, connection);
         drop(desks);
         Ok(EndpointAddress { network: Arc::clone(network), number, queue })
@@ -212,7 +212,7 @@ impl Desk {
         mem::take(&mut queues.completions)
     }
 
-    pub(crate) fn take_events(&self) -> VecDeque<Event> {
+    pub(crate) fn take_events(&self) -> VecDeque<ConnectionEvent> {
         let mut queues = lock(&self.tray.queues);
         self.tray.is_full.store(!queues.completions.is_empty(), Ordering::Release);
         mem::take(&mut queues.events)
@@ -223,7 +223,7 @@ impl Desk {
     #[cold]
     pub(crate) fn pass_on(&self, number: u32, completion: Completion) -> bool {
         let desks = lock(&self.network.desks);
-        let Some(Connection { tray, .. }) = desks.connections.get(&number) else { return false };
+        let Some(ConnectionOwner { tray, .. }) = desks.connections.get(&number) else { return false };
         let is_others = !Arc::ptr_eq(tray, &self.tray);
         if is_others {
             tray.put(|queues| queues.completions.push_back(completion));
@@ -242,21 +242,23 @@ impl Desk {
     /// Passes on an event if it is another desk's, or returns it if it is this desk's, or belongs
     /// to none.
     #[cold]
-    pub(crate) fn sort(&self, event: Event) -> Option<Event> {
+    pub(crate) fn sort(&self, event: ConnectionEvent) -> Option<ConnectionEvent> {
         let desks = lock(&self.network.desks);
         let owner = match &event {
-            Event::Request { data, .. } => {
-                let purpose = Hello::purpose(data);
+            ConnectionEvent::Request { data, .. } => {
+                let purpose = OfiHello::purpose(data);
                 desks.desks.iter().find(|tray| Some(tray.purpose) == purpose)
             }
-            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
-                let is_its = |other: &&Connection| other.endpoint == Some(*endpoint);
+            ConnectionEvent::Connected { endpoint, .. }
+            | ConnectionEvent::Shutdown { endpoint }
+            | ConnectionEvent::Failed { endpoint, .. } => {
+                let is_its = |other: &&ConnectionOwner| other.endpoint == Some(*endpoint);
                 desks.connections.values().find(is_its).map(|connection| &connection.tray)
             }
-            Event::Other => None,
+            ConnectionEvent::Other => None,
         };
         let Some(tray) = owner.filter(|tray| !Arc::ptr_eq(tray, &self.tray)) else { return Some(event) };
-        let is_call = matches!(event, Event::Request { .. });
+        let is_call = matches!(event, ConnectionEvent::Request { .. });
         if is_call && lock(&tray.queues).events.len() >= TRAY_EVENTS_MAX {
             return Some(event);
         }
@@ -299,11 +301,11 @@ const OWN_COPIES: usize = 2;
 
 /// Lets the network read `range` of `row`, which is a range of `memory`.
 pub(crate) fn register_row(
-    desk: &Desk,
+    desk: &ViewDesk,
     memory: &Arc<dyn Any + Send + Sync>,
     row: &OwnRegion,
     range: &Range<u64>,
-    endpoint: Option<&crate::objects::Endpoint>,
+    endpoint: Option<&crate::objects::ActiveEndpoint>,
 ) -> Result<Registered, OfiError> {
     let (start, bytes) = (row.pointer(range), range.end - range.start);
     let access = crate::ffi::FI_WRITE;
@@ -312,7 +314,7 @@ pub(crate) fn register_row(
     registered.map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
 }
 
-impl Drop for Desk {
+impl Drop for ViewDesk {
     fn drop(&mut self) {
         let mut desks = lock(&self.network.desks);
         desks.desks.retain(|tray| !Arc::ptr_eq(tray, &self.tray));
@@ -344,7 +346,7 @@ impl EndpointAddress {
     }
 
     /// Gives the connection to another view.
-    pub(crate) fn give_to(&self, desk: &Desk) {
+    pub(crate) fn give_to(&self, desk: &ViewDesk) {
         if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
             connection.tray = Arc::clone(&desk.tray);
         }
@@ -354,7 +356,7 @@ impl EndpointAddress {
 impl Drop for EndpointAddress {
     fn drop(&mut self) {
         let mut desks = lock(&self.network.desks);
-        if let Some(Connection { queue, .. }) = desks.connections.remove(&self.number) {
+        if let Some(ConnectionOwner { queue, .. }) = desks.connections.remove(&self.number) {
             desks.queues[queue].1 -= 1;
         }
     }

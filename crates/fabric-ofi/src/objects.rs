@@ -1,13 +1,13 @@
 //! libfabric's objects. Each is closed when it is dropped, and after the objects that depend on it.
 //!
 //! Read [`Adapter`] first: the fabric, the domain and the queues, one adapter for a process. A
-//! [`Listener`], an [`Endpoint`] and a [`Registered`] piece of memory hold it, so it is closed
+//! [`PassiveEndpoint`], an [`ActiveEndpoint`] and a [`Registered`] piece of memory hold it, so it is closed
 //! after them. An owner of several of these determines the order of closing by the order of its
 //! fields (endpoints before memory: nothing may move when a registration ends).
 //!
 //! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the
 //! library is asked for objects that any thread may use at any time (`FI_THREAD_SAFE`).
-use crate::error::{Failure, outcome};
+use crate::error::{CallFailure, outcome};
 use crate::ffi::{self, *};
 use crate::info::Info;
 use libc::{c_int, c_void, iovec};
@@ -39,45 +39,45 @@ macro_rules! call {
         match method {
             // SAFETY: it has that type (`ffi.rs`), and the call site passes valid arguments.
             Some(method) => outcome($name, unsafe { method($($arg),*) } as i64),
-            None => Err(Failure { call: $name, code: FI_ENOSYS }),
+            None => Err(CallFailure { call: $name, code: FI_ENOSYS }),
         }
     }};
 }
 
 /// Closes the object that it holds. `T` begins with a [`Fid`].
-struct Object<T>(NonNull<T>);
+struct OwnedFid<T>(NonNull<T>);
 
 // SAFETY: the library binds no object to a thread.
-unsafe impl<T> Send for Object<T> {}
+unsafe impl<T> Send for OwnedFid<T> {}
 // SAFETY: the library was asked for objects that all threads may use at the same time
 // (`provider.rs`).
-unsafe impl<T> Sync for Object<T> {}
+unsafe impl<T> Sync for OwnedFid<T> {}
 
-impl<T> Object<T> {
+impl<T> OwnedFid<T> {
     /// # Safety
     /// `raw` is null, or an open object that no other code closes.
-    unsafe fn of(call: &'static str, raw: *mut T) -> Result<Object<T>, Failure> {
-        NonNull::new(raw).map(Object).ok_or(Failure { call, code: FI_ENOSYS })
+    unsafe fn of(call: &'static str, raw: *mut T) -> Result<OwnedFid<T>, CallFailure> {
+        NonNull::new(raw).map(OwnedFid).ok_or(CallFailure { call, code: FI_ENOSYS })
     }
 
     fn fid(&self) -> NonNull<Fid> {
         self.0.cast()
     }
 
-    fn control(&self, call: &'static str, command: c_int, argument: *mut c_void) -> Result<u64, Failure> {
+    fn control(&self, call: &'static str, command: c_int, argument: *mut c_void) -> Result<u64, CallFailure> {
         let fid = self.fid();
         call!("fi_control", fid, ops.control(fid.as_ptr(), command, argument))
-            .map_err(|failure| Failure { call, ..failure })
+            .map_err(|failure| CallFailure { call, ..failure })
     }
 
-    fn bind<O>(&self, call: &'static str, other: &Object<O>, flags: u64) -> Result<u64, Failure> {
+    fn bind<O>(&self, call: &'static str, other: &OwnedFid<O>, flags: u64) -> Result<u64, CallFailure> {
         let fid = self.fid();
         call!("fi_bind", fid, ops.bind(fid.as_ptr(), other.fid().as_ptr(), flags))
-            .map_err(|failure| Failure { call, ..failure })
+            .map_err(|failure| CallFailure { call, ..failure })
     }
 }
 
-impl<T> Drop for Object<T> {
+impl<T> Drop for OwnedFid<T> {
     fn drop(&mut self) {
         let fid = self.fid();
         let closed = call!("fi_close", fid, ops.close(fid.as_ptr()));
@@ -85,7 +85,7 @@ impl<T> Drop for Object<T> {
     }
 }
 
-impl<T> fmt::Debug for Object<T> {
+impl<T> fmt::Debug for OwnedFid<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:p}", self.0)
     }
@@ -95,10 +95,10 @@ impl<T> fmt::Debug for Object<T> {
 #[derive(Debug)]
 pub(crate) struct Adapter {
     // Closed from the top.
-    queues: [OnceLock<Queue>; QUEUES_MAX],
-    events: Object<FidEq>,
-    domain: Object<FidDomain>,
-    fabric: Object<FidFabric>,
+    queues: [OnceLock<CompletionQueue>; QUEUES_MAX],
+    events: OwnedFid<FidEq>,
+    domain: OwnedFid<FidDomain>,
+    fabric: OwnedFid<FidFabric>,
     info: Info,
     events_fd: RawFd,
     /// The number of queues.
@@ -107,8 +107,8 @@ pub(crate) struct Adapter {
 
 /// A queue of completions, whose descriptor becomes readable when there is one.
 #[derive(Debug)]
-struct Queue {
-    object: Object<FidCq>,
+struct CompletionQueue {
+    object: OwnedFid<FidCq>,
     fd: RawFd,
 }
 
@@ -121,7 +121,7 @@ pub(crate) enum Completion {
 
 /// An event of a connection.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum ConnectionEvent {
     Request { info: Info, data: Vec<u8> },
     Connected { endpoint: EndpointId, data: Vec<u8> },
     Shutdown { endpoint: EndpointId },
@@ -129,14 +129,14 @@ pub(crate) enum Event {
     Other,
 }
 
-impl Event {
+impl ConnectionEvent {
     /// Returns true if it is an event of the connection over this endpoint.
     pub(crate) fn is_of(&self, of: EndpointId) -> bool {
         match self {
-            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
-                *endpoint == of
-            }
-            Event::Request { .. } | Event::Other => false,
+            ConnectionEvent::Connected { endpoint, .. }
+            | ConnectionEvent::Shutdown { endpoint }
+            | ConnectionEvent::Failed { endpoint, .. } => *endpoint == of,
+            ConnectionEvent::Request { .. } | ConnectionEvent::Other => false,
         }
     }
 }
@@ -147,23 +147,23 @@ pub(crate) struct EndpointId(usize);
 
 impl Adapter {
     /// Opens the adapter that `info` describes, without a queue of completions.
-    pub(crate) fn open(info: Info) -> Result<Arc<Adapter>, Failure> {
+    pub(crate) fn open(info: Info) -> Result<Arc<Adapter>, CallFailure> {
         let mut raw = ptr::null_mut();
         // SAFETY: the info's attributes are whole.
         let code = unsafe { (info.library().fabric)(info.fabric_attributes(), &raw mut raw, ptr::null_mut()) };
         outcome("fi_fabric", code)?;
         // SAFETY: it was just made.
-        let fabric = unsafe { Object::of("fi_fabric", raw) }?;
+        let fabric = unsafe { OwnedFid::of("fi_fabric", raw) }?;
         let mut raw = ptr::null_mut();
         let of = fabric.0;
         call!("fi_domain", of, ops.domain(of.as_ptr(), info.as_ptr(), &raw mut raw, ptr::null_mut()))?;
         // SAFETY: as above.
-        let domain = unsafe { Object::of("fi_domain", raw) }?;
+        let domain = unsafe { OwnedFid::of("fi_domain", raw) }?;
         let (mut raw, wait_set) = (ptr::null_mut(), ptr::null_mut());
         let mut attr = EqAttr { size: 0, flags: 0, wait_obj: FI_WAIT_FD, signaling_vector: 0, wait_set };
         call!("fi_eq_open", of, ops.eq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
         // SAFETY: as above.
-        let events = unsafe { Object::of("fi_eq_open", raw) }?;
+        let events = unsafe { OwnedFid::of("fi_eq_open", raw) }?;
         let events_fd = descriptor(&events)?;
         let (queues, open_queues) = Default::default();
         Ok(Arc::new(Adapter { queues, events, domain, fabric, info, events_fd, open_queues }))
@@ -173,10 +173,10 @@ impl Adapter {
     ///
     /// # Errors
     /// The provider refuses it, or the maximum number of queues exists already.
-    pub(crate) fn open_queue(&self, completions: u64) -> Result<(), Failure> {
+    pub(crate) fn open_queue(&self, completions: u64) -> Result<(), CallFailure> {
         let call = "fi_cq_open";
         let place = self.queues.iter().find(|queue| queue.get().is_none());
-        let place = place.ok_or(Failure { call, code: libc::ENOSPC })?;
+        let place = place.ok_or(CallFailure { call, code: libc::ENOSPC })?;
         let (mut raw, of) = (ptr::null_mut(), self.domain.0);
         let mut attr = CqAttr {
             size: completions as usize,
@@ -189,9 +189,9 @@ impl Adapter {
         };
         call!("fi_cq_open", of, ops.cq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
         // SAFETY: it was just made.
-        let object = unsafe { Object::of(call, raw) }?;
+        let object = unsafe { OwnedFid::of(call, raw) }?;
         let fd = descriptor(&object)?;
-        if place.set(Queue { object, fd }).is_ok() {
+        if place.set(CompletionQueue { object, fd }).is_ok() {
             self.open_queues.fetch_add(1, Ordering::Release);
         }
         Ok(())
@@ -203,7 +203,7 @@ impl Adapter {
         self.open_queues.load(Ordering::Acquire)
     }
 
-    fn queue(&self, number: usize) -> Option<&Queue> {
+    fn queue(&self, number: usize) -> Option<&CompletionQueue> {
         self.queues.get(number)?.get()
     }
 
@@ -239,7 +239,7 @@ impl Adapter {
     ///
     /// # Errors
     /// The queue is no longer usable.
-    pub(crate) fn completions(&self, number: usize, into: &mut [Completion]) -> Result<usize, Failure> {
+    pub(crate) fn completions(&self, number: usize, into: &mut [Completion]) -> Result<usize, CallFailure> {
         let Some(queue) = self.queue(number) else { return Ok(0) };
         const NONE: CqMsgEntry = CqMsgEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
         let mut entries = [NONE; 16];
@@ -253,8 +253,8 @@ impl Adapter {
                 }
                 Ok(count)
             }
-            Err(Failure { code: FI_EAGAIN, .. }) => Ok(0),
-            Err(Failure { code: FI_EAVAIL, .. }) => {
+            Err(CallFailure { code: FI_EAGAIN, .. }) => Ok(0),
+            Err(CallFailure { code: FI_EAVAIL, .. }) => {
                 // SAFETY: all zeros are a valid, empty entry.
                 let mut entry: CqErrEntry = unsafe { MaybeUninit::zeroed().assume_init() };
                 match call!("fi_cq_readerr", of, ops.readerr(of.as_ptr(), &raw mut entry, 0)) {
@@ -262,7 +262,7 @@ impl Adapter {
                         into[0] = Completion::Failed { context: entry.op_context.addr(), code: entry.err };
                         Ok(1)
                     }
-                    Err(Failure { code: FI_EAGAIN, .. }) => Ok(0),
+                    Err(CallFailure { code: FI_EAGAIN, .. }) => Ok(0),
                     Err(failure) => Err(failure),
                 }
             }
@@ -274,7 +274,7 @@ impl Adapter {
     ///
     /// # Errors
     /// The queue is no longer usable.
-    pub(crate) fn event(&self) -> Result<Option<Event>, Failure> {
+    pub(crate) fn event(&self) -> Result<Option<ConnectionEvent>, CallFailure> {
         const ENTRY: usize = size_of::<EqCmEntry>();
         // Words, so that it is aligned.
         let mut buffer = [0u64; (ENTRY + DATA_BYTES_MAX) / 8];
@@ -284,20 +284,22 @@ impl Adapter {
         let read = call!("fi_eq_read", of, ops.read(of.as_ptr(), &raw mut kind, into.cast(), room, 0));
         let bytes = match read {
             Ok(bytes) => (bytes as usize).min(room),
-            Err(Failure { code: FI_EAGAIN, .. }) => return Ok(None),
-            Err(Failure { code: FI_EAVAIL, .. }) => {
+            Err(CallFailure { code: FI_EAGAIN, .. }) => return Ok(None),
+            Err(CallFailure { code: FI_EAVAIL, .. }) => {
                 // SAFETY: all zeros are a valid, empty entry.
                 let mut entry: EqErrEntry = unsafe { MaybeUninit::zeroed().assume_init() };
                 return match call!("fi_eq_readerr", of, ops.readerr(of.as_ptr(), &raw mut entry, 0)) {
-                    Ok(_) => Ok(Some(Event::Failed { endpoint: EndpointId(entry.fid.addr()), code: entry.err })),
-                    Err(Failure { code: FI_EAGAIN, .. }) => Ok(None),
+                    Ok(_) => {
+                        Ok(Some(ConnectionEvent::Failed { endpoint: EndpointId(entry.fid.addr()), code: entry.err }))
+                    }
+                    Err(CallFailure { code: FI_EAGAIN, .. }) => Ok(None),
                     Err(failure) => Err(failure),
                 };
             }
             Err(failure) => return Err(failure),
         };
         if ![FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN].contains(&kind) || bytes < ENTRY {
-            return Ok(Some(Event::Other));
+            return Ok(Some(ConnectionEvent::Other));
         }
         // SAFETY: the events of connections begin with this, and the buffer has room for it,
         // aligned.
@@ -305,44 +307,44 @@ impl Adapter {
         let data = || buffer.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).skip(ENTRY).collect();
         let endpoint = EndpointId(entry.fid.addr());
         Ok(Some(match kind {
-            FI_CONNREQ => Event::Request { info: Info::of(self.info.library(), entry.info)?, data: data() },
-            FI_CONNECTED => Event::Connected { endpoint, data: data() },
-            _ => Event::Shutdown { endpoint },
+            FI_CONNREQ => ConnectionEvent::Request { info: Info::of(self.info.library(), entry.info)?, data: data() },
+            FI_CONNECTED => ConnectionEvent::Connected { endpoint, data: data() },
+            _ => ConnectionEvent::Shutdown { endpoint },
         }))
     }
 
     /// Begins to listen.
-    pub(crate) fn listen(self: &Arc<Self>) -> Result<Listener, Failure> {
+    pub(crate) fn listen(self: &Arc<Self>) -> Result<PassiveEndpoint, CallFailure> {
         let (mut raw, of) = (ptr::null_mut(), self.fabric.0);
         let info = self.info.as_ptr();
         call!("fi_passive_ep", of, ops.passive_ep(of.as_ptr(), info, &raw mut raw, ptr::null_mut()))?;
         // SAFETY: it was just made.
-        let object = unsafe { Object::of("fi_passive_ep", raw) }?;
+        let object = unsafe { OwnedFid::of("fi_passive_ep", raw) }?;
         object.bind("fi_pep_bind", &self.events, 0)?;
         let of = object.0;
         call!("fi_listen", of, cm.listen(of.as_ptr()))?;
-        Ok(Listener { object, _adapter: self.clone() })
+        Ok(PassiveEndpoint { object, _adapter: self.clone() })
     }
 
     /// Creates an endpoint for a call to `address`, whose operations complete in the queue of this
     /// number.
-    pub(crate) fn endpoint_to(self: &Arc<Self>, queue: usize, address: &[u8]) -> Result<Endpoint, Failure> {
+    pub(crate) fn endpoint_to(self: &Arc<Self>, queue: usize, address: &[u8]) -> Result<ActiveEndpoint, CallFailure> {
         let mut hints = self.info.try_clone()?;
         hints.lead_to(address)?;
         self.endpoint_for(queue, &hints)
     }
 
     /// Creates an endpoint to answer a request.
-    pub(crate) fn endpoint_for(self: &Arc<Self>, queue: usize, info: &Info) -> Result<Endpoint, Failure> {
-        let queue = self.queue(queue).ok_or(Failure { call: "fi_ep_bind", code: libc::EINVAL })?;
+    pub(crate) fn endpoint_for(self: &Arc<Self>, queue: usize, info: &Info) -> Result<ActiveEndpoint, CallFailure> {
+        let queue = self.queue(queue).ok_or(CallFailure { call: "fi_ep_bind", code: libc::EINVAL })?;
         let (mut raw, of) = (ptr::null_mut(), self.domain.0);
         call!("fi_endpoint", of, ops.endpoint(of.as_ptr(), info.as_ptr(), &raw mut raw, ptr::null_mut()))?;
         // SAFETY: it was just made.
-        let object = unsafe { Object::of("fi_endpoint", raw) }?;
+        let object = unsafe { OwnedFid::of("fi_endpoint", raw) }?;
         object.bind("fi_ep_bind", &self.events, 0)?;
         object.bind("fi_ep_bind", &queue.object, FI_SEND | FI_RECV)?;
         object.control("fi_enable", FI_ENABLE, ptr::null_mut())?;
-        Ok(Endpoint { object, _adapter: self.clone() })
+        Ok(ActiveEndpoint { object, _adapter: self.clone() })
     }
 
     /// Lets the network access `bytes` bytes of `memory`, which is kept for as long as that.
@@ -356,13 +358,13 @@ impl Adapter {
         bytes: u64,
         access: u64,
         key: u64,
-        endpoint: Option<&Endpoint>,
-    ) -> Result<Registered, Failure> {
+        endpoint: Option<&ActiveEndpoint>,
+    ) -> Result<Registered, CallFailure> {
         let (mut raw, of) = (ptr::null_mut(), self.domain.0);
         let (fid, at) = (self.domain.fid().as_ptr(), start.as_ptr().cast_const().cast());
         call!("fi_mr_reg", of, mr.reg(fid, at, bytes as usize, access, 0, key, 0, &raw mut raw, ptr::null_mut()))?;
         // SAFETY: it was just made.
-        let object = unsafe { Object::of("fi_mr_reg", raw) }?;
+        let object = unsafe { OwnedFid::of("fi_mr_reg", raw) }?;
         if let Some(endpoint) = endpoint {
             object.bind("fi_mr_bind", &endpoint.object, 0)?;
             object.control("fi_mr_enable", FI_ENABLE, ptr::null_mut())?;
@@ -371,22 +373,22 @@ impl Adapter {
     }
 }
 
-fn descriptor<T>(queue: &Object<T>) -> Result<RawFd, Failure> {
+fn descriptor<T>(queue: &OwnedFid<T>) -> Result<RawFd, CallFailure> {
     let mut fd: c_int = -1;
     queue.control("fi_control(FI_GETWAIT)", FI_GETWAIT, (&raw mut fd).cast())?;
-    if fd < 0 { Err(Failure { call: "fi_control(FI_GETWAIT)", code: FI_ENOSYS }) } else { Ok(fd) }
+    if fd < 0 { Err(CallFailure { call: "fi_control(FI_GETWAIT)", code: FI_ENOSYS }) } else { Ok(fd) }
 }
 
 /// A listener that accepts calls.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    object: Object<FidPep>,
+pub(crate) struct PassiveEndpoint {
+    object: OwnedFid<FidPep>,
     _adapter: Arc<Adapter>,
 }
 
-impl Listener {
+impl PassiveEndpoint {
     /// Returns the address at which it listens, in the provider's form.
-    pub(crate) fn address(&self) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn address(&self) -> Result<Vec<u8>, CallFailure> {
         let mut address = [0u8; ADDRESS_BYTES_MAX];
         let mut len = address.len();
         let of = self.object.0;
@@ -407,7 +409,7 @@ impl Listener {
     }
 
     /// Refuses a request.
-    pub(crate) fn reject(&self, request: &Info) -> Result<(), Failure> {
+    pub(crate) fn reject(&self, request: &Info) -> Result<(), CallFailure> {
         let of = self.object.0;
         call!("fi_reject", of, cm.reject(of.as_ptr(), request.handle(), ptr::null(), 0)).map(|_| ())
     }
@@ -415,8 +417,8 @@ impl Listener {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
-    object: Object<FidEp>,
+pub(crate) struct ActiveEndpoint {
+    object: OwnedFid<FidEp>,
     _adapter: Arc<Adapter>,
 }
 
@@ -428,18 +430,18 @@ pub(crate) struct Piece {
     pub(crate) description: *mut c_void,
 }
 
-impl Endpoint {
+impl ActiveEndpoint {
     pub(crate) fn id(&self) -> EndpointId {
         EndpointId(self.object.0.addr().get())
     }
 
-    pub(crate) fn connect(&self, address: &[u8], data: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn connect(&self, address: &[u8], data: &[u8]) -> Result<(), CallFailure> {
         let of = self.object.0;
         let (to, data, len) = (address.as_ptr().cast(), data.as_ptr().cast(), data.len());
         call!("fi_connect", of, cm.connect(of.as_ptr(), to, data, len)).map(|_| ())
     }
 
-    pub(crate) fn accept(&self, data: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn accept(&self, data: &[u8]) -> Result<(), CallFailure> {
         let of = self.object.0;
         call!("fi_accept", of, cm.accept(of.as_ptr(), data.as_ptr().cast(), data.len())).map(|_| ())
     }
@@ -456,7 +458,7 @@ impl Endpoint {
     /// # Safety
     /// The piece may be written, and no code reads it, until the operation has ended or the
     /// endpoint is closed.
-    pub(crate) unsafe fn receive(&self, piece: Piece, context: usize) -> Result<(), Failure> {
+    pub(crate) unsafe fn receive(&self, piece: Piece, context: usize) -> Result<(), CallFailure> {
         let of = self.object.0;
         let (at, context) = (piece.start.as_ptr().cast(), ptr::without_provenance_mut(context));
         call!("fi_recv", of, msg.recv(of.as_ptr(), at, piece.bytes as usize, piece.description, 0, context)).map(|_| ())
@@ -466,7 +468,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The piece does not change until the operation has ended or the endpoint is closed.
-    pub(crate) unsafe fn send(&self, piece: Piece, context: usize, flags: u64) -> Result<(), Failure> {
+    pub(crate) unsafe fn send(&self, piece: Piece, context: usize, flags: u64) -> Result<(), CallFailure> {
         let iov = iovec { iov_base: piece.start.as_ptr().cast(), iov_len: piece.bytes as usize };
         let mut description = piece.description;
         let message = FiMsg {
@@ -485,7 +487,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// As [`send`](Self::send).
-    pub(crate) unsafe fn write(&self, piece: Piece, address: u64, key: u64, context: usize) -> Result<(), Failure> {
+    pub(crate) unsafe fn write(&self, piece: Piece, address: u64, key: u64, context: usize) -> Result<(), CallFailure> {
         let iov = iovec { iov_base: piece.start.as_ptr().cast(), iov_len: piece.bytes as usize };
         let there = RmaIov { addr: address, len: piece.bytes as usize, key };
         let mut description = piece.description;
@@ -507,7 +509,7 @@ impl Endpoint {
 /// Memory that the network may use.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    object: Object<FidMr>,
+    object: OwnedFid<FidMr>,
     start: NonNull<u8>,
     _memory: Arc<dyn Any + Send + Sync>,
     adapter: Arc<Adapter>,

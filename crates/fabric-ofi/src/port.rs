@@ -2,12 +2,12 @@
 //! member with its peers in one view.
 use crate::address::OfiAddress;
 use crate::error::OfiError;
-use crate::hello::Purpose;
+use crate::hello::LinkPurpose;
 use crate::info::Info;
 use crate::limits::RECEIVES;
 use crate::links::OfiLinks;
 use crate::meeting::OfiMeeting;
-use crate::network::Network;
+use crate::network::OfiNetwork;
 use crate::objects::Adapter;
 use crate::provider::{self, OfiOptions, of as failed_at};
 use spindle_core::Layout;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A process's own address in the network, for all views that it takes part in. It lives as long as
 /// the process or a meeting of it does. Peers find the process by this address.
 #[derive(Debug)]
-pub struct OfiPort(Arc<Network>);
+pub struct OfiPort(Arc<OfiNetwork>);
 
 impl OfiPort {
     /// Opens the network that `options` ask for, with room for `links` connections at first, and
@@ -43,7 +43,7 @@ impl OfiPort {
         if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
-        Ok(OfiPort(Network::new(adapter, listener, address, (links, each))?))
+        Ok(OfiPort(OfiNetwork::new(adapter, listener, address, (links, each))?))
     }
 
     /// Returns the address at which it listens, for its peers.
@@ -64,7 +64,7 @@ impl OfiPort {
     ///
     /// # Panics
     /// If `own` was made for another layout.
-    pub fn meet(&self, layout: &Layout, own: &OwnRow, purpose: Purpose) -> Result<OfiMeeting, OfiError> {
+    pub fn meet(&self, layout: &Layout, own: &OwnRow, purpose: LinkPurpose) -> Result<OfiMeeting, OfiError> {
         let (me, row) = (own.me(), Arc::clone(own.region()));
         assert!(
             row.size() == layout.row(me).size && row.control() == layout.row(me).control,

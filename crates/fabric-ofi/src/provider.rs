@@ -1,8 +1,8 @@
 //! The available providers, and the choice of one.
-use crate::error::{Failure, OfiError};
+use crate::error::{CallFailure, OfiError};
 use crate::ffi::*;
 use crate::hello::HELLO_BYTES;
-use crate::info::{Info, Wanted};
+use crate::info::{Info, InfoQuery};
 use crate::library::Library;
 use crate::limits::{QUEUE_MIN, RECEIVES, SENDS_MAX};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub fn available() -> Result<Vec<Provider>, OfiError> {
     let library = Library::load()?;
     let mut hints = Info::empty(library).map_err(of("any"))?;
     let all_modes = !(1 << 0 | 1 << 1);
-    hints.want(&Wanted { mode: u64::MAX, memory_mode: all_modes, ..Wanted::default() }).map_err(of("any"))?;
+    hints.want(&InfoQuery { mode: u64::MAX, memory_mode: all_modes, ..InfoQuery::default() }).map_err(of("any"))?;
     let mut by_name: BTreeMap<String, Provider> = BTreeMap::new();
     for info in hints.list(None).map_err(of("any"))? {
         let name = info.provider();
@@ -81,7 +81,7 @@ pub(crate) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
     let (provider, domain) = (string(&options.provider)?, string(&options.domain)?);
     let node = string(&options.address.map(|address| address.to_string()))?;
     let mut hints = Info::empty(library).map_err(of(asked))?;
-    let wanted = Wanted {
+    let wanted = InfoQuery {
         caps: CAPS,
         mode: 0,
         endpoint_kind: FI_EP_MSG,
@@ -142,7 +142,7 @@ pub(crate) fn check_data(provider: &str, bytes_max: Option<u64>) -> Result<(), O
 }
 
 /// Adds the provider's name to a failure.
-pub(crate) fn of(provider: &str) -> impl Fn(Failure) -> OfiError + use<> {
+pub(crate) fn of(provider: &str) -> impl Fn(CallFailure) -> OfiError + use<> {
     let provider = provider.to_string();
     move |source| OfiError::Call { provider: provider.clone(), source }
 }

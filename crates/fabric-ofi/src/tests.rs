@@ -5,13 +5,13 @@
 //! another network, such as a real network card.
 use crate::error::OfiError;
 use crate::ffi::{FI_EOVERRUN, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
-use crate::hello::{Head, Hello, Kind, Mismatch, Target};
-use crate::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
+use crate::hello::{HelloMismatch, MessageHead, MessageKind, OfiHello, RingTarget};
+use crate::objects::{ActiveEndpoint, Adapter, Completion, ConnectionEvent, PassiveEndpoint, Piece};
 use crate::provider;
-use crate::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose, available};
+use crate::{LinkPurpose, OfiAddress, OfiMeeting, OfiOptions, OfiPort, available};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
 use spindle_fabric::conformance::links::{
-    self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, put, ring,
+    self as shared, COUNT, EVERYONE, OTHER, TestRandom, down, layout, progress_until, put, ring,
 };
 use spindle_fabric::conformance::resuming::Pair;
 use spindle_fabric::conformance::{Harness, PATIENCE};
@@ -33,7 +33,7 @@ mod ending;
 
 pub(crate) type Mesh = spindle_fabric::Mesh<OfiMeeting>;
 
-pub(crate) const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
+pub(crate) const PURPOSE: LinkPurpose = LinkPurpose { incarnation: 0x5eed, view: ViewId(1) };
 
 /// Returns options for `provider`, unless the environment requests others.
 fn options(provider: &str) -> OfiOptions {
@@ -103,7 +103,7 @@ impl Forming {
         port: OfiPort,
         layout: &Layout,
         me: u32,
-        purpose: Purpose,
+        purpose: LinkPurpose,
         peers: impl IntoIterator<Item = (u32, OfiAddress)>,
     ) -> Result<Forming, OfiError> {
         let (own, parts) =
@@ -232,7 +232,7 @@ pub(crate) fn port(peers: u32) -> OfiPort {
 
 /// A process that is not a member, on this machine.
 struct Stranger {
-    listener: Listener,
+    listener: PassiveEndpoint,
     adapter: Arc<Adapter>,
     slab: Arc<CopyRegion>,
 }
@@ -250,7 +250,7 @@ impl Stranger {
         OfiAddress::from_bytes(&[format, &self.listener.address().unwrap()].concat()).unwrap()
     }
 
-    fn call(&self, to: &OfiAddress, data: &[u8]) -> Endpoint {
+    fn call(&self, to: &OfiAddress, data: &[u8]) -> ActiveEndpoint {
         let address = &to.to_bytes()[4..];
         let endpoint = self.adapter.endpoint_to(0, address).unwrap();
         endpoint.connect(address, data).unwrap();
@@ -258,7 +258,7 @@ impl Stranger {
     }
 
     /// Returns the next event, while `others` make progress.
-    fn event(&self, mut others: impl FnMut()) -> Event {
+    fn event(&self, mut others: impl FnMut()) -> ConnectionEvent {
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < PATIENCE, "nothing happens");
@@ -271,7 +271,7 @@ impl Stranger {
         }
     }
 
-    fn send(&self, endpoint: &Endpoint, bytes: &[u8]) {
+    fn send(&self, endpoint: &ActiveEndpoint, bytes: &[u8]) {
         // SAFETY: the test reads the slab only after this.
         unsafe { self.slab.write(0, bytes) };
         let start = self.slab.pointer(&(0..4096));
@@ -290,12 +290,12 @@ fn expecting(layout: &Layout) -> (Forming, OfiAddress) {
 }
 
 /// Returns the hello of member 0 to member 1.
-fn hello(layout: &Layout) -> Hello {
-    Hello::new(PURPOSE, Rank(0), layout.row(Rank(0)), layout.row(Rank(1)), Target { address: 0, key: 1 })
+fn hello(layout: &Layout) -> OfiHello {
+    OfiHello::new(PURPOSE, Rank(0), layout.row(Rank(0)), layout.row(Rank(1)), RingTarget { address: 0, key: 1 })
 }
 
 /// Returns true if the reason is the expected one.
-type IsTold = fn(&Mismatch) -> bool;
+type IsTold = fn(&HelloMismatch) -> bool;
 
 /// A peer that does not read stops no other member, neither the poster nor a third. The data that
 /// waits for it is bounded by the row.
@@ -410,7 +410,8 @@ fn garbage_ends_the_connection_of_its_sender() {
     let layout = layout(2);
     let row = layout.row(Rank(0));
     let head = |at, len, bytes: usize| {
-        let mut message = Head { at, len, taken: 0, kind: Kind::Post, written: 0 }.encode().as_flattened().to_vec();
+        let mut message =
+            MessageHead { at, len, taken: 0, kind: MessageKind::Post, written: 0 }.encode().as_flattened().to_vec();
         message.resize(bytes, 5);
         message
     };
@@ -427,7 +428,7 @@ fn garbage_ends_the_connection_of_its_sender() {
         let stranger = Stranger::new();
         let endpoint = stranger.call(&address, &hello(&layout).encode());
         let event = stranger.event(|| _ = forming.progress().unwrap());
-        assert!(matches!(event, Event::Connected { .. }), "case {i}: {event:?}");
+        assert!(matches!(event, ConnectionEvent::Connected { .. }), "case {i}: {event:?}");
         let mut fabric = forming.finish(PATIENCE).unwrap();
         stranger.send(&endpoint, &head(COUNT, 8, 32));
         progress_until(&mut fabric, "what is right", |fabric| fabric.load(Rank(0), COUNT) != 0);

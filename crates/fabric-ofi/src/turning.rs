@@ -1,8 +1,8 @@
 //! Connections that continue in the next view.
 use crate::tests::{Mesh, PURPOSE, begun, hardware_port, is_here, port, shut};
-use crate::{OfiError, OfiMeeting, OfiPort, Purpose};
+use crate::{LinkPurpose, OfiError, OfiMeeting, OfiPort};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
-use spindle_fabric::conformance::links::{COUNT, OTHER, Random, ring};
+use spindle_fabric::conformance::links::{COUNT, OTHER, TestRandom, ring};
 use spindle_fabric::conformance::{PATIENCE, view};
 use spindle_fabric::{Arena, Fabric, MemberEventCount, OwnRow};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use std::time::Instant;
 const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
 
 /// One of two members, in a view that it may have ended.
-struct Member {
+struct OfiMember {
     port: OfiPort,
     mesh: Mesh,
     over: Vec<spindle_fabric::Retired<OfiMeeting>>,
@@ -25,8 +25,8 @@ fn row(layout: &Layout, me: Rank) -> OwnRow {
     OwnRow::create(layout, me, &mut Arena::new(MemberEventCount::with_event().unwrap())).unwrap().0
 }
 
-fn purpose(view: u64) -> Purpose {
-    Purpose { view: ViewId(view), ..PURPOSE }
+fn purpose(view: u64) -> LinkPurpose {
+    LinkPurpose { view: ViewId(view), ..PURPOSE }
 }
 
 /// Returns a mesh of two over the connections of `meeting`.
@@ -36,7 +36,7 @@ fn over(layout: &Layout, own: OwnRow, meeting: OfiMeeting) -> Mesh {
 }
 
 /// Returns two members, connected in view 1 of this layout.
-fn members(layout: &Layout, port: impl Fn() -> OfiPort) -> [Member; 2] {
+fn members(layout: &Layout, port: impl Fn() -> OfiPort) -> [OfiMember; 2] {
     let ports = [port(), port()];
     let address = ports[1].address().clone();
     let mut forming = [0, 1].map(|i| {
@@ -52,7 +52,7 @@ fn members(layout: &Layout, port: impl Fn() -> OfiPort) -> [Member; 2] {
         std::thread::yield_now();
     }
     let mut ports = ports.into_iter();
-    forming.map(|(own, meeting)| Member {
+    forming.map(|(own, meeting)| OfiMember {
         port: ports.next().unwrap(),
         mesh: over(layout, own, meeting),
         over: vec![],
@@ -63,7 +63,7 @@ fn members(layout: &Layout, port: impl Fn() -> OfiPort) -> [Member; 2] {
     })
 }
 
-impl Member {
+impl OfiMember {
     fn me(&self) -> Rank {
         self.mesh.me()
     }
@@ -78,7 +78,7 @@ impl Member {
     }
 
     /// Posts frames, and a count of them. Each word contains its view.
-    fn post(&mut self, layouts: &[Layout; 2], random: &mut Random) {
+    fn post(&mut self, layouts: &[Layout; 2], random: &mut TestRandom) {
         let ring = ring(&layouts[self.view as usize % 2]);
         let words = (ring.end - ring.start) / 8;
         let more = random.below(words - self.posted + 1);
@@ -145,7 +145,7 @@ fn continues(name: &str, port: impl Fn() -> OfiPort) {
     let layouts = [40, 90].map(|window| Layout::new(&view(2, window)).unwrap());
     for seed in 0..20 {
         let case = format!("{name}, seed {seed}");
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let mut members = members(&layouts[1], &port);
         let start = Instant::now();
         while members.iter().any(|member| member.view < 12) {
@@ -188,11 +188,11 @@ fn a_connection_continues_from_view_to_view() {
 }
 
 /// Lets both make progress until `is_done`.
-fn until(members: &mut [Member; 2], what: &str, mut is_done: impl FnMut(&mut [Member; 2]) -> bool) {
+fn until(members: &mut [OfiMember; 2], what: &str, mut is_done: impl FnMut(&mut [OfiMember; 2]) -> bool) {
     let start = Instant::now();
     while !is_done(members) {
         assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
-        members.iter_mut().for_each(Member::progress);
+        members.iter_mut().for_each(OfiMember::progress);
         std::thread::yield_now();
     }
 }

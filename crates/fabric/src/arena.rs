@@ -1,6 +1,6 @@
 //! The memory of one member, for all its views.
 //!
-//! A row occupies a range of a [`Chunk`], called its place. Each peer of this machine maps the
+//! A row occupies a range of a [`ArenaChunk`], called its place. Each peer of this machine maps the
 //! chunk once. With the place a peer gets a *lease*: the writing end of a pipe. The peer keeps the
 //! lease as long as it reads the place. When all copies of the lease are closed, also the copies in
 //! unread control messages, the kernel reports that at the other end. Only then is the place reused
@@ -16,7 +16,7 @@ use crate::member_event_count::MemberEventCount;
 use crate::mirror::Mirror;
 use crate::places::{Places, is_gone};
 use crate::readings::{Readings, is_through};
-use crate::region::{Chunk, OwnRegion, SharedRegion, page_bytes};
+use crate::region::{ArenaChunk, OwnRegion, SharedRegion, page_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -30,7 +30,7 @@ use std::sync::{Arc, Weak};
 #[derive(Debug)]
 pub struct Arena {
     event_count: MemberEventCount,
-    rows: Places<Chunk, User>,
+    rows: Places<ArenaChunk, User>,
     mirror: Mirror,
     readings: Arc<Readings>,
 }
@@ -48,7 +48,7 @@ struct User {
 
 /// A row, in the form that peers receive.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct LentRow {
     pub(crate) chunk: OwnedFd,
     pub(crate) at: u64,
     pub(crate) lease: OwnedFd,
@@ -103,7 +103,7 @@ impl Arena {
     }
 
     /// Creates the row of `me`, all zero.
-    pub(crate) fn row(&mut self, layout: &Layout, me: Rank) -> Result<(Arc<OwnRegion>, Lent), MeshError> {
+    pub(crate) fn row(&mut self, layout: &Layout, me: Rank) -> Result<(Arc<OwnRegion>, LentRow), MeshError> {
         let size = layout.row(me);
         let of = |source| MeshError::Region { rank: me, part: "row", source };
         let os = |call| move |errno: Errno| MeshError::Os { call, source: errno.into() };
@@ -111,10 +111,10 @@ impl Arena {
         self.rows.retain(|user| !is_gone(&user.row) || !user.readers.is_empty() || !is_closed(&user.lease));
         let bytes = size.size.next_multiple_of(page_bytes());
         if self.rows.find(bytes).is_none() {
-            let pending = Places::<Chunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
-            let chunk = Chunk::create("spindle-rows", pending);
+            let pending = Places::<ArenaChunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
+            let chunk = ArenaChunk::create("spindle-rows", pending);
             // If files or address spaces are limited, there may still be room for one row.
-            let chunk = chunk.or_else(|_| Chunk::create("spindle-rows", bytes)).map_err(of)?;
+            let chunk = chunk.or_else(|_| ArenaChunk::create("spindle-rows", bytes)).map_err(of)?;
             let size = chunk.size();
             // Readers that do not report that they have finished keep the memory that they have
             // mapped. This process no longer needs it.
@@ -125,7 +125,7 @@ impl Arena {
         let (lease, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(os("pipe2"))?;
         let clone = |fd: &OwnedFd| fd.try_clone().map_err(|source| MeshError::Os { call: "dup", source });
         let chunk = self.rows.chunk_mut(gap);
-        let lent = Lent { chunk: clone(chunk.fd())?, at: gap.at, lease: theirs };
+        let lent = LentRow { chunk: clone(chunk.fd())?, at: gap.at, lease: theirs };
         // SAFETY: no place contains the range. A place is forgotten only when no region of it lives
         // and no peer reads it: all copies of its lease are closed, and each reader to which it was
         // shown has finished with its view, or has ended.

@@ -6,7 +6,7 @@
 //! events that the connections wait for.
 use crate::connections::Connections;
 use crate::region::{CopyRegion, OwnRegion};
-use crate::tcp::{Down, Links, Traffic};
+use crate::tcp::{Down, TcpLinks, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
 use spindle_transport::Connection;
 use std::io;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Streams, if there are any, and connections, if there are any.
 #[derive(Debug)]
 pub(crate) struct Far<C> {
-    streams: Option<Links>,
+    streams: Option<TcpLinks>,
     connections: Option<C>,
 }
 
@@ -29,7 +29,7 @@ impl<C> Default for Far<C> {
 }
 
 impl<C: Connections> Far<C> {
-    pub(crate) fn new(streams: Option<Links>, connections: Option<C>) -> io::Result<Far<C>> {
+    pub(crate) fn new(streams: Option<TcpLinks>, connections: Option<C>) -> io::Result<Far<C>> {
         if let (Some(streams), Some(connections)) = (&streams, &connections) {
             connections.wake_by(streams.fd())?;
         }
@@ -60,12 +60,13 @@ impl<C: Connections> Far<C> {
         layout: &Layout,
         own: (Rank, &OwnRegion),
         event_count: BorrowedFd<'_>,
-    ) -> io::Result<&mut Links> {
+    ) -> io::Result<&mut TcpLinks> {
         Ok(match &mut self.streams {
             Some(streams) => streams,
             none => {
                 let peers = layout.rows().iter().map(|_| None).collect();
-                let streams = Links::new(layout, Some(own), Some(event_count), peers).map_err(|(_, source)| source)?;
+                let streams =
+                    TcpLinks::new(layout, Some(own), Some(event_count), peers).map_err(|(_, source)| source)?;
                 if let Some(connections) = &self.connections {
                     connections.wake_by(streams.fd())?;
                 }
@@ -77,12 +78,12 @@ impl<C: Connections> Far<C> {
     /// As [`Mesh::stand_apart`](crate::Mesh::stand_apart). Connections wait for
     /// streams themselves.
     pub(crate) fn stand_apart(&mut self) -> io::Result<()> {
-        self.streams.as_mut().filter(|_| self.connections.is_none()).map_or(Ok(()), Links::stand_apart)
+        self.streams.as_mut().filter(|_| self.connections.is_none()).map_or(Ok(()), TcpLinks::stand_apart)
     }
 
     /// Returns true if data has arrived that the system does not report.
     pub(crate) fn has_unread(&self) -> bool {
-        self.streams.as_ref().is_some_and(Links::has_unread)
+        self.streams.as_ref().is_some_and(TcpLinks::has_unread)
     }
 
     /// Lets data that arrives over the streams of `older` wake this member, too.
@@ -171,7 +172,7 @@ impl<C: Connections> Far<C> {
 
     /// Returns the number of peers that were cut off in the middle of a stream.
     pub(crate) fn cut(&self) -> u32 {
-        self.streams.as_ref().map_or(0, Links::cut) + self.connections.as_ref().map_or(0, C::cut)
+        self.streams.as_ref().map_or(0, TcpLinks::cut) + self.connections.as_ref().map_or(0, C::cut)
     }
 
     /// Returns true if connections are being made again.
@@ -180,12 +181,12 @@ impl<C: Connections> Far<C> {
     }
 
     pub(crate) fn observers(&self) -> usize {
-        self.streams.as_ref().map_or(0, Links::observers)
+        self.streams.as_ref().map_or(0, TcpLinks::observers)
     }
 
     /// Returns the number of links that are still open.
     pub(crate) fn open(&self) -> u32 {
-        self.streams.as_ref().map_or(0, Links::open) + self.connections.as_ref().map_or(0, C::open)
+        self.streams.as_ref().map_or(0, TcpLinks::open) + self.connections.as_ref().map_or(0, C::open)
     }
 
     pub(crate) fn is_open(&self, rank: Rank) -> bool {
@@ -199,7 +200,7 @@ impl<C: Connections> Far<C> {
     }
 
     pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
-        let streams = self.streams.as_mut().and_then(Links::next_down);
+        let streams = self.streams.as_mut().and_then(TcpLinks::next_down);
         streams.or_else(|| self.connections.as_mut()?.next_down())
     }
 
@@ -209,13 +210,13 @@ impl<C: Connections> Far<C> {
     }
 
     pub(crate) fn is_flushed(&self) -> bool {
-        self.streams.as_ref().is_none_or(Links::is_flushed) && self.connections.as_ref().is_none_or(C::is_flushed)
+        self.streams.as_ref().is_none_or(TcpLinks::is_flushed) && self.connections.as_ref().is_none_or(C::is_flushed)
     }
 
     /// Returns true if the peers' systems have confirmed all data that was handed to this one.
     /// Connections don't report that.
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.streams.as_ref().is_none_or(Links::is_confirmed)
+        self.streams.as_ref().is_none_or(TcpLinks::is_confirmed)
     }
 
     /// Returns true if `rank` lacks nothing that was posted, or its system has it. Connections
@@ -226,7 +227,7 @@ impl<C: Connections> Far<C> {
 
     /// Returns true if all data for observers has been handed to the system.
     pub(crate) fn has_served(&self) -> bool {
-        self.streams.as_ref().is_none_or(Links::has_served)
+        self.streams.as_ref().is_none_or(TcpLinks::has_served)
     }
 
     /// Posts words and frames of `row`.

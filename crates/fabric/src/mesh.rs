@@ -19,11 +19,11 @@ use crate::connections::{Connections, NoConnections};
 use crate::event_count::{Doorbell, EventCount, LIFE};
 use crate::far::Far;
 use crate::life::has_ended;
-use crate::reader::{Held, OwnRows, Reader, ReaderFrames};
-use crate::readings::{Reading, Readings};
+use crate::reader::{OwnRows, Reader, ReaderFrames, RowMemory};
+use crate::readings::{Readings, RowReading};
 use crate::region::{CopyRegion, OwnRegion, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, RowDescriptors, ShownRow};
-use crate::tcp::{Links, ROW_BYTES_MAX};
+use crate::tcp::{ROW_BYTES_MAX, TcpLinks};
 use spindle_core::wire::layout::membership;
 use spindle_core::{Layout, Rank, Ring, Rows, Table, Trace};
 use spindle_transport::Connection;
@@ -103,7 +103,7 @@ pub struct Mesh<C: Connections = NoConnections> {
     arrived: bool,
     readings: Arc<Readings>,
     /// As long as this lives, rows of the view are read, or may be.
-    _reading: Reading,
+    _reading: RowReading,
     /// Bytes of my row's membership block.
     membership: u64,
     /// True if words of peers' membership blocks may have moved, other than by stores of peers that
@@ -181,23 +181,23 @@ impl<C: Connections> Mesh<C> {
                 peer => Err(peer),
             };
             rows.push(match near {
-                _ if rank == me => Held::Own(row.clone()),
+                _ if rank == me => RowMemory::Own(row.clone()),
                 Ok((theirs, event_count, doorbell)) => {
                     ring = Some(doorbell);
                     lives.push((rank, event_count));
                     set_bit(&row, membership::mapped(layout.rows().len()), rank);
-                    Held::Peer(theirs)
+                    RowMemory::Peer(theirs)
                 }
                 Err(Some(Peer::There(connection))) => {
                     check_length([(me, row.size()), (rank, bytes)])?;
                     let name = format!("the copy of the row of member {rank}");
                     let copy = mirror.copy(&name, bytes).map_err(of)?;
                     stream = Some((connection, copy.clone()));
-                    Held::Copy(copy)
+                    RowMemory::Copy(copy)
                 }
                 Err(_) => match connections.as_ref().and_then(|connections| connections.copy(rank)) {
-                    Some(copy) => Held::Copy(copy.clone()),
-                    None => Held::Vacant(VacantRegion::new("an absent peer's row", bytes).map_err(of)?),
+                    Some(copy) => RowMemory::Copy(copy.clone()),
+                    None => RowMemory::Vacant(VacantRegion::new("an absent peer's row", bytes).map_err(of)?),
                 },
             });
             doorbells.push(ring);
@@ -205,7 +205,7 @@ impl<C: Connections> Mesh<C> {
         }
         let os = |(call, source)| MeshError::Os { call, source };
         let streams = match streams.iter().any(Option::is_some) {
-            true => Some(Links::new(layout, Some((me, &row)), Some(event()), streams).map_err(os)?),
+            true => Some(TcpLinks::new(layout, Some((me, &row)), Some(event()), streams).map_err(os)?),
             false => None,
         };
         let far = Far::new(streams, connections).map_err(|source| os(("epoll_ctl", source)))?;
@@ -270,8 +270,8 @@ impl<C: Connections> Mesh<C> {
         };
         let rows = self.rows.clone();
         let (vacant, given) = match (rows.held(rank), &peer) {
-            (Held::Vacant(vacant), Peer::Here(_) | Peer::Shown(_)) => (vacant, "memory"),
-            (Held::Vacant(vacant), Peer::There(_)) => (vacant, "a stream"),
+            (RowMemory::Vacant(vacant), Peer::Here(_) | Peer::Shown(_)) => (vacant, "memory"),
+            (RowMemory::Vacant(vacant), Peer::There(_)) => (vacant, "a stream"),
             (_, Peer::There(_)) => return Err(MeshError::Attached { rank, given: "a stream" }),
             (_, Peer::Here(_) | Peer::Shown(_)) => return Err(MeshError::Attached { rank, given: "memory" }),
         };

@@ -33,21 +33,21 @@ pub fn commit_name(name: ObjectName, mut frame: Frame<'_>) {
 
 /// The objects of a view, for all threads. The key of a ring is its address.
 #[derive(Debug, Default)]
-pub(crate) struct ObjectTable {
-    objects: Mutex<Objects>,
+pub(crate) struct FrameObjects {
+    objects: Mutex<ObjectsByRing>,
     /// The number of objects.
     count: AtomicUsize,
 }
 
-type Objects = control::ObjectTable<usize, Object>;
+type ObjectsByRing = control::ObjectTable<usize, Object>;
 
-impl ObjectTable {
-    fn lock(&self) -> MutexGuard<'_, Objects> {
+impl FrameObjects {
+    fn lock(&self) -> MutexGuard<'_, ObjectsByRing> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the contents, and updates the count.
-    fn change<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut ObjectsByRing) -> T) -> T {
         let mut objects = self.lock();
         let changed = change(&mut objects);
         self.count.store(objects.len(), Ordering::Relaxed);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_object_stays_until_the_last_message_that_names_it_is_delivered() {
-        let object_table = ObjectTable::default();
+        let object_table = FrameObjects::default();
         object_table.put(64, 0, vec![1, 2, 3].into());
         object_table.put(64, 1, vec![4].into());
         object_table.put(128, 0, vec![5].into());

@@ -57,7 +57,7 @@ const BARRIER: Barrier = Barrier::Fence;
 #[derive(Debug)]
 pub struct PipeWriter {
     data: OwnRegion,
-    ends: Ends,
+    ends: PipeEnds,
     ring_bytes: u64,
     written: u64,
 }
@@ -67,7 +67,7 @@ pub struct PipeWriter {
 #[derive(Debug)]
 pub struct PipeReader {
     data: PeerRegion,
-    ends: Ends,
+    ends: PipeEnds,
     ring_bytes: u64,
     read: u64,
     /// Bytes from `read` on that are known to be there, up to the end of their piece.
@@ -76,13 +76,13 @@ pub struct PipeReader {
 
 /// The words by which the ends report to each other.
 #[derive(Debug)]
-struct Ends {
+struct PipeEnds {
     words: SharedRegion,
     patience: Duration,
 }
 
 /// The result of a look at the other end.
-enum Look<T> {
+enum PipeLook<T> {
     Done(io::Result<T>),
     /// Not yet. The number decreases when the other end makes progress.
     Wait(u64),
@@ -100,7 +100,7 @@ impl PipeWriter {
             expected.map_or(RING_BYTES_MAX, |bytes| bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX).next_power_of_two());
         let (data, data_fd) = OwnRegion::create("spindle-pipe", ring_bytes, 0)?;
         let (words, words_fd) = SharedRegion::create("spindle-pipe-ends", ENDS_BYTES)?;
-        Ok((PipeWriter { data, ends: Ends { words, patience }, ring_bytes, written: 0 }, [data_fd, words_fd]))
+        Ok((PipeWriter { data, ends: PipeEnds { words, patience }, ring_bytes, written: 0 }, [data_fd, words_fd]))
     }
 
     /// Lets `from` read straight into the pipe, up to its end. Returns the number of bytes.
@@ -136,12 +136,12 @@ impl PipeWriter {
         let len = piece_bytes - written % piece_bytes;
         self.ends.wait(WRITER_SLEEPS, "the reader", || {
             if words.word(GONE).load(Ordering::Acquire) != 0 {
-                return Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")));
+                return PipeLook::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")));
             }
             // Acquire: the writer overwrites the bytes that the reader has read from now on. A
             // false count leaves no room.
             let unread = written.wrapping_sub(words.word(READ).load(Ordering::Acquire));
-            if unread <= ring_bytes - len { Look::Done(Ok(())) } else { Look::Wait(unread) }
+            if unread <= ring_bytes - len { PipeLook::Done(Ok(())) } else { PipeLook::Wait(unread) }
         })?;
         Ok(self.data.bytes_mut(written % ring_bytes, len))
     }
@@ -170,20 +170,20 @@ impl PipeReader {
         }
         let data = PeerRegion::open("a pipe", data, ring_bytes)?;
         let words = SharedRegion::open("the ends of a pipe", words, ENDS_BYTES)?;
-        Ok(PipeReader { data, ends: Ends { words, patience }, ring_bytes, read: 0, lent: 0 })
+        Ok(PipeReader { data, ends: PipeEnds { words, patience }, ring_bytes, read: 0, lent: 0 })
     }
 }
 
-impl Ends {
+impl PipeEnds {
     /// Looks until there is an answer, or `who` has made no progress for too long.
-    fn wait<T>(&self, sleeps: u64, who: &str, look: impl Fn() -> Look<T>) -> io::Result<T> {
+    fn wait<T>(&self, sleeps: u64, who: &str, look: impl Fn() -> PipeLook<T>) -> io::Result<T> {
         let mut looks = 0;
         // The smallest remaining number, and the time since when.
         let mut least: Option<(u64, Instant)> = None;
         loop {
             let left = match look() {
-                Look::Done(answer) => return answer,
-                Look::Wait(left) => left,
+                PipeLook::Done(answer) => return answer,
+                PipeLook::Wait(left) => left,
             };
             looks += 1;
             if looks < LOOKS {
@@ -207,13 +207,13 @@ impl Ends {
     }
 
     /// Sleeps until the other end [wakes](Self::wake) this one, unless a last look finds an answer.
-    fn sleep<T>(&self, sleeps: u64, at_most: Duration, look: &impl Fn() -> Look<T>) -> Option<io::Result<T>> {
+    fn sleep<T>(&self, sleeps: u64, at_most: Duration, look: &impl Fn() -> PipeLook<T>) -> Option<io::Result<T>> {
         let word = self.words.half_word(sleeps);
         word.store(1, Ordering::Relaxed);
         BARRIER.heavy();
         let answer = match look() {
-            Look::Done(answer) => Some(answer),
-            Look::Wait(_) => {
+            PipeLook::Done(answer) => Some(answer),
+            PipeLook::Wait(_) => {
                 let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, at_most.subsec_nanos().into());
                 let timeout = futex::Timespec { tv_sec, tv_nsec };
                 // Woken before, timed out, interrupted: it looks again in any case.
@@ -263,13 +263,13 @@ impl BufRead for PipeReader {
                 // nothing is written.
                 let there = words.word(WRITTEN).load(Ordering::Acquire).wrapping_sub(read);
                 match (there, end) {
-                    (there, _) if (1..=ring_bytes).contains(&there) => Look::Done(Ok(there)),
-                    (0, 0) => Look::Wait(0),
-                    (0, FINISHED) => Look::Done(Ok(0)),
-                    (0, _) => Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the writer gave up"))),
+                    (there, _) if (1..=ring_bytes).contains(&there) => PipeLook::Done(Ok(there)),
+                    (0, 0) => PipeLook::Wait(0),
+                    (0, FINISHED) => PipeLook::Done(Ok(0)),
+                    (0, _) => PipeLook::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the writer gave up"))),
                     _ => {
                         let why = "the writer's count makes no sense";
-                        Look::Done(Err(io::Error::new(io::ErrorKind::InvalidData, why)))
+                        PipeLook::Done(Err(io::Error::new(io::ErrorKind::InvalidData, why)))
                     }
                 }
             })?;
@@ -508,12 +508,12 @@ mod tests {
         let (writer, _reader) = pipe(Duration::from_millis(2));
         let steps = std::cell::Cell::new(40_u64);
         let step = || match steps.replace(steps.get().saturating_sub(1)) {
-            0 => Look::Done(Ok(())),
-            left => Look::Wait(left),
+            0 => PipeLook::Done(Ok(())),
+            left => PipeLook::Wait(left),
         };
         // Each sleep takes the whole patience.
         writer.ends.wait(WRITER_SLEEPS, "the other", step).unwrap();
-        let error = writer.ends.wait(WRITER_SLEEPS, "the other", || Look::<()>::Wait(7)).unwrap_err();
+        let error = writer.ends.wait(WRITER_SLEEPS, "the other", || PipeLook::<()>::Wait(7)).unwrap_err();
         assert_eq!(error.to_string(), "the other has done nothing for 2ms");
     }
 

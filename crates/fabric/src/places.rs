@@ -21,11 +21,11 @@ const LARGER_MAX: u64 = 2;
 /// Chunks `C`, with the users `U` of places in them.
 #[derive(Debug)]
 pub(crate) struct Places<C, U> {
-    chunks: Vec<Room<C, U>>,
+    chunks: Vec<ChunkUse<C, U>>,
 }
 
 #[derive(Debug)]
-struct Room<C, U> {
+struct ChunkUse<C, U> {
     chunk: C,
     bytes: u64,
     /// In the order of their ranges, which are disjoint.
@@ -34,7 +34,7 @@ struct Room<C, U> {
 
 /// Room for a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Gap {
+pub(crate) struct FreePlace {
     chunk: usize,
     pub(crate) at: u64,
 }
@@ -53,7 +53,7 @@ impl<C, U> Places<C, U> {
 
     /// Adds a chunk of `bytes` without places.
     pub(crate) fn add(&mut self, chunk: C, bytes: u64) {
-        self.chunks.push(Room { chunk, bytes, places: vec![] });
+        self.chunks.push(ChunkUse { chunk, bytes, places: vec![] });
     }
 
     /// Frees the places whose users are no longer in use.
@@ -79,16 +79,17 @@ impl<C, U> Places<C, U> {
     ///
     /// A gap begins at the start of its chunk or at the end of a place. A row gets no place in a
     /// chunk that was made for much longer rows, because it would keep that chunk alive.
-    pub(crate) fn find(&self, bytes: u64) -> Option<Gap> {
+    pub(crate) fn find(&self, bytes: u64) -> Option<FreePlace> {
         let chunk_bytes_max = Self::chunk_bytes(bytes).saturating_mul(LARGER_MAX);
         let rooms = self.chunks.iter().enumerate().filter(|(_, room)| room.bytes <= chunk_bytes_max);
-        let gaps = rooms
-            .flat_map(|(chunk, room)| room.gaps().map(move |gap| (gap.end - gap.start, Gap { chunk, at: gap.start })));
+        let gaps = rooms.flat_map(|(chunk, room)| {
+            room.gaps().map(move |gap| (gap.end - gap.start, FreePlace { chunk, at: gap.start }))
+        });
         gaps.filter(|(room, _)| *room >= bytes).min_by_key(|(room, _)| *room > bytes).map(|(_, gap)| gap)
     }
 
     /// Returns the chunk of a gap.
-    pub(crate) fn chunk_mut(&mut self, gap: Gap) -> &mut C {
+    pub(crate) fn chunk_mut(&mut self, gap: FreePlace) -> &mut C {
         &mut self.chunks[gap.chunk].chunk
     }
 
@@ -96,7 +97,7 @@ impl<C, U> Places<C, U> {
     ///
     /// # Panics
     /// If part of them is used, or outside the chunk.
-    pub(crate) fn take(&mut self, gap: Gap, bytes: u64, user: U) {
+    pub(crate) fn take(&mut self, gap: FreePlace, bytes: u64, user: U) {
         let (room, range) = (&mut self.chunks[gap.chunk], gap.at..gap.at + bytes);
         let next = room.places.partition_point(|(place, _)| place.start < range.start);
         let end = room.places.get(next).map_or(room.bytes, |(place, _)| place.start);
@@ -113,7 +114,7 @@ impl<C, U> Places<C, U> {
     /// Drops the oldest chunks without places, until the bytes of the other empty chunks are at
     /// most `part` times the bytes of the chunks with places.
     pub(crate) fn drop_empty(&mut self, part: u64) {
-        let is_empty = |room: &Room<C, U>| room.places.is_empty();
+        let is_empty = |room: &ChunkUse<C, U>| room.places.is_empty();
         let empty: u64 = self.chunks.iter().filter(|room| is_empty(room)).map(|room| room.bytes).sum();
         let mut too_many = empty.saturating_sub(part * (self.bytes() - empty));
         self.chunks.retain(|room| {
@@ -126,7 +127,7 @@ impl<C, U> Places<C, U> {
     }
 }
 
-impl<C, U> Room<C, U> {
+impl<C, U> ChunkUse<C, U> {
     /// Returns the free ranges, in order.
     fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = self.places.iter().map(|(place, _)| place.start).chain([self.bytes]);

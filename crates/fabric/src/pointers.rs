@@ -4,7 +4,7 @@
 //! races, bounds and provenance.
 use crate::event_count::EventCount;
 use crate::publisher::Publisher;
-use crate::reader::{Held, Reader, ReaderFrames};
+use crate::reader::{Reader, ReaderFrames, RowMemory};
 use crate::region::{CopyRegion, OwnRegion};
 use spindle_core::{
     Ablation, Batch, Engine, MemberId, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, Time, View, ViewId,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A member's own row and its copies of the others', which posts fill at once.
-struct Desk {
+struct RowPointers {
     me: Rank,
     row: Arc<OwnRegion>,
     reader: Reader,
@@ -23,7 +23,7 @@ struct Desk {
     control: u64,
 }
 
-impl Rows for Desk {
+impl Rows for RowPointers {
     fn load(&self, member: Rank, at: u64) -> u64 {
         self.reader.load(member, at)
     }
@@ -39,7 +39,7 @@ impl Rows for Desk {
     }
 }
 
-impl Table for Desk {
+impl Table for RowPointers {
     fn store(&mut self, at: u64, value: u64) {
         self.row.store(at, value);
     }
@@ -61,7 +61,7 @@ impl Table for Desk {
 }
 
 /// Creates a group of this many members, whose rings hold two messages of 40 bytes.
-fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
+fn group(members: u32) -> Vec<(Engine, RowPointers, Publisher)> {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let spec = SubgroupSpec {
         members: ranks.clone(),
@@ -88,14 +88,14 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
     // By owner, and by reader.
     let copies: Vec<Vec<Option<_>>> =
         ranks.iter().map(|of| ranks.iter().map(|at| (of != at).then(|| copy(*of))).collect()).collect();
-    let desks: Vec<Desk> = ranks
+    let desks: Vec<RowPointers> = ranks
         .iter()
         .map(|&me| {
             let held = |of: &Rank| match &copies[of.index()][me.index()] {
-                Some(copy) => Held::Copy(Arc::clone(copy)),
-                None => Held::Own(Arc::clone(&rows[me.index()])),
+                Some(copy) => RowMemory::Copy(Arc::clone(copy)),
+                None => RowMemory::Own(Arc::clone(&rows[me.index()])),
             };
-            Desk {
+            RowPointers {
                 me,
                 row: Arc::clone(&rows[me.index()]),
                 reader: Reader::of(ranks.iter().map(held).collect()),
@@ -104,7 +104,7 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
             }
         })
         .collect();
-    let publisher = |engine: &Engine, desk: &Desk| {
+    let publisher = |engine: &Engine, desk: &RowPointers| {
         Publisher::new(&desk.row, engine.claims(SubgroupId(0)).unwrap(), EventCount::new().doorbell())
     };
     let publishers: Vec<Publisher> = engines.iter().zip(&desks).map(|(engine, desk)| publisher(engine, desk)).collect();
@@ -117,12 +117,12 @@ fn group(members: u32) -> Vec<(Engine, Desk, Publisher)> {
 }
 
 /// Polls all members until each has delivered this many messages. Returns the messages.
-fn deliver(members: &mut [(Engine, Desk)], count: usize) -> Vec<Vec<Vec<u8>>> {
+fn deliver(members: &mut [(Engine, RowPointers)], count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut delivered = vec![vec![]; members.len()];
     while delivered.iter().any(|list: &Vec<Vec<u8>>| list.len() < count) {
         for (engine, desk) in members.iter_mut() {
             let list = &mut delivered[desk.me.index()];
-            let mut upcall = |_: SubgroupId, batch: &mut Batch<'_, Desk>| {
+            let mut upcall = |_: SubgroupId, batch: &mut Batch<'_, RowPointers>| {
                 batch.for_each(|message| list.push(message.payload.to_vec()));
             };
             engine.poll(Time(0), desk, &mut upcall);
@@ -135,9 +135,9 @@ fn deliver(members: &mut [(Engine, Desk)], count: usize) -> Vec<Vec<Vec<u8>>> {
 /// Reports that the thread that delivers has panicked, so that no more room is made. Relaxed,
 /// because the tests must not order anything themselves.
 #[derive(Default)]
-struct Stop(AtomicBool);
+struct DeliveryPanic(AtomicBool);
 
-struct Stopping<'a>(&'a Stop);
+struct Stopping<'a>(&'a DeliveryPanic);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
@@ -145,7 +145,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-impl Stop {
+impl DeliveryPanic {
     /// Yields to the other threads. Panics if that is pointless because the other thread has ended.
     fn wait(&self) {
         assert!(!self.0.load(Ordering::Relaxed), "the other thread has ended");
@@ -162,7 +162,7 @@ const COUNT: u8 = 12;
 #[test]
 fn one_thread_writes_frames_while_another_delivers_them_in_place() {
     let (engine, desk, mut publisher) = group(1).remove(0);
-    let stop = &Stop::default();
+    let stop = &DeliveryPanic::default();
     std::thread::scope(|scope| {
         let _stopping = Stopping(stop);
         scope.spawn(move || {
@@ -190,7 +190,7 @@ fn one_thread_writes_frames_while_another_delivers_them_in_place() {
 fn many_threads_write_frames_of_one_ring() {
     let (engine, desk, publisher) = group(1).remove(0);
     let shared = publisher.share();
-    let stop = &Stop::default();
+    let stop = &DeliveryPanic::default();
     std::thread::scope(|scope| {
         let _stopping = Stopping(stop);
         for thread in 0..2 {
@@ -241,7 +241,7 @@ fn copies_that_posts_fill_are_read_in_place() {
         // Until the rings are free again.
         for _ in 0..4 {
             for (engine, desk) in &mut members {
-                engine.poll(Time(0), desk, &mut |_: SubgroupId, _: &mut Batch<'_, Desk>| {});
+                engine.poll(Time(0), desk, &mut |_: SubgroupId, _: &mut Batch<'_, RowPointers>| {});
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Read access to the rows of a view, wherever their memory is, one span of this process's memory
 //! each; and to the objects that messages name.
 use crate::bulk::Object;
-use crate::object_table::ObjectTable;
+use crate::object_table::FrameObjects;
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span, VacantRegion};
 use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Reader {
     spans: Box<[Span]>,
-    held: Arc<[Held]>,
-    object_table: Arc<ObjectTable>,
+    held: Arc<[RowMemory]>,
+    object_table: Arc<FrameObjects>,
 }
 
 /// This member's own row, for reading: it keeps no other row in memory.
@@ -31,7 +31,7 @@ pub struct ReaderFrames<'a> {
 
 /// The memory that contains one row.
 #[derive(Debug)]
-pub(crate) enum Held {
+pub(crate) enum RowMemory {
     Own(Arc<OwnRegion>),
     Peer(Arc<PeerRegion>),
     Copy(Arc<CopyRegion>),
@@ -39,21 +39,21 @@ pub(crate) enum Held {
     Vacant(VacantRegion),
 }
 
-impl Held {
+impl RowMemory {
     fn span(&self) -> Span {
         match self {
-            Held::Own(row) => row.span(),
-            Held::Peer(row) => row.span(),
-            Held::Copy(row) => row.span(),
-            Held::Vacant(row) => row.span(),
+            RowMemory::Own(row) => row.span(),
+            RowMemory::Peer(row) => row.span(),
+            RowMemory::Copy(row) => row.span(),
+            RowMemory::Vacant(row) => row.span(),
         }
     }
 }
 
 impl Reader {
     /// Creates a reader of these rows, by rank.
-    pub(crate) fn of(rows: Vec<Held>) -> Reader {
-        Reader { spans: rows.iter().map(Held::span).collect(), held: rows.into(), object_table: Arc::default() }
+    pub(crate) fn of(rows: Vec<RowMemory>) -> Reader {
+        Reader { spans: rows.iter().map(RowMemory::span).collect(), held: rows.into(), object_table: Arc::default() }
     }
 
     /// Stores an object that a message in this ring of `member` names, or is going to name, by this
@@ -116,7 +116,7 @@ impl Reader {
     }
 
     /// Returns the memory of the row of `member`.
-    pub(crate) fn held(&self, member: Rank) -> &Held {
+    pub(crate) fn held(&self, member: Rank) -> &RowMemory {
         &self.held[member.index()]
     }
 

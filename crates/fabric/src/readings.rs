@@ -45,7 +45,7 @@ struct Read {
 
 /// Evidence that this member reads rows of a view, or may yet do so.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct RowReading {
     view: ViewId,
     of: Arc<Readings>,
 }
@@ -59,7 +59,7 @@ impl Readings {
     /// Begins to read rows of `view`, which is not older than others that were begun. A member
     /// begins with the next view before it ends with this one. So it never reports that it has
     /// finished with a view whose rows it will read.
-    pub(crate) fn begin(self: &Arc<Self>, view: ViewId) -> Reading {
+    pub(crate) fn begin(self: &Arc<Self>, view: ViewId) -> RowReading {
         let mut views = self.views();
         let free = || {
             let is_free = |at: &u64| views.values().all(|read| read.at != Some(*at));
@@ -70,7 +70,7 @@ impl Readings {
         read.count += 1;
         self.tell(&mut views);
         drop(views);
-        Reading { view, of: Arc::clone(self) }
+        RowReading { view, of: Arc::clone(self) }
     }
 
     /// Announces that this member looks for rows of `view` once more, after this, and never again.
@@ -103,7 +103,7 @@ impl Readings {
     }
 }
 
-impl Drop for Reading {
+impl Drop for RowReading {
     fn drop(&mut self) {
         // A child that was forked reads nothing; its parent does.
         if self.of.owner.is_copy() {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn more_views_than_there_are_words_for_count_as_read_with_all_that_follow() {
         let (event_count, readings) = readings();
-        let mut all: Vec<Reading> = (1..=READS_MAX + 3).map(|view| readings.begin(ViewId(view))).collect();
+        let mut all: Vec<RowReading> = (1..=READS_MAX + 3).map(|view| readings.begin(ViewId(view))).collect();
         let through = |view| is_through(&event_count, ViewId(view));
         assert!((1..=READS_MAX + 3).all(|view| !through(view)));
         // A view without a word.

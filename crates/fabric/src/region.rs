@@ -43,7 +43,7 @@ pub use copies::{CopyChunk, CopyRegion};
 pub use error::RegionError;
 pub(crate) use file::FileRegion;
 pub use memory::advise_huge_pages;
-pub(crate) use own::Chunk;
+pub(crate) use own::ArenaChunk;
 pub use own::{FrameMemory, Lease, OwnRegion};
 pub use peer::PeerRegion;
 pub(crate) use room::page_bytes;

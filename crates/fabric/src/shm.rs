@@ -4,7 +4,7 @@
 //! This module does not move segments and doorbells between processes, and does not detect the
 //! death of a member: see [`rendezvous`](spindle_transport::rendezvous). [`Mesh`](crate::Mesh)
 //! makes a fabric of them.
-use crate::arena::{Arena, Lent};
+use crate::arena::{Arena, LentRow};
 use crate::error::MeshError;
 use crate::event_count::{Doorbell, EVENT_COUNT_BYTES, EventCount, is_event};
 pub use crate::member_event_count::MemberEventCount;
@@ -70,7 +70,7 @@ impl OwnRow {
     /// # Panics
     /// If `me` is not in `layout`.
     pub fn create(layout: &Layout, me: Rank, arena: &mut Arena) -> Result<(OwnRow, RowDescriptors), MeshError> {
-        let (row, Lent { chunk, at, lease }) = arena.row(layout, me)?;
+        let (row, LentRow { chunk, at, lease }) = arena.row(layout, me)?;
         let event_count = arena.event_count();
         let of = |part| move |source| MeshError::Region { rank: me, part, source };
         let os = |source| RegionError::Os { call: "dup", name: "a doorbell".to_string(), source };

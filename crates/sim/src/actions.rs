@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A step of a member on the way from one view to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum InstallStep {
     /// It announces the members that it suspects.
     Suspects,
     /// It has stopped announcing and receiving.
@@ -31,13 +31,13 @@ pub enum When {
         /// The number of the view; the first has number 1.
         view: u64,
         /// The step.
-        step: Step,
+        step: InstallStep,
     },
 }
 
 /// A fault or a request. Processes are indices into [`Plan::members`](crate::Plan::members).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum ActionKind {
     /// A process crashes after so many more stores and posts, or at the end of the poll in which it
     /// would make them.
     Crash {
@@ -102,17 +102,17 @@ pub struct Action {
     /// The time.
     pub when: When,
     /// The fault or request.
-    pub what: What,
+    pub what: ActionKind,
 }
 
 impl Action {
     /// Returns an action at a time, in ns.
-    pub fn at(ns: u64, what: What) -> Action {
+    pub fn at(ns: u64, what: ActionKind) -> Action {
         Action { when: When::At(ns), what }
     }
 
     /// Returns an action at the moment when `process` takes `step` in the view with this number.
-    pub fn on(process: usize, view: u64, step: Step, what: What) -> Action {
+    pub fn on(process: usize, view: u64, step: InstallStep, what: ActionKind) -> Action {
         Action { when: When::Step { process, view, step }, what }
     }
 }
@@ -127,15 +127,15 @@ impl fmt::Display for Action {
             }
         }
         match self.what {
-            What::Crash { process, actions } => write!(f, "p{process} crashes, {actions} actions later"),
-            What::Hang { process, ns } => write!(f, "p{process} hangs for {ns} ns"),
-            What::Suspect { by, whom } => write!(f, "p{by} is told that p{whom} has to go"),
-            What::Join { process } => write!(f, "p{process} asks to join"),
-            What::Leave { process } => write!(f, "p{process} asks to leave"),
-            What::Cut { from, to, ns: u64::MAX } => write!(f, "p{to} hears nothing more from p{from}"),
-            What::Change { process, change } => write!(f, "p{process} asks for change {change}"),
-            What::Miss { whom, .. } => write!(f, "p{whom}'s memory does not come to it"),
-            What::Cut { from, to, ns } => write!(f, "p{to} hears nothing from p{from} for {ns} ns"),
+            ActionKind::Crash { process, actions } => write!(f, "p{process} crashes, {actions} actions later"),
+            ActionKind::Hang { process, ns } => write!(f, "p{process} hangs for {ns} ns"),
+            ActionKind::Suspect { by, whom } => write!(f, "p{by} is told that p{whom} has to go"),
+            ActionKind::Join { process } => write!(f, "p{process} asks to join"),
+            ActionKind::Leave { process } => write!(f, "p{process} asks to leave"),
+            ActionKind::Cut { from, to, ns: u64::MAX } => write!(f, "p{to} hears nothing more from p{from}"),
+            ActionKind::Change { process, change } => write!(f, "p{process} asks for change {change}"),
+            ActionKind::Miss { whom, .. } => write!(f, "p{whom}'s memory does not come to it"),
+            ActionKind::Cut { from, to, ns } => write!(f, "p{to} hears nothing from p{from} for {ns} ns"),
         }
     }
 }
@@ -146,9 +146,9 @@ mod tests {
 
     #[test]
     fn actions_read_as_sentences() {
-        let crash = What::Crash { process: 0, actions: 3 };
+        let crash = ActionKind::Crash { process: 0, actions: 3 };
         assert_eq!(Action::at(70, crash).to_string(), "at 70 ns p0 crashes, 3 actions later");
-        let on = Action::on(1, 2, Step::Wedges, What::Cut { from: 1, to: 0, ns: u64::MAX });
+        let on = Action::on(1, 2, InstallStep::Wedges, ActionKind::Cut { from: 1, to: 0, ns: u64::MAX });
         assert_eq!(on.to_string(), "when p1 wedges in view 2 p0 hears nothing more from p1");
     }
 }

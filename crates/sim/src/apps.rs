@@ -93,7 +93,7 @@ impl App {
 }
 
 /// A frame that a consumer holds.
-pub(crate) struct Lent {
+pub(crate) struct LentFrame {
     pub(crate) sender: usize,
     pub(crate) index: usize,
     pub(crate) len: u64,
@@ -119,7 +119,7 @@ pub(crate) struct Consumer {
     /// The consumer, by stage and index, that delivers the view before this one and is not at its
     /// end.
     pub(crate) behind: Option<(usize, usize)>,
-    pub(crate) lent: Vec<Lent>,
+    pub(crate) lent: Vec<LentFrame>,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
 }

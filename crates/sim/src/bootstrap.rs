@@ -2,8 +2,8 @@
 //! [`Bootstrap`](spindle_core::control::Bootstrap)s in whole processes with disks, in virtual time,
 //! on a network that delays and loses messages and cuts links.
 //!
-//! A [`Scene`] lists the hosts and the faults. [`play`] plays a scene and checks it at every step.
-//! [`Scene::from_seed`] draws a scene at random, and [`campaign`] plays many.
+//! A [`BootstrapScene`] lists the hosts and the faults. [`play`] plays a scene and checks it at every step.
+//! [`BootstrapScene::from_seed`] draws a scene at random, and [`campaign`] plays many.
 //!
 //! The group itself is a model: it admits processes and evicts members while a majority of its view
 //! is up and connected. Its views change at the same moment everywhere. Views have a simulator of
@@ -13,8 +13,8 @@ mod network;
 mod plan;
 mod world;
 
-pub use plan::{Fault, Scene};
-pub use world::Outcome;
+pub use plan::{BootstrapFault, BootstrapScene};
+pub use world::BootstrapOutcome;
 
 use crate::Violation;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The sums over many seeds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Summary {
+pub struct BootstrapSummary {
     /// Seeds that ran.
     pub seeds: u64,
     /// Groups that were created.
@@ -56,13 +56,13 @@ pub struct Summary {
 }
 
 /// Plays a scene to its end, or to the first violation. A panic counts as a violation.
-pub fn play(scene: &Scene) -> Outcome {
+pub fn play(scene: &BootstrapScene) -> BootstrapOutcome {
     tell(scene, None)
 }
 
 /// Plays a scene and writes a log of its events. After a violation the log ends with the command
 /// that replays the scene.
-pub fn explain(scene: &Scene) -> (Outcome, String) {
+pub fn explain(scene: &BootstrapScene) -> (BootstrapOutcome, String) {
     let mut story = format!("{scene}");
     let outcome = tell(scene, Some(&mut story));
     for violation in &outcome.violations {
@@ -76,17 +76,20 @@ pub fn replay_line(seed: u64) -> String {
     format!("spindle sim --bootstrap --seed {seed}")
 }
 
-fn tell(scene: &Scene, story: Option<&mut String>) -> Outcome {
-    let played = catch_unwind(AssertUnwindSafe(|| world::World::new(scene, story).run()));
-    played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
+fn tell(scene: &BootstrapScene, story: Option<&mut String>) -> BootstrapOutcome {
+    let played = catch_unwind(AssertUnwindSafe(|| world::BootstrapWorld::new(scene, story).run()));
+    played.unwrap_or_else(|panic| BootstrapOutcome {
+        violations: vec![Violation::panicked(&*panic)],
+        ..BootstrapOutcome::default()
+    })
 }
 
 /// Plays the scenes of all `seeds`. After each scene it calls `progress` with the summary so far;
 /// the campaign stops if `progress` returns false.
-pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&Summary) -> bool) -> Summary {
-    let mut summary = Summary::default();
+pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&BootstrapSummary) -> bool) -> BootstrapSummary {
+    let mut summary = BootstrapSummary::default();
     for seed in seeds {
-        let scene = Scene::from_seed(seed);
+        let scene = BootstrapScene::from_seed(seed);
         let outcome = play(&scene);
         summary.seeds += 1;
         summary.bootstraps += outcome.bootstraps;

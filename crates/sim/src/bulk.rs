@@ -2,10 +2,10 @@
 //! [`Session`](spindle_core::rdmc::Session)s run in virtual time, on hosts with one NIC and one
 //! processor each.
 //!
-//! A [`Scene`] lists the hosts, the groups and the faults. [`play`] plays a scene and checks every
-//! block and every upcall against a ledger. [`Scene::from_seed`] draws a scene at random, and
-//! [`campaign`] plays many. [`Bench`] builds scenes whose virtual time is a result: the time to
-//! send an object, by the costs of [`Network`].
+//! A [`BulkScene`] lists the hosts, the groups and the faults. [`play`] plays a scene and checks every
+//! block and every upcall against a ledger. [`BulkScene::from_seed`] draws a scene at random, and
+//! [`campaign`] plays many. [`BulkBench`] builds scenes whose virtual time is a result: the time to
+//! send an object, by the costs of [`NetworkModel`].
 //!
 //! The model is simple on purpose. A NIC sends one block at a time and receives one block at a
 //! time, and does both at once. Each block takes as long as its bytes need. A slow link delays
@@ -18,10 +18,10 @@ mod network;
 mod plan;
 mod world;
 
-pub use bench::{Bench, SlowLinkCost, Timing};
-pub use network::{Network, SlowLink, Uplinks};
-pub use plan::{Death, GroupPlan, Scene};
-pub use world::Outcome;
+pub use bench::{BulkBench, BulkTiming, SlowLinkCost};
+pub use network::{NetworkModel, SlowLink, Uplinks};
+pub use plan::{BulkScene, GroupPlan, HostDeath};
+pub use world::BulkOutcome;
 
 use crate::Violation;
 use std::ops::Range;
@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The sums over many seeds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Summary {
+pub struct BulkSummary {
     /// Seeds that ran.
     pub seeds: u64,
     /// Objects that roots began to send.
@@ -53,13 +53,13 @@ pub struct Summary {
 }
 
 /// Plays a scene to its end, or to the first violation. A panic counts as a violation.
-pub fn play(scene: &Scene) -> Outcome {
+pub fn play(scene: &BulkScene) -> BulkOutcome {
     tell(scene, None)
 }
 
 /// Plays a scene and writes a log of its events. After a violation the log ends with the command
 /// that replays the scene.
-pub fn explain(scene: &Scene) -> (Outcome, String) {
+pub fn explain(scene: &BulkScene) -> (BulkOutcome, String) {
     let mut story = format!("{scene}");
     let outcome = tell(scene, Some(&mut story));
     for violation in &outcome.violations {
@@ -73,17 +73,20 @@ pub fn replay_line(seed: u64) -> String {
     format!("spindle sim --bulk --seed {seed}")
 }
 
-fn tell(scene: &Scene, story: Option<&mut String>) -> Outcome {
-    let played = catch_unwind(AssertUnwindSafe(|| world::World::new(scene, story).run()));
-    played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
+fn tell(scene: &BulkScene, story: Option<&mut String>) -> BulkOutcome {
+    let played = catch_unwind(AssertUnwindSafe(|| world::BulkWorld::new(scene, story).run()));
+    played.unwrap_or_else(|panic| BulkOutcome {
+        violations: vec![Violation::panicked(&*panic)],
+        ..BulkOutcome::default()
+    })
 }
 
 /// Plays the scenes of all `seeds`. After each scene it calls `progress` with the summary so far;
 /// the campaign stops if `progress` returns false.
-pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&Summary) -> bool) -> Summary {
-    let mut summary = Summary::default();
+pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&BulkSummary) -> bool) -> BulkSummary {
+    let mut summary = BulkSummary::default();
     for seed in seeds {
-        let scene = Scene::from_seed(seed);
+        let scene = BulkScene::from_seed(seed);
         let outcome = play(&scene);
         summary.seeds += 1;
         summary.objects += outcome.objects;

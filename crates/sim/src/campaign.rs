@@ -3,7 +3,7 @@ use crate::checkers::Violation;
 use crate::counts::Counts;
 use crate::options::{Options, Setting};
 use crate::plan::Plan;
-use crate::trace::Trace;
+use crate::trace::RunTrace;
 use crate::world::{Outcome, World};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,7 @@ pub fn run(plan: &Plan) -> Outcome {
 /// Runs a plan and writes a log: the plan, its events, and after a violation the command that
 /// replays it.
 pub fn explain(plan: &Plan) -> (Outcome, String) {
-    let mut trace = Trace::default();
+    let mut trace = RunTrace::default();
     let outcome = play(plan, Some(&mut trace));
     let text = trace.render(&replay_line(plan.seed, plan.setting), &outcome.violations);
     (outcome, format!("{plan}{text}"))
@@ -56,7 +56,7 @@ pub fn replay_line(seed: u64, setting: Setting) -> String {
     format!("spindle sim {which}--seed {seed}")
 }
 
-fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {
+fn play(plan: &Plan, trace: Option<&mut RunTrace>) -> Outcome {
     // After a panic only the trace of the world is used; it is complete after every line.
     let played = catch_unwind(AssertUnwindSafe(|| World::new(plan, trace).run()));
     played.unwrap_or_else(|panic| Outcome {

@@ -3,15 +3,15 @@
 //! A sender's claims in a subgroup have numbers that continue from view to view. A message that is
 //! sent again in the next view keeps its number. So the numbers that a receiver gets from a sender
 //! ascend for as long as both live.
-use crate::ledger::Fate;
+use crate::ledger::ClaimState;
 use spindle_core::SubgroupId;
 use std::collections::BTreeMap;
 
 /// One claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sent {
+pub struct SentMessage {
     /// The fate of the claim.
-    pub fate: Fate,
+    pub fate: ClaimState,
     /// True if a member delivered it.
     pub delivered: bool,
 }
@@ -21,7 +21,7 @@ pub struct Sent {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// By process and subgroup.
-    sent: BTreeMap<(usize, SubgroupId), Vec<Sent>>,
+    sent: BTreeMap<(usize, SubgroupId), Vec<SentMessage>>,
     /// By receiver, subgroup and sender: the number after the last delivery.
     next: BTreeMap<(usize, SubgroupId, usize), u64>,
 }
@@ -30,12 +30,12 @@ impl History {
     /// Records a claim of `sender` and returns the claim's number.
     pub fn claimed(&mut self, sender: usize, subgroup: SubgroupId) -> u64 {
         let sent = self.sent.entry((sender, subgroup)).or_default();
-        sent.push(Sent { fate: Fate::Claimed, delivered: false });
+        sent.push(SentMessage { fate: ClaimState::Claimed, delivered: false });
         sent.len() as u64 - 1
     }
 
     /// Records that the claim with this number was committed.
-    pub fn committed(&mut self, sender: usize, subgroup: SubgroupId, number: u64, fate: Fate) {
+    pub fn committed(&mut self, sender: usize, subgroup: SubgroupId, number: u64, fate: ClaimState) {
         self.sent.get_mut(&(sender, subgroup)).expect("it has claimed")[number as usize].fate = fate;
     }
 
@@ -49,7 +49,7 @@ impl History {
     }
 
     /// Returns all claims of `sender`.
-    pub fn sent(&self, sender: usize, subgroup: SubgroupId) -> &[Sent] {
+    pub fn sent(&self, sender: usize, subgroup: SubgroupId) -> &[SentMessage] {
         self.sent.get(&(sender, subgroup)).map_or(&[], Vec::as_slice)
     }
 

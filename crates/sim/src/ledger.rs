@@ -9,7 +9,7 @@ use spindle_core::{Order, Rank, Ring, SubgroupId, View};
 
 /// The state of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum ClaimState {
     /// It is being filled.
     Claimed,
     /// It was committed as a message.
@@ -25,13 +25,13 @@ pub enum Fate {
 
 /// One claim and the frame that it became.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame {
+pub struct ClaimedFrame {
     /// Offset of the frame in its sender's row.
     pub at: u64,
     /// Bytes of the row that it takes.
     pub span: u64,
     /// Its state.
-    pub fate: Fate,
+    pub fate: ClaimState,
     /// Its round, once it is announced.
     pub round: Option<u64>,
     /// Its number at its sender. It keeps the number if it is sent again in the next view.
@@ -44,13 +44,13 @@ pub struct Frame {
 
 /// The frames of one sender in one subgroup.
 #[derive(Clone, Debug)]
-pub struct Lane {
+pub struct SenderFrames {
     /// The sender.
     pub sender: Rank,
     /// The sender's ring.
     pub ring: Ring,
     /// Its claims, in order.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<ClaimedFrame>,
     /// How many of the frames are announced, and so have a round.
     pub announced: usize,
     /// The position in the ring after the announced frames.
@@ -73,13 +73,13 @@ pub struct Lane {
 
 /// The record of one subgroup.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct SubgroupRecord {
     /// Its order.
     pub order: Order,
     /// Its members.
     pub members: Vec<Rank>,
     /// The lanes, by sender rank.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<SenderFrames>,
     /// By rank, and by sender in a Fifo subgroup: the number of deliveries that a member reports.
     pub delivered: Vec<Vec<u64>>,
     /// Messages that members have delivered, counted once per member.
@@ -90,7 +90,7 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// The subgroups, by id.
-    pub groups: Vec<Group>,
+    pub groups: Vec<SubgroupRecord>,
 }
 
 impl Ledger {
@@ -98,7 +98,7 @@ impl Ledger {
     pub fn new(view: &View, ring: impl Fn(Rank, SubgroupId) -> Ring) -> Ledger {
         let members = view.members.len();
         let groups = (0..).map(SubgroupId).zip(&view.subgroups).map(|(id, spec)| {
-            let lane = |&sender: &Rank| Lane {
+            let lane = |&sender: &Rank| SenderFrames {
                 sender,
                 ring: ring(sender, id),
                 frames: vec![],
@@ -112,7 +112,7 @@ impl Ledger {
                 messages: 0,
             };
             let counts = if spec.order == Order::Total { 1 } else { spec.senders.len() };
-            Group {
+            SubgroupRecord {
                 order: spec.order,
                 members: spec.members.clone(),
                 lanes: spec.senders.iter().map(lane).collect(),
@@ -127,15 +127,23 @@ impl Ledger {
     /// index.
     pub fn claimed(&mut self, subgroup: SubgroupId, sender: usize, at: u64, span: u64, number: u64) -> usize {
         let frames = &mut self.groups[subgroup.index()].lanes[sender].frames;
-        frames.push(Frame { at, span, fate: Fate::Claimed, round: None, number, kind: Kind::Message, held: false });
+        frames.push(ClaimedFrame {
+            at,
+            span,
+            fate: ClaimState::Claimed,
+            round: None,
+            number,
+            kind: Kind::Message,
+            held: false,
+        });
         frames.len() - 1
     }
 
     /// Records that the claim with this index was committed.
-    pub fn committed(&mut self, subgroup: SubgroupId, sender: usize, index: usize, fate: Fate) {
+    pub fn committed(&mut self, subgroup: SubgroupId, sender: usize, index: usize, fate: ClaimState) {
         let lane = &mut self.groups[subgroup.index()].lanes[sender];
         lane.frames[index].fate = fate;
-        lane.messages += u64::from(fate != Fate::Void);
+        lane.messages += u64::from(fate != ClaimState::Void);
     }
 
     /// Records that the claim with this index is being committed as an object that some members do
@@ -151,20 +159,20 @@ impl Ledger {
     }
 
     /// Returns the lane of `sender`, a sender rank.
-    pub fn lane(&self, subgroup: SubgroupId, sender: usize) -> &Lane {
+    pub fn lane(&self, subgroup: SubgroupId, sender: usize) -> &SenderFrames {
         &self.groups[subgroup.index()].lanes[sender]
     }
 
     /// Returns true if every member has delivered every message.
     pub fn everything_is_delivered(&self) -> bool {
-        let done = |group: &Group, lane: &Lane| {
+        let done = |group: &SubgroupRecord, lane: &SenderFrames| {
             group.members.iter().all(|member| lane.next_message(*member) == lane.frames.len())
         };
         self.groups.iter().all(|group| group.lanes.iter().all(|lane| done(group, lane)))
     }
 }
 
-impl Group {
+impl SubgroupRecord {
     /// Returns the sender rank of `member`.
     pub fn sender_rank(&self, member: Rank) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.sender == member)
@@ -174,11 +182,11 @@ impl Group {
     pub fn is_done(&self, member: Rank, lane: usize, index: usize) -> bool {
         let frame = &self.lanes[lane].frames[index];
         match (frame.fate, frame.round) {
-            (Fate::Message { .. }, _) => {
+            (ClaimState::Message { .. }, _) => {
                 index < self.lanes[lane].done[member.index()] || !self.lanes[lane].is_due(member, frame)
             }
             // No member delivers a void, so the member's own counter decides.
-            (Fate::Void, Some(round)) => match self.order {
+            (ClaimState::Void, Some(round)) => match self.order {
                 Order::Total => round * self.lanes.len() as u64 + (lane as u64) < self.delivered[member.index()][0],
                 Order::Fifo => round < self.delivered[member.index()][lane],
             },
@@ -187,7 +195,7 @@ impl Group {
     }
 }
 
-impl Lane {
+impl SenderFrames {
     /// Returns the index of the next message that `member` has to deliver: the first due one after
     /// those it took.
     pub fn next_message(&self, member: Rank) -> usize {
@@ -197,8 +205,8 @@ impl Lane {
 
     /// Returns true if `member` has to deliver `frame`: the frame is no void, and the member did
     /// not deliver it in an earlier view.
-    pub fn is_due(&self, member: Rank, frame: &Frame) -> bool {
-        frame.fate != Fate::Void && frame.number >= self.since[member.index()]
+    pub fn is_due(&self, member: Rank, frame: &ClaimedFrame) -> bool {
+        frame.fate != ClaimState::Void && frame.number >= self.since[member.index()]
     }
 }
 
@@ -232,7 +240,7 @@ pub(crate) mod tests {
     pub(crate) fn message(ledger: &mut Ledger, sender: usize, digest: u64, round: u64) -> usize {
         let number = ledger.groups[0].lanes[sender].frames.len() as u64;
         let index = ledger.claimed(SubgroupId(0), sender, 256 + number * 64 % 256, 64, number);
-        ledger.committed(SubgroupId(0), sender, index, Fate::Message { len: 48, digest });
+        ledger.committed(SubgroupId(0), sender, index, ClaimState::Message { len: 48, digest });
         let lane = &mut ledger.groups[0].lanes[sender];
         lane.frames[index].round = Some(round);
         (lane.announced, lane.spoken) = (index + 1, round + 1);
@@ -243,7 +251,7 @@ pub(crate) mod tests {
     fn voids_are_passed_over_and_done_with_by_word() {
         let mut ledger = example(Order::Total);
         let void = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
-        ledger.committed(SubgroupId(0), 0, void, Fate::Void);
+        ledger.committed(SubgroupId(0), 0, void, ClaimState::Void);
         ledger.groups[0].lanes[0].frames[void].round = Some(0);
         let next = message(&mut ledger, 0, 5, 1);
         assert_eq!(ledger.lane(SubgroupId(0), 0).next_message(Rank(1)), next);

@@ -36,7 +36,7 @@ mod table;
 mod trace;
 mod world;
 
-pub use actions::{Action, Step, What, When};
+pub use actions::{Action, ActionKind, InstallStep, When};
 pub use campaign::{Summary, campaign, explain, replay_line, run};
 pub use checkers::Violation;
 pub use counts::Counts;

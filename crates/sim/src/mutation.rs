@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A mutation that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FoundMutation {
     /// The first seed that shows it.
     pub seed: u64,
     /// The violation by which it shows.
@@ -84,23 +84,23 @@ pub const SHOWN: [Mutation; 6] = [
 ];
 
 /// Searches for a mutation of the core, or for a broken duty of a driver, with whole processes.
-pub fn hunt_in_processes(bug: Option<Mutation>, broken: Broken, seeds: Range<u64>) -> Option<Found> {
+pub fn hunt_in_processes(bug: Option<Mutation>, broken: Broken, seeds: Range<u64>) -> Option<FoundMutation> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(bug);
     // A panic is not the finding of a checker.
     let is_checked = |(_, violation): &&(u64, Violation)| violation.number != 0;
-    let goes_on = |summary: &processes::Summary| !summary.failures.iter().any(|failure| is_checked(&failure));
+    let goes_on = |summary: &processes::ProcessesSummary| !summary.failures.iter().any(|failure| is_checked(&failure));
     let summary = processes::campaign_with(broken, seeds, 2, goes_on);
     activate(None);
     let found = summary.failures.iter().find(is_checked).cloned();
-    found.map(|(seed, violation)| Found { seed, violation })
+    found.map(|(seed, violation)| FoundMutation { seed, violation })
 }
 
 /// Searches for `bug` with the `seeds`, in their order. Returns `None` if no seed shows it. The
 /// result is the same every time. Only one search runs at a time, as a process can have only one
 /// mutation at a time.
-pub fn hunt(bug: Mutation, seeds: Range<u64>) -> Option<Found> {
+pub fn hunt(bug: Mutation, seeds: Range<u64>) -> Option<FoundMutation> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(Some(bug));
@@ -114,7 +114,7 @@ pub fn hunt(bug: Mutation, seeds: Range<u64>) -> Option<Found> {
     };
     activate(None);
     // Every seed below the first failure was begun before it and is in the summary.
-    failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
+    failures.into_iter().next().map(|(seed, violation)| FoundMutation { seed, violation })
 }
 
 /// Returns the options of a search. A mutation of the membership shows only where members join and

@@ -1,15 +1,14 @@
 //! The plan of a seed: a view, the senders, and the faults. It is drawn before the run, and printed
 //! before its trace.
-use crate::actions::{Action, Step, What, When};
+use crate::actions::{Action, ActionKind, InstallStep, When};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::{Random, mix};
-use spindle_core::wire::ring::frame_bytes;
-use spindle_core::{
-    Ablation, Change, Durability, Liveness, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
-};
+use drawing::{draw_ablation, draw_apps, draw_ids, draw_logs, draw_member, draw_members, draw_rules, draw_subgroups};
+use spindle_core::{Ablation, Change, Liveness, MemberId, Rank, Rule, SubgroupId, View, ViewId};
 use std::fmt;
 
 mod alterations;
+mod drawing;
 mod large;
 
 /// One thread of one member that sends in one subgroup.
@@ -59,7 +58,7 @@ pub struct Plan {
     pub members: Vec<MemberPlan>,
     /// The joins, leaves and failures, with their times.
     pub actions: Vec<Action>,
-    /// Changes of subgroups, for [`What::Change`].
+    /// Changes of subgroups, for [`ActionKind::Change`].
     pub changes: Vec<Change>,
     /// The silence after which a member is suspected, in ns; `None` if members are not suspected
     /// for silence.
@@ -125,8 +124,8 @@ impl Plan {
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
         let visibility = options.visibility.unwrap_or(visibility);
         let mut changes = match faults.membership {
-            true => Changes::draw(&mut Random::new(seed, 3), &faults, options, visibility, members),
-            false => Changes::default(),
+            true => PlannedChanges::draw(&mut Random::new(seed, 3), &faults, options, visibility, members),
+            false => PlannedChanges::default(),
         };
         faults.absent_rows = options.faults.absent_rows && faults.membership && visibility == Visibility::Shared;
         if faults.absent_rows {
@@ -197,7 +196,7 @@ impl Plan {
     /// Returns the links that are cut, by processes: the time, the sender and the receiver.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (When, usize, usize)> {
         self.actions.iter().filter_map(|action| match action.what {
-            What::Cut { from, to, .. } => Some((action.when, from, to)),
+            ActionKind::Cut { from, to, .. } => Some((action.when, from, to)),
             _ => None,
         })
     }
@@ -206,13 +205,13 @@ impl Plan {
     /// all the time, is never falsely suspected, and is never made to suspect another process.
     pub(crate) fn leaves_alone(&self, process: usize) -> bool {
         let is_met = |action: &Action| match action.what {
-            What::Crash { process: one, .. } | What::Hang { process: one, .. } | What::Leave { process: one } => {
-                one == process
-            }
-            What::Suspect { by: one, whom: other } | What::Miss { process: one, whom: other } => {
+            ActionKind::Crash { process: one, .. }
+            | ActionKind::Hang { process: one, .. }
+            | ActionKind::Leave { process: one } => one == process,
+            ActionKind::Suspect { by: one, whom: other } | ActionKind::Miss { process: one, whom: other } => {
                 one == process || other == process
             }
-            What::Join { .. } | What::Cut { .. } | What::Change { .. } => false,
+            ActionKind::Join { .. } | ActionKind::Cut { .. } | ActionKind::Change { .. } => false,
         };
         let MemberPlan { pauses, clock_jumps, .. } = &self.members[process];
         pauses.is_empty() && clock_jumps.is_empty() && !self.actions.iter().any(is_met)
@@ -221,7 +220,7 @@ impl Plan {
 
 /// The changes of the membership.
 #[derive(Debug, Default)]
-struct Changes {
+struct PlannedChanges {
     actions: Vec<Action>,
     joiners: usize,
     suspect_after_ns: Option<u64>,
@@ -229,12 +228,18 @@ struct Changes {
     end_ns: u64,
 }
 
-impl Changes {
-    fn draw(random: &mut Random, faults: &Faults, options: &Options, visibility: Visibility, members: u32) -> Changes {
+impl PlannedChanges {
+    fn draw(
+        random: &mut Random,
+        faults: &Faults,
+        options: &Options,
+        visibility: Visibility,
+        members: u32,
+    ) -> PlannedChanges {
         // Over a network only silence shows that a member has failed.
         let silence = visibility == Visibility::Posted || random.one_in(2);
         let suspect_after_ns = silence.then(|| random.pick(&[500_000, 1_000_000, 2_000_000]));
-        let mut changes = Changes { suspect_after_ns, ..Changes::default() };
+        let mut changes = PlannedChanges { suspect_after_ns, ..PlannedChanges::default() };
         let kinds = [faults.crashes, faults.hangs, faults.false_suspicions, faults.joins, faults.leaves, faults.cuts];
         // Joins count twice, so that enough members are left for the other changes.
         let kinds: Vec<usize> = (0..6).chain([3]).filter(|kind| kinds[*kind]).collect();
@@ -248,13 +253,19 @@ impl Changes {
             let kind = random.pick(&kinds);
             let what = changes.what(random, kind, visibility, members as usize);
             // Half of the crashes and suspicions occur in the middle of an agreement.
-            let step =
-                random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
+            let step = random.pick(&[
+                InstallStep::Suspects,
+                InstallStep::Wedges,
+                InstallStep::Adopts,
+                InstallStep::Decides,
+                InstallStep::Ends,
+                InstallStep::Installs,
+            ]);
             let on = When::Step { process: random.below(u64::from(members)) as usize, view: random.range(1, 4), step };
             let when = if matches!(kind, 0 | 2) && random.one_in(2) { on } else { When::At(changes.end_ns) };
             let what = match (what, on) {
-                (Some(What::Crash { actions, .. }), When::Step { process, .. }) if when == on => {
-                    Some(What::Crash { process, actions })
+                (Some(ActionKind::Crash { actions, .. }), When::Step { process, .. }) if when == on => {
+                    Some(ActionKind::Crash { process, actions })
                 }
                 _ => what,
             };
@@ -269,25 +280,25 @@ impl Changes {
         changes
     }
 
-    fn what(&mut self, random: &mut Random, kind: usize, visibility: Visibility, members: usize) -> Option<What> {
+    fn what(&mut self, random: &mut Random, kind: usize, visibility: Visibility, members: usize) -> Option<ActionKind> {
         let process = random.below((members + self.joiners) as u64) as usize;
         let other = random.below((members + self.joiners) as u64) as usize;
         let silence = self.suspect_after_ns.unwrap_or(1_000_000);
         Some(match kind {
-            0 => What::Crash { process, actions: random.below(12) },
-            1 => What::Hang { process, ns: silence * random.pick(&[40, 85, 95, 105, 130, 400]) / 100 },
-            2 if process != other => What::Suspect { by: process, whom: other },
+            0 => ActionKind::Crash { process, actions: random.below(12) },
+            1 => ActionKind::Hang { process, ns: silence * random.pick(&[40, 85, 95, 105, 130, 400]) / 100 },
+            2 if process != other => ActionKind::Suspect { by: process, whom: other },
             3 if self.joiners < JOINERS_MAX => {
                 self.joiners += 1;
-                What::Join { process: members + self.joiners - 1 }
+                ActionKind::Join { process: members + self.joiners - 1 }
             }
-            4 => What::Leave { process },
+            4 => ActionKind::Leave { process },
             5 if process != other && visibility == Visibility::Posted => {
                 let ns = match random.below(6) {
                     0 => u64::MAX,
                     _ => silence * random.pick(&[30, 90, 120, 300]) / 100,
                 };
-                What::Cut { from: process, to: other, ns }
+                ActionKind::Cut { from: process, to: other, ns }
             }
             _ => return None,
         })
@@ -318,8 +329,8 @@ impl Changes {
                         _ => false,
                     };
                     if misses && random.below(3) < chance {
-                        let what = What::Miss { process, whom };
-                        self.actions.push(Action::on(process, view, Step::Installs, what));
+                        let what = ActionKind::Miss { process, whom };
+                        self.actions.push(Action::on(process, view, InstallStep::Installs, what));
                     }
                 }
             }
@@ -331,13 +342,19 @@ impl Changes {
             };
             let crashes = random.one_in(2);
             for process in (0..processes).filter(|process| crashes && dying[*process]) {
-                let step = random.pick(&[Step::Adopts, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
-                let view = view + u64::from(step == Step::Installs);
-                let what = What::Crash { process, actions: random.below(12) };
+                let step = random.pick(&[
+                    InstallStep::Adopts,
+                    InstallStep::Adopts,
+                    InstallStep::Decides,
+                    InstallStep::Ends,
+                    InstallStep::Installs,
+                ]);
+                let view = view + u64::from(step == InstallStep::Installs);
+                let what = ActionKind::Crash { process, actions: random.below(12) };
                 self.actions.push(Action::on(process, view, step, what));
             }
         }
-        self.actions.iter().any(|action| matches!(action.what, What::Miss { .. }))
+        self.actions.iter().any(|action| matches!(action.what, ActionKind::Miss { .. }))
     }
 
     /// Draws members that lose contact with the others and regain it, in about half of the seeds.
@@ -359,7 +376,13 @@ impl Changes {
             let (least, most) = random.pick(&[(90, 110), (95, 140), (30, 300)]);
             let percent = random.range(least, most);
             let spread = random.pick(&[1, silence / 64, silence / 4]);
-            let step = random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Installs]);
+            let step = random.pick(&[
+                InstallStep::Suspects,
+                InstallStep::Wedges,
+                InstallStep::Adopts,
+                InstallStep::Decides,
+                InstallStep::Installs,
+            ]);
             let on = When::Step { process: random.below(members as u64) as usize, view: random.range(1, 3), step };
             let at = When::At(random.below(self.end_ns + silence));
             let when = if random.one_in(3) { on } else { at };
@@ -372,7 +395,7 @@ impl Changes {
                     };
                     let ns = silence * percent / 100 + random.below(spread);
                     if is_cut {
-                        self.actions.push(Action { when, what: What::Cut { from, to, ns } });
+                        self.actions.push(Action { when, what: ActionKind::Cut { from, to, ns } });
                     }
                 }
             }
@@ -404,188 +427,6 @@ impl Changes {
             }
         }
         apps
-    }
-}
-
-/// Draws ids that are unrelated to ranks.
-fn draw_ids(random: &mut Random, count: usize) -> Vec<MemberId> {
-    let salt = random.word();
-    (0..count as u64).map(|i| MemberId(crate::random::mix(salt.wrapping_add(i)) >> 40)).collect()
-}
-
-/// Draws the rules by which each view assigns members to subgroups.
-fn draw_rules(random: &mut Random, ids: &[MemberId], subgroups: &mut [SubgroupSpec]) {
-    for (i, spec) in subgroups.iter_mut().enumerate() {
-        let rule = |random: &mut Random| match random.below(6) {
-            0 => Rule::Only(ids.iter().copied().filter(|_| !random.one_in(3)).collect()),
-            1 => Rule::First(random.range(1, 4) as u32),
-            _ => Rule::Everyone,
-        };
-        spec.member_rule = if i == 0 { Rule::Everyone } else { rule(random) };
-        spec.sender_rule = rule(random);
-        (spec.members, spec.senders) = (vec![], vec![]);
-    }
-}
-
-fn draw_members(random: &mut Random, faults: &Faults, options: &Options) -> u32 {
-    if faults.lone_members && options.members_min <= 2 {
-        return 1;
-    }
-    if faults.membership {
-        let few = options.members_max.min(options.members_min.max(6));
-        let most = if random.one_in(10) { options.members_max * 3 / 2 } else { few };
-        return random.range(u64::from(options.members_min), u64::from(most.min(SENIORS_MAX))) as u32;
-    }
-    let most = if faults.long_lag { options.members_max.min(options.members_min.max(3)) } else { options.members_max };
-    random.range(u64::from(options.members_min), u64::from(most)) as u32
-}
-
-fn draw_ablation(random: &mut Random, faults: &Faults) -> Ablation {
-    let mut on = || !faults.ablations || !random.one_in(4);
-    Ablation {
-        send_batch: on(),
-        receive_batch: on(),
-        delivery_batch: on(),
-        null_sends: on(),
-        coalesced_control: on(),
-        deferred_posts: on(),
-        epochs: false,
-    }
-}
-
-fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<SubgroupSpec> {
-    let count = match faults {
-        Faults { many_subgroups: true, .. } => random.range(12, 20),
-        Faults { long_lag: true, .. } => 1,
-        _ => random.range(1, 4),
-    };
-    let some_of = |random: &mut Random, list: &[Rank]| -> Vec<Rank> {
-        let chance = random.range(1, 3);
-        let some: Vec<Rank> = list.iter().copied().filter(|_| random.below(3) < chance).collect();
-        if some.is_empty() { vec![random.pick(list)] } else { some }
-    };
-    let everyone: Vec<Rank> = (0..members).map(Rank).collect();
-    let subgroup = |i: u64, random: &mut Random| {
-        let of = if i == 0 || random.one_in(2) { everyone.clone() } else { some_of(random, &everyone) };
-        let senders = match random.below(32) {
-            _ if faults.long_lag => vec![random.pick(&of)],
-            0 => vec![],
-            1..16 => of.clone(),
-            _ => some_of(random, &of),
-        };
-        let message_bytes_max = match faults {
-            Faults { long_lag: true, .. } => random.pick(&[0, 8, 32]),
-            Faults { many_subgroups: true, .. } => random.pick(&[0, 8, 40, 100]),
-            _ => random.pick(&[0, 1, 16, 24, 40, 100, 250, 600, 2000]),
-        };
-        let fitting = (8192 / frame_bytes(message_bytes_max)).max(1);
-        let window = match faults {
-            Faults { long_lag: true, .. } => random.range(1100, 1300),
-            Faults { tiny_windows: true, .. } => random.range(1, 2),
-            Faults { many_subgroups: true, .. } => random.range(2, 8),
-            _ => random.range(1, 64).min(fitting),
-        };
-        let order = if random.one_in(4) { Order::Fifo } else { Order::Total };
-        SubgroupSpec {
-            name: format!("s{i}"),
-            members: of,
-            senders,
-            member_rule: Rule::Everyone,
-            sender_rule: Rule::Everyone,
-            order,
-            window,
-            message_bytes_max,
-            leftover_bytes_max: 0,
-            durability: Durability::InMemory,
-            clock: 0,
-            epoch: None,
-        }
-    };
-    (0..count).map(|i| subgroup(i, random)).collect()
-}
-
-fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablation, deliveries: u64) -> Vec<AppPlan> {
-    let mut apps = vec![];
-    let busy = if faults.many_subgroups { random.range(1, 3) } else { view.subgroups.len() as u64 };
-    for (id, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {
-        // If there are many subgroups, few are busy; half of the others have a message now and
-        // then.
-        let is_busy = u64::from(id.0) < busy;
-        if !is_busy && random.one_in(2) {
-            continue;
-        }
-        let budget = random.range(deliveries / 2, deliveries * 4);
-        let total = if is_busy { budget / busy / spec.members.len() as u64 } else { random.range(1, 4) };
-        let total = if faults.long_lag { 3500 } else { total };
-        let each = (total / spec.senders.len().max(1) as u64).max(1);
-        let pace = random.pick(&[200, 1_000, 5_000]);
-        for &member in &spec.senders {
-            // Without nulls all senders must send the same number of rounds.
-            let claims = match random.below(4) {
-                _ if !ablation.null_sends || faults.long_lag => each,
-                0 => 0,
-                1 => random.range(1, each),
-                2 => each * 2,
-                _ => each,
-            };
-            let threads = if random.one_in(2) { 1 } else { random.range(2, 3) };
-            for thread in 0..threads {
-                let claims = claims / threads + u64::from(thread < claims % threads);
-                if claims == 0 {
-                    continue;
-                }
-                let idle = if is_busy { 1 } else { random.range(5, 200) };
-                apps.push(AppPlan {
-                    member: member.index(),
-                    subgroup: id,
-                    claims: claims as u32,
-                    think_ns: pace * idle * random.range(1, 3),
-                    hold_ns: random.pick(&[50, 500, 5_000]),
-                });
-            }
-        }
-    }
-    apps
-}
-
-fn draw_member(random: &mut Random, faults: &Faults, view: &View, id: MemberId) -> MemberPlan {
-    let poll_ns = random.range(200, 1_000);
-    let mut plan = MemberPlan { id, poll_ns, pauses: vec![], clock_jumps: vec![], hand_offs: vec![] };
-    if faults.slow_members && random.one_in(3) {
-        plan.poll_ns *= random.range(5, 40);
-    }
-    let mut at = 0;
-    let pauses = if faults.pauses { random.below(5) } else { 0 };
-    for _ in 0..pauses {
-        at += random.range(1_000, 200_000);
-        let end = at + random.pick(&[2_000, 50_000, 2_000_000]);
-        plan.pauses.push((at, end));
-        at = end;
-    }
-    if faults.long_lag && view.members.last() == Some(&id) {
-        plan.pauses = vec![(2_000, 8_000_000)];
-    }
-    let mut at = 0;
-    let jumps = if faults.clock_jumps { random.below(6) } else { 0 };
-    for _ in 0..jumps {
-        at += random.range(1_000, 200_000);
-        plan.clock_jumps.push((at, random.range(0, 20_000_000_000) as i64 - 10_000_000_000));
-    }
-    if faults.hand_offs {
-        let ids = (0..view.subgroups.len() as u32).map(SubgroupId);
-        plan.hand_offs = ids.filter(|_| random.one_in(2)).collect();
-    }
-    plan
-}
-
-/// Makes some of the subgroups with a total order logged ones.
-fn draw_logs(seed: u64, subgroups: &mut [SubgroupSpec], members: u32) {
-    for (i, spec) in (0..).zip(subgroups).filter(|(_, spec)| spec.order == Order::Total) {
-        let drawn = mix(seed ^ mix(i));
-        if !drawn.is_multiple_of(4) {
-            let copies = 1 + (drawn >> 8) as u32 % members;
-            spec.durability = Durability::Logged { copies };
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Whole processes from start to end, through bootstrap, joining and views. They run the control
 //! plane and the engine of the core, on a simulated network.
 //!
-//! A [`Scene`] lists the hosts, the places and the faults. [`play`] plays a scene and checks it at
-//! every step. [`Scene::from_seed`] draws a scene at random, and [`campaign`] plays many.
+//! A [`HostsScene`] lists the hosts, the places and the faults. [`play`] plays a scene and checks it at
+//! every step. [`HostsScene::from_seed`] draws a scene at random, and [`campaign`] plays many.
 //!
 //! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`,
 //! `streams.rs`, and for large messages `large.rs`, `keeping.rs`). Control messages travel as
@@ -38,11 +38,11 @@ mod watching;
 mod world;
 
 pub use counts::Counts;
-pub use plan::{Differing, Fault, Large, Place, Scene, Slow};
+pub use plan::{Differing, HostsFault, HostsScene, LargeMessages, ProcessPlace, Slow};
 pub use proposed_changes::ProposedChange;
 #[cfg(mutation)]
 pub use world::Broken;
-pub use world::Outcome;
+pub use world::ProcessesOutcome;
 
 use crate::Violation;
 use crate::campaign::many;
@@ -53,7 +53,7 @@ use world::Broken;
 
 /// The sums over many seeds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Summary {
+pub struct ProcessesSummary {
     /// Seeds that ran.
     pub seeds: u64,
     /// The counts of events.
@@ -68,8 +68,8 @@ pub struct Summary {
     pub failures: Vec<(u64, Violation)>,
 }
 
-impl Summary {
-    fn add(&mut self, scene: &Scene, outcome: Outcome) {
+impl ProcessesSummary {
+    fn add(&mut self, scene: &HostsScene, outcome: ProcessesOutcome) {
         self.seeds += 1;
         self.counts.add(&outcome.counts);
         self.faults += scene.faults.len() as u64;
@@ -80,13 +80,13 @@ impl Summary {
 }
 
 /// Plays a scene to its end, or to the first violation. A panic counts as a violation.
-pub fn play(scene: &Scene) -> Outcome {
+pub fn play(scene: &HostsScene) -> ProcessesOutcome {
     tell(scene, Broken::Not, None)
 }
 
 /// Plays a scene and writes a log of its events. After a violation the log ends with the command
 /// that replays the scene.
-pub fn explain(scene: &Scene) -> (Outcome, String) {
+pub fn explain(scene: &HostsScene) -> (ProcessesOutcome, String) {
     let mut story = format!("{scene}");
     let outcome = tell(scene, Broken::Not, Some(&mut story));
     for violation in &outcome.violations {
@@ -100,14 +100,21 @@ pub fn replay_line(seed: u64) -> String {
     format!("spindle sim --processes --seed {seed}")
 }
 
-fn tell(scene: &Scene, broken: Broken, story: Option<&mut String>) -> Outcome {
-    let played = catch_unwind(AssertUnwindSafe(|| world::World::new(scene, broken, story).run()));
-    played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
+fn tell(scene: &HostsScene, broken: Broken, story: Option<&mut String>) -> ProcessesOutcome {
+    let played = catch_unwind(AssertUnwindSafe(|| world::HostsWorld::new(scene, broken, story).run()));
+    played.unwrap_or_else(|panic| ProcessesOutcome {
+        violations: vec![Violation::panicked(&*panic)],
+        ..ProcessesOutcome::default()
+    })
 }
 
 /// Plays the scenes of all `seeds` on so many `threads`. After each scene it calls `progress` with
 /// the summary so far; the campaign stops if `progress` returns false.
-pub fn campaign(seeds: Range<u64>, threads: u32, progress: impl FnMut(&Summary) -> bool + Send) -> Summary {
+pub fn campaign(
+    seeds: Range<u64>,
+    threads: u32,
+    progress: impl FnMut(&ProcessesSummary) -> bool + Send,
+) -> ProcessesSummary {
     campaign_with(Broken::Not, seeds, threads, progress)
 }
 
@@ -116,14 +123,15 @@ pub(crate) fn campaign_with(
     broken: Broken,
     seeds: Range<u64>,
     threads: u32,
-    progress: impl FnMut(&Summary) -> bool + Send,
-) -> Summary {
+    progress: impl FnMut(&ProcessesSummary) -> bool + Send,
+) -> ProcessesSummary {
     let play_seed = |seed| {
-        let scene = Scene::from_seed(seed);
+        let scene = HostsScene::from_seed(seed);
         let outcome = tell(&scene, broken, None);
         (scene, outcome)
     };
-    let add = |summary: &mut Summary, (scene, outcome): (Scene, Outcome)| summary.add(&scene, outcome);
+    let add =
+        |summary: &mut ProcessesSummary, (scene, outcome): (HostsScene, ProcessesOutcome)| summary.add(&scene, outcome);
     let mut summary = many(seeds, threads, play_seed, add, progress);
     summary.failures.sort_by_key(|(seed, _)| *seed);
     summary

@@ -2,8 +2,8 @@
 //! virtual time, on hosts with one NIC and one processor each. The model shows how a group scales,
 //! up to 64 members, on networks that the test machine does not have.
 //!
-//! A [`Bench`] sets the number of members, the senders and the costs ([`Costs`], of RDMA and of
-//! TCP). [`Bench::flood`] lets the senders send as fast as they can, [`Bench::one_in_flight`] sends
+//! A [`SmallBench`] sets the number of members, the senders and the costs ([`Costs`], of RDMA and of
+//! TCP). [`SmallBench::flood`] lets the senders send as fast as they can, [`SmallBench::one_in_flight`] sends
 //! one message after the other. A bench has no faults and no random choices; the [simulator](crate)
 //! proper covers those. It checks only one invariant, the total order, so that no figure comes from
 //! engines that have failed.
@@ -20,13 +20,13 @@ mod costs;
 mod memory;
 mod world;
 
-pub use bench::{Bench, Timing};
+pub use bench::{SmallBench, SmallTiming};
 pub use costs::Costs;
 
 use crate::Violation;
-use world::World;
+use world::SmallWorld;
 
-impl Bench {
+impl SmallBench {
     /// Runs the bench: every sender sends as fast as it can.
     ///
     /// # Errors
@@ -34,8 +34,8 @@ impl Bench {
     ///
     /// # Panics
     /// If there are no members, more than 64, or no senders, or the sizes are out of their limits.
-    pub fn flood(&self) -> Result<Timing, Violation> {
-        World::new(self, false).run()
+    pub fn flood(&self) -> Result<SmallTiming, Violation> {
+        SmallWorld::new(self, false).run()
     }
 
     /// Runs the bench with one message at a time: the first member sends a message once the last
@@ -46,7 +46,7 @@ impl Bench {
     ///
     /// # Panics
     /// As [`flood`](Self::flood).
-    pub fn one_in_flight(&self) -> Result<Timing, Violation> {
-        World::new(self, true).run()
+    pub fn one_in_flight(&self) -> Result<SmallTiming, Violation> {
+        SmallWorld::new(self, true).run()
     }
 }

@@ -3,83 +3,19 @@
 //!
 //! A [`SimTable`] keeps the contract of [`spindle_core::table`] and no more: everything that the
 //! contract leaves open is drawn at random. The table records the actions of an engine
-//! ([`Action`]), and the simulator carries them to the peers after the poll. Data that arrives in
+//! ([`TableAction`]), and the simulator carries them to the peers after the poll. Data that arrives in
 //! the middle of a peer's poll becomes visible through the loads of that peer.
+mod row_copy;
+
 use crate::random::mix;
+pub(crate) use row_copy::Extent;
+use row_copy::RowCopy;
 use spindle_core::wire::layout::LINE_BYTES;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
-
-/// One member's copy of one row.
-#[derive(Debug)]
-pub(crate) struct RowCopy {
-    /// The control block, by word. It consists of cells, because words arrive while an engine
-    /// reads.
-    control: Box<[Cell<u64>]>,
-    /// The words of the control block that may take any value: those of proposals.
-    free: [Range<u64>; 2],
-    membership: u64,
-    /// The rings after the control block.
-    rings: Box<[u8]>,
-}
-
-/// The extent of one row.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Extent {
-    /// The size of the whole row in bytes.
-    pub(crate) size: u64,
-    /// The size of its control block in bytes.
-    pub(crate) control: u64,
-    /// The size of its membership block in bytes.
-    pub(crate) membership: u64,
-    /// Words that may decrease.
-    pub(crate) free: [Range<u64>; 2],
-}
-
-impl RowCopy {
-    fn new(extent: &Extent) -> RowCopy {
-        let Extent { size, control, membership, free } = extent.clone();
-        RowCopy {
-            free,
-            membership,
-            control: (0..control / 8).map(|_| Cell::new(0)).collect(),
-            rings: vec![0; (size - control) as usize].into(),
-        }
-    }
-
-    fn control_bytes(&self) -> u64 {
-        self.control.len() as u64 * 8
-    }
-
-    pub(crate) fn word(&self, at: u64) -> u64 {
-        assert!(at.is_multiple_of(8), "offset {at} is unaligned");
-        if at < self.control_bytes() {
-            return self.control[at as usize / 8].get();
-        }
-        u64::from_le_bytes(self.slice(at, 8).try_into().expect("8 bytes"))
-    }
-
-    pub(crate) fn slice(&self, at: u64, len: u64) -> &[u8] {
-        let start = at.checked_sub(self.control_bytes()).expect("only rings are read as bytes") as usize;
-        &self.rings[start..start + len as usize]
-    }
-
-    pub(crate) fn slice_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
-        let start = (at - self.control_bytes()) as usize;
-        &mut self.rings[start..start + len as usize]
-    }
-
-    fn set(&mut self, at: u64, value: u64) {
-        if at < self.control_bytes() {
-            self.control[at as usize / 8].set(value);
-        } else {
-            self.slice_mut(at, 8).copy_from_slice(&value.to_le_bytes());
-        }
-    }
-}
 
 /// The maximum number of stores and posts of one poll: far more than the frames that all rings of a
 /// plan hold.
@@ -98,7 +34,7 @@ pub(crate) fn bits(members: &[Rank]) -> u64 {
 
 /// An action of an engine on its table in one poll. The actions are recorded in order.
 #[derive(Clone, Debug)]
-pub(crate) enum Action {
+pub(crate) enum TableAction {
     Store {
         at: u64,
         value: u64,
@@ -119,13 +55,13 @@ pub(crate) enum Action {
 
 /// Data in flight from one member to another.
 #[derive(Clone, Debug)]
-struct Parcel {
+struct InFlight {
     due: u64,
     /// The earliest due time of the parcels that it replaced.
     since: u64,
     /// True if a later parcel replaced it.
     dropped: bool,
-    load: Load,
+    load: InFlightLoad,
     /// The number of steps in which it lands, and the number of steps done.
     steps: u64,
     step: u64,
@@ -133,24 +69,24 @@ struct Parcel {
 }
 
 #[derive(Clone, Debug)]
-enum Load {
+enum InFlightLoad {
     /// Shared memory: one store.
     Word { at: u64, value: u64 },
     /// Shared memory: a doorbell.
     EventCount,
     /// Shared memory: the mark that words of the membership block have changed.
     Moved,
-    /// Control words; their values are the next ones in `Link::words`.
+    /// Control words; their values are the next ones in `TableLink::words`.
     Control(Range<u64>),
-    /// Ring bytes. They are the next ones in `Link::bytes`, or are read from the owner's row when
+    /// Ring bytes. They are the next ones in `TableLink::bytes`, or are read from the owner's row when
     /// they land.
     Data { range: Range<u64>, late: bool },
 }
 
 /// The data in flight from one member to another, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Link {
-    queue: VecDeque<Parcel>,
+pub(crate) struct TableLink {
+    queue: VecDeque<InFlight>,
     words: VecDeque<u64>,
     bytes: VecDeque<u8>,
     /// The due time of the newest parcel.
@@ -164,7 +100,7 @@ pub(crate) struct Link {
     pub(crate) absent: bool,
 }
 
-impl Link {
+impl TableLink {
     /// Returns true if nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -178,8 +114,8 @@ pub(crate) type Interruption = Box<dyn FnOnce()>;
 pub(crate) struct SimTable {
     me: Rank,
     pub(crate) rows: Vec<RowCopy>,
-    pub(crate) inbound: Vec<RefCell<Link>>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) inbound: Vec<RefCell<TableLink>>,
+    pub(crate) actions: Vec<TableAction>,
     scratch_words: Vec<u64>,
     scratch_bytes: Vec<u8>,
     /// True if announced frames are copied when they are posted.
@@ -308,12 +244,12 @@ impl SimTable {
         }
         let control = self.rows[owner.index()].control_bytes();
         for _ in 0..word >> 8 & 3 {
-            let Some(Parcel { load, steps: 1, .. }) = link.queue.front() else { return };
+            let Some(InFlight { load, steps: 1, .. }) = link.queue.front() else { return };
             match load {
-                Load::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
-                Load::EventCount => self.missed.set(true),
-                Load::Moved => self.moved.set(true),
-                Load::Control(range) => {
+                InFlightLoad::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
+                InFlightLoad::EventCount => self.missed.set(true),
+                InFlightLoad::Moved => self.moved.set(true),
+                InFlightLoad::Control(range) => {
                     let dropped = link.queue[0].dropped;
                     for at in range.clone().step_by(8) {
                         let value = link.words.pop_front().expect("a control post brings its words");
@@ -332,18 +268,22 @@ impl SimTable {
 
     /// Puts one store in flight to me (shared memory).
     pub(crate) fn expect_word(&self, owner: Rank, at: u64, value: u64, due: u64) {
-        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+        self.expect(
+            owner,
+            InFlightLoad::Word { at, value },
+            Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX },
+        );
     }
 
     /// Puts a doorbell in flight to me (shared memory).
     pub(crate) fn expect_event_count(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::EventCount, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+        self.expect(owner, InFlightLoad::EventCount, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Puts in flight to me the mark that words of the membership block have changed (shared
     /// memory).
     pub(crate) fn expect_moved(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+        self.expect(owner, InFlightLoad::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Returns true if a post of this range of my row changes words of its membership block.
@@ -364,7 +304,7 @@ impl SimTable {
                 // The search ends at the newest control post that can't be replaced, because no
                 // post may overtake it.
                 for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
-                    let Load::Control(covered) = &earlier.load else { continue };
+                    let InFlightLoad::Control(covered) = &earlier.load else { continue };
                     if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
                         break;
                     }
@@ -380,24 +320,24 @@ impl SimTable {
             let words = ((range.end - range.start) / 8) as usize;
             link.words.extend(&from.scratch_words[copied..copied + words]);
             drop(link);
-            self.expect(from.me, Load::Control(range.clone()), Travel { since, ..travel });
+            self.expect(from.me, InFlightLoad::Control(range.clone()), Travel { since, ..travel });
         } else {
             if from.copy_data {
                 let len = (range.end - range.start) as usize;
                 let bytes = &from.scratch_bytes[copied..copied + len];
                 self.inbound[from.me.index()].borrow_mut().bytes.extend(bytes);
             }
-            self.expect(from.me, Load::Data { range: range.clone(), late: !from.copy_data }, travel);
+            self.expect(from.me, InFlightLoad::Data { range: range.clone(), late: !from.copy_data }, travel);
         }
         merged
     }
 
-    fn expect(&self, owner: Rank, load: Load, travel: Travel) {
+    fn expect(&self, owner: Rank, load: InFlightLoad, travel: Travel) {
         let mut link = self.inbound[owner.index()].borrow_mut();
         // A single line or word can't be torn.
         let steps = match &load {
-            Load::Word { .. } | Load::EventCount | Load::Moved => 1,
-            Load::Control(range) | Load::Data { range, .. } => {
+            InFlightLoad::Word { .. } | InFlightLoad::EventCount | InFlightLoad::Moved => 1,
+            InFlightLoad::Control(range) | InFlightLoad::Data { range, .. } => {
                 let lines = range.end.div_ceil(LINE_BYTES) - range.start / LINE_BYTES;
                 travel.steps.min(lines).max(1)
             }
@@ -405,7 +345,7 @@ impl SimTable {
         link.due = link.due.max(travel.due);
         let (due, salt) = (link.due, travel.salt);
         let since = due.min(travel.since);
-        link.queue.push_back(Parcel { due, since, dropped: false, load, steps, step: 0, salt });
+        link.queue.push_back(InFlight { due, since, dropped: false, load, steps, step: 0, salt });
     }
 
     /// Returns how many parcels of `owner` are in flight to me.
@@ -420,9 +360,12 @@ impl SimTable {
         let (mut words, mut bytes) = (0, 0);
         for parcel in &link.queue {
             match &parcel.load {
-                Load::Control(range) => words += (range.end - range.start) as usize / 8,
-                Load::Data { range, late: false } => bytes += (range.end - range.start) as usize,
-                Load::Data { .. } | Load::Word { .. } | Load::EventCount | Load::Moved => {}
+                InFlightLoad::Control(range) => words += (range.end - range.start) as usize / 8,
+                InFlightLoad::Data { range, late: false } => bytes += (range.end - range.start) as usize,
+                InFlightLoad::Data { .. }
+                | InFlightLoad::Word { .. }
+                | InFlightLoad::EventCount
+                | InFlightLoad::Moved => {}
             }
         }
         link.words.truncate(words);
@@ -450,13 +393,13 @@ impl SimTable {
             // A late link lands faster, or it would never catch up.
             let gap = if now - parcel.due > BEHIND_NS { 0 } else { gap };
             match &parcel.load {
-                Load::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
+                InFlightLoad::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
                     self.apply_control(owner, *at, *value);
                 }
-                Load::Word { at, value } => self.rows[owner.index()].set(*at, *value),
-                Load::EventCount => landed.woken = true,
-                Load::Moved => self.moved.set(true),
-                Load::Control(range) => {
+                InFlightLoad::Word { at, value } => self.rows[owner.index()].set(*at, *value),
+                InFlightLoad::EventCount => landed.woken = true,
+                InFlightLoad::Moved => self.moved.set(true),
+                InFlightLoad::Control(range) => {
                     self.moved.set(true);
                     for (i, at) in range.clone().step_by(8).enumerate() {
                         if mine(at) && !parcel.dropped {
@@ -468,7 +411,7 @@ impl SimTable {
                         link.words.drain(..(range.end - range.start) as usize / 8);
                     }
                 }
-                Load::Data { range, late } => {
+                InFlightLoad::Data { range, late } => {
                     let mut at = range.start;
                     while at < range.end {
                         let end = range.end.min((at / LINE_BYTES + 1) * LINE_BYTES);
@@ -517,7 +460,7 @@ impl SimTable {
             }
             start
         };
-        self.actions.push(Action::Post { peers, range, copied, quiet });
+        self.actions.push(TableAction::Post { peers, range, copied, quiet });
         self.count.set(self.actions.len() as u64);
     }
 }
@@ -568,7 +511,7 @@ impl Table for SimTable {
         self.access();
         // INV-14: an endless loop would fill memory before any other check noticed it.
         assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
-        self.actions.push(Action::Store { at, value });
+        self.actions.push(TableAction::Store { at, value });
         self.count.set(self.actions.len() as u64);
         self.rows[self.me.index()].set(at, value);
     }
@@ -583,7 +526,7 @@ impl Table for SimTable {
 
     fn wake(&mut self, peers: &[Rank]) {
         self.access();
-        self.actions.push(Action::Wake { peers: bits(peers) });
+        self.actions.push(TableAction::Wake { peers: bits(peers) });
         self.count.set(self.actions.len() as u64);
     }
 
@@ -593,133 +536,4 @@ impl Table for SimTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn extents() -> [Extent; 2] {
-        [(); 2].map(|()| Extent { size: 1024, control: 256, membership: 64, free: [64..64, 192..256] })
-    }
-
-    fn pair(copy_data: bool) -> (SimTable, SimTable) {
-        let table = |me| SimTable::new(Rank(me), &extents(), copy_data, None, Rc::default());
-        (table(0), table(1))
-    }
-
-    fn post(from: &mut SimTable, to: &SimTable, range: Range<u64>, travel: Travel) -> bool {
-        from.begin_poll();
-        from.post(&[Rank(1)], range);
-        let [Action::Post { range, copied, .. }] = &from.actions[..] else { panic!("one post") };
-        to.expect_post(from, range, *copied, travel)
-    }
-
-    const WHOLE: Travel = Travel { due: 10, steps: 1, salt: 5, merge: false, since: u64::MAX };
-
-    #[test]
-    fn a_post_carries_what_its_range_held_and_arrives_when_it_is_due() {
-        let (mut from, mut to) = pair(true);
-        from.store(64, 7);
-        post(&mut from, &to, 64..128, WHOLE);
-        from.store(64, 8);
-        assert_eq!(to.land(&from, 9, 1).next, Some(10));
-        assert_eq!(to.load(Rank(0), 64), 0);
-        assert!(to.land(&from, 10, 1).woken);
-        assert_eq!(to.load(Rank(0), 64), 7);
-    }
-
-    #[test]
-    fn a_torn_post_lands_line_by_line_and_before_the_next() {
-        let (mut from, mut to) = pair(true);
-        from.set_own(256, 1);
-        from.set_own(320, 1);
-        from.set_own(384, 1);
-        from.store(64, 1);
-        let torn = Travel { steps: 3, ..WHOLE };
-        post(&mut from, &to, 256..448, torn);
-        post(&mut from, &to, 64..128, WHOLE);
-        let mut now = 10;
-        let mut partial = 0;
-        while let Some(next) = to.land(&from, now, 5).next {
-            let lines = [256, 320, 384].iter().filter(|at| to.load(Rank(0), **at) == 1).count();
-            partial += usize::from(lines == 1 || lines == 2);
-            assert_eq!(to.load(Rank(0), 64), 0, "it stands behind the torn one");
-            now = next;
-        }
-        assert!(partial > 0);
-        assert_eq!([64, 256, 320, 384].map(|at| to.load(Rank(0), at)), [1; 4]);
-    }
-
-    #[test]
-    fn a_covered_control_post_may_be_left_out_but_data_never() {
-        let (mut from, mut to) = pair(false);
-        let merge = Travel { merge: true, ..WHOLE };
-        from.store(64, 1);
-        assert!(!post(&mut from, &to, 64..128, WHOLE));
-        from.set_own(256, 9);
-        assert!(!post(&mut from, &to, 256..320, merge));
-        from.store(64, 2);
-        assert!(post(&mut from, &to, 64..192, merge));
-        to.land(&from, 10, 1);
-        assert_eq!((to.load(Rank(0), 64), to.load(Rank(0), 256)), (2, 9));
-        // A post does not merge across a control post that stays.
-        post(&mut from, &to, 64..128, WHOLE);
-        post(&mut from, &to, 0..64, merge);
-        assert!(!post(&mut from, &to, 64..128, merge));
-    }
-
-    #[test]
-    fn a_word_that_goes_back_is_noticed() {
-        let (mut from, mut to) = pair(false);
-        for value in [5, 4] {
-            from.store(64, value);
-            post(&mut from, &to, 64..128, WHOLE);
-        }
-        to.land(&from, 10, 1);
-        assert_eq!(to.went_back.get(), Some((Rank(0), 64, 5, 4)));
-    }
-
-    #[test]
-    fn a_proposal_may_take_any_value() {
-        let (mut from, mut to) = pair(false);
-        for value in [5, 4] {
-            from.store(192, value);
-            post(&mut from, &to, 192..256, WHOLE);
-        }
-        to.land(&from, 10, 1);
-        assert_eq!((to.went_back.get(), to.load(Rank(0), 192)), (None, 4));
-    }
-
-    #[test]
-    fn posts_of_a_dead_member_arrive_up_to_one_of_them() {
-        let (mut from, mut to) = pair(true);
-        for value in 1..=3 {
-            from.store(64, value);
-            from.set_own(256, value);
-            post(&mut from, &to, 256..320, WHOLE);
-            post(&mut from, &to, 64..128, WHOLE);
-        }
-        assert_eq!(to.on_the_way(Rank(0)), 6);
-        to.lose(Rank(0), 3);
-        to.land(&from, 10, 1);
-        assert_eq!((to.load(Rank(0), 256), to.load(Rank(0), 64)), (2, 1));
-        let link = to.inbound[0].borrow();
-        assert!(link.queue.is_empty() && link.words.is_empty() && link.bytes.is_empty());
-    }
-
-    #[test]
-    fn words_arrive_in_the_middle_of_a_poll_in_order() {
-        let to = SimTable::new(Rank(1), &extents(), false, Some(3), Rc::default());
-        for value in 1..=50 {
-            to.expect_word(Rank(0), 64, value, 10);
-            to.expect_word(Rank(0), 72, value, 10);
-        }
-        let mut seen = vec![];
-        for _ in 0..100 {
-            let second = to.rows[0].word(72);
-            let first = to.rows[0].word(64);
-            assert!(first == second || first == second + 1);
-            seen.push(to.load(Rank(0), 64));
-        }
-        seen.dedup();
-        assert!(seen.len() > 10 && seen.is_sorted());
-    }
-}
+mod tests;

@@ -13,13 +13,13 @@ const BEFORE_VIOLATION: usize = 40;
 
 /// The lines of a run, each with a virtual time.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
+pub(crate) struct RunTrace {
     first: Vec<String>,
     last: VecDeque<String>,
     left_out: u64,
 }
 
-impl Trace {
+impl RunTrace {
     pub(crate) fn line(&mut self, now: u64, text: fmt::Arguments<'_>) {
         let line = format!("{:>12} ns  {text}", now);
         if self.first.len() < FIRST_LINES {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_long_trace_keeps_both_ends_and_says_what_it_left_out() {
-        let mut trace = Trace::default();
+        let mut trace = RunTrace::default();
         for i in 0..1000 {
             trace.line(i, format_args!("event {i}"));
         }

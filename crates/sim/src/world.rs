@@ -38,13 +38,13 @@ use crate::actions::When;
 use crate::apps::{App, OpenRing};
 use crate::checkers::determinism::TraceHash;
 use crate::checkers::view_sequence::ViewSequence;
-use crate::checkers::{Violation, liveness, null_rule};
+use crate::checkers::{Checked, Violation, liveness, null_rule};
 use crate::counts::Counts;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::seat::Seat;
-use crate::trace::Trace;
+use crate::trace::RunTrace;
 use recorder::Recorder;
 use spindle_core::{Engine, Rank, SubgroupId};
 use stage::Stage;
@@ -100,7 +100,7 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 
 /// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Life {
+enum ProcessLife {
     /// It has not asked to join yet.
     Outside,
     Asking,
@@ -110,9 +110,9 @@ enum Life {
     Left,
 }
 
-impl Life {
+impl ProcessLife {
     fn is_alive(self) -> bool {
-        matches!(self, Life::Outside | Life::Asking | Life::Member)
+        matches!(self, ProcessLife::Outside | ProcessLife::Asking | ProcessLife::Member)
     }
 }
 
@@ -126,10 +126,10 @@ struct Doom {
 }
 
 /// One process. It is a member for as long as it lives, on one stage after the other.
-struct Process {
+struct ViewProcess {
     /// Its seat, if it is a member.
     seat: Option<Seat>,
-    life: Life,
+    life: ProcessLife,
     /// Its clock's offset, in ns.
     clock: i64,
     hung_since: u64,
@@ -146,7 +146,7 @@ struct Process {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivered {
+pub(crate) struct SimDelivery {
     pub(crate) subgroup: SubgroupId,
     pub(crate) sender: Rank,
     pub(crate) round: u64,
@@ -156,15 +156,13 @@ pub(crate) struct Delivered {
     pub(crate) after: u64,
 }
 
-type Checked = Result<(), Violation>;
-
 pub(crate) struct World<'a> {
     plan: &'a Plan,
     now: u64,
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     pushed: u64,
     random: Random,
-    processes: Vec<Process>,
+    processes: Vec<ViewProcess>,
     stages: Vec<Stage>,
     /// By action of the plan: true if a step triggered it.
     happened: Vec<bool>,
@@ -183,15 +181,15 @@ pub(crate) struct World<'a> {
     view_sequence: ViewSequence,
     hash: TraceHash,
     outcome: Outcome,
-    trace: Option<&'a mut Trace>,
+    trace: Option<&'a mut RunTrace>,
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(plan: &'a Plan, trace: Option<&'a mut Trace>) -> World<'a> {
+    pub(crate) fn new(plan: &'a Plan, trace: Option<&'a mut RunTrace>) -> World<'a> {
         let view = &plan.view;
-        let process = || Process {
+        let process = || ViewProcess {
             seat: None,
-            life: Life::Outside,
+            life: ProcessLife::Outside,
             clock: 0,
             hung_since: 0,
             hung_until: 0,
@@ -341,7 +339,8 @@ impl<'a> World<'a> {
             Event::Ask(process) | Event::Synced(process, _) => Some(process),
             _ => None,
         };
-        if of.is_some_and(|process| matches!(self.processes[process].life, Life::Crashed | Life::Evicted)) {
+        if of.is_some_and(|process| matches!(self.processes[process].life, ProcessLife::Crashed | ProcessLife::Evicted))
+        {
             return Ok(());
         }
         if let Some(until) = of.and_then(|process| self.paused(process)) {
@@ -360,7 +359,7 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Event::Land { stage, owner, peer } => self.land(stage, owner, peer),
-            Event::App(i) if self.processes[self.apps[i].plan.member].life == Life::Left => Ok(()),
+            Event::App(i) if self.processes[self.apps[i].plan.member].life == ProcessLife::Left => Ok(()),
             Event::App(i) => self.step(i),
             Event::Consume { stage, consumer } => self.consume(stage, consumer),
             Event::Report { stage, consumer } => self.report(stage, consumer),
@@ -398,12 +397,12 @@ impl<'a> World<'a> {
     }
 
     fn is_member(&self, process: usize) -> bool {
-        self.processes[process].life == Life::Member
+        self.processes[process].life == ProcessLife::Member
     }
 
     /// Returns the time until which a process is paused, if it is.
     fn paused(&self, process: usize) -> Option<u64> {
-        let Process { life, hung_until, .. } = self.processes[process];
+        let ViewProcess { life, hung_until, .. } = self.processes[process];
         if !life.is_alive() {
             return None;
         }
@@ -416,7 +415,7 @@ impl<'a> World<'a> {
     fn wake(&mut self, seat: Seat) {
         let process = self.process_of(seat);
         let Some(member) = &mut self.stages[seat.stage].members[seat.rank.index()] else { return };
-        if member.scheduled || member.finished || self.processes[process].life != Life::Member {
+        if member.scheduled || member.finished || self.processes[process].life != ProcessLife::Member {
             return;
         }
         member.scheduled = true;

@@ -1,5 +1,5 @@
 //! Bootstrap between hosts: many seeds pass without a violation, and enough events occur in them.
-use spindle_sim::bootstrap::{Scene, Summary, campaign, play};
+use spindle_sim::bootstrap::{BootstrapScene, BootstrapSummary, campaign, play};
 
 fn seeds() -> u64 {
     std::env::var("SPINDLE_BOOTSTRAP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000)
@@ -7,8 +7,19 @@ fn seeds() -> u64 {
 
 #[test]
 fn seeds_found_one_group_and_find_it() {
-    let Summary {
-        seeds, bootstraps, joins, evictions, restarts, faults, united, lost, words, forgotten, failures, ..
+    let BootstrapSummary {
+        seeds,
+        bootstraps,
+        joins,
+        evictions,
+        restarts,
+        faults,
+        united,
+        lost,
+        words,
+        forgotten,
+        failures,
+        ..
     } = campaign(0..seeds(), |summary| summary.failures.len() < 5);
     println!(
         "{seeds} seeds: {bootstraps} bootstraps, {joins} joins, {evictions} evictions, {restarts} restarts, {faults} faults, {united} united, \
@@ -27,6 +38,6 @@ fn seeds_found_one_group_and_find_it() {
 #[test]
 fn a_seed_means_the_same_run_every_time() {
     for seed in 0..20 {
-        assert_eq!(play(&Scene::from_seed(seed)), play(&Scene::from_seed(seed)));
+        assert_eq!(play(&BootstrapScene::from_seed(seed)), play(&BootstrapScene::from_seed(seed)));
     }
 }

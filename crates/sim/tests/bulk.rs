@@ -2,7 +2,9 @@
 //! large groups.
 use spindle_core::Rank;
 use spindle_core::rdmc::{Algorithm, Racks};
-use spindle_sim::bulk::{Bench, Death, GroupPlan, Network, Scene, Uplinks, campaign, explain, play, replay_line};
+use spindle_sim::bulk::{
+    BulkBench, BulkScene, GroupPlan, HostDeath, NetworkModel, Uplinks, campaign, explain, play, replay_line,
+};
 use std::collections::BTreeSet;
 
 /// 6,000 seeds in release builds; fewer where they are slow.
@@ -24,8 +26,8 @@ fn no_seed_breaks_an_invariant() {
 #[test]
 fn a_seed_plays_the_same_way_told_or_not() {
     for seed in 0..40 {
-        let scene = Scene::from_seed(seed);
-        assert_eq!(scene, Scene::from_seed(seed));
+        let scene = BulkScene::from_seed(seed);
+        assert_eq!(scene, BulkScene::from_seed(seed));
         let (outcome, story) = explain(&scene);
         assert_eq!(outcome, play(&scene));
         assert!(story.starts_with(&format!("seed {seed}: ")), "{story}");
@@ -36,7 +38,7 @@ fn a_seed_plays_the_same_way_told_or_not() {
 /// model's or the core's behaviour has to pin new ones.
 #[test]
 fn pinned_seeds_keep_their_hashes() {
-    let hashes = [0, 1, 2, 3].map(|seed| play(&Scene::from_seed(seed)).trace_hash);
+    let hashes = [0, 1, 2, 3].map(|seed| play(&BulkScene::from_seed(seed)).trace_hash);
     assert_eq!(
         hashes,
         [0xa474_38e7_fe6e_1e87, 0xa0fc_be81_45f1_095c, 0x425a_31dd_5775_b43d, 0x61c4_9a9b_e1bb_8430],
@@ -45,7 +47,7 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 /// Eight members, one object of 12 blocks, and `death`.
-fn eight(death: Option<Death>) -> Scene {
+fn eight(death: Option<HostDeath>) -> BulkScene {
     let group = GroupPlan {
         hosts: (0..8).collect(),
         algorithm: Algorithm::BinomialPipeline,
@@ -57,7 +59,14 @@ fn eight(death: Option<Death>) -> Scene {
         objects: vec![(115_000, 0)],
         room_ns: 3_000,
     };
-    Scene { seed: 1, network: Network::rdma(8), groups: vec![group], death, late_one_in: 0, events_max: 100_000 }
+    BulkScene {
+        seed: 1,
+        network: NetworkModel::rdma(8),
+        groups: vec![group],
+        death,
+        late_one_in: 0,
+        events_max: 100_000,
+    }
 }
 
 /// The root, a relay, or the last receiver dies after each event of the transfer. The network
@@ -70,7 +79,7 @@ fn any_death_at_any_time_completes_or_fails_once_at_each_survivor() {
     for host in hosts.iter().copied() {
         for event in 0..events {
             let noticed = vec![((host + 3) % 8, 2_000)];
-            let outcome = play(&eight(Some(Death { host, event, noticed })));
+            let outcome = play(&eight(Some(HostDeath { host, event, noticed })));
             assert_eq!(outcome.violations, [], "h{host} dies at event {event}");
             assert_eq!(outcome.deaths, 1);
             ends.insert((outcome.completions.min(7), outcome.failures_told));
@@ -91,8 +100,8 @@ fn groups() -> Vec<u32> {
     if cfg!(debug_assertions) { GROUPS.to_vec() } else { (2..=64).collect() }
 }
 
-fn bench(members: u32) -> Bench {
-    Bench::new(Network::rdma(members), OBJECT)
+fn bench(members: u32) -> BulkBench {
+    BulkBench::new(NetworkModel::rdma(members), OBJECT)
 }
 
 #[test]
@@ -128,12 +137,12 @@ fn a_link_at_half_speed_costs_a_fraction() {
 
 #[test]
 fn racks_with_little_between_them_want_the_hybrid() {
-    let mut network = Network::rdma(64);
+    let mut network = NetworkModel::rdma(64);
     network.uplinks = Some(Uplinks { rack_of: (0..64).map(|host| host / 16).collect(), bytes_per_us: 12_500 });
     let racks = (0..4).map(|rack| (16 * rack..16 * rack + 16).map(Rank).collect());
     let hybrid = Algorithm::Hybrid(Racks::new(racks.collect()).unwrap());
     let [pipeline, hybrid] = [Algorithm::BinomialPipeline, hybrid].map(|algorithm| {
-        let bench = Bench { algorithm, ..Bench::new(network.clone(), OBJECT) };
+        let bench = BulkBench { algorithm, ..BulkBench::new(network.clone(), OBJECT) };
         bench.run().unwrap().ns
     });
     assert!(hybrid * 4 < pipeline, "{hybrid} {pipeline}");
@@ -141,8 +150,9 @@ fn racks_with_little_between_them_want_the_hybrid() {
 
 #[test]
 fn small_objects_in_small_groups_go_faster_directly() {
-    let run =
-        |members, direct_below| Bench { direct_below, ..Bench::new(Network::rdma(members), 4 << 10) }.run().unwrap().ns;
+    let run = |members, direct_below| {
+        BulkBench { direct_below, ..BulkBench::new(NetworkModel::rdma(members), 4 << 10) }.run().unwrap().ns
+    };
     assert!(run(8, u64::MAX) < run(8, 0));
     assert!(run(64, u64::MAX) > run(64, 0));
 }
@@ -150,6 +160,6 @@ fn small_objects_in_small_groups_go_faster_directly() {
 /// Roots that send at the same time share the network, in which every host then has data to send.
 #[test]
 fn groups_with_different_roots_run_concurrently() {
-    let run = |roots| Bench { roots, ..bench(8) }.run().unwrap().ns;
+    let run = |roots| BulkBench { roots, ..bench(8) }.run().unwrap().ns;
     assert!(run(8) < 8 * run(1), "{} {}", run(8), run(1));
 }

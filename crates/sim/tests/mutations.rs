@@ -7,7 +7,7 @@
 //! plays them all, and writes the file.
 #![cfg(mutation)]
 use spindle_core::mutation::Mutation;
-use spindle_sim::mutation::{Broken, CONTROL, Found, SHOWN, hunt, hunt_in_processes};
+use spindle_sim::mutation::{Broken, CONTROL, FoundMutation, SHOWN, hunt, hunt_in_processes};
 use spindle_sim::{Options, campaign};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -82,7 +82,7 @@ struct Hunt {
 }
 
 impl Hunt {
-    fn over(&self, seeds: Range<u64>) -> Option<Found> {
+    fn over(&self, seeds: Range<u64>) -> Option<FoundMutation> {
         match self.bug {
             Some(bug) if !self.in_processes => hunt(bug, seeds),
             bug => hunt_in_processes(bug, self.broken, seeds),
@@ -134,7 +134,7 @@ fn find_all(hunts: &[Hunt], limits: &Limits) {
             println!("{}: mutations.seeds has no seed that shows it (`cargo xtask mutations --bless`)", hunt.name);
         }
         match shown.or_else(|| hunt.over(0..limits.worst_max)) {
-            Some(Found { seed, violation }) => {
+            Some(FoundMutation { seed, violation }) => {
                 println!("{}: seed {seed}, {violation}", hunt.name);
                 seeds.push(seed + 1);
             }

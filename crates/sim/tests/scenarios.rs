@@ -68,14 +68,14 @@ fn play(plan: Plan, actions: &[Action]) -> Outcome {
     outcome
 }
 
-fn crash(process: usize) -> What {
-    What::Crash { process, actions: 0 }
+fn crash(process: usize) -> ActionKind {
+    ActionKind::Crash { process, actions: 0 }
 }
 
 /// Cuts every link from a process of `one` to a process of `other`, for ever.
 fn cut_off(one: &[usize], other: &[usize]) -> Vec<Action> {
     let pairs = one.iter().flat_map(|from| other.iter().map(move |to| (*from, *to)));
-    pairs.map(|(from, to)| Action::at(50_000, What::Cut { from, to, ns: u64::MAX })).collect()
+    pairs.map(|(from, to)| Action::at(50_000, ActionKind::Cut { from, to, ns: u64::MAX })).collect()
 }
 
 /// For everything that the leader may have written, the next leader finds enough to continue, and
@@ -83,10 +83,10 @@ fn cut_off(one: &[usize], other: &[usize]) -> Vec<Action> {
 #[test]
 fn the_leader_dies_at_each_point_of_the_agreement() {
     for visibility in BOTH {
-        for step in [Step::Wedges, Step::Adopts, Step::Decides] {
+        for step in [InstallStep::Wedges, InstallStep::Adopts, InstallStep::Decides] {
             for actions in 0..12 {
-                let suspect = Action::at(50_000, What::Suspect { by: 1, whom: 3 });
-                let dies = Action::on(0, 1, step, What::Crash { process: 0, actions });
+                let suspect = Action::at(50_000, ActionKind::Suspect { by: 1, whom: 3 });
+                let dies = Action::on(0, 1, step, ActionKind::Crash { process: 0, actions });
                 let outcome = play(group(actions, 5, 0, visibility), &[suspect, dies]);
                 assert!(outcome.counts.crashes == 1 && outcome.counts.views >= 1 && !outcome.blocked, "{outcome:?}");
             }
@@ -114,8 +114,8 @@ fn two_die_at_once() {
 fn the_leader_dies_while_the_next_view_is_built() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let join = Action::at(50_000, What::Join { process: 4 });
-            let dies = Action::on(0, 2, Step::Installs, crash(0));
+            let join = Action::at(50_000, ActionKind::Join { process: 4 });
+            let dies = Action::on(0, 2, InstallStep::Installs, crash(0));
             let outcome = play(group(seed, 4, 1, visibility), &[join, dies]);
             assert!(outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
         }
@@ -127,8 +127,8 @@ fn the_leader_dies_while_the_next_view_is_built() {
 fn a_joiner_dies_before_it_installs() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let join = Action::at(50_000, What::Join { process: 3 });
-            let dies = Action::on(0, 1, Step::Adopts, crash(3));
+            let join = Action::at(50_000, ActionKind::Join { process: 3 });
+            let dies = Action::on(0, 1, InstallStep::Adopts, crash(3));
             let outcome = play(group(seed, 3, 1, visibility), &[join, dies]);
             assert!(outcome.counts.views == 2 && outcome.counts.crashes == 1 && !outcome.blocked, "{outcome:?}");
         }
@@ -142,7 +142,7 @@ fn fifo_messages_cross_a_view_change() {
     let mut resent = 0;
     for seed in 0..20 {
         for visibility in BOTH {
-            let joins = [3, 4].map(|process| Action::at(process as u64 * 20_000, What::Join { process }));
+            let joins = [3, 4].map(|process| Action::at(process as u64 * 20_000, ActionKind::Join { process }));
             let outcome = play(group(seed, 3, 2, visibility), &joins);
             assert!(outcome.counts.views >= 1 && !outcome.blocked, "{outcome:?}");
             resent += outcome.counts.resent;
@@ -155,7 +155,7 @@ fn fifo_messages_cross_a_view_change() {
 #[test]
 fn ids_are_in_no_relation_to_ranks() {
     let mut plan = group(1, 3, 1, Visibility::Shared);
-    plan.actions = vec![Action::at(5_000, What::Join { process: 3 })];
+    plan.actions = vec![Action::at(5_000, ActionKind::Join { process: 3 })];
     // This trace is printed in full.
     plan.apps.iter_mut().for_each(|app| app.claims = 2);
     let ids: Vec<u64> = plan.members.iter().map(|member| member.id.0).collect();
@@ -171,13 +171,13 @@ fn ids_are_in_no_relation_to_ranks() {
 fn a_view_change_during_a_view_change() {
     for seed in 0..20 {
         for visibility in BOTH {
-            for step in [Step::Wedges, Step::Adopts, Step::Decides, Step::Ends] {
-                let first = Action::at(50_000, What::Suspect { by: 0, whom: 1 });
-                let joins = Action::on(0, 1, step, What::Join { process: 5 });
+            for step in [InstallStep::Wedges, InstallStep::Adopts, InstallStep::Decides, InstallStep::Ends] {
+                let first = Action::at(50_000, ActionKind::Suspect { by: 0, whom: 1 });
+                let joins = Action::on(0, 1, step, ActionKind::Join { process: 5 });
                 let dies = Action::on(2, 1, step, crash(2));
                 let outcome = play(group(seed, 5, 1, visibility), &[first, joins, dies]);
                 // A member that learns the decision early accepts nothing.
-                let joins = outcome.counts.joins == 1 || step == Step::Adopts;
+                let joins = outcome.counts.joins == 1 || step == InstallStep::Adopts;
                 assert!(outcome.counts.views >= 1 && joins && !outcome.blocked, "{outcome:?}");
             }
         }
@@ -189,7 +189,7 @@ fn a_view_change_during_a_view_change() {
 fn a_suspected_member_was_only_slow() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let hang = Action::at(50_000, What::Hang { process: 0, ns: 3 * SUSPECT_AFTER_NS });
+            let hang = Action::at(50_000, ActionKind::Hang { process: 0, ns: 3 * SUSPECT_AFTER_NS });
             let outcome = play(group(seed, 3, 0, visibility), &[hang]);
             assert_eq!((outcome.counts.views, outcome.counts.evictions, outcome.blocked), (1, 1, false));
         }
@@ -201,7 +201,7 @@ fn a_suspected_member_was_only_slow() {
 fn short_pauses_change_nothing() {
     for seed in 0..20 {
         for visibility in BOTH {
-            let hang = |process| What::Hang { process, ns: SUSPECT_AFTER_NS * 85 / 100 };
+            let hang = |process| ActionKind::Hang { process, ns: SUSPECT_AFTER_NS * 85 / 100 };
             let hangs = [0, 1, 2].map(|process| Action::at(50_000 + 1_000 * process as u64, hang(process)));
             assert_eq!(play(group(seed, 3, 0, visibility), &hangs).counts.views, 0);
         }
@@ -216,7 +216,7 @@ fn nulls_are_in_flight_at_the_wedge() {
         for visibility in BOTH {
             let mut plan = group(seed, 4, 1, visibility);
             plan.apps.retain(|app| app.member == 1 || app.member == 4);
-            let join = Action::at(30_000 + 500 * seed, What::Join { process: 4 });
+            let join = Action::at(30_000 + 500 * seed, ActionKind::Join { process: 4 });
             let outcome = play(plan, &[join]);
             assert!(outcome.counts.nulls > 50 && outcome.counts.views == 1 && !outcome.blocked, "{outcome:?}");
         }
@@ -259,7 +259,7 @@ fn silence_in_one_direction_evicts_one_member() {
 fn split(members: usize, side: &[usize], (out, back): (bool, bool), ns: u64) -> Vec<Action> {
     let others: Vec<usize> = (0..members).filter(|other| !side.contains(other)).collect();
     let pairs = side.iter().flat_map(|one| others.iter().map(move |other| (*one, *other)));
-    let cut = |from, to| Action::at(50_000, What::Cut { from, to, ns });
+    let cut = |from, to| Action::at(50_000, ActionKind::Cut { from, to, ns });
     let cuts = pairs.flat_map(|(one, other)| [(out, cut(one, other)), (back, cut(other, one))]);
     cuts.filter(|(is_cut, _)| *is_cut).map(|(_, action)| action).collect()
 }
@@ -319,8 +319,8 @@ fn a_group_that_was_shattered_is_not_lost() {
 #[test]
 fn two_that_suspect_each_other_do_not_both_go_on() {
     for seed in 0..40 {
-        let hang = |process| Action::at(51_000, What::Hang { process, ns: 3 * SUSPECT_AFTER_NS });
-        let told = |by, whom| Action::at(51_000 + 3 * SUSPECT_AFTER_NS, What::Suspect { by, whom });
+        let hang = |process| Action::at(51_000, ActionKind::Hang { process, ns: 3 * SUSPECT_AFTER_NS });
+        let told = |by, whom| Action::at(51_000 + 3 * SUSPECT_AFTER_NS, ActionKind::Suspect { by, whom });
         let outcome = play(
             group(seed, 3, 0, Visibility::Shared),
             &[Action::at(50_000, crash(2)), hang(0), hang(1), told(0, 1), told(1, 0)],
@@ -336,8 +336,8 @@ fn two_that_suspect_each_other_do_not_both_go_on() {
 #[test]
 fn the_last_one_reads_that_it_was_excluded() {
     for seed in 0..20 {
-        let hang = Action::at(50_000, What::Hang { process: 2, ns: 6 * SUSPECT_AFTER_NS });
-        let die = [0, 1].map(|process| Action::on(process, 2, Step::Installs, crash(process)));
+        let hang = Action::at(50_000, ActionKind::Hang { process: 2, ns: 6 * SUSPECT_AFTER_NS });
+        let die = [0, 1].map(|process| Action::on(process, 2, InstallStep::Installs, crash(process)));
         let outcome = play(group(seed, 3, 0, Visibility::Shared), &[hang, die[0], die[1]]);
         assert_eq!(
             (outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions, outcome.blocked),
@@ -352,7 +352,7 @@ fn a_crashed_member_comes_back_under_a_new_id() {
     for seed in 0..20 {
         for visibility in BOTH {
             let crash = Action::at(50_000, crash(1));
-            let join = Action::at(60_000, What::Join { process: 3 });
+            let join = Action::at(60_000, ActionKind::Join { process: 3 });
             let outcome = play(group(seed, 3, 1, visibility), &[crash, join]);
             assert!(outcome.counts.views >= 1 && !outcome.blocked && outcome.counts.installs >= 3, "{outcome:?}");
         }
@@ -363,7 +363,7 @@ fn a_crashed_member_comes_back_under_a_new_id() {
 #[test]
 fn joins_are_batched() {
     for visibility in BOTH {
-        let joins: Vec<Action> = (3..9).map(|process| Action::at(50_000, What::Join { process })).collect();
+        let joins: Vec<Action> = (3..9).map(|process| Action::at(50_000, ActionKind::Join { process })).collect();
         let outcome = play(group(3, 3, 6, visibility), &joins);
         assert!((1..=2).contains(&outcome.counts.views) && !outcome.blocked, "{outcome:?}");
     }
@@ -375,7 +375,8 @@ fn joins_are_batched() {
 fn members_leave_until_one_is_left() {
     for seed in 0..10 {
         for visibility in BOTH {
-            let leaves = [0, 1, 2].map(|process| Action::at(500_000 * (process as u64 + 1), What::Leave { process }));
+            let leaves =
+                [0, 1, 2].map(|process| Action::at(500_000 * (process as u64 + 1), ActionKind::Leave { process }));
             let outcome = play(group(seed, 4, 0, visibility), &leaves);
             assert_eq!(
                 (outcome.counts.leaves, outcome.counts.views, outcome.blocked, outcome.counts.evictions),
@@ -388,9 +389,9 @@ fn members_leave_until_one_is_left() {
 /// A member accepts, then suspects its leader, and hears it again: the view ends all the same.
 #[test]
 fn a_leader_is_suspected_when_it_decides() {
-    for what in [What::Join { process: 2 }, What::Leave { process: 1 }] {
+    for what in [ActionKind::Join { process: 2 }, ActionKind::Leave { process: 1 }] {
         for seed in 0..200 {
-            let suspect = Action::on(1, 1, Step::Adopts, What::Suspect { by: 1, whom: 0 });
+            let suspect = Action::on(1, 1, InstallStep::Adopts, ActionKind::Suspect { by: 1, whom: 0 });
             let plan = Plan { suspect_after_ns: Some(1_000_000), ..group(seed, 2, 1, Visibility::Shared) };
             let outcome = play(plan, &[Action::at(50_000, what), suspect]);
             assert!(!outcome.blocked && outcome.counts.views > 0, "{outcome:?}");
@@ -401,7 +402,7 @@ fn a_leader_is_suspected_when_it_decides() {
 /// Returns the action with which `process` installs the second view, in which the memory of `whom`
 /// does not arrive at it.
 fn miss(process: usize, whom: usize) -> Action {
-    Action::on(process, 2, Step::Installs, What::Miss { process, whom })
+    Action::on(process, 2, InstallStep::Installs, ActionKind::Miss { process, whom })
 }
 
 /// Three members continue without one that saw none of their stores, and die. Their rows are not
@@ -410,9 +411,9 @@ fn miss(process: usize, whom: usize) -> Action {
 #[test]
 fn rows_that_never_came_are_not_final() {
     for seed in 0..20 {
-        let join = Action::at(50_000, What::Join { process: 3 });
+        let join = Action::at(50_000, ActionKind::Join { process: 3 });
         let apart = [1, 2, 3].map(|other| [miss(0, other), miss(other, 0)]).concat();
-        let die = [1, 2, 3].map(|process| Action::on(process, 3, Step::Installs, crash(process)));
+        let die = [1, 2, 3].map(|process| Action::on(process, 3, InstallStep::Installs, crash(process)));
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[&[join], &apart[..], &die].concat());
         let counts = (outcome.counts.absences, outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions);
         assert_eq!((counts, outcome.blocked), ((6, 2, 3, 0), true));
@@ -423,8 +424,8 @@ fn rows_that_never_came_are_not_final() {
 #[test]
 fn one_that_never_saw_the_other_is_blocked_by_its_death() {
     for seed in 0..20 {
-        let join = Action::at(50_000, What::Join { process: 1 });
-        let dies = Action::on(1, 2, Step::Installs, crash(1));
+        let join = Action::at(50_000, ActionKind::Join { process: 1 });
+        let dies = Action::on(1, 2, InstallStep::Installs, crash(1));
         let actions = [join, miss(0, 1), miss(1, 0), dies];
         let outcome = play(group(seed, 1, 1, Visibility::Shared), &actions);
         assert_eq!((outcome.counts.absences, outcome.counts.evictions, outcome.blocked), (2, 0, true));
@@ -436,7 +437,7 @@ fn one_that_never_saw_the_other_is_blocked_by_its_death() {
 #[test]
 fn one_that_is_late_at_one_member_is_evicted() {
     for seed in 0..20 {
-        let join = Action::at(50_000, What::Join { process: 3 });
+        let join = Action::at(50_000, ActionKind::Join { process: 3 });
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[join, miss(1, 2)]);
         assert_eq!(
             (outcome.counts.absences, outcome.counts.views, outcome.counts.evictions, outcome.blocked),
@@ -453,12 +454,14 @@ fn every_way_in_which_three_miss_each_other() {
     let pairs: Vec<(usize, usize)> = pairs.into_iter().filter(|(to, from)| to != from).collect();
     let (mut went_on, mut stopped) = (0, 0);
     for (absent, dying) in (1..64).flat_map(|absent| (0..8).map(move |dying| (absent, dying))) {
-        for (view, step) in [(2, Step::Wedges), (2, Step::Adopts), (2, Step::Decides), (3, Step::Installs)] {
+        for (view, step) in
+            [(2, InstallStep::Wedges), (2, InstallStep::Adopts), (2, InstallStep::Decides), (3, InstallStep::Installs)]
+        {
             let absent = pairs.iter().enumerate().filter(|(i, _)| absent >> i & 1 == 1);
             let absent = absent.map(|(_, (process, whom))| miss(*process, *whom));
             let dying = (0..3).filter(|process| dying >> process & 1 == 1);
             let dying = dying.map(|process| Action::on(process, view, step, crash(process)));
-            let join = Action::at(20_000, What::Join { process: 2 });
+            let join = Action::at(20_000, ActionKind::Join { process: 2 });
             let actions: Vec<Action> = absent.chain(dying).chain([join]).collect();
             let mut plan = group(actions.len() as u64, 2, 1, Visibility::Shared);
             plan.apps.iter_mut().for_each(|app| app.claims = 2);
@@ -489,9 +492,9 @@ fn a_shard_is_unavailable_and_comes_back() {
     let (mut waits, mut resent) = (0, 0);
     for seed in 0..20 {
         for visibility in BOTH {
-            for goes in [What::Leave { process: 1 }, crash(1)] {
+            for goes in [ActionKind::Leave { process: 1 }, crash(1)] {
                 let goes = Action::at(60_000, goes);
-                let comes = Action::on(0, 2, Step::Installs, What::Join { process: 3 });
+                let comes = Action::on(0, 2, InstallStep::Installs, ActionKind::Join { process: 3 });
                 let outcome = play(shards(seed, visibility), &[goes, comes]);
                 assert!(outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
                 (waits, resent) = (waits + outcome.counts.waits, resent + outcome.counts.resent);
@@ -515,12 +518,12 @@ fn messages_outlive_a_smaller_limit() {
             };
             // The second pair of changes arrives when the first has just been installed.
             let changes = vec![alter(0, 8), alter(1, 8), alter(0, 0), alter(1, 16)];
-            let ask = |change| What::Change { process: 0, change };
+            let ask = |change| ActionKind::Change { process: 0, change };
             let actions = [
                 Action::at(60_000, ask(0)),
                 Action::at(60_000, ask(1)),
-                Action::on(0, 2, Step::Installs, ask(2)),
-                Action::on(0, 2, Step::Installs, ask(3)),
+                Action::on(0, 2, InstallStep::Installs, ask(2)),
+                Action::on(0, 2, InstallStep::Installs, ask(3)),
             ];
             let outcome = play(Plan { changes, ..plan }, &actions);
             assert!(outcome.counts.alterations == 4 && outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");

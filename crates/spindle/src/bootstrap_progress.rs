@@ -1,6 +1,6 @@
 //! The processes that are present while a group is created, or while a process waits for admission.
 use spindle_core::MemberId;
-use spindle_core::control::{Difference, SeedsKnown, Unreached, Waits};
+use spindle_core::control::{Difference, SeedWait, SeedsKnown, Unreached};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub struct BootstrapProgress {
     /// ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
     /// The condition for which this process waits between hosts, and the seeds that have answered.
-    pub waits: Option<Box<Waits>>,
+    pub waits: Option<Box<SeedWait>>,
     /// How many more seeds have to answer before the group can be created.
     pub seeds_missing: u32,
     /// The settings that differ from those of another process that waits to create the group, with

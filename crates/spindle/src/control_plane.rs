@@ -10,7 +10,7 @@ use crate::config::Network;
 use crate::error::JoinError;
 use crate::random::random_word;
 use crate::shared::{Notices, lock};
-use crate::transfer::Way;
+use crate::transfer::TransferWay;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
@@ -32,7 +32,7 @@ mod net;
 mod orders;
 mod ways;
 
-pub(crate) use bootstrapping::{BootstrapTerms, Bootstrapping};
+pub(crate) use bootstrapping::{BootstrapDriver, BootstrapTerms};
 pub(crate) use bulk_link::{BulkLink, BulkWay};
 pub(crate) use net::Net;
 pub(crate) use ways::{Board, SharedRowDescriptors};
@@ -47,9 +47,9 @@ pub(crate) enum ControlPlaneEvent {
     /// An event of the membership.
     Control(control::ControlEvent),
     /// The state of an application begins to come.
-    State { view: ViewId, from: MemberId, way: Way },
+    State { view: ViewId, from: MemberId, way: TransferWay },
     /// Requested objects of a member begin to come.
-    Objects { from: MemberId, reply: u64, way: Way },
+    Objects { from: MemberId, reply: u64, way: TransferWay },
     /// A process on another host wants to observe a view, over this stream.
     Observer { view: ViewId, stream: Connection },
 }
@@ -85,7 +85,7 @@ pub(crate) struct ControlPlane {
     /// Ways in bulk groups that other members have handed over.
     bulk_links: GroupLinks<BulkLink>,
     /// The creation of a group between hosts.
-    bootstrap: Option<Bootstrapping>,
+    bootstrap: Option<BootstrapDriver>,
     notices: Arc<Notices>,
 }
 

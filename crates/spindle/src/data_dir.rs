@@ -4,7 +4,7 @@
 //! and synced, renamed to the old name, and the directory is synced. A lock keeps a second process
 //! out. A seed whose directory was never [initialised](initialise_data_dir) takes part without
 //! durable votes.
-use spindle_core::control::Record;
+use spindle_core::control::BootstrapRecord;
 use spindle_core::wire::bytes::digest;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -85,7 +85,7 @@ pub fn initialise_data_dir(dir: &Path, group: &str) -> Result<(), DataDirError> 
     let dir = DataDir::open(dir, group)?;
     match dir.is_initialised {
         true => Err(DataDirError::Initialised { path: dir.path.join(FILE) }),
-        false => dir.write(&Record::default()),
+        false => dir.write(&BootstrapRecord::default()),
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct DataDir {
     /// Whether it contained a record when it was opened.
     pub(crate) is_initialised: bool,
     /// That record, or an empty one.
-    pub(crate) record: Record,
+    pub(crate) record: BootstrapRecord,
 }
 
 impl DataDir {
@@ -135,7 +135,7 @@ impl DataDir {
     }
 
     /// Replaces the record. The record is on disk when this returns.
-    pub(crate) fn write(&self, record: &Record) -> Result<(), DataDirError> {
+    pub(crate) fn write(&self, record: &BootstrapRecord) -> Result<(), DataDirError> {
         let start = Instant::now();
         let (new, file) = (self.path.join(NEW), self.path.join(FILE));
         let written = File::create(&new).and_then(|mut to| {
@@ -152,7 +152,7 @@ impl DataDir {
     }
 }
 
-fn encode(group: &str, record: &Record) -> Vec<u8> {
+fn encode(group: &str, record: &BootstrapRecord) -> Vec<u8> {
     let words = record.encode();
     let mut bytes = MAGIC.to_le_bytes().to_vec();
     bytes.extend((group.len() as u64).to_le_bytes());
@@ -162,7 +162,7 @@ fn encode(group: &str, record: &Record) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<(String, Record)> {
+fn decode(bytes: &[u8]) -> Option<(String, BootstrapRecord)> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
     if digest(body.iter().copied()) != u64::from_le_bytes(*sum) {
         return None;
@@ -176,14 +176,14 @@ fn decode(bytes: &[u8]) -> Option<(String, Record)> {
     let (group, body) = body.split_at(length);
     let (words, rest) = body.as_chunks::<8>();
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let record = Record::decode(&words).filter(|_| rest.is_empty())?;
+    let record = BootstrapRecord::decode(&words).filter(|_| rest.is_empty())?;
     Some((String::from_utf8(group.to_vec()).ok()?, record))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spindle_core::control::{Ballot, Incarnation};
+    use spindle_core::control::{BootstrapBallot, Incarnation};
 
     struct Scratch(PathBuf);
 
@@ -208,9 +208,9 @@ mod tests {
         let error = initialise_data_dir(&scratch.0, "g").unwrap_err();
         assert!(matches!(error, DataDirError::Initialised { .. }), "{error}");
         let dir = DataDir::open(&scratch.0, "g").unwrap();
-        assert!(dir.is_initialised && dir.record == Record::default());
-        let promised = Ballot { round: 7, seed: 1 };
-        let record = Record { promised, belongs: Some(Incarnation(u128::MAX)), ..Record::default() };
+        assert!(dir.is_initialised && dir.record == BootstrapRecord::default());
+        let promised = BootstrapBallot { round: 7, seed: 1 };
+        let record = BootstrapRecord { promised, belongs: Some(Incarnation(u128::MAX)), ..BootstrapRecord::default() };
         dir.write(&record).unwrap();
         assert!(matches!(DataDir::open(&scratch.0, "g"), Err(DataDirError::InUse { .. })));
         drop(dir);

@@ -3,7 +3,7 @@ use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::handler::Handler;
 use crate::handles::Publisher;
 use crate::node::{Node, Poll};
-use crate::pace::{Idle, Pace, SLEEP_MAX};
+use crate::pace::{Idle, PollPace, SLEEP_MAX};
 use crate::shared::{End, Notices, Shared, Upcall};
 use crate::status::Status;
 use spindle_core::{Change, MemberId, Rank, View};
@@ -306,7 +306,7 @@ impl Control {
 
 /// Runs the polling thread.
 fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
-    let mut pace = Pace::new(node.terms.spin_for);
+    let mut pace = PollPace::new(node.terms.spin_for);
     // A cheap check first: other threads write to this cache line only when they have a request.
     let requested = || {
         let flags = [&control.stop, &control.status_wanted, &control.leave, &control.seal, &control.ordered];

@@ -66,7 +66,7 @@ struct Mark {
 }
 
 /// A subgroup at a look.
-pub(crate) struct Present<'a> {
+pub(crate) struct LookedSubgroup<'a> {
     pub(crate) name: &'a str,
     pub(crate) home: (ViewId, SubgroupId),
     pub(crate) stable: u64,
@@ -95,7 +95,7 @@ impl Lags {
     pub(crate) fn look(
         &mut self,
         number: usize,
-        present: &Present<'_>,
+        present: &LookedSubgroup<'_>,
         frontiers: impl Iterator<Item = (MemberId, Frontier)>,
         me: MemberId,
         lags: &mut Vec<Lag>,
@@ -222,7 +222,7 @@ mod tests {
         let now = Time(0) + Duration::from_millis(ms);
         let mut turns = vec![];
         for number in lags.begin(1, now) {
-            let present = Present { name: "all", home: (ViewId(1), SubgroupId(0)), stable };
+            let present = LookedSubgroup { name: "all", home: (ViewId(1), SubgroupId(0)), stable };
             let frontier = Frontier { delivered, ..Frontier::default() };
             lags.look(number, &present, [(MemberId(2), frontier)].into_iter(), MemberId(1), &mut turns);
         }

@@ -65,7 +65,7 @@ pub use observing::{Missed, Observed, Observing};
 pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
-pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};
+pub use spindle_core::control::{Incarnation, Need, SeedState, SeedWait, SeedsKnown, Unreached};
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
@@ -74,7 +74,7 @@ pub use spindle_core::{
 pub use spindle_fabric::Frame;
 pub use spindle_fabric_ofi::{OfiError, OfiOptions};
 #[cfg(feature = "tls")]
-pub use spindle_transport::net::{Identity, Rule as IdentityRule, TlsError, TlsWarning};
+pub use spindle_transport::net::{Identity, IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
 pub use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
 pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};

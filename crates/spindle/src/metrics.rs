@@ -40,11 +40,11 @@ struct Family {
     name: &'static str,
     unit: Option<Unit>,
     help: &'static str,
-    values: Values,
+    values: MetricValues,
 }
 
 /// How the values of a metric are read.
-enum Values {
+enum MetricValues {
     Counter(fn(&Status) -> u64),
     Gauge(fn(&Status) -> f64),
     Histogram(fn(&Status) -> &Histogram),
@@ -56,7 +56,7 @@ enum Values {
     OfMember(fn(&crate::MemberStatus) -> f64),
 }
 
-use Values::{Counter, Gauge, OfMember, OfSubgroup};
+use MetricValues::{Counter, Gauge, OfMember, OfSubgroup};
 
 /// All metrics.
 const FAMILIES: &[Family] = &[
@@ -100,7 +100,7 @@ const FAMILIES: &[Family] = &[
         name: "spindle_view_change_duration",
         unit: Some(Unit::Seconds),
         help: "Time from the moment at which this member learnt of the end of a view until the next one began here",
-        values: Values::Histogram(|status| &status.view_changes),
+        values: MetricValues::Histogram(|status| &status.view_changes),
     },
     Family {
         name: "spindle_messages_sent",
@@ -154,7 +154,7 @@ const FAMILIES: &[Family] = &[
         name: "spindle_delivery_latency",
         unit: Some(Unit::Seconds),
         help: "Time from the claim of a message of this member until its delivery here, of a sample of them",
-        values: Values::Latency,
+        values: MetricValues::Latency,
     },
     Family {
         name: "spindle_member_lag",
@@ -233,7 +233,7 @@ impl Collector for Metrics {
             let kind = match family.values {
                 Counter(_) | OfSubgroup(_) => MetricType::Counter,
                 Gauge(_) | OfMember(_) => MetricType::Gauge,
-                Values::Histogram(_) | Values::Latency => MetricType::Histogram,
+                MetricValues::Histogram(_) | MetricValues::Latency => MetricType::Histogram,
             };
             let metric = encoder.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
             family.values.encode(metric, &self.group, &status)?;
@@ -242,7 +242,7 @@ impl Collector for Metrics {
     }
 }
 
-impl Values {
+impl MetricValues {
     fn encode(&self, mut metric: MetricEncoder<'_>, group: &str, status: &Status) -> fmt::Result {
         let group = ("group", group);
         let subgroups = status.subgroups.iter().map(|of| (&*of.name, &of.stats, &of.latency));
@@ -250,14 +250,14 @@ impl Values {
         match self {
             Counter(read) => counter(metric.encode_family(&[group])?, read(status)),
             Gauge(read) => metric.encode_family(&[group])?.encode_gauge(&read(status)),
-            Values::Histogram(read) => histogram(metric.encode_family(&[group])?, read(status)),
+            MetricValues::Histogram(read) => histogram(metric.encode_family(&[group])?, read(status)),
             OfSubgroup(read) => {
                 for (name, stats, _) in subgroups {
                     counter(metric.encode_family(&[group, ("subgroup", name)])?, read(stats))?;
                 }
                 Ok(())
             }
-            Values::Latency => {
+            MetricValues::Latency => {
                 for (name, _, latency) in subgroups {
                     histogram(metric.encode_family(&[group, ("subgroup", name)])?, latency)?;
                 }

@@ -6,7 +6,7 @@ use crate::handler::{Batch, Handler};
 use crate::handles::SubgroupHandles;
 use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
-use crate::large::{Large, ObjectCache, ObjectServer};
+use crate::large::{Large, LargeObjectCache, LargeObjectServer};
 use crate::logs::Logs;
 use crate::mesh::Mesh;
 use crate::shared::{HandlerWatch, Notices, Shared};
@@ -66,8 +66,8 @@ pub struct Node {
     shows: Shows,
     large: Large,
     /// Objects for processes that follow.
-    object_cache: Arc<ObjectCache>,
-    object_server: ObjectServer,
+    object_cache: Arc<LargeObjectCache>,
+    object_server: LargeObjectServer,
     /// `None` if no subgroup is logged.
     logs: Option<Logs>,
     /// By name; the order is that of the first view.
@@ -130,7 +130,7 @@ impl Node {
         shared.ask_for_sample();
         let notices = control_plane.notices();
         let mut handles = vec![];
-        let (large, object_cache) = (Large::new(notices, &terms), Arc::new(ObjectCache::default()));
+        let (large, object_cache) = (Large::new(notices, &terms), Arc::new(LargeObjectCache::default()));
         object_cache.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
         let mut logs = Logs::open(&terms, &view, control_plane.incarnation(), control_plane.me, notices)?;
         let of_subgroup = |name: &str| {
@@ -153,7 +153,7 @@ impl Node {
             shows: Shows::default(),
             large,
             object_cache,
-            object_server: ObjectServer::default(),
+            object_server: LargeObjectServer::default(),
             logs,
             handles,
             by_id,

@@ -23,7 +23,7 @@ pub(crate) enum Idle {
 
 /// The pace of one polling thread.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PollPace {
     spin_for: Duration,
     /// How long it looks now before it sleeps. It is less than `spin_for` if nothing came within
     /// that time for a while.
@@ -81,9 +81,9 @@ impl Core {
     }
 }
 
-impl Pace {
-    pub(crate) fn new(spin_for: Duration) -> Pace {
-        Pace { spin_for, looks_for: spin_for, core: Core::Own, looks: 0, since: None, slept: false }
+impl PollPace {
+    pub(crate) fn new(spin_for: Duration) -> PollPace {
+        PollPace { spin_for, looks_for: spin_for, core: Core::Own, looks: 0, since: None, slept: false }
     }
 
     /// Notes that the last poll found something.
@@ -131,13 +131,13 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn looks_until_sleep(pace: &mut Pace) -> u32 {
+    fn looks_until_sleep(pace: &mut PollPace) -> u32 {
         (1..).find(|_| pace.idle() == Idle::Sleep).unwrap()
     }
 
     #[test]
     fn it_sleeps_after_its_time_and_starts_anew_after_work() {
-        let mut pace = Pace::new(Duration::from_millis(2));
+        let mut pace = PollPace::new(Duration::from_millis(2));
         for _ in 0..2 {
             let start = Instant::now();
             pace.worked();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_woken_sleeper_looks_once_and_sleeps_until_there_is_work() {
-        let mut pace = Pace::new(Duration::from_nanos(1));
+        let mut pace = PollPace::new(Duration::from_nanos(1));
         while !pace.slept {
             pace.idle();
         }
@@ -163,8 +163,8 @@ mod tests {
     /// Messages that come rarely are not worth a core; once they come more often they are.
     #[test]
     fn it_looks_for_less_time_while_nothing_comes_in_it() {
-        let (mut pace, longest) = (Pace::new(Duration::from_millis(64)), Duration::from_millis(64));
-        let pass = |pace: &mut Pace, idle: Duration| {
+        let (mut pace, longest) = (PollPace::new(Duration::from_millis(64)), Duration::from_millis(64));
+        let pass = |pace: &mut PollPace, idle: Duration| {
             pace.since = Instant::now().checked_sub(idle);
             pace.worked();
             pace.looks_for
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn a_thread_without_spinning_sleeps_at_once() {
-        assert_eq!(looks_until_sleep(&mut Pace::new(Duration::ZERO)), 1);
+        assert_eq!(looks_until_sleep(&mut PollPace::new(Duration::ZERO)), 1);
     }
 
     #[test]
     fn it_sleeps_at_once_where_another_keeps_the_core() {
-        let mut pace = Pace::new(Duration::MAX);
+        let mut pace = PollPace::new(Duration::MAX);
         pace.core = Core::Contended;
         assert_eq!(looks_until_sleep(&mut pace), Core::Contended.looks());
     }

@@ -6,7 +6,7 @@ use spindle::{
     Batch, Config, Ended, Group, MemberId, Node, Outcome, Publisher, ReceiveError, Receiver, SendError, SubgroupId,
 };
 use spindle_core::control::{ControlMessage, Request};
-use spindle_transport::rendezvous::{ControlSocket, Delivery, GroupName, RuntimeDir};
+use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, SendOutcome};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -456,7 +456,7 @@ fn tasks_that_wait_learn_that_the_member_was_evicted() {
     assert!(poll_once(receiving.as_mut(), &wakers[2]).is_pending());
     let client = ControlSocket::client(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
     let evict = ControlMessage::Request { from: client.id(), reply: 1, what: Request::Evict(MemberId(3)) };
-    assert_eq!(client.send(MemberId(1), &evict, &[]).unwrap(), Delivery::Done);
+    assert_eq!(client.send(MemberId(1), &evict, &[]).unwrap(), SendOutcome::Done);
     let (mut sent, mut objects, mut received) = (None, None, None);
     let patience = Instant::now() + LONG;
     while sent.is_none() || objects.is_none() || received.is_none() {

@@ -6,7 +6,7 @@ use spindle::{
     Batch, Config, Ended, Handler, MemberId, Node, Outcome, Poll, Publisher, Receipt, SendError, SubgroupId,
 };
 use spindle_core::control::{ControlMessage, Request};
-use spindle_transport::rendezvous::{ControlSocket, Delivery, GroupName, RuntimeDir};
+use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, SendOutcome};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -37,7 +37,7 @@ fn poll(nodes: &mut [Node]) -> Vec<Result<Poll, Ended>> {
 fn evict_the_third(scratch: &Scratch) {
     let client = ControlSocket::client(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
     let evict = ControlMessage::Request { from: client.id(), reply: 1, what: Request::Evict(MemberId(3)) };
-    assert_eq!(client.send(MemberId(1), &evict, &[]).unwrap(), Delivery::Done);
+    assert_eq!(client.send(MemberId(1), &evict, &[]).unwrap(), SendOutcome::Done);
 }
 
 /// The first is asked to evict the third while the second leaves: in the old view, between the two,

@@ -10,7 +10,7 @@ use spindle::{
 use spindle_core::control::{ControlMessage, Refusal};
 use spindle_core::{Layout, MemberId, Rank, ViewId};
 use spindle_fabric::{Arena, LivenessThread, MemberEventCount, OwnRow};
-use spindle_transport::rendezvous::{ControlSocket, Delivery, GroupName, RuntimeDir, disclose, own_birth};
+use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, SendOutcome, disclose, own_birth};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -269,7 +269,7 @@ fn a_process_that_reads_no_messages_delays_no_view() {
     // More requests than any `ControlSocket` holds. The members answer each of them.
     for _ in 0..2000 {
         for member in [MemberId(1), MemberId(2)] {
-            until("room", || control_socket.send(member, &ask, &[]).unwrap() == Delivery::Done);
+            until("room", || control_socket.send(member, &ask, &[]).unwrap() == SendOutcome::Done);
         }
     }
     let joined = Config { suspect_after: None, ..group(&scratch, 1, 3) }.join().unwrap();

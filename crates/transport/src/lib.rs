@@ -20,5 +20,6 @@ pub mod rendezvous;
 pub mod stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod waiting;
 
 pub use stream::{Certificate, Connection, SocketOptions, SocketStream, Space, Stream, limit_silence};

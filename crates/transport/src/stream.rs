@@ -39,6 +39,17 @@ pub trait Stream: Debug + Send {
         false
     }
 
+    /// Sends bytes that it holds back, as many as it can now.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send). A full stream is no error.
+    fn send_held(&mut self) -> io::Result<()> {
+        match self.holds_back().then(|| self.send(&[])) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether it may have bytes that the descriptor does not report. A new owner of the
     /// stream has to ask before it waits for the descriptor: the stream may have read ahead while
     /// it had another owner.
@@ -76,7 +87,7 @@ impl fmt::Debug for Certificate {
 
 /// A stream that has taken back bytes that it had returned.
 #[derive(Debug)]
-struct Again {
+struct RereadStream {
     stream: Connection,
     bytes: VecDeque<u8>,
 }
@@ -85,11 +96,11 @@ struct Again {
 pub fn again(mut stream: Connection, bytes: &[u8]) -> Connection {
     match bytes.is_empty() || stream.take_back(bytes) {
         true => stream,
-        false => Box::new(Again { stream, bytes: bytes.iter().copied().collect() }),
+        false => Box::new(RereadStream { stream, bytes: bytes.iter().copied().collect() }),
     }
 }
 
-impl Stream for Again {
+impl Stream for RereadStream {
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.stream.send(parts)
     }

@@ -57,7 +57,7 @@ impl Drop for Folder {
 }
 
 /// One process.
-pub(super) struct Process {
+pub(super) struct ChaosProcess {
     pub(super) instance: u32,
     child: Child,
     input: Option<ChildStdin>,
@@ -85,7 +85,7 @@ pub(super) struct Process {
     pub(super) status: Option<ExitStatus>,
 }
 
-impl Process {
+impl ChaosProcess {
     /// Starts `program` with `folder`, which contains all files of the process under its number.
     /// The process runs in `namespace`, if there is one.
     pub(super) fn start(
@@ -95,7 +95,7 @@ impl Process {
         instance: u32,
         arguments: &[String],
         traces: Option<&Path>,
-    ) -> Result<Process> {
+    ) -> Result<ChaosProcess> {
         let errors =
             File::create(folder.path().join(format!("{instance}.err"))).context("can't write in the run's folder")?;
         let mut command = match namespace {
@@ -118,7 +118,7 @@ impl Process {
             .spawn()
             .with_context(|| format!("can't start {}", program.display()))?;
         let input = child.stdin.take();
-        Ok(Process {
+        Ok(ChaosProcess {
             instance,
             child,
             input,
@@ -299,7 +299,7 @@ impl Drop for Operator {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChaosProcess {
     fn drop(&mut self) {
         if self.status.is_none() {
             let _ = self.child.kill();

@@ -1,7 +1,7 @@
 //! Hosts for a round: network namespaces, joined by a bridge in a namespace of its own. Links go
 //! down, lose one direction, flap and get slow. None of this touches the namespace of this process.
 //!
-//! The wanted state of a link is kept here with its end, and [`Hosts::tick`] applies it to the
+//! The wanted state of a link is kept here with its end, and [`ChaosHosts::tick`] applies it to the
 //! system. A direction is cut by giving the sender a wrong hardware address for the receiver, which
 //! needs no filter in the kernel. Packets of the sender are then lost silently, and the other
 //! direction works. Namespaces carry the number of the process that made them. The next run removes
@@ -27,7 +27,7 @@ const QUEUE_PACKETS: u32 = 20_000;
 /// The end at which a host's link is cut. At the host's end its routes disappear with the link, and
 /// sending fails. At the bridge's end no packet comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum CutEnd {
     Host,
     Bridge,
     /// The link itself stays up, and the bridge forwards nothing from it and to it. The systems
@@ -37,8 +37,8 @@ pub(super) enum End {
 
 /// A link that is down, or down and up in turns.
 #[derive(Clone, Copy, Debug)]
-struct Down {
-    end: End,
+struct LinkDown {
+    end: CutEnd,
     since: Instant,
     until: Instant,
     /// Length of each turn, if the link flaps.
@@ -46,10 +46,10 @@ struct Down {
 }
 
 #[derive(Debug)]
-struct Host {
+struct ChaosHost {
     name: String,
-    down: Option<Down>,
-    is_down: Option<End>,
+    down: Option<LinkDown>,
+    is_down: Option<CutEnd>,
     /// The end of the time in which packets to each receiver are lost, and whether they are lost
     /// now.
     mute: Vec<(Option<Instant>, bool)>,
@@ -66,9 +66,9 @@ const LINK_LOOK: Duration = Duration::from_millis(20);
 
 /// The hosts of a round, at first without a disturbance. They are removed when dropped.
 #[derive(Debug)]
-pub(super) struct Hosts {
+pub(super) struct ChaosHosts {
     bridge: String,
-    hosts: Vec<Host>,
+    hosts: Vec<ChaosHost>,
     /// How links are made slow on this machine, if that is possible.
     slowly: Option<&'static str>,
     /// The delay on all links.
@@ -85,13 +85,13 @@ pub(super) fn obstacle() -> Option<String> {
     made.err().map(|error| format!("no hosts: this user may not make network namespaces here: {error:#}"))
 }
 
-impl Hosts {
+impl ChaosHosts {
     /// Creates the hosts, and removes those of runs that were killed.
-    pub(super) fn new(count: u32) -> Result<Hosts> {
+    pub(super) fn new(count: u32) -> Result<ChaosHosts> {
         sweep()?;
         let named = |what: &str| format!("{PREFIX}{}-{what}", std::process::id());
         // From here on the hosts are removed if any step fails.
-        let mut hosts = Hosts { bridge: named("bridge"), hosts: vec![], slowly: None, delay: None };
+        let mut hosts = ChaosHosts { bridge: named("bridge"), hosts: vec![], slowly: None, delay: None };
         call("ip", &["netns", "add", &hosts.bridge])?;
         let bridge = hosts.bridge.clone();
         call("ip", &["-n", &bridge, "link", "add", "bridge", "type", "bridge"])?;
@@ -100,7 +100,7 @@ impl Hosts {
             let name = named(&i.to_string());
             call("ip", &["netns", "add", &name])?;
             let mute = vec![(None, false); count as usize];
-            hosts.hosts.push(Host {
+            hosts.hosts.push(ChaosHost {
                 name: name.clone(),
                 down: None,
                 is_down: None,
@@ -137,18 +137,18 @@ impl Hosts {
     }
 
     /// Takes the link of `host` down for `time`.
-    pub(super) fn cut(&mut self, host: usize, end: End, time: Duration) {
+    pub(super) fn cut(&mut self, host: usize, end: CutEnd, time: Duration) {
         self.down(host, end, time, None);
     }
 
     /// Takes the link of `host` down and up in turns of `turn`, for `time`.
-    pub(super) fn flap(&mut self, host: usize, end: End, time: Duration, turn: Duration) {
+    pub(super) fn flap(&mut self, host: usize, end: CutEnd, time: Duration, turn: Duration) {
         self.down(host, end, time, Some(turn));
     }
 
-    fn down(&mut self, host: usize, end: End, time: Duration, turn: Option<Duration>) {
+    fn down(&mut self, host: usize, end: CutEnd, time: Duration, turn: Option<Duration>) {
         let since = Instant::now();
-        self.hosts[host].down = Some(Down { end, since, until: since + time, turn });
+        self.hosts[host].down = Some(LinkDown { end, since, until: since + time, turn });
     }
 
     /// Loses all packets from `from` to `to`, for `time`.
@@ -177,7 +177,7 @@ impl Hosts {
 
     /// Returns true if a link is down or slow, loses packets, or was down and is not in use yet.
     pub(super) fn is_disturbed(&self) -> bool {
-        let is_mute = |host: &Host| host.mute.iter().any(|(until, is_mute)| *is_mute || until.is_some());
+        let is_mute = |host: &ChaosHost| host.mute.iter().any(|(until, is_mute)| *is_mute || until.is_some());
         self.hosts.iter().any(|host| {
             host.down.is_some()
                 || host.is_down.is_some()
@@ -203,7 +203,7 @@ impl Hosts {
             self.link(i, now)?;
             self.look_whether_up(i, now)?;
             // Without a link no neighbour's address can be set.
-            if self.hosts[i].is_down != Some(End::Host) {
+            if self.hosts[i].is_down != Some(CutEnd::Host) {
                 self.addresses(i, now)?;
             }
             let wanted = self.shape_wanted(i, now);
@@ -240,16 +240,16 @@ impl Hosts {
         for (end, up) in [(is, true), (wanted, false)] {
             let Some(end) = end else { continue };
             let (own, port) = (self.hosts[i].name.clone(), port(i));
-            let (namespace, link) = if end == End::Host { (&own, "eth0") } else { (&self.bridge, &*port) };
+            let (namespace, link) = if end == CutEnd::Host { (&own, "eth0") } else { (&self.bridge, &*port) };
             let words: &[&str] = match (end, up) {
-                (End::Port, true) => &["master", "bridge"],
-                (End::Port, false) => &["nomaster"],
+                (CutEnd::Port, true) => &["master", "bridge"],
+                (CutEnd::Port, false) => &["nomaster"],
                 (_, true) => &["up"],
                 (_, false) => &["down"],
             };
             call("ip", &[&["-n", namespace, "link", "set", link], words].concat())?;
             self.hosts[i].comes_up = up.then_some(now);
-            if end == End::Host {
+            if end == CutEnd::Host {
                 // The system forgets the addresses with the link.
                 self.hosts[i].mute.iter_mut().for_each(|(_, is_mute)| *is_mute = false);
             }
@@ -299,7 +299,7 @@ impl Hosts {
     }
 }
 
-impl Drop for Hosts {
+impl Drop for ChaosHosts {
     fn drop(&mut self) {
         for name in self.hosts.iter().map(|host| &host.name).chain([&self.bridge]) {
             let _ = call("ip", &["netns", "del", name]);
@@ -307,7 +307,7 @@ impl Drop for Hosts {
     }
 }
 
-impl Down {
+impl LinkDown {
     fn is_now(&self, now: Instant) -> bool {
         let turns = self.turn.map_or(0, |turn| (now - self.since).as_nanos() / turn.as_nanos().max(1));
         now < self.until && turns.is_multiple_of(2)
@@ -358,10 +358,10 @@ mod tests {
     fn a_link_that_flaps_is_down_every_other_turn_until_its_end() {
         let since = Instant::now();
         let ms = Duration::from_millis;
-        let down = Down { end: End::Host, since, until: since + ms(100), turn: Some(ms(20)) };
+        let down = LinkDown { end: CutEnd::Host, since, until: since + ms(100), turn: Some(ms(20)) };
         let seen: Vec<bool> = (0..6).map(|i| down.is_now(since + ms(20 * i + 10))).collect();
         assert_eq!(seen, [true, false, true, false, true, false]);
-        let down = Down { turn: None, ..down };
+        let down = LinkDown { turn: None, ..down };
         assert!(down.is_now(since + ms(99)) && !down.is_now(since + ms(100)));
     }
 }

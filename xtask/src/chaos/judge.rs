@@ -6,7 +6,9 @@
 //! the members' records are known, one by one, each in its own time. The first member that is read
 //! makes the list, and the others are compared with it. Memory is bounded by how far the members'
 //! logs are apart.
-use super::record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
+mod messages;
+
+use super::record::{End, Kind, NO_SUBGROUP, Record};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
@@ -34,9 +36,9 @@ pub(super) struct Witness {
     reading: Option<(u64, u64, Vec<u64>)>,
     /// Nonvoters of its newest view, or of the view that is being read.
     nonvoters: BTreeSet<u64>,
-    streams: [Stream; SUBGROUPS],
+    streams: [StreamPosition; SUBGROUPS],
     /// The number of the next message, by the sender's instance, subgroup and thread.
-    next: HashMap<Lane, u64>,
+    next: HashMap<LaneKey, u64>,
     pub(super) end: Option<End>,
     /// True if it was asked to send all its messages, and to leave then.
     retires: bool,
@@ -46,12 +48,12 @@ pub(super) struct Witness {
     pub(super) delivered: u64,
 }
 
-type Lane = (u32, u8, u8);
+type LaneKey = (u32, u8, u8);
 /// A state, and the process that reported it.
-type Said = ((u64, u64), u32);
+type ReportedState = ((u64, u64), u32);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stream {
+struct StreamPosition {
     view: u64,
     place: u64,
     time: u64,
@@ -59,7 +61,7 @@ struct Stream {
 
 /// The messages of one lane, as the sender and its receivers report them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct LaneRecord {
     reserved: u64,
     accepted: u64,
     /// One more than the highest number that a member delivered.
@@ -68,7 +70,7 @@ struct Sent {
 
 /// One incarnation of the group.
 #[derive(Debug)]
-struct Era {
+struct GroupEra {
     incarnation: (u64, u64),
     views: BTreeMap<u64, Vec<u64>>,
     /// Time at which its first view began at any member, as far as records were read.
@@ -89,7 +91,7 @@ struct List {
 
 /// A kill, and the survivors that have not delivered a message in a later view yet.
 #[derive(Debug)]
-struct Gap {
+struct KillGap {
     killed_at: u64,
     view: u64,
     waiting: BTreeSet<u32>,
@@ -116,13 +118,13 @@ pub(super) struct Judge {
     /// True if no process may ever find another group.
     one_group: bool,
     pub(super) witnesses: BTreeMap<u32, Witness>,
-    eras: Vec<Era>,
+    eras: Vec<GroupEra>,
     lists: BTreeMap<(usize, u64, u8), List>,
     /// The application's state of a subgroup at the start of a view, and the process that reported
     /// it first.
-    states: BTreeMap<(usize, u64, u8), Said>,
-    sent: HashMap<Lane, Sent>,
-    gaps: Vec<Gap>,
+    states: BTreeMap<(usize, u64, u8), ReportedState>,
+    sent: HashMap<LaneKey, LaneRecord>,
+    gaps: Vec<KillGap>,
     recovery: Option<Recovery>,
     /// Views that were not known before, for the history.
     news: Vec<(u32, u64, Vec<u64>)>,
@@ -176,7 +178,7 @@ impl Judge {
     pub(super) fn killed(&mut self, victim: u32, killed_at: u64, survivors: BTreeSet<u32>, alone: bool) {
         let view = self.witnesses[&victim].view;
         if view > 0 {
-            self.gaps.push(Gap { killed_at, view, waiting: survivors, alone });
+            self.gaps.push(KillGap { killed_at, view, waiting: survivors, alone });
         }
     }
 
@@ -338,7 +340,7 @@ impl Judge {
             return breach(18, "one incarnation", what);
         }
         let era = known.unwrap_or_else(|| {
-            self.eras.push(Era { incarnation, views: BTreeMap::new(), began: u64::MAX });
+            self.eras.push(GroupEra { incarnation, views: BTreeMap::new(), began: u64::MAX });
             self.eras.len() - 1
         });
         let witness = self.witness(instance);
@@ -397,203 +399,6 @@ impl Judge {
             return Ok(());
         }
         breach(5, NAME, format!("view {view} of process {instance} has members {members:?}, and elsewhere {known:?}"))
-    }
-
-    /// 4 and 8: all members that continue have delivered the same, and no member ever delivered
-    /// more.
-    fn leaves_list(&mut self, instance: u32, subgroup: u8) -> Result<(), Breach> {
-        let (era, stream) = (self.era_of(instance)?, self.witnesses[&instance].streams[usize::from(subgroup)]);
-        if stream.view == 0 || !TOTAL.contains(&subgroup) {
-            return Ok(());
-        }
-        let list = self.lists.entry((era, stream.view, subgroup)).or_default();
-        let (place, view) = (stream.place, stream.view);
-        let (count, first) = *list.ended.get_or_insert((place, instance));
-        if count != place {
-            return breach(
-                4,
-                "atomicity",
-                format!(
-                    "process {instance} delivered {place} messages in view {view} of subgroup {subgroup}, and process {first} {count}"
-                ),
-            );
-        }
-        let known = list.base + list.entries.len() as u64;
-        if known > count {
-            return breach(
-                8,
-                "uniformity",
-                format!(
-                    "process {} delivered {known} messages in view {view} of subgroup {subgroup}, and process {instance}, which went on, {count}",
-                    list.farthest
-                ),
-            );
-        }
-        Ok(())
-    }
-
-    /// 4, as applications see it: the state at the start of each view is the same at all members,
-    /// including those that received it from others.
-    fn state(&mut self, instance: u32, subgroup: u8, view: u64, state: (u64, u64)) -> Result<(), Breach> {
-        let era = self.era_of(instance)?;
-        let (known, first) = *self.states.entry((era, view, subgroup)).or_insert((state, instance));
-        if known == state {
-            return Ok(());
-        }
-        let what = format!(
-            "the state of process {instance} in subgroup {subgroup} is {:x} after {} messages when view {view} begins, and that of \
-             process {first} {:x} after {}",
-            state.0, state.1, known.0, known.1
-        );
-        breach(4, "atomicity", what)
-    }
-
-    fn stretch(&mut self, instance: u32, subgroup: u8, view: u64) -> Result<(), Breach> {
-        let was = self.witness(instance).streams[usize::from(subgroup)].view;
-        if was > 0 && !follows(view, was) {
-            let what = format!("process {instance} goes from view {was} to {view} in subgroup {subgroup}");
-            return breach(5, "one view sequence", what);
-        }
-        self.leaves_list(instance, subgroup)?;
-        let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
-        (stream.view, stream.place) = (view, 0);
-        Ok(())
-    }
-
-    fn batch(&mut self, instance: u32, subgroup: u8, time: u64) -> Result<(), Breach> {
-        // A receiver's thread may lag behind its group.
-        if subgroup.is_multiple_of(2) {
-            self.overlap(instance, time)?;
-        }
-        let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
-        stream.time = time;
-        let view = stream.view;
-        if TOTAL.contains(&subgroup) {
-            self.recovered_at(instance, time);
-        }
-        for gap in &mut self.gaps {
-            if view > gap.view && time > gap.killed_at && gap.waiting.remove(&instance) {
-                self.measured.push((time - gap.killed_at, gap.alone));
-            }
-        }
-        self.gaps.retain(|gap| !gap.waiting.is_empty());
-        Ok(())
-    }
-
-    fn delivered(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
-        let (sender, number) = ((record.b >> 32) as u32, record.c);
-        let (subgroup, thread) = (record.subgroup, record.thread);
-        let lane = (sender, subgroup, thread);
-        self.was_sent(instance, lane, record)?;
-        let view = self.witnesses[&instance].streams[usize::from(subgroup)].view;
-        if view == 0 {
-            return breach(5, "one view sequence", format!("process {instance} delivers outside of any view"));
-        }
-        let witness = self.witness(instance);
-        witness.delivered += 1;
-        let next = witness.next.entry(lane).or_insert(number);
-        if *next != number {
-            let next = *next;
-            return breach(
-                3,
-                "no duplicate, no gap, FIFO",
-                format!(
-                    "process {instance} delivers message {number} of process {sender}, thread {thread}, in subgroup {subgroup} and \
-                     view {view}, where {next} is next"
-                ),
-            );
-        }
-        *next += 1;
-        if TOTAL.contains(&subgroup) { self.ordered(instance, record) } else { Ok(()) }
-    }
-
-    /// 2: no invention.
-    fn was_sent(&mut self, instance: u32, lane: Lane, record: &Record) -> Result<(), Breach> {
-        const NAME: &str = "no invention";
-        let (sender, subgroup, thread) = lane;
-        let number = record.c;
-        let text = format!("message {number} of process {sender}, thread {thread}, in subgroup {subgroup}");
-        let Some(from) = self.witnesses.get(&sender) else {
-            return breach(2, NAME, format!("process {instance} delivers {text}, which never was"));
-        };
-        let (era, gone, id) = (from.era, from.gone, from.id);
-        let here = self.era_of(instance)?;
-        if era.is_some_and(|era| era != here) {
-            return breach(2, NAME, format!("process {instance} delivers {text}, which is of another group"));
-        }
-        if digest(sender, subgroup, thread, number) as u32 != record.b as u32 {
-            return breach(2, NAME, format!("process {instance} delivers {text} with other bytes"));
-        }
-        // A receiver may report a view before the polling thread does.
-        let view = self.witnesses[&instance].streams[usize::from(subgroup)].view;
-        let members = self.eras[here].views.get(&view);
-        if let (Some(members), Some(id)) = (members, id)
-            && members.get(usize::from(record.extra)) != Some(&id)
-        {
-            let what = format!("process {instance} delivers {text} as of rank {}, which is not {id}", record.extra);
-            return breach(2, NAME, what);
-        }
-        let sent = self.sent.entry(lane).or_default();
-        sent.heard = sent.heard.max(number + 1);
-        if gone && number >= sent.reserved {
-            return breach(2, NAME, format!("process {instance} delivers {text}, which it never sent"));
-        }
-        Ok(())
-    }
-
-    /// 1: total order.
-    fn ordered(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
-        const NAME: &str = "total order";
-        let (era, subgroup) = (self.era_of(instance)?, record.subgroup);
-        let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
-        let (view, place) = (stream.view, stream.place);
-        stream.place += 1;
-        let entry = mix(mix(record.a << 8 | u64::from(record.thread)) ^ record.b) ^ mix(record.c);
-        let list = self.lists.entry((era, view, subgroup)).or_default();
-        if let Some((count, first)) = list.ended
-            && place >= count
-        {
-            return breach(
-                8,
-                "uniformity",
-                format!(
-                    "process {instance} delivers message {place} of view {view} in subgroup {subgroup}, and process {first} went on after {count}"
-                ),
-            );
-        }
-        let Some(at) = place.checked_sub(list.base) else {
-            return breach(1, NAME, format!("process {instance} is behind all others in subgroup {subgroup}"));
-        };
-        match list.entries.get(at as usize) {
-            None => {
-                list.entries.push_back(entry);
-                list.farthest = instance;
-                Ok(())
-            }
-            Some(known) if *known == entry => Ok(()),
-            Some(_) => breach(
-                1,
-                NAME,
-                format!(
-                    "delivery {place} of process {instance} in view {view} of subgroup {subgroup} is message {} of process {}, \
-                     round {}, and elsewhere another",
-                    record.c,
-                    record.b >> 32,
-                    record.a
-                ),
-            ),
-        }
-    }
-
-    fn ended(&mut self, instance: u32, end: u64) -> Result<(), Breach> {
-        self.witness(instance).end = End::decode(end);
-        match End::decode(end) {
-            // Both kinds of end agreed on where the view ends.
-            Some(End::Finished | End::Left) => {
-                TOTAL.iter().try_for_each(|subgroup| self.leaves_list(instance, *subgroup))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Records that `instance` is dead, and that its log was read to its end.
@@ -709,263 +514,4 @@ impl fmt::Display for Breach {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A round described in a few words.
-    struct Story(Judge);
-
-    impl Story {
-        /// Returns a story of processes 1 to `count`, which created one group. Their ids are their
-        /// numbers.
-        fn new(count: u32) -> Story {
-            let mut story = Story(Judge::default());
-            for instance in 1..=count {
-                story.0.started(instance);
-                story.joins(instance, 7).unwrap();
-                story.view(instance, 1, &(1..=count.into()).collect::<Vec<_>>()).unwrap();
-                for lane in 0..4 {
-                    story.says(instance, Record::new(Kind::Reserve, lane, [100, 0, 0])).unwrap();
-                }
-            }
-            story
-        }
-
-        fn says(&mut self, instance: u32, record: Record) -> Result<(), Breach> {
-            self.0.record(instance, &record)
-        }
-
-        fn joins(&mut self, instance: u32, incarnation: u64) -> Result<(), Breach> {
-            self.says(instance, Record::new(Kind::Joined, NO_SUBGROUP, [instance.into(), incarnation, 0]))
-        }
-
-        fn view(&mut self, instance: u32, view: u64, members: &[u64]) -> Result<(), Breach> {
-            self.view_at(instance, view, members, 10)
-        }
-
-        fn view_at(&mut self, instance: u32, view: u64, members: &[u64], at: u64) -> Result<(), Breach> {
-            self.says(instance, Record::new(Kind::View, NO_SUBGROUP, [view, members.len() as u64, at]))?;
-            for id in members {
-                self.says(instance, Record::new(Kind::Member, NO_SUBGROUP, [view, 0, *id]))?;
-            }
-            (0..4).try_for_each(|subgroup| self.says(instance, Record::new(Kind::Stretch, subgroup, [view, 0, at])))
-        }
-
-        fn delivers(&mut self, instance: u32, subgroup: u8, sender: u32, number: u64) -> Result<(), Breach> {
-            let words = [number, u64::from(sender) << 32 | digest(sender, subgroup, 0, number) & 0xffff_ffff, number];
-            self.says(instance, Record::new(Kind::Deliver, subgroup, words).extra(sender as u8 - 1))
-        }
-
-        fn finishes(&mut self, instance: u32) -> Result<(), Breach> {
-            self.says(instance, Record::new(Kind::End, NO_SUBGROUP, [End::Finished as u64, 0, 0]))?;
-            self.0.gone(instance)
-        }
-
-        fn sent(&mut self, instance: u32, subgroup: u8, count: u64) {
-            self.says(instance, Record::new(Kind::Sent, subgroup, [count, 0, 0])).unwrap();
-        }
-    }
-
-    fn number<T: fmt::Debug>(result: Result<T, Breach>) -> u8 {
-        result.unwrap_err().number
-    }
-
-    #[test]
-    fn a_good_history_passes_with_its_sums() {
-        let mut story = Story::new(3);
-        for instance in 1..=3 {
-            story.delivers(instance, 0, 1, 0).unwrap();
-            story.delivers(instance, 0, 2, 0).unwrap();
-        }
-        // Process 3 is killed. The messages that only it has sent may be missing.
-        story.0.gone(3).unwrap();
-        for instance in 1..=2 {
-            story.view(instance, 2, &[1, 2]).unwrap();
-            story.delivers(instance, 0, 2, 1).unwrap();
-        }
-        story.0.trim();
-        story.sent(1, 0, 1);
-        story.sent(2, 0, 2);
-        story.finishes(1).unwrap();
-        story.finishes(2).unwrap();
-        let sums = story.0.finish().unwrap();
-        assert_eq!((sums.views, sums.accepted, sums.deliveries), (2, 3, 8));
-    }
-
-    #[test]
-    fn a_recovery_begins_an_era_and_forgets_what_the_lost_made_of_the_view() {
-        let recovered = 1 << 48 | 7 << 32 | 2;
-        assert!(follows(recovered, 1) && follows(recovered + 1, recovered) && follows(2, 1));
-        assert!(
-            !follows(recovered, 2) && !follows(2 << 48 | 3, 1) && !follows(recovered + 2, recovered) && !follows(1, 1)
-        );
-        let lose = |is_told: bool| {
-            let mut story = Story::new(3);
-            story.delivers(1, 0, 1, 0).unwrap();
-            // The lost members end the view one message earlier, among themselves, and no other
-            // member learns of it.
-            story.view(2, 2, &[1, 2, 3]).unwrap_or(());
-            story.0.gone(2).unwrap();
-            story.0.gone(3).unwrap();
-            if is_told {
-                story.0.given_up(&[2, 3]);
-            }
-            story.view(1, recovered, &[1])
-        };
-        assert_eq!(number(lose(false)), 4);
-        lose(true).unwrap();
-    }
-
-    #[test]
-    fn two_orders_are_found() {
-        let mut story = Story::new(2);
-        story.delivers(1, 0, 1, 0).unwrap();
-        assert_eq!(number(story.delivers(2, 0, 2, 0)), 1);
-        // In a Fifo subgroup both orders are right.
-        story.delivers(1, 2, 1, 0).unwrap();
-        story.delivers(2, 2, 2, 0).unwrap();
-    }
-
-    #[test]
-    fn inventions_are_found() {
-        let mut story = Story::new(2);
-        assert_eq!(number(story.delivers(1, 0, 9, 0)), 2, "of nobody");
-        story.delivers(1, 0, 2, 100).unwrap();
-        assert_eq!(number(story.0.gone(2)), 2, "a number that was not asked for");
-        assert_eq!(number(story.says(1, Record::new(Kind::Garbage, 0, [0; 3]))), 2, "other bytes");
-        let mut story = Story::new(2);
-        let words = [0, 2 << 32 | digest(2, 0, 0, 0) & 0xffff_ffff, 0];
-        assert_eq!(number(story.says(1, Record::new(Kind::Deliver, 0, words).extra(0))), 2, "another's rank");
-    }
-
-    #[test]
-    fn duplicates_and_gaps_are_found_across_views() {
-        let next = |number| {
-            let mut story = Story::new(2);
-            story.delivers(1, 3, 2, 4).unwrap();
-            story.view(1, 2, &[1, 2]).unwrap();
-            story.delivers(1, 3, 2, number)
-        };
-        next(5).unwrap();
-        assert_eq!(number(next(4)), 3, "a duplicate");
-        assert_eq!(number(next(6)), 3, "a gap");
-    }
-
-    #[test]
-    fn members_that_go_on_with_less_or_more_are_found() {
-        let mut story = Story::new(3);
-        story.delivers(1, 0, 1, 0).unwrap();
-        story.view(1, 2, &[1, 2]).unwrap();
-        assert_eq!(number(story.view(2, 2, &[1, 2])), 4);
-        let mut story = Story::new(3);
-        story.delivers(3, 0, 1, 0).unwrap();
-        story.0.gone(3).unwrap();
-        assert_eq!(number(story.view(1, 2, &[1, 2])), 8, "a dead one had more");
-        let mut story = Story::new(3);
-        story.view(1, 2, &[1, 2]).unwrap();
-        assert_eq!(number(story.delivers(3, 0, 1, 0)), 8, "and was heard later");
-    }
-
-    #[test]
-    fn states_that_differ_are_found() {
-        let mut story = Story::new(2);
-        let state = |subgroup, sum| Record::new(Kind::State, subgroup, [2, sum, 10]);
-        story.says(1, state(0, 5)).unwrap();
-        story.says(2, state(0, 5)).unwrap();
-        story.says(1, state(1, 6)).unwrap();
-        assert_eq!(number(story.says(2, state(1, 7))), 4);
-    }
-
-    #[test]
-    fn views_that_fork_or_jump_are_found() {
-        let mut story = Story::new(3);
-        story.view(1, 2, &[1, 2]).unwrap();
-        assert_eq!(number(story.view(3, 2, &[3])), 5);
-        assert_eq!(number(story.view(2, 3, &[2])), 5);
-        assert_eq!(number(Story::new(3).view(3, 2, &[1, 2])), 5, "not in its own view");
-    }
-
-    #[test]
-    fn two_groups_at_once_are_found() {
-        let mut story = Story::new(2);
-        story.0.started(3);
-        story.joins(3, 8).unwrap();
-        story.view_at(3, 1, &[3], 20).unwrap();
-        story.says(1, Record::new(Kind::Batch, 0, [19, 0, 0])).unwrap();
-        assert_eq!(number(story.says(1, Record::new(Kind::Batch, 0, [21, 0, 0]))), 6);
-    }
-
-    #[test]
-    fn a_second_group_is_found_where_there_may_be_one() {
-        let mut story = Story::new(2);
-        story.0.one_group = true;
-        story.0.started(3);
-        story.joins(3, 7).unwrap();
-        assert_eq!(number(story.joins(3, 8)), 18);
-    }
-
-    #[test]
-    fn a_recovery_lasts_until_the_last_has_delivered_something_in_a_total_order() {
-        let batch = |subgroup, time| Record::new(Kind::Batch, subgroup, [time, 0, 0]);
-        let mut story = Story::new(3);
-        story.0.recovers(100, BTreeSet::from([1, 2, 3]));
-        story.says(1, batch(0, 99)).unwrap();
-        story.says(1, batch(2, 105)).unwrap();
-        story.says(2, batch(1, 110)).unwrap();
-        assert_eq!(story.0.overdue(200, 100), None);
-        assert_eq!(story.0.overdue(201, 100).as_deref(), Some("1, 3"));
-        story.says(3, batch(0, 120)).unwrap();
-        story.says(1, batch(0, 150)).unwrap();
-        assert_eq!(story.0.recovered, [[20, 50]]);
-        // If one process has ended, the other two are more than half.
-        story.0.recovers(100, BTreeSet::from([1, 2, 3]));
-        story.says(2, batch(1, 110)).unwrap();
-        story.0.gone(3).unwrap();
-        story.says(1, batch(0, 150)).unwrap();
-        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[[20, 50], [50, 50]][..]));
-        // A recovery that is blurred, or disturbed again, is no measurement.
-        story.0.recovers(200, BTreeSet::from([1, 2]));
-        story.0.lost(2, 220);
-        story.0.blurs(230);
-        story.says(1, batch(0, 260)).unwrap();
-        story.0.recovers(300, BTreeSet::from([1]));
-        story.0.upset();
-        story.says(1, batch(0, 310)).unwrap();
-        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[[20, 50], [50, 50]][..]));
-    }
-
-    #[test]
-    fn members_without_a_vote_are_known() {
-        let mut story = Story::new(2);
-        story.says(1, Record::new(Kind::View, NO_SUBGROUP, [2, 2, 10])).unwrap();
-        assert!(story.0.votes(1));
-        story.says(1, Record::new(Kind::Member, NO_SUBGROUP, [2, 1, 1])).unwrap();
-        story.says(1, Record::new(Kind::Member, NO_SUBGROUP, [2, 0, 2])).unwrap();
-        assert!(!story.0.votes(1) && story.0.votes(2) && !story.0.votes(9));
-    }
-
-    #[test]
-    fn undelivered_messages_are_found() {
-        let mut story = Story::new(2);
-        for instance in 1..=2 {
-            story.delivers(instance, 2, 1, 0).unwrap();
-        }
-        story.delivers(1, 2, 1, 1).unwrap();
-        story.sent(1, 2, 2);
-        story.finishes(1).unwrap();
-        story.finishes(2).unwrap();
-        assert_eq!(number(story.0.finish()), 7);
-    }
-
-    #[test]
-    fn the_gap_after_a_kill_is_that_to_a_later_view() {
-        let mut story = Story::new(3);
-        story.0.gone(3).unwrap();
-        story.0.killed(3, 100, BTreeSet::from([1, 2]), true);
-        story.says(1, Record::new(Kind::Batch, 0, [110, 0, 0])).unwrap();
-        story.view_at(1, 2, &[1, 2], 120).unwrap();
-        story.says(1, Record::new(Kind::Batch, 0, [130, 0, 0])).unwrap();
-        story.says(1, Record::new(Kind::Batch, 0, [140, 0, 0])).unwrap();
-        assert_eq!(story.0.measured, [(30, true)]);
-    }
-}
+mod tests;

@@ -16,11 +16,11 @@ mod plan;
 mod record;
 mod round;
 
-use crate::process::{Interrupted, Session, Signals, Skipped};
+use crate::process::{Interrupted, Signals, Skipped, StepSession};
 use anyhow::{Context, Result, bail};
 use cluster::Folder;
-use plan::What;
-use round::{Failure, Round, Tally};
+use plan::EventKind;
+use round::{Round, RoundFailure, RoundTally};
 use serde_json::{Value, json};
 use std::fs;
 use std::ops::RangeInclusive;
@@ -68,7 +68,7 @@ const SPARE: Duration = Duration::from_secs(1200);
 
 /// The request on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ChaosOptions {
     seconds: u64,
     seed: Option<u64>,
     members: RangeInclusive<u32>,
@@ -79,7 +79,7 @@ pub(crate) struct Options {
     suspect_after: Duration,
     outage_max: Duration,
     bug: Option<String>,
-    only: Option<What>,
+    only: Option<EventKind>,
     /// True if the history of each round is printed.
     story: bool,
     /// The directory for the members' traces.
@@ -87,9 +87,9 @@ pub(crate) struct Options {
     json: bool,
 }
 
-impl Options {
-    pub(crate) fn parse(args: &[String]) -> Result<Options> {
-        let mut options = Options {
+impl ChaosOptions {
+    pub(crate) fn parse(args: &[String]) -> Result<ChaosOptions> {
+        let mut options = ChaosOptions {
             seconds: SMOKE_SECONDS,
             seed: None,
             members: 3..=5,
@@ -136,7 +136,7 @@ impl Options {
         if let Some(name) = only {
             let (among_hosts, place) =
                 (options.hosts.is_some(), if options.hosts.is_some() { "among hosts" } else { "on one host" });
-            let what = What::named(name, among_hosts);
+            let what = EventKind::named(name, among_hosts);
             options.only = Some(what.with_context(|| format!("--only {name}: no such event {place}"))?);
         }
         if options.outage_max.is_zero() {
@@ -170,7 +170,7 @@ fn hosts(text: &str) -> Result<RangeInclusive<u32>> {
 const SMOKE_HOSTS_SEED: &str = "1753228362718872";
 
 /// Runs the CI step with several hosts, on machines that can have hosts.
-pub(crate) fn smoke_among_hosts(session: &Session<'_>) -> Result<String> {
+pub(crate) fn smoke_among_hosts(session: &StepSession<'_>) -> Result<String> {
     if let Some(obstacle) = hosts::obstacle() {
         return Err(Skipped(obstacle).into());
     }
@@ -183,7 +183,7 @@ pub(crate) fn smoke_among_hosts(session: &Session<'_>) -> Result<String> {
 
 /// Runs the CI step on one host: a run of a minute, in a process of its own, which cleans up when
 /// it is stopped.
-pub(crate) fn smoke(session: &Session<'_>) -> Result<String> {
+pub(crate) fn smoke(session: &StepSession<'_>) -> Result<String> {
     let program = std::env::current_exe().context("this program has no path")?;
     session.run(session.command(&program.to_string_lossy()).args([
         "chaos",
@@ -194,7 +194,7 @@ pub(crate) fn smoke(session: &Session<'_>) -> Result<String> {
 }
 
 /// Runs chaos, and reports the result.
-pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
+pub(crate) fn run(options: &ChaosOptions, root: &Path) -> Result<ExitCode> {
     if options.hosts.is_some()
         && let Some(obstacle) = hosts::obstacle()
     {
@@ -202,7 +202,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::watch()?;
-    let session = Session::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
+    let session = StepSession::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
     let program = build(options, &session)?;
     if options.fabric == "ofi" {
         let usable = Command::new(&program).arg("ofi").output().context("can't start a member")?;
@@ -217,7 +217,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     }
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 >> 10);
     let mut seed = options.seed.unwrap_or_else(clock);
-    let (begin, mut total, mut rounds) = (Instant::now(), Tally::default(), 0);
+    let (begin, mut total, mut rounds) = (Instant::now(), RoundTally::default(), 0);
     let wanted = Duration::from_secs(options.seconds);
     let failure = loop {
         if begin.elapsed() >= wanted && (!total.lacks(options) || begin.elapsed() >= PATIENCE * wanted) {
@@ -232,18 +232,18 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
                 }
                 total.add(tally);
             }
-            Err(Failure::Broken(report, tally)) => {
+            Err(RoundFailure::Broken(report, tally)) => {
                 total.add(*tally);
                 break Some(report);
             }
-            Err(Failure::Other(error)) if error.is::<Interrupted>() => {
+            Err(RoundFailure::Other(error)) if error.is::<Interrupted>() => {
                 eprintln!("stopped after {} rounds", rounds - 1);
                 if rounds > 1 {
                     tell(options, &total, rounds - 1, begin.elapsed(), None);
                 }
                 return Ok(ExitCode::from(130));
             }
-            Err(Failure::Other(error)) => return Err(error),
+            Err(RoundFailure::Other(error)) => return Err(error),
         }
         // The next seed is mixed, because only random starts give sequences of seeds that don't
         // meet.
@@ -268,7 +268,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
+fn build(options: &ChaosOptions, session: &StepSession<'_>) -> Result<PathBuf> {
     let metadata = session.metadata()?;
     let mut target = metadata.target_directory;
     let mut command = session.command("cargo");
@@ -293,14 +293,14 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
     Ok(target.join("release/examples/chaos_member").into())
 }
 
-impl Tally {
+impl RoundTally {
     /// Returns the number of disturbances of a network, apart from delays that stay.
     fn disturbances(&self) -> u64 {
         self.cuts + self.one_ways + self.flaps + self.slows + self.outages
     }
 
     /// Returns true if too few events happened for a run to be meaningful.
-    fn lacks(&self, options: &Options) -> bool {
+    fn lacks(&self, options: &ChaosOptions) -> bool {
         if options.only.is_some() || options.seconds < SMOKE_HOSTS_SECONDS {
             return false;
         }
@@ -310,7 +310,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: Tally) {
+    fn add(&mut self, other: RoundTally) {
         for (mine, theirs) in [
             (&mut self.kills, other.kills),
             (&mut self.stops, other.stops),
@@ -348,7 +348,7 @@ impl Tally {
     }
 }
 
-fn line(tally: &Tally) -> String {
+fn line(tally: &RoundTally) -> String {
     let network = if tally.disturbances() + tally.delays == 0 {
         String::new()
     } else {
@@ -397,7 +397,7 @@ fn spread(mut values: Vec<u64>) -> Option<[u64; 3]> {
     Some([at(50)?, at(90)?, at(100)?])
 }
 
-fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: Option<(u64, &str)>) {
+fn tell(options: &ChaosOptions, total: &RoundTally, rounds: u32, took: Duration, failure: Option<(u64, &str)>) {
     let all = spread(total.gaps.iter().map(|(gap, _)| *gap / 1000).collect());
     let alone = spread(total.gaps.iter().filter(|(_, alone)| *alone).map(|(gap, _)| *gap / 1000).collect());
     let recovered = |which: usize| spread(total.recovered.iter().map(|times| times[which] / 1_000_000).collect());
@@ -463,9 +463,9 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Options> {
+    fn parsed(line: &str) -> Result<ChaosOptions> {
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&args)
+        ChaosOptions::parse(&args)
     }
 
     #[test]
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!((options.hosts, options.suspect_after), (Some(3..=5), SUSPECT_AFTER_AFAR));
         assert_eq!(parsed("--hosts 3 --fabric ofi").unwrap().fabric, "ofi");
         let options = parsed("--only Outage --hosts 3..4").unwrap();
-        assert_eq!(options.only.map(What::name).as_deref(), Some("Outage"));
+        assert_eq!(options.only.map(EventKind::name).as_deref(), Some("Outage"));
         assert_eq!(options.outage_max, OUTAGE_MAX);
         assert_eq!(parsed("--hosts 3 --seconds 3600").unwrap().outage_max, LONG_OUTAGE_MAX);
         assert_eq!(parsed("--hosts 3 --outage-max 9000").unwrap().outage_max, Duration::from_secs(9));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum EventKind {
     /// kill -9 of any member.
     Kill,
     /// kill -9 of the member with the lowest rank, which leads the change that follows.
@@ -72,16 +72,16 @@ pub(super) enum What {
 
 /// An entry of the plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Event {
+pub(super) struct PlannedEvent {
     pub(super) at: Duration,
-    pub(super) what: What,
+    pub(super) what: EventKind,
     /// Random number that selects the affected members.
     pub(super) pick: u64,
 }
 
 /// A round.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Plan {
+pub(super) struct RoundPlan {
     pub(super) seed: u64,
     /// Number of processes that create the group.
     pub(super) founders: u32,
@@ -94,7 +94,7 @@ pub(super) struct Plan {
     /// True if all messages are delivered on the polling threads, and joiners receive the
     /// application's state. Otherwise threads receive.
     pub(super) states: bool,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<PlannedEvent>,
 }
 
 /// Pseudorandom numbers.
@@ -124,52 +124,52 @@ impl Dice {
 }
 
 /// The events on one host, and their weights.
-const ON_ONE_HOST: [(What, u64); 16] = [
-    (What::Kill, 5),
-    (What::KillLeader, 3),
-    (What::KillNewest, 2),
-    (What::KillTwo, 1),
-    (What::Stop(0), 4),
-    (What::StopLeader(0), 2),
-    (What::StopMost(0), 2),
-    (What::StopAll(0), 1),
-    (What::Join, 5),
-    (What::JoinThree, 1),
-    (What::Leave, 3),
-    (What::LeaveLeader, 2),
-    (What::KillAll, 1),
-    (What::KillOthers, 1),
-    (What::RemoveDirectory, 3),
-    (What::RemoveSocket, 2),
+const ON_ONE_HOST: [(EventKind, u64); 16] = [
+    (EventKind::Kill, 5),
+    (EventKind::KillLeader, 3),
+    (EventKind::KillNewest, 2),
+    (EventKind::KillTwo, 1),
+    (EventKind::Stop(0), 4),
+    (EventKind::StopLeader(0), 2),
+    (EventKind::StopMost(0), 2),
+    (EventKind::StopAll(0), 1),
+    (EventKind::Join, 5),
+    (EventKind::JoinThree, 1),
+    (EventKind::Leave, 3),
+    (EventKind::LeaveLeader, 2),
+    (EventKind::KillAll, 1),
+    (EventKind::KillOthers, 1),
+    (EventKind::RemoveDirectory, 3),
+    (EventKind::RemoveSocket, 2),
 ];
 
-/// The events among hosts, and their weights. [`What::Recover`] replaces another event in some
+/// The events among hosts, and their weights. [`EventKind::Recover`] replaces another event in some
 /// rounds.
-const AMONG_HOSTS: [(What, u64); 24] = [
-    (What::Kill, 3),
-    (What::KillLeader, 1),
-    (What::KillNewest, 1),
-    (What::KillHost, 1),
-    (What::Stop(0), 2),
-    (What::StopLeader(0), 1),
-    (What::Join, 3),
-    (What::Leave, 1),
-    (What::LeaveLeader, 1),
-    (What::Cut(0), 3),
-    (What::CutLeader(0), 2),
-    (What::Dumb(0), 2),
-    (What::Deaf(0), 2),
-    (What::OneWay(0), 1),
-    (What::Pair(0), 1),
-    (What::Part(0), 2),
-    (What::Flap(0), 2),
-    (What::Slow(0), 2),
-    (What::Outage(0), 2),
-    (What::CutCrash(0), 2),
-    (What::CutRestart(0), 1),
-    (What::RestartSeeds(0), 2),
-    (What::Delay(0), 1),
-    (What::Recover, 0),
+const AMONG_HOSTS: [(EventKind, u64); 24] = [
+    (EventKind::Kill, 3),
+    (EventKind::KillLeader, 1),
+    (EventKind::KillNewest, 1),
+    (EventKind::KillHost, 1),
+    (EventKind::Stop(0), 2),
+    (EventKind::StopLeader(0), 1),
+    (EventKind::Join, 3),
+    (EventKind::Leave, 1),
+    (EventKind::LeaveLeader, 1),
+    (EventKind::Cut(0), 3),
+    (EventKind::CutLeader(0), 2),
+    (EventKind::Dumb(0), 2),
+    (EventKind::Deaf(0), 2),
+    (EventKind::OneWay(0), 1),
+    (EventKind::Pair(0), 1),
+    (EventKind::Part(0), 2),
+    (EventKind::Flap(0), 2),
+    (EventKind::Slow(0), 2),
+    (EventKind::Outage(0), 2),
+    (EventKind::CutCrash(0), 2),
+    (EventKind::CutRestart(0), 1),
+    (EventKind::RestartSeeds(0), 2),
+    (EventKind::Delay(0), 1),
+    (EventKind::Recover, 0),
 ];
 
 /// One in this many rounds has a recovery.
@@ -189,13 +189,13 @@ pub(super) struct Bounds {
     pub(super) suspect_after: Duration,
     pub(super) outage_max: Duration,
     /// The only event that happens, if it is given.
-    pub(super) only: Option<What>,
+    pub(super) only: Option<EventKind>,
 }
 
-impl What {
+impl EventKind {
     /// Returns the event with this name on one host, or among several.
-    pub(super) fn named(name: &str, among_hosts: bool) -> Option<What> {
-        let table: &[(What, u64)] = if among_hosts { &AMONG_HOSTS } else { &ON_ONE_HOST };
+    pub(super) fn named(name: &str, among_hosts: bool) -> Option<EventKind> {
+        let table: &[(EventKind, u64)] = if among_hosts { &AMONG_HOSTS } else { &ON_ONE_HOST };
         table.iter().map(|(what, _)| *what).find(|what| what.name() == name)
     }
 
@@ -205,7 +205,7 @@ impl What {
         shown.split('(').next().unwrap_or_default().to_owned()
     }
 
-    fn draw(dice: &mut Dice, table: &[(What, u64)], bounds: &Bounds) -> What {
+    fn draw(dice: &mut Dice, table: &[(EventKind, u64)], bounds: &Bounds) -> EventKind {
         let sum: u64 = table.iter().map(|(_, weight)| weight).sum();
         let mut at = dice.next() % sum;
         let drawn = table.iter().find(|(_, weight)| {
@@ -213,34 +213,34 @@ impl What {
             at = at.saturating_sub(*weight);
             is_here
         });
-        let what = drawn.map_or(What::Join, |(what, _)| *what);
+        let what = drawn.map_or(EventKind::Join, |(what, _)| *what);
         bounds.only.unwrap_or(what).measured(dice, bounds)
     }
 
     /// Returns the same event with numbers of its own.
-    fn measured(self, dice: &mut Dice, bounds: &Bounds) -> What {
-        let silence = What::silence(dice, bounds.suspect_after);
+    fn measured(self, dice: &mut Dice, bounds: &Bounds) -> EventKind {
+        let silence = EventKind::silence(dice, bounds.suspect_after);
         let lasting = if dice.next().is_multiple_of(4) { dice.within(LASTING_MS) } else { silence };
         match self {
-            What::Stop(_) => What::Stop(silence),
-            What::StopLeader(_) => What::StopLeader(silence),
-            What::StopMost(_) => What::StopMost(silence),
-            What::StopAll(_) => What::StopAll(silence),
-            What::Cut(_) => What::Cut(silence),
-            What::CutLeader(_) => What::CutLeader(silence),
-            What::Dumb(_) => What::Dumb(lasting),
-            What::Deaf(_) => What::Deaf(lasting),
-            What::OneWay(_) => What::OneWay(lasting),
-            What::Pair(_) => What::Pair(lasting),
-            What::Part(_) => What::Part(lasting),
-            What::Flap(_) if dice.next().is_multiple_of(2) => What::Flap(dice.within(TURN_MS)),
-            What::Flap(_) => What::Flap(dice.within(10..=silence.max(11))),
-            What::Slow(_) => What::Slow(silence),
-            What::Outage(_) => What::Outage(What::outage(dice, bounds.outage_max)),
-            What::CutCrash(_) => What::CutCrash(dice.within(CUT_CRASH_MS)),
-            What::CutRestart(_) => What::CutRestart(dice.within(CUT_CRASH_MS)),
-            What::RestartSeeds(_) => What::RestartSeeds(dice.within(1..=2)),
-            What::Delay(_) => What::Delay(dice.within(DELAY_MS)),
+            EventKind::Stop(_) => EventKind::Stop(silence),
+            EventKind::StopLeader(_) => EventKind::StopLeader(silence),
+            EventKind::StopMost(_) => EventKind::StopMost(silence),
+            EventKind::StopAll(_) => EventKind::StopAll(silence),
+            EventKind::Cut(_) => EventKind::Cut(silence),
+            EventKind::CutLeader(_) => EventKind::CutLeader(silence),
+            EventKind::Dumb(_) => EventKind::Dumb(lasting),
+            EventKind::Deaf(_) => EventKind::Deaf(lasting),
+            EventKind::OneWay(_) => EventKind::OneWay(lasting),
+            EventKind::Pair(_) => EventKind::Pair(lasting),
+            EventKind::Part(_) => EventKind::Part(lasting),
+            EventKind::Flap(_) if dice.next().is_multiple_of(2) => EventKind::Flap(dice.within(TURN_MS)),
+            EventKind::Flap(_) => EventKind::Flap(dice.within(10..=silence.max(11))),
+            EventKind::Slow(_) => EventKind::Slow(silence),
+            EventKind::Outage(_) => EventKind::Outage(EventKind::outage(dice, bounds.outage_max)),
+            EventKind::CutCrash(_) => EventKind::CutCrash(dice.within(CUT_CRASH_MS)),
+            EventKind::CutRestart(_) => EventKind::CutRestart(dice.within(CUT_CRASH_MS)),
+            EventKind::RestartSeeds(_) => EventKind::RestartSeeds(dice.within(1..=2)),
+            EventKind::Delay(_) => EventKind::Delay(dice.within(DELAY_MS)),
             what => what,
         }
     }
@@ -266,7 +266,7 @@ impl What {
 
     /// Returns true if no other event happens meanwhile, when only this event is played.
     fn lasts(self) -> bool {
-        matches!(self, What::Outage(_) | What::CutCrash(_) | What::CutRestart(_) | What::Recover)
+        matches!(self, EventKind::Outage(_) | EventKind::CutCrash(_) | EventKind::CutRestart(_) | EventKind::Recover)
     }
 
     /// Returns how long no other event happens. An outage may get all its time, and the group its
@@ -275,52 +275,54 @@ impl What {
         let alone = bounds.only.is_some();
         let whole = dice.next().is_multiple_of(2) || alone;
         match self {
-            What::Outage(ms) if whole => ms + 3 * bounds.suspect_after.as_millis() as u64,
-            What::CutCrash(ms) | What::CutRestart(ms) if alone => ms + 3 * bounds.suspect_after.as_millis() as u64,
-            What::Recover => 6 * bounds.suspect_after.as_millis() as u64,
+            EventKind::Outage(ms) if whole => ms + 3 * bounds.suspect_after.as_millis() as u64,
+            EventKind::CutCrash(ms) | EventKind::CutRestart(ms) if alone => {
+                ms + 3 * bounds.suspect_after.as_millis() as u64
+            }
+            EventKind::Recover => 6 * bounds.suspect_after.as_millis() as u64,
             _ => 0,
         }
     }
 }
 
-impl Plan {
+impl RoundPlan {
     /// Returns a plan for a group on this host.
-    pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, bounds: &Bounds) -> Plan {
+    pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, bounds: &Bounds) -> RoundPlan {
         let mut dice = Dice::new(seed);
         let founders = dice.within(u64::from(*members.start())..=u64::from(*members.end())) as u32;
-        let events = Plan::events(&mut dice, &ON_ONE_HOST, bounds);
+        let events = RoundPlan::events(&mut dice, &ON_ONE_HOST, bounds);
         let states = dice.next().is_multiple_of(2);
-        Plan { seed, founders, hosts: 0, seeds: 0, disks: false, states, events }
+        RoundPlan { seed, founders, hosts: 0, seeds: 0, disks: false, states, events }
     }
 
     /// Returns a plan for a group with one or two members on each of several hosts. Three of the
     /// hosts, or all, have seeds.
-    pub(super) fn among_hosts(seed: u64, hosts: &RangeInclusive<u32>, bounds: &Bounds) -> Plan {
+    pub(super) fn among_hosts(seed: u64, hosts: &RangeInclusive<u32>, bounds: &Bounds) -> RoundPlan {
         let mut dice = Dice::new(seed);
         let hosts = dice.within(u64::from(*hosts.start())..=u64::from(*hosts.end())) as u32;
         let founders = hosts + dice.within(0..=u64::from(hosts / 2)) as u32;
         let seeds = if dice.next().is_multiple_of(2) { hosts } else { hosts.min(3) };
         let disks = dice.next().is_multiple_of(2);
-        let mut events = Plan::events(&mut dice, &AMONG_HOSTS, bounds);
+        let mut events = RoundPlan::events(&mut dice, &AMONG_HOSTS, bounds);
         // The recovery has dice of its own, so that the other events of a seed stay the same.
         let mut more = Dice::new(seed ^ 2);
         if more.next().is_multiple_of(RECOVERIES) && bounds.only.is_none() {
             let at = more.next() as usize % events.len().max(1);
-            events.iter_mut().skip(at).take(1).for_each(|event| event.what = What::Recover);
+            events.iter_mut().skip(at).take(1).for_each(|event| event.what = EventKind::Recover);
         }
-        Plan { seed, founders, hosts, seeds, disks, states: false, events }
+        RoundPlan { seed, founders, hosts, seeds, disks, states: false, events }
     }
 
-    fn events(dice: &mut Dice, table: &[(What, u64)], bounds: &Bounds) -> Vec<Event> {
+    fn events(dice: &mut Dice, table: &[(EventKind, u64)], bounds: &Bounds) -> Vec<PlannedEvent> {
         let mut end_ms = dice.within(STORM_MS);
-        if bounds.only.is_some_and(What::lasts) {
+        if bounds.only.is_some_and(EventKind::lasts) {
             end_ms *= LASTING_STORMS;
         }
         let mut at_ms = dice.within(PAUSE_MS);
         let mut events = Vec::new();
         while at_ms < end_ms {
-            let (what, pick) = (What::draw(dice, table, bounds), dice.next());
-            events.push(Event { at: Duration::from_millis(at_ms), what, pick });
+            let (what, pick) = (EventKind::draw(dice, table, bounds), dice.next());
+            events.push(PlannedEvent { at: Duration::from_millis(at_ms), what, pick });
             at_ms += what.pause_ms(dice, bounds);
             at_ms += if dice.next().is_multiple_of(3) { dice.within(0..=SOON_MS) } else { dice.within(PAUSE_MS) };
         }
@@ -330,12 +332,12 @@ impl Plan {
     /// Returns true if no other event is within `pause` of the `i`-th.
     pub(super) fn is_alone(&self, i: usize, pause: Duration) -> bool {
         let at = self.events[i].at;
-        let near = |event: &Event| event.at.abs_diff(at) < pause;
+        let near = |event: &PlannedEvent| event.at.abs_diff(at) < pause;
         self.events.iter().enumerate().all(|(j, event)| i == j || !near(event))
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
@@ -351,48 +353,48 @@ mod tests {
 
     #[test]
     fn one_seed_makes_one_plan_and_another_another() {
-        let plan = |seed| Plan::new(seed, &(3..=5), &ON_ONE);
+        let plan = |seed| RoundPlan::new(seed, &(3..=5), &ON_ONE);
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
-        let only = |name, among_hosts| Bounds { only: What::named(name, among_hosts), ..ON_ONE };
-        let others = Plan::new(1, &(4..=5), &only("KillOthers", false));
-        assert!(!others.events.is_empty() && others.events.iter().all(|event| event.what == What::KillOthers));
-        let outages = Plan::among_hosts(1, &(3..=5), &only("Outage", true));
-        let is_outage = |event: &Event| matches!(event.what, What::Outage(500..=4000));
+        let only = |name, among_hosts| Bounds { only: EventKind::named(name, among_hosts), ..ON_ONE };
+        let others = RoundPlan::new(1, &(4..=5), &only("KillOthers", false));
+        assert!(!others.events.is_empty() && others.events.iter().all(|event| event.what == EventKind::KillOthers));
+        let outages = RoundPlan::among_hosts(1, &(3..=5), &only("Outage", true));
+        let is_outage = |event: &PlannedEvent| matches!(event.what, EventKind::Outage(500..=4000));
         assert!(!outages.events.is_empty() && outages.events.iter().all(is_outage));
-        assert_eq!((What::named("Outage", false), What::named("KillTwo", true)), (None, None));
+        assert_eq!((EventKind::named("Outage", false), EventKind::named("KillTwo", true)), (None, None));
     }
 
     #[test]
     fn plans_among_hosts_hold_everything_that_happens_to_networks() {
-        let plan = |seed| Plan::among_hosts(seed, &(3..=5), &AFAR);
+        let plan = |seed| RoundPlan::among_hosts(seed, &(3..=5), &AFAR);
         assert_eq!(plan(1), plan(1));
-        let plans: Vec<Plan> = (0..100).map(plan).collect();
-        let all: Vec<What> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
+        let plans: Vec<RoundPlan> = (0..100).map(plan).collect();
+        let all: Vec<EventKind> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
         for (what, _) in AMONG_HOSTS {
             assert!(all.iter().any(|other| other.name() == what.name()), "{what}");
         }
-        let has = |is: fn(&What) -> bool| assert!(all.iter().any(is));
-        has(|what| matches!(what, What::Cut(ms) if *ms < 400));
-        has(|what| matches!(what, What::Cut(ms) if *ms > 1600));
-        has(|what| matches!(what, What::Pair(ms) if *ms > 5000));
-        has(|what| matches!(what, What::Outage(..1000)));
-        has(|what| matches!(what, What::Outage(3000..=4000)));
-        has(|what| matches!(what, What::RestartSeeds(2)));
-        let recovers = |plan: &&Plan| plan.events.iter().any(|event| event.what == What::Recover);
+        let has = |is: fn(&EventKind) -> bool| assert!(all.iter().any(is));
+        has(|what| matches!(what, EventKind::Cut(ms) if *ms < 400));
+        has(|what| matches!(what, EventKind::Cut(ms) if *ms > 1600));
+        has(|what| matches!(what, EventKind::Pair(ms) if *ms > 5000));
+        has(|what| matches!(what, EventKind::Outage(..1000)));
+        has(|what| matches!(what, EventKind::Outage(3000..=4000)));
+        has(|what| matches!(what, EventKind::RestartSeeds(2)));
+        let recovers = |plan: &&RoundPlan| plan.events.iter().any(|event| event.what == EventKind::Recover);
         assert!((10..40).contains(&plans.iter().filter(recovers).count()));
-        let only = Bounds { only: What::named("Recover", true), ..AFAR };
-        assert!(Plan::among_hosts(1, &(3..=5), &only).events.iter().all(|event| event.what == What::Recover));
+        let only = Bounds { only: EventKind::named("Recover", true), ..AFAR };
+        assert!(RoundPlan::among_hosts(1, &(3..=5), &only).events.iter().all(|event| event.what == EventKind::Recover));
         assert!(plans.iter().all(|plan| (3..=5).contains(&plan.hosts) && plan.founders >= plan.hosts));
         assert!(plans.iter().any(|plan| plan.seeds < plan.hosts) && plans.iter().any(|plan| plan.disks));
     }
 
     #[test]
     fn nothing_happens_in_an_outage_that_is_played_alone() {
-        let bounds = Bounds { only: What::named("Outage", true), outage_max: Duration::from_secs(60), ..AFAR };
-        for plan in (0..20).map(|seed| Plan::among_hosts(seed, &(3..=5), &bounds)) {
+        let bounds = Bounds { only: EventKind::named("Outage", true), outage_max: Duration::from_secs(60), ..AFAR };
+        for plan in (0..20).map(|seed| RoundPlan::among_hosts(seed, &(3..=5), &bounds)) {
             for pair in plan.events.windows(2) {
-                let What::Outage(ms) = pair[0].what else { panic!("{}", pair[0].what) };
+                let EventKind::Outage(ms) = pair[0].what else { panic!("{}", pair[0].what) };
                 assert!(ms <= 60_000 && pair[1].at - pair[0].at >= Duration::from_millis(ms));
             }
         }
@@ -400,12 +402,12 @@ mod tests {
 
     #[test]
     fn plans_hold_everything_sooner_or_later() {
-        let plans: Vec<Plan> = (0..50).map(|seed| Plan::new(seed, &(2..=5), &ON_ONE)).collect();
-        let all: Vec<What> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
+        let plans: Vec<RoundPlan> = (0..50).map(|seed| RoundPlan::new(seed, &(2..=5), &ON_ONE)).collect();
+        let all: Vec<EventKind> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
         for (what, _) in ON_ONE_HOST {
             assert!(all.iter().any(|other| other.name() == what.name()), "{what}");
         }
-        let stops = all.iter().filter_map(|what| if let What::Stop(ms) = what { Some(*ms) } else { None });
+        let stops = all.iter().filter_map(|what| if let EventKind::Stop(ms) = what { Some(*ms) } else { None });
         let (short, long): (Vec<u64>, Vec<u64>) = stops.partition(|ms| *ms < 300);
         assert!(short.len() > 10 && long.len() > 10);
         assert!(plans.iter().all(|plan| (2..=5).contains(&plan.founders)));

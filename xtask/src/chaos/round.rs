@@ -1,16 +1,16 @@
 //! One round: a group is created, a plan is carried out on it under load, and then all members have
 //! to come into one view and finish.
 mod afar;
+mod members;
 mod operator;
 
-use super::Options;
-use super::cluster::{Folder, Process};
-use super::hosts::{self, Hosts};
+use super::ChaosOptions;
+use super::cluster::{ChaosProcess, Folder};
+use super::hosts::ChaosHosts;
 use super::judge::{Breach, Judge, Sums};
-use super::plan::{Bounds, Dice, Event, Plan, What};
-use super::record::End;
+use super::plan::{Bounds, Dice, EventKind, PlannedEvent, RoundPlan};
 use crate::process::{Interrupted, Signals};
-use afar::Due;
+use afar::DueKill;
 use anyhow::Result;
 use operator::Lost;
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ const LATE_MAX: Duration = Duration::from_secs(3);
 
 /// The events of a round, and their results.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct RoundTally {
     pub(super) kills: u64,
     pub(super) stops: u64,
     pub(super) long_stops: u64,
@@ -105,39 +105,39 @@ pub(super) struct Tally {
 }
 
 /// The reason why a round failed.
-pub(super) enum Failure {
+pub(super) enum RoundFailure {
     /// The round broke an invariant, was stuck, or a member failed. The text is the whole report.
-    Broken(String, Box<Tally>),
+    Broken(String, Box<RoundTally>),
     /// The round could not be played.
     Other(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::Other(error)
+impl From<anyhow::Error> for RoundFailure {
+    fn from(error: anyhow::Error) -> RoundFailure {
+        RoundFailure::Other(error)
     }
 }
 
 /// A round while it is played.
 pub(super) struct Round<'a> {
-    options: &'a Options,
+    options: &'a ChaosOptions,
     program: &'a Path,
     folder: &'a Folder,
     signals: &'a Signals,
-    plan: Plan,
+    plan: RoundPlan,
     group: String,
     start: Instant,
     dice: Dice,
-    processes: Vec<Process>,
+    processes: Vec<ChaosProcess>,
     /// Dropped after the processes in them.
-    hosts: Option<Hosts>,
+    hosts: Option<ChaosHosts>,
     /// Time until which a host may be out of the group because its network was disturbed.
     doubts: Vec<Instant>,
     /// End of the disturbances of each host's network: of all but outages of all links, and of
     /// those outages.
     disturbed_until: Vec<[Instant; 2]>,
     /// Processes to kill while a cut lasts.
-    due: Vec<Due>,
+    due: Vec<DueKill>,
     /// Set while most members are lost, and the others have not continued yet.
     lost: Option<Lost>,
     /// True if no network is disturbed, and no process stopped.
@@ -148,7 +148,7 @@ pub(super) struct Round<'a> {
     ticked: Instant,
     held_up: Duration,
     judge: Judge,
-    tally: Tally,
+    tally: RoundTally,
     /// Time at which a replacement for lost members is started.
     replace_at: Option<Instant>,
     /// True until the first view is reported. Until then a process that starts has to create the
@@ -160,7 +160,7 @@ pub(super) struct Round<'a> {
 
 impl<'a> Round<'a> {
     pub(super) fn new(
-        options: &'a Options,
+        options: &'a ChaosOptions,
         program: &'a Path,
         folder: &'a Folder,
         signals: &'a Signals,
@@ -170,8 +170,8 @@ impl<'a> Round<'a> {
         let bounds =
             Bounds { suspect_after: options.suspect_after, outage_max: options.outage_max, only: options.only };
         let plan = match &options.hosts {
-            Some(hosts) => Plan::among_hosts(seed, hosts, &bounds),
-            None => Plan::new(seed, &options.members, &bounds),
+            Some(hosts) => RoundPlan::among_hosts(seed, hosts, &bounds),
+            None => RoundPlan::new(seed, &options.members, &bounds),
         };
         let plan_hosts = plan.hosts as usize;
         Round {
@@ -194,7 +194,7 @@ impl<'a> Round<'a> {
             ticked: Instant::now(),
             held_up: Duration::ZERO,
             judge: Judge::new(options.hosts.is_some()),
-            tally: Tally::default(),
+            tally: RoundTally::default(),
             replace_at: None,
             creating: true,
             finishing: false,
@@ -203,10 +203,10 @@ impl<'a> Round<'a> {
     }
 
     /// Plays the round to its end.
-    pub(super) fn play(mut self) -> Result<Tally, Failure> {
+    pub(super) fn play(mut self) -> Result<RoundTally, RoundFailure> {
         let result = self.storm().and_then(|()| self.calm()).and_then(|()| self.finish());
         match result {
-            Err(Trouble::Apart | Trouble::Unfinished) if self.stood_still() => {
+            Err(RoundTrouble::Apart | RoundTrouble::Unfinished) if self.stood_still() => {
                 self.tally.unjudged += 1;
                 Ok(self.tally)
             }
@@ -219,21 +219,21 @@ impl<'a> Round<'a> {
                 self.tally.slowest = self.tally.recovered.iter().max().map(|times| (self.plan.seed, *times));
                 Ok(self.tally)
             }
-            Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
-            Err(Trouble::Stuck(what)) => Err(self.broken(&what)),
-            Err(Trouble::Apart) => {
+            Err(RoundTrouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
+            Err(RoundTrouble::Stuck(what)) => Err(self.broken(&what)),
+            Err(RoundTrouble::Apart) => {
                 Err(self.broken(&format!("{CALM_MAX:?} after the storm the living are not in one view")))
             }
-            Err(Trouble::Unfinished) => {
+            Err(RoundTrouble::Unfinished) => {
                 Err(self.broken(&format!("{FINISH_MAX:?} after they were told, not all have finished")))
             }
-            Err(Trouble::Other(error)) => Err(Failure::Other(error)),
+            Err(RoundTrouble::Other(error)) => Err(RoundFailure::Other(error)),
         }
     }
 
-    fn storm(&mut self) -> Result<(), Trouble> {
+    fn storm(&mut self) -> Result<(), RoundTrouble> {
         if self.plan.hosts > 0 {
-            self.hosts = Some(Hosts::new(self.plan.hosts)?);
+            self.hosts = Some(ChaosHosts::new(self.plan.hosts)?);
             self.start = Instant::now();
         }
         self.found()?;
@@ -253,84 +253,10 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn found(&mut self) -> Result<(), Trouble> {
+    fn found(&mut self) -> Result<(), RoundTrouble> {
         self.creating = true;
         (self.ticked, self.held_up) = (Instant::now(), Duration::ZERO);
         (0..self.plan.founders).try_for_each(|_| self.spawn())
-    }
-
-    fn spawn(&mut self) -> Result<(), Trouble> {
-        let (host, is_seed) = self.seat();
-        self.start(host, is_seed, None)
-    }
-
-    fn start(&mut self, host: usize, is_seed: bool, id: Option<u64>) -> Result<(), Trouble> {
-        let instance = self.next_instance;
-        self.next_instance += 1;
-        let members = if self.creating { self.plan.founders } else { 1 };
-        let mut arguments = vec![
-            self.group.clone(),
-            members.to_string(),
-            instance.to_string(),
-            self.options.suspect_after.as_millis().to_string(),
-            std::process::id().to_string(),
-            if self.plan.states { "states" } else { "receivers" }.to_owned(),
-        ];
-        arguments.push(self.options.bug.clone().unwrap_or_else(|| "-".to_owned()));
-        let mut namespace = None;
-        if self.hosts.is_none() {
-            arguments.push(self.runtime_dir().display().to_string());
-        }
-        if let Some(hosts) = &self.hosts {
-            let port = if is_seed { hosts::SEED_PORT } else { 0 };
-            let dash = || "-".to_owned();
-            arguments.push(self.folder.path().join(format!("host{host}")).display().to_string());
-            arguments.push(format!("{}:{port}", hosts::address(host)));
-            arguments.push(self.options.fabric.clone());
-            arguments.push(id.map_or_else(dash, |id| id.to_string()));
-            arguments.push(if is_seed && self.plan.disks { self.data_dir(host) } else { dash() });
-            arguments.extend(hosts.seeds(self.plan.seeds));
-            namespace = Some(hosts.name(host));
-        }
-        self.judge.started(instance);
-        let traces = self.options.traces.as_deref();
-        let mut process = Process::start(self.program, namespace, self.folder, instance, &arguments, traces)?;
-        (process.host, process.is_seed) = (host, is_seed);
-        if let Some(until) = self.disturbed_until.get(host) {
-            [process.disturbed, process.had_outage] = until.map(|until| Instant::now() < until);
-        }
-        let place = if self.hosts.is_some() { format!(" on host {host}") } else { String::new() };
-        let place = if is_seed { format!("{place}, a seed") } else { place };
-        let place = id.map_or(place.clone(), |id| format!("{place} with id {id}"));
-        self.processes.push(process);
-        self.note(format!("start process {instance}{place}"));
-        Ok(())
-    }
-
-    /// Returns the directory in which the seed of `host` stores its votes.
-    fn data_dir(&self, host: usize) -> String {
-        self.folder.path().join(format!("{}-data{host}", self.group)).display().to_string()
-    }
-
-    /// Returns the host on which the next process is started, and whether others look for the group
-    /// there. Seeds without data directories forget their votes. In that case the seed of the first
-    /// host is not replaced, so that some seed has not forgotten. When all seeds are gone, the
-    /// group is found only from hosts with live members.
-    fn seat(&self) -> (usize, bool) {
-        let on = |host: usize| self.processes.iter().filter(move |process| process.is_alive() && process.host == host);
-        let is_found_at_seeds =
-            |process: &Process| process.is_alive() && process.is_seed && self.judge.view_of(process.instance).is_some();
-        let anywhere = self.creating || self.processes.iter().any(is_found_at_seeds);
-        let hosts = (0..self.doubts.len()).filter(|host| anywhere || on(*host).count() > 0);
-        let host = hosts.min_by_key(|host| on(*host).count()).unwrap_or(0);
-        let may_be_seed = host < self.plan.seeds as usize && (self.creating || self.remembers(host));
-        (host, may_be_seed && !on(host).any(|process| process.is_seed))
-    }
-
-    /// Returns true if a seed of `host` may be restarted without a risk that all seeds have
-    /// forgotten their votes.
-    fn remembers(&self, host: usize) -> bool {
-        host > 0 || self.plan.disks
     }
 
     /// Returns the number of members below which lost ones are replaced. A group is created only by
@@ -355,7 +281,7 @@ impl<'a> Round<'a> {
 
     /// Returns the live members that were not asked to leave, by age.
     fn living(&self) -> Vec<usize> {
-        let lives = |process: &Process| process.is_alive() && !process.told_to_leave;
+        let lives = |process: &ChaosProcess| process.is_alive() && !process.told_to_leave;
         (0..self.processes.len()).filter(|i| lives(&self.processes[*i])).collect()
     }
 
@@ -370,7 +296,7 @@ impl<'a> Round<'a> {
         self.living().into_iter().filter(|i| rank(i).is_some()).min_by_key(rank)
     }
 
-    fn carry_out(&mut self, event: Event, alone: bool) -> Result<(), Trouble> {
+    fn carry_out(&mut self, event: PlannedEvent, alone: bool) -> Result<(), RoundTrouble> {
         let living = self.living();
         if living.is_empty() {
             return Ok(());
@@ -386,34 +312,34 @@ impl<'a> Round<'a> {
             return self.carry_out_among_hosts(event, alone, [any, second, leader, newest]);
         }
         match event.what {
-            What::Kill if !one_is_left => self.kill(&[any], alone),
-            What::KillLeader if !one_is_left => self.kill(&[leader], alone),
-            What::KillNewest if !one_is_left => self.kill(&[newest], alone),
-            What::KillTwo if living.len() > 2 && any != second => self.kill(&[any, second], false),
-            What::Stop(ms) => self.stop(&[any], ms),
-            What::StopLeader(ms) => self.stop(&[leader], ms),
-            What::StopMost(ms) => {
+            EventKind::Kill if !one_is_left => self.kill(&[any], alone),
+            EventKind::KillLeader if !one_is_left => self.kill(&[leader], alone),
+            EventKind::KillNewest if !one_is_left => self.kill(&[newest], alone),
+            EventKind::KillTwo if living.len() > 2 && any != second => self.kill(&[any, second], false),
+            EventKind::Stop(ms) => self.stop(&[any], ms),
+            EventKind::StopLeader(ms) => self.stop(&[leader], ms),
+            EventKind::StopMost(ms) => {
                 let most: Vec<usize> = living.iter().copied().skip(usize::from(event.pick.is_multiple_of(2))).collect();
                 self.stop(&most[..most.len().min(living.len() / 2 + 1)], ms)
             }
-            What::StopAll(ms) => self.stop(&living, ms),
-            What::Join => self.join(1),
-            What::JoinThree => self.join(3),
-            What::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
-            What::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
-            What::KillOthers if !one_is_left => {
+            EventKind::StopAll(ms) => self.stop(&living, ms),
+            EventKind::Join => self.join(1),
+            EventKind::JoinThree => self.join(3),
+            EventKind::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
+            EventKind::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
+            EventKind::KillOthers if !one_is_left => {
                 let others: Vec<usize> = living.into_iter().filter(|i| *i != any).collect();
                 self.kill(&others, false)
             }
-            What::KillAll => self.restart(),
-            What::RemoveDirectory => self.remove(None),
-            What::RemoveSocket => self.remove(Some(event.pick)),
+            EventKind::KillAll => self.restart(),
+            EventKind::RemoveDirectory => self.remove(None),
+            EventKind::RemoveSocket => self.remove(Some(event.pick)),
             _ => self.join(1),
         }
     }
 
     /// Removes the runtime directory, or one address in it. No member may be evicted because of it.
-    fn remove(&mut self, one: Option<u64>) -> Result<(), Trouble> {
+    fn remove(&mut self, one: Option<u64>) -> Result<(), RoundTrouble> {
         let dir = self.runtime_dir();
         self.tally.removals += 1;
         let Some(pick) = one else {
@@ -443,82 +369,15 @@ impl<'a> Round<'a> {
         self.folder.path().join("run")
     }
 
-    /// Kills all members. New processes create the group again.
-    fn restart(&mut self) -> Result<(), Trouble> {
-        self.tally.restarts += 1;
-        let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
-        self.kill(&all, false)?;
-        self.found()
-    }
-
     fn instances(&self, of: &[usize]) -> String {
         let instances: BTreeSet<String> = of.iter().map(|i| self.processes[*i].instance.to_string()).collect();
         instances.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    fn kill(&mut self, victims: &[usize], alone: bool) -> Result<(), Trouble> {
-        self.note(format!("kill {}", self.instances(victims)));
-        let killed_at = now();
-        for victim in victims {
-            self.processes[*victim].kill();
-        }
-        for victim in victims {
-            self.tally.kills += 1;
-            self.processes[*victim].wait()?;
-        }
-        let is_awake = |process: &&Process| process.is_alive() && process.stopped.is_none();
-        let survivors: BTreeSet<u32> = self.processes.iter().filter(is_awake).map(|process| process.instance).collect();
-        for victim in victims {
-            let instance = self.processes[*victim].instance;
-            self.read(*victim)?;
-            self.judge.gone(instance)?;
-            self.judge.lost(instance, killed_at);
-            self.judge.killed(instance, killed_at, survivors.clone(), alone);
-        }
-        Ok(())
-    }
-
-    fn stop(&mut self, whom: &[usize], ms: u64) -> Result<(), Trouble> {
-        let whom: BTreeSet<usize> = whom.iter().copied().collect();
-        let whom: Vec<usize> = whom.into_iter().collect();
-        self.note(format!("stop {} for {ms} ms", self.instances(&whom)));
-        for i in whom {
-            self.tally.stops += 1;
-            self.tally.long_stops += u64::from(u128::from(ms) >= self.options.suspect_after.as_millis());
-            self.processes[i].stop(Duration::from_millis(ms));
-        }
-        Ok(())
-    }
-
-    fn join(&mut self, count: u32) -> Result<(), Trouble> {
-        for _ in 0..count {
-            // More processes would only make all of them slow.
-            if self.living().len() > self.most() + 1 {
-                return Ok(());
-            }
-            self.tally.joins += 1;
-            self.spawn()?;
-        }
-        Ok(())
-    }
-
-    /// Lets a member leave: while it sends, or after it has sent everything.
-    fn leave(&mut self, who: usize, sending: bool) -> Result<(), Trouble> {
-        let how = if sending { "leave" } else { "retire" };
-        self.note(format!("{how} {}", self.instances(&[who])));
-        self.tally.leaves += 1;
-        self.processes[who].told_to_leave = true;
-        self.processes[who].say(how);
-        if !sending {
-            self.judge.retires(self.processes[who].instance);
-        }
-        Ok(())
-    }
-
     /// Reads the records of all processes, and does what is due.
-    fn tick(&mut self) -> Result<(), Trouble> {
+    fn tick(&mut self) -> Result<(), RoundTrouble> {
         if self.signals.arrived() {
-            return Err(Trouble::Other(Interrupted.into()));
+            return Err(RoundTrouble::Other(Interrupted.into()));
         }
         let now = Instant::now();
         self.look_at_the_clock(now);
@@ -557,70 +416,16 @@ impl<'a> Round<'a> {
         self.held_up >= STANDSTILL * self.options.suspect_after
     }
 
-    /// Starts replacements for lost members, after a while.
-    fn replace(&mut self, now: Instant) -> Result<(), Trouble> {
-        let joined = self.processes.iter().any(|process| {
-            process.is_alive() && self.judge.witnesses.get(&process.instance).is_some_and(|witness| witness.view > 0)
-        });
-        self.creating &= !joined;
-        if self.finishing || self.living().len() >= self.least() {
-            self.replace_at = None;
-            return Ok(());
-        }
-        let wait = Duration::from_millis(self.dice.within(REPLACE_MS));
-        if now >= *self.replace_at.get_or_insert(now + wait) {
-            self.replace_at = None;
-            self.tally.joins += 1;
-            self.spawn()?;
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, i: usize) -> Result<(), Trouble> {
+    fn read(&mut self, i: usize) -> Result<(), RoundTrouble> {
         let records = self.processes[i].news()?;
         let instance = self.processes[i].instance;
-        records.iter().try_for_each(|record| self.judge.record(instance, record)).map_err(Trouble::from)
-    }
-
-    /// Handles the end of a process that was not killed.
-    fn ended(&mut self, i: usize) -> Result<(), Trouble> {
-        self.read(i)?;
-        let instance = self.processes[i].instance;
-        self.judge.gone(instance)?;
-        let process = &self.processes[i];
-        let end = self.judge.witnesses[&instance].end;
-        let (stop, allowed) = (process.longest_stop, self.options.suspect_after);
-        let what = match end {
-            Some(End::Finished) if self.finishing => "finished",
-            Some(End::Left) if process.told_to_leave => "left",
-            Some(End::Evicted) => {
-                self.tally.evictions += 1;
-                // A stop of less than nine tenths of the silence must be safe.
-                let was_awake = 10 * stop < 9 * allowed && !process.disturbed;
-                self.tally.unprovoked += u64::from(was_awake && !process.had_outage);
-                self.tally.after_outages += u64::from(was_awake && process.had_outage);
-                let most = if self.hosts.is_some() { UNPROVOKED_MAX_AFAR } else { UNPROVOKED_MAX };
-                if self.tally.unprovoked > most {
-                    let what = format!("{} members were evicted that never were silent", self.tally.unprovoked);
-                    return Err(Breach { number: 16, name: "no false storms", what }.into());
-                }
-                "was evicted"
-            }
-            _ => {
-                let text = String::from_utf8_lossy(&self.judge.witnesses[&instance].text).trim().to_owned();
-                let status = process.status.map_or_else(String::new, |status| status.to_string());
-                return Err(Trouble::Stuck(format!("process {instance} ended with {end:?} ({status}): {text}")));
-            }
-        };
-        let what = format!("process {instance} {what} (longest stop {} ms)", stop.as_millis());
-        self.note(what);
-        Ok(())
+        records.iter().try_for_each(|record| self.judge.record(instance, record)).map_err(RoundTrouble::from)
     }
 
     /// Ends all disturbances. All members live and have to come into one view soon.
-    fn calm(&mut self) -> Result<(), Trouble> {
+    fn calm(&mut self) -> Result<(), RoundTrouble> {
         self.note("the storm is over".to_owned());
-        self.processes.iter_mut().for_each(Process::go_on);
+        self.processes.iter_mut().for_each(ChaosProcess::go_on);
         self.due.clear();
         self.wait_for_operator()?;
         if let Some(hosts) = &mut self.hosts {
@@ -637,7 +442,7 @@ impl<'a> Round<'a> {
         while !self.is_calm() {
             self.tick()?;
             if begin.elapsed() > CALM_MAX {
-                return Err(Trouble::Apart);
+                return Err(RoundTrouble::Apart);
             }
             sleep(TICK);
         }
@@ -652,7 +457,7 @@ impl<'a> Round<'a> {
     }
 
     fn is_calm(&self) -> bool {
-        let living: Vec<&Process> = self.processes.iter().filter(|process| process.is_alive()).collect();
+        let living: Vec<&ChaosProcess> = self.processes.iter().filter(|process| process.is_alive()).collect();
         let enough = living.len() >= self.least();
         let views: BTreeSet<_> = living.iter().map(|process| self.judge.view_of(process.instance)).collect();
         let [Some((_, members))] = views.iter().copied().collect::<Vec<_>>()[..] else { return false };
@@ -662,17 +467,17 @@ impl<'a> Round<'a> {
             && living.iter().all(|process| !process.told_to_leave)
     }
 
-    fn finish(&mut self) -> Result<(), Trouble> {
+    fn finish(&mut self) -> Result<(), RoundTrouble> {
         self.finishing = true;
         self.judge.upset();
         self.note("finish".to_owned());
         let begin = Instant::now();
         self.processes.iter_mut().filter(|process| process.is_alive()).for_each(|process| process.say("finish"));
-        while self.processes.iter().any(Process::is_alive) {
+        while self.processes.iter().any(ChaosProcess::is_alive) {
             // The tick also checks the clock, before the time is compared.
             self.tick()?;
             if begin.elapsed() > FINISH_MAX {
-                return Err(Trouble::Unfinished);
+                return Err(RoundTrouble::Unfinished);
             }
             sleep(TICK);
         }
@@ -681,8 +486,8 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn broken(&mut self, what: &str) -> Failure {
-        Failure::Broken(self.report(what), Box::new(std::mem::take(&mut self.tally)))
+    fn broken(&mut self, what: &str) -> RoundFailure {
+        RoundFailure::Broken(self.report(what), Box::new(std::mem::take(&mut self.tally)))
     }
 
     /// Returns all that is known about the round, for an analysis of the failure.
@@ -724,7 +529,7 @@ impl<'a> Round<'a> {
     }
 }
 
-enum Trouble {
+enum RoundTrouble {
     Breach(Breach),
     Stuck(String),
     /// The live members are not in one view, long after the storm.
@@ -734,15 +539,15 @@ enum Trouble {
     Other(anyhow::Error),
 }
 
-impl From<Breach> for Trouble {
-    fn from(breach: Breach) -> Trouble {
-        Trouble::Breach(breach)
+impl From<Breach> for RoundTrouble {
+    fn from(breach: Breach) -> RoundTrouble {
+        RoundTrouble::Breach(breach)
     }
 }
 
-impl From<anyhow::Error> for Trouble {
-    fn from(error: anyhow::Error) -> Trouble {
-        Trouble::Other(error)
+impl From<anyhow::Error> for RoundTrouble {
+    fn from(error: anyhow::Error) -> RoundTrouble {
+        RoundTrouble::Other(error)
     }
 }
 

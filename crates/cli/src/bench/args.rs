@@ -10,7 +10,7 @@ pub(super) const RING_BYTES: u64 = 1 << 20;
 /// The transport between members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Fabric {
+pub(super) enum FabricArg {
     /// Shared memory: all members are on this host
     #[default]
     Shm,
@@ -23,17 +23,17 @@ pub(super) enum Fabric {
 /// The libfabric provider that works on any network.
 pub(super) const ANY_NETWORK: &str = "tcp";
 
-impl Fabric {
+impl FabricArg {
     /// Returns the provider that carries messages, if they go through libfabric.
     pub(super) fn provider(self) -> Option<String> {
-        (self == Fabric::Ofi).then(|| ANY_NETWORK.to_string())
+        (self == FabricArg::Ofi).then(|| ANY_NETWORK.to_string())
     }
 }
 
 /// How a member's polling thread waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Wait {
+pub(super) enum WaitArg {
     /// The thread polls all the time and never sleeps
     Polling,
     /// The thread polls for a while, and then sleeps
@@ -55,7 +55,7 @@ pub(super) enum Drive {
 /// The place where messages are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Delivery {
+pub(super) enum DeliveryArg {
     /// In the handler, on the thread that polls
     Upcall,
     /// From a receiver: in poll drive on the same thread, else on one more
@@ -65,7 +65,7 @@ pub(super) enum Delivery {
 /// The members that send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Senders {
+pub(super) enum SendersArg {
     /// The first member
     One,
     /// The first half of the members
@@ -74,13 +74,13 @@ pub(super) enum Senders {
     All,
 }
 
-impl Senders {
+impl SendersArg {
     /// Returns how many of `members` send.
     pub(super) fn of(self, members: u32) -> u32 {
         match self {
-            Senders::One => 1,
-            Senders::Half => members.div_ceil(2),
-            Senders::All => members,
+            SendersArg::One => 1,
+            SendersArg::Half => members.div_ceil(2),
+            SendersArg::All => members,
         }
     }
 }
@@ -107,6 +107,6 @@ mod tests {
 
     #[test]
     fn half_is_at_least_one() {
-        assert_eq!([1, 2, 3, 16].map(|members| Senders::Half.of(members)), [1, 1, 2, 8]);
+        assert_eq!([1, 2, 3, 16].map(|members| SendersArg::Half.of(members)), [1, 1, 2, 8]);
     }
 }

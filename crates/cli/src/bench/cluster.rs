@@ -1,7 +1,7 @@
 //! The member processes of a benchmark, as the benchmark process manages them.
-use super::args::{Drive, Fabric, Wait, cores};
+use super::args::{Drive, FabricArg, WaitArg, cores};
 use super::clock::Usage;
-use super::wire::{Counts, Order, Plan, Ran, Reply, RuntimeDirArgs, Setup};
+use super::wire::{BenchOrder, BenchPlan, BenchReply, BenchSetup, EngineCounts, MemberNetwork, Ran};
 use crate::clock::now_ns;
 use crate::exit::death;
 use crate::log;
@@ -30,14 +30,14 @@ const QUIET_LOOK: Duration = Duration::from_millis(3);
 /// Member processes that have joined one group. Dropping it kills the remaining processes.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    plan: Plan,
-    members: Vec<Member>,
+    plan: BenchPlan,
+    members: Vec<ClusterMember>,
     /// Removed after the members have ended, because they would create it again.
     dir: ScratchDir,
 }
 
 #[derive(Debug)]
-struct Member {
+struct ClusterMember {
     rank: u32,
     process: Child,
     orders: ChildStdin,
@@ -78,11 +78,11 @@ impl Slice {
 impl Cluster {
     /// Starts `members` processes and waits until they have joined. `pinned` assigns two members in
     /// poll drive to the cores of the probes: the sender gets the core of the raw ring's writer.
-    pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Cluster> {
+    pub(super) fn start(members: u32, plan: BenchPlan, pinned: Cores) -> anyhow::Result<Cluster> {
         let dir = ScratchDir::new()?;
         let seed = match plan.fabric {
-            Fabric::Shm => None,
-            Fabric::Tcp | Fabric::Ofi => Some(free_address()?),
+            FabricArg::Shm => None,
+            FabricArg::Tcp | FabricArg::Ofi => Some(free_address()?),
         };
         let mut cluster = Cluster { plan, members: Vec::new(), dir };
         for rank in 0..members {
@@ -90,11 +90,11 @@ impl Cluster {
                 Cores::Two { parent, child } if members == 2 && plan.drive == Drive::Poll => Some([child, parent]),
                 _ => None,
             };
-            let setup = Setup {
+            let setup = BenchSetup {
                 parent: process::id(),
                 group: "bench".to_string(),
                 runtime_dir: cluster.dir.of(plan.fabric, rank),
-                network: seed.as_ref().map(|seed| RuntimeDirArgs {
+                network: seed.as_ref().map(|seed| MemberNetwork {
                     advertise: None,
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
                     seeds: vec![seed.clone()],
@@ -106,7 +106,7 @@ impl Cluster {
                 plan,
                 core: core.map(|cores| cores[rank as usize]),
             };
-            cluster.members.push(Member::start(&setup)?);
+            cluster.members.push(ClusterMember::start(&setup)?);
         }
         let joined = cluster.join();
         joined.map_err(|error| cluster.blame(error))?;
@@ -117,7 +117,7 @@ impl Cluster {
         let until = Instant::now() + PATIENCE;
         for member in &mut self.members {
             match member.reply(until)? {
-                Reply::Ready => {}
+                BenchReply::Ready => {}
                 other => bail!("member {} answered {other:?} instead of joining", member.rank),
             }
         }
@@ -144,18 +144,18 @@ impl Cluster {
         let before = usage(idle)?;
         let now = now_ns();
         let length_ns = length.as_nanos() as u64;
-        let run = Order::Run { begin_ns: now + length_ns / 10, end_ns: now + length_ns };
+        let run = BenchOrder::Run { begin_ns: now + length_ns / 10, end_ns: now + length_ns };
         tell(active, run)?;
         let until = Instant::now() + length + PATIENCE;
         let mut ran = Vec::new();
         for member in active {
             match member.reply(until)? {
-                Reply::Ran(slice) => ran.push(*slice),
+                BenchReply::Ran(slice) => ran.push(*slice),
                 other => bail!("member {} answered {other:?} to a slice", member.rank),
             }
         }
         let idle = usage(idle)?.since(before);
-        if self.plan.drive == Drive::Thread && self.plan.wait != Wait::Polling {
+        if self.plan.drive == Drive::Thread && self.plan.wait != WaitArg::Polling {
             self.quiet()?;
         }
         Ok(Slice { ran, idle })
@@ -187,7 +187,7 @@ impl Cluster {
 
     /// Returns the median memory of a member that no other process maps, in bytes.
     pub(super) fn private_bytes(&self) -> anyhow::Result<u64> {
-        let of = |member: &Member| {
+        let of = |member: &ClusterMember| {
             Usage::private_bytes(member.process.id()).context("can't read a member's memory from /proc")
         };
         let mut bytes = self.members.iter().map(of).collect::<anyhow::Result<Vec<u64>>>()?;
@@ -202,12 +202,12 @@ impl Cluster {
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
-        tell(&mut self.members, Order::Finish)?;
+        tell(&mut self.members, BenchOrder::Finish)?;
         let until = Instant::now() + PATIENCE;
-        let mut counts: Vec<Counts> = Vec::new();
+        let mut counts: Vec<EngineCounts> = Vec::new();
         for member in &mut self.members {
             match member.reply(until)? {
-                Reply::Finished(finished) => counts.push(finished),
+                BenchReply::Finished(finished) => counts.push(finished),
                 other => bail!("member {} answered {other:?} at the end", member.rank),
             }
         }
@@ -224,12 +224,13 @@ impl Cluster {
 }
 
 /// Returns the resources that the processes have used.
-fn usage(members: &[Member]) -> anyhow::Result<Usage> {
-    let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
+fn usage(members: &[ClusterMember]) -> anyhow::Result<Usage> {
+    let of =
+        |member: &ClusterMember| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
     members.iter().map(of).sum()
 }
 
-fn tell(members: &mut [Member], order: Order) -> anyhow::Result<()> {
+fn tell(members: &mut [ClusterMember], order: BenchOrder) -> anyhow::Result<()> {
     let line = format!("{}\n", serde_json::to_string(&order)?);
     for member in members {
         if let Err(error) = member.orders.write_all(line.as_bytes()) {
@@ -240,8 +241,8 @@ fn tell(members: &mut [Member], order: Order) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Member {
-    fn start(setup: &Setup) -> anyhow::Result<Member> {
+impl ClusterMember {
+    fn start(setup: &BenchSetup) -> anyhow::Result<ClusterMember> {
         let program = env::current_exe().context("can't find this program to start members")?;
         let mut command = Command::new(program);
         command.args(["bench", "member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -252,7 +253,7 @@ impl Member {
         let (tell, replies) = mpsc::channel();
         // The reader ends with the member's output, so with the member.
         let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
-        let mut member = Member { rank: setup.rank, process, orders, replies };
+        let mut member = ClusterMember { rank: setup.rank, process, orders, replies };
         reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
         let told = member.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes());
         told.map_err(|error| {
@@ -262,10 +263,10 @@ impl Member {
         Ok(member)
     }
 
-    fn reply(&mut self, until: Instant) -> anyhow::Result<Reply> {
+    fn reply(&mut self, until: Instant) -> anyhow::Result<BenchReply> {
         match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => match serde_json::from_str(&line) {
-                Ok(Reply::Failed(why)) => bail!("member {} failed: {why}", self.rank),
+                Ok(BenchReply::Failed(why)) => bail!("member {} failed: {why}", self.rank),
                 Ok(reply) => Ok(reply),
                 Err(error) => bail!("member {} said {line:?}: {error}", self.rank),
             },
@@ -294,7 +295,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for ClusterMember {
     fn drop(&mut self) {
         // The process has usually ended already. In that case this has no effect.
         let _ = self.process.kill();
@@ -326,10 +327,10 @@ pub(super) struct ScratchDir(pub(super) PathBuf);
 impl ScratchDir {
     /// Returns the runtime directory of a member. Members with different directories count as being
     /// on different hosts.
-    pub(super) fn of(&self, fabric: Fabric, rank: u32) -> PathBuf {
+    pub(super) fn of(&self, fabric: FabricArg, rank: u32) -> PathBuf {
         match fabric {
-            Fabric::Shm => self.0.clone(),
-            Fabric::Tcp | Fabric::Ofi => self.0.join(rank.to_string()),
+            FabricArg::Shm => self.0.clone(),
+            FabricArg::Tcp | FabricArg::Ofi => self.0.join(rank.to_string()),
         }
     }
 

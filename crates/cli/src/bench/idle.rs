@@ -14,12 +14,12 @@
 //!   do and do nothing;
 //! - `private_bytes`: memory of a member that it shares with no other process, median. A member's
 //!   own rings are shared, so they are not included.
-use super::args::{Delivery, Drive, Fabric, Wait, cores, span};
+use super::args::{DeliveryArg, Drive, FabricArg, WaitArg, cores, span};
 use super::clock::sleepers;
 use super::cluster::Cluster;
-use super::table::Table;
-use super::wire::{Job, Plan};
-use super::{Report, tell};
+use super::table::TextTable;
+use super::wire::{BenchPlan, SliceJob};
+use super::{BenchReport, tell};
 use crate::quantity::seconds;
 use serde::Serialize;
 use spindle_fabric::probe;
@@ -35,7 +35,7 @@ pub(super) struct Args {
     members: Vec<u32>,
     /// The transport between members
     #[arg(long, value_enum, default_value = "shm")]
-    fabric: Fabric,
+    fabric: FabricArg,
     /// Subgroups, in which all of their members may send
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     subgroups: u32,
@@ -58,9 +58,9 @@ const SIZE: u64 = 16;
 const WINDOW: u64 = 16;
 
 #[derive(Debug, Serialize)]
-struct Run {
+struct IdleRun {
     members: u32,
-    fabric: Fabric,
+    fabric: FabricArg,
     subgroups: u32,
     subgroup_members: u32,
     seconds: f64,
@@ -73,14 +73,14 @@ struct Run {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let runs = args.members.iter().map(|&members| measure(args, members)).collect::<anyhow::Result<_>>()?;
-    let report = Report { bench: "idle", cores: cores(), runs };
+    let report = BenchReport { bench: "idle", cores: cores(), runs };
     Ok(tell(&report, args.json, |out| print(&report.runs, out))?)
 }
 
-fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
+fn measure(args: &Args, members: u32) -> anyhow::Result<IdleRun> {
     let span = span(args.subgroup_members, members);
-    let plan = Plan {
-        job: Job::Stream,
+    let plan = BenchPlan {
+        job: SliceJob::Stream,
         senders: span,
         subgroups: args.subgroups,
         active: 1,
@@ -89,9 +89,9 @@ fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
         window: WINDOW,
         burst: 1,
         drive: Drive::Thread,
-        wait: Wait::Hybrid,
+        wait: WaitArg::Hybrid,
         fabric: args.fabric,
-        delivery: Delivery::Upcall,
+        delivery: DeliveryArg::Upcall,
     };
     let start = Instant::now();
     let mut cluster = Cluster::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
@@ -104,7 +104,7 @@ fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
     let private_bytes = cluster.private_bytes()?;
     cluster.finish()?;
     let wakes_per_second = used.voluntary as f64 / seconds;
-    Ok(Run {
+    Ok(IdleRun {
         members,
         fabric: args.fabric,
         subgroups: args.subgroups,
@@ -118,8 +118,8 @@ fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
     })
 }
 
-fn print(runs: &[Run], out: &mut impl Write) -> io::Result<()> {
-    let mut table = Table::new(&[
+fn print(runs: &[IdleRun], out: &mut impl Write) -> io::Result<()> {
+    let mut table = TextTable::new(&[
         "idle members",
         "subgroups",
         "of",

@@ -39,13 +39,13 @@
 //!   spin;
 //! - `ratio`: the applicable one of these four, as in the throughput benchmark. With `--wait
 //!   polling` there is none, because the members occupy the cores that the reference would run on.
-use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores, span};
+use super::args::{DeliveryArg, Drive, FabricArg, SendersArg, WaitArg, cores, span};
 use super::cluster::{Cluster, Slice};
 use super::limits::{REST, hop_ns};
-use super::pairing::{Pair, Ratio, quantile};
-use super::table::{Table, short};
+use super::pairing::{Ratio, SlicePair, quantile};
+use super::table::{TextTable, short};
 use super::tell;
-use super::wire::{Job, Plan, Ran};
+use super::wire::{BenchPlan, Ran, SliceJob};
 use crate::quantity::{bytes, seconds};
 use anyhow::ensure;
 use hdrhistogram::Histogram;
@@ -68,16 +68,16 @@ pub(super) struct Args {
     subgroup_members: Option<u32>,
     /// The members that send; they take turns
     #[arg(long, value_enum, default_value = "one")]
-    senders: Senders,
+    senders: SendersArg,
     /// The transport between members
     #[arg(long, value_enum, default_value = "shm")]
-    fabric: Fabric,
+    fabric: FabricArg,
     /// Let the members sleep between messages: as --wait hybrid
     #[arg(long)]
     sleeping: bool,
     /// How the library's thread waits, with time between messages
     #[arg(long, value_enum, conflicts_with = "sleeping")]
-    wait: Option<Wait>,
+    wait: Option<WaitArg>,
     /// From one message to the next, with --sleeping or --wait
     #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=1000))]
     every_ms: u64,
@@ -99,23 +99,23 @@ const WAKE_SLICE: Duration = Duration::from_millis(100);
 const WINDOW: u64 = 16;
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct LatencyReport {
     bench: &'static str,
     cores: u32,
     clock_read_ns: f64,
-    runs: Vec<Run>,
+    runs: Vec<LatencyRun>,
 }
 
 #[derive(Debug, Serialize)]
-struct Run {
+struct LatencyRun {
     members: u32,
     subgroups: u32,
     subgroup_members: u32,
     senders: u32,
-    fabric: Fabric,
+    fabric: FabricArg,
     size_bytes: u64,
     sleeping: bool,
-    wait: Wait,
+    wait: WaitArg,
     samples: u64,
     p50_ns: f64,
     p90_ns: f64,
@@ -142,17 +142,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let clock_read_ns = probe::clock().read_ns;
     let runs = args.members.iter().map(|&members| measure(args, members, clock_read_ns));
     let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;
-    let report = Report { bench: "latency", cores: cores(), clock_read_ns, runs };
+    let report = LatencyReport { bench: "latency", cores: cores(), clock_read_ns, runs };
     Ok(tell(&report, args.json, |out| report.print(out))?)
 }
 
 impl Args {
-    fn plan(&self, members: u32) -> Plan {
+    fn plan(&self, members: u32) -> BenchPlan {
         let every_us = self.every_ms * 1000;
         let pulses = self.pulses();
         let span = span(self.subgroup_members, members);
-        Plan {
-            job: if pulses { Job::Pulse { every_us } } else { Job::OneInFlight },
+        BenchPlan {
+            job: if pulses { SliceJob::Pulse { every_us } } else { SliceJob::OneInFlight },
             senders: self.senders.of(span),
             subgroups: self.subgroups,
             active: 1,
@@ -161,9 +161,9 @@ impl Args {
             window: WINDOW,
             burst: 1,
             drive: if pulses { Drive::Thread } else { Drive::Poll },
-            wait: self.wait.unwrap_or(Wait::Hybrid),
+            wait: self.wait.unwrap_or(WaitArg::Hybrid),
             fabric: self.fabric,
-            delivery: Delivery::Upcall,
+            delivery: DeliveryArg::Upcall,
         }
     }
 
@@ -174,13 +174,13 @@ impl Args {
 
     /// Returns the reference that runs in turns with the members; `None` where they leave no core
     /// for it.
-    fn reference(&self) -> Option<Reference> {
+    fn reference(&self) -> Option<LatencyReference> {
         match (self.fabric, self.pulses()) {
-            _ if self.wait == Some(Wait::Polling) => None,
-            _ if self.subgroups > 1 => Some(Reference::Alone),
-            (Fabric::Tcp | Fabric::Ofi, blocking) => Some(Reference::Stream { blocking }),
-            (Fabric::Shm, true) => Some(Reference::Wake),
-            (Fabric::Shm, false) => Some(Reference::Hop),
+            _ if self.wait == Some(WaitArg::Polling) => None,
+            _ if self.subgroups > 1 => Some(LatencyReference::Alone),
+            (FabricArg::Tcp | FabricArg::Ofi, blocking) => Some(LatencyReference::Stream { blocking }),
+            (FabricArg::Shm, true) => Some(LatencyReference::Wake),
+            (FabricArg::Shm, false) => Some(LatencyReference::Hop),
         }
     }
 
@@ -188,8 +188,8 @@ impl Args {
     /// messages from others, or those of a member's own messages.
     fn compared<'a>(&self, others: &'a Histogram<u64>, own: &'a Histogram<u64>) -> &'a Histogram<u64> {
         match self.fabric {
-            Fabric::Shm => others,
-            Fabric::Tcp | Fabric::Ofi => own,
+            FabricArg::Shm => others,
+            FabricArg::Tcp | FabricArg::Ofi => own,
         }
     }
 
@@ -199,7 +199,7 @@ impl Args {
     }
 }
 
-fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
+fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<LatencyRun> {
     let plan = args.plan(members);
     let cores = probe::hop(Duration::ZERO)?.cores;
     let mut cluster = Cluster::start(members, plan, cores)?;
@@ -208,7 +208,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     let (mut busy_ns, mut took_ns) = (0, 0);
     let reference = args.reference();
     let mut alone = match reference {
-        Some(Reference::Alone) => Some(Cluster::start(plan.span, Plan { subgroups: 1, ..plan }, cores)?),
+        Some(LatencyReference::Alone) => Some(Cluster::start(plan.span, BenchPlan { subgroups: 1, ..plan }, cores)?),
         _ => None,
     };
     let mut cpu_ratios = Vec::new();
@@ -219,12 +219,12 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     while start.elapsed() < args.seconds || all.is_empty() && start.elapsed() < 3 * args.seconds {
         let beside = alone.as_mut().map(|alone| alone.slice(args.slice())).transpose()?;
         let aside_ns = match (reference, &beside) {
-            (Some(Reference::Alone), Some(beside)) => {
+            (Some(LatencyReference::Alone), Some(beside)) => {
                 let (others, own) = both(beside);
                 Some(p50(args.compared(&others, &own)))
             }
-            (Some(Reference::Wake), _) => Some(probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns),
-            (Some(Reference::Stream { blocking }), _) => {
+            (Some(LatencyReference::Wake), _) => Some(probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns),
+            (Some(LatencyReference::Stream { blocking }), _) => {
                 Some(probe::stream_round_trip(blocking, WAKE_SLICE)?.round_trip.p50_ns)
             }
             _ => None,
@@ -238,8 +238,8 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         if !product.is_empty() && reference.is_some() {
             let product = p50(product);
             pairs.push(match aside_ns.zip(between) {
-                Some((reference, between)) => Pair { reference, product, hops_ns: vec![hop, between, after] },
-                None => Pair { reference: (hop + after) / 2.0, product, hops_ns: vec![hop, after] },
+                Some((reference, between)) => SlicePair { reference, product, hops_ns: vec![hop, between, after] },
+                None => SlicePair { reference: (hop + after) / 2.0, product, hops_ns: vec![hop, after] },
             });
         }
         all.add(&others)?;
@@ -253,9 +253,10 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     alone.map_or(Ok(()), Cluster::finish)?;
     ensure!(!all.is_empty(), "no message was delivered in {:?}; measure longer", args.seconds);
     let ratio = Ratio::of(&pairs);
-    let median = |of: fn(Reference) -> bool| ratio.as_ref().filter(|_| reference.is_some_and(of)).map(|r| r.median);
+    let median =
+        |of: fn(LatencyReference) -> bool| ratio.as_ref().filter(|_| reference.is_some_and(of)).map(|r| r.median);
     let at = |share| all.value_at_quantile(share) as f64 - clock_ns;
-    Ok(Run {
+    Ok(LatencyRun {
         members,
         subgroups: plan.subgroups,
         subgroup_members: plan.span,
@@ -263,7 +264,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         fabric: plan.fabric,
         size_bytes: args.size,
         sleeping: args.sleeping,
-        wait: if args.pulses() { plan.wait } else { Wait::Polling },
+        wait: if args.pulses() { plan.wait } else { WaitArg::Polling },
         samples: all.len(),
         p50_ns: at(0.5),
         p90_ns: at(0.9),
@@ -273,10 +274,10 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         own_p50_ns: own.value_at_quantile(0.5) as f64 - clock_ns,
         cpu_percent: 100.0 * busy_ns as f64 / (took_ns as f64).max(1.0),
         hop_ns: quantile(&hops, 0.5),
-        hops: median(|reference| reference == Reference::Hop),
-        wake_ratio: median(|reference| reference == Reference::Wake),
-        stream_ratio: median(|reference| matches!(reference, Reference::Stream { .. })),
-        alone_ratio: median(|reference| reference == Reference::Alone),
+        hops: median(|reference| reference == LatencyReference::Hop),
+        wake_ratio: median(|reference| reference == LatencyReference::Wake),
+        stream_ratio: median(|reference| matches!(reference, LatencyReference::Stream { .. })),
+        alone_ratio: median(|reference| reference == LatencyReference::Alone),
         alone_cpu_ratio: (args.pulses() && !cpu_ratios.is_empty()).then(|| quantile(&cpu_ratios, 0.5)),
         ratio,
     })
@@ -284,7 +285,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
 
 /// The reference for latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reference {
+enum LatencyReference {
     /// The same members with one subgroup.
     Alone,
     Hop,
@@ -318,9 +319,9 @@ fn latencies(slice: &Slice, of: fn(&Ran) -> &Vec<(u64, u64)>) -> Histogram<u64> 
     all
 }
 
-impl Report {
+impl LatencyReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             "members",
             "senders",
             "size",
@@ -354,10 +355,10 @@ impl Report {
             table.row(cells);
         }
         table.print(out)?;
-        let is = |of: fn(&Run) -> bool| self.runs.iter().any(of);
+        let is = |of: fn(&LatencyRun) -> bool| self.runs.iter().any(of);
         let what = match () {
             () if is(|run| run.subgroups > 1) => "the same members with one subgroup",
-            () if is(|run| run.fabric != Fabric::Shm) => "a TCP round trip, of own p50",
+            () if is(|run| run.fabric != FabricArg::Shm) => "a TCP round trip, of own p50",
             () if is(|run| run.wake_ratio.is_some()) => "a futex wake",
             () => "a cache-line hop",
         };

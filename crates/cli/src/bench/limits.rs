@@ -15,9 +15,9 @@
 //! - `memcpy`, by size of the buffer: `bytes`, `bytes_per_second` (each byte copied counts once).
 use super::args::{RING_BYTES, cores};
 use super::pairing::quantile;
-use super::table::{Table, short};
+use super::table::{TextTable, short};
 use super::tell;
-use super::wire::{Job, Plan};
+use super::wire::{BenchPlan, SliceJob};
 use crate::quantity::{bytes, seconds};
 use serde::Serialize;
 use spindle_fabric::probe::{self, Percentiles, ProbeError, StreamRate};
@@ -50,24 +50,24 @@ pub(super) const REST: Duration = Duration::from_millis(1);
 const MEMCPY_BYTES: [u64; 3] = [10 << 10, 4 << 20, 256 << 20];
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct LimitsReport {
     bench: &'static str,
     cores: u32,
     ring_bytes: u64,
-    raw_ring: Vec<RawRing>,
-    hop_ns: Spread,
-    futex_wake_ns: Spread,
-    futex_wake_rested_ns: Spread,
-    stream_round_trip_ns: Spread,
-    stream_round_trip_blocking_ns: Spread,
-    stream: Vec<Stream>,
-    memcpy: Vec<Memcpy>,
+    raw_ring: Vec<RawRingReport>,
+    hop_ns: SampleSpread,
+    futex_wake_ns: SampleSpread,
+    futex_wake_rested_ns: SampleSpread,
+    stream_round_trip_ns: SampleSpread,
+    stream_round_trip_blocking_ns: SampleSpread,
+    stream: Vec<StreamThroughput>,
+    memcpy: Vec<MemcpyThroughput>,
     clock_read_ns: f64,
     clock_step_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct RawRing {
+struct RawRingReport {
     block_bytes: u64,
     blocks_per_second: f64,
     bytes_per_second: f64,
@@ -78,20 +78,20 @@ struct RawRing {
 }
 
 #[derive(Debug, Serialize)]
-struct Stream {
+struct StreamThroughput {
     block_bytes: u64,
     blocks_per_second: f64,
     bytes_per_second: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct Memcpy {
+struct MemcpyThroughput {
     bytes: u64,
     bytes_per_second: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct Spread {
+struct SampleSpread {
     samples: u64,
     min: f64,
     p50: f64,
@@ -101,10 +101,10 @@ struct Spread {
     max: f64,
 }
 
-impl From<Percentiles> for Spread {
-    fn from(of: Percentiles) -> Spread {
+impl From<Percentiles> for SampleSpread {
+    fn from(of: Percentiles) -> SampleSpread {
         let Percentiles { samples, min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = of;
-        Spread { samples, min: min_ns, p50: p50_ns, p90: p90_ns, p99: p99_ns, p999: p999_ns, max: max_ns }
+        SampleSpread { samples, min: min_ns, p50: p50_ns, p90: p90_ns, p99: p99_ns, p999: p999_ns, max: max_ns }
     }
 }
 
@@ -114,15 +114,15 @@ pub(super) fn hop_ns() -> Result<f64, ProbeError> {
 }
 
 /// Returns the size of each sender's ring under `plan`, in bytes.
-pub(super) fn ring_bytes(plan: &Plan) -> u64 {
+pub(super) fn ring_bytes(plan: &BenchPlan) -> u64 {
     spindle_core::Ring::new(0, plan.window, plan.size).capacity
 }
 
 /// Returns the default number of messages claimed between two polls. They are few enough that the
 /// other member does not wait for them, and so many that a poll costs little beside them.
-pub(super) fn default_burst(size: u64, job: Job) -> u64 {
+pub(super) fn default_burst(size: u64, job: SliceJob) -> u64 {
     match job {
-        Job::Stream => (BURST_BYTES / size.max(1)).clamp(1, BURST_MAX),
+        SliceJob::Stream => (BURST_BYTES / size.max(1)).clamp(1, BURST_MAX),
         _ => 1,
     }
 }
@@ -142,10 +142,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut memcpy = Vec::new();
     for bytes in MEMCPY_BYTES {
         let bytes_per_second = probe::memcpy(bytes, args.seconds / 3)?.bytes_per_second;
-        memcpy.push(Memcpy { bytes, bytes_per_second });
+        memcpy.push(MemcpyThroughput { bytes, bytes_per_second });
     }
     let clock = probe::clock();
-    let report = Report {
+    let report = LimitsReport {
         bench: "limits",
         cores: cores(),
         ring_bytes: args.ring,
@@ -163,13 +163,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(tell(&report, args.json, |out| report.print(out))?)
 }
 
-fn stream(args: &Args, block_bytes: u64) -> Result<Stream, ProbeError> {
+fn stream(args: &Args, block_bytes: u64) -> Result<StreamThroughput, ProbeError> {
     let StreamRate { blocks_per_second, bytes_per_second, .. } = probe::stream(block_bytes, args.seconds)?;
-    Ok(Stream { block_bytes, blocks_per_second, bytes_per_second })
+    Ok(StreamThroughput { block_bytes, blocks_per_second, bytes_per_second })
 }
 
 /// Measures all sizes in turns, so that each size runs in the same modes of the machine.
-fn raw_rings(args: &Args) -> anyhow::Result<Vec<RawRing>> {
+fn raw_rings(args: &Args) -> anyhow::Result<Vec<RawRingReport>> {
     let mut rates = vec![Vec::new(); args.size.len()];
     let mut hops = rates.clone();
     let slice = SLICE.min(args.seconds);
@@ -182,7 +182,7 @@ fn raw_rings(args: &Args) -> anyhow::Result<Vec<RawRing>> {
     }
     let rings = args.size.iter().zip(rates.iter().zip(&hops)).map(|(&block_bytes, (rates, hops))| {
         let blocks_per_second = quantile(rates, 0.5);
-        RawRing {
+        RawRingReport {
             block_bytes,
             blocks_per_second,
             bytes_per_second: blocks_per_second * block_bytes as f64,
@@ -195,10 +195,10 @@ fn raw_rings(args: &Args) -> anyhow::Result<Vec<RawRing>> {
     Ok(rings.collect())
 }
 
-impl Report {
+impl LimitsReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{} cores; raw ring of {} bytes\n", self.cores, self.ring_bytes)?;
-        let mut table = Table::new(&["raw ring", "blocks/s", "slowest", "fastest", "bytes/s", "hop ns"]);
+        let mut table = TextTable::new(&["raw ring", "blocks/s", "slowest", "fastest", "bytes/s", "hop ns"]);
         for ring in &self.raw_ring {
             let rates = [ring.blocks_per_second, ring.blocks_per_second_min, ring.blocks_per_second_max];
             let mut cells = vec![format!("{} B", ring.block_bytes)];
@@ -208,7 +208,7 @@ impl Report {
         }
         table.print(out)?;
         writeln!(out)?;
-        let mut table = Table::new(&["ns", "min", "p50", "p90", "p99", "p99.9", "max"]);
+        let mut table = TextTable::new(&["ns", "min", "p50", "p90", "p99", "p99.9", "max"]);
         let waits = [
             ("cache-line hop, one way", &self.hop_ns),
             ("futex wake, just asleep", &self.futex_wake_ns),
@@ -222,14 +222,14 @@ impl Report {
         }
         table.print(out)?;
         writeln!(out)?;
-        let mut table = Table::new(&["TCP stream", "writes/s", "bytes/s"]);
+        let mut table = TextTable::new(&["TCP stream", "writes/s", "bytes/s"]);
         for stream in &self.stream {
             let rates = [stream.blocks_per_second, stream.bytes_per_second].map(short);
             table.row([format!("{} B", stream.block_bytes)].into_iter().chain(rates).collect());
         }
         table.print(out)?;
         writeln!(out)?;
-        let mut table = Table::new(&["memcpy", "bytes/s"]);
+        let mut table = TextTable::new(&["memcpy", "bytes/s"]);
         for copied in &self.memcpy {
             table.row(vec![format!("{} B", copied.bytes), short(copied.bytes_per_second)]);
         }

@@ -37,7 +37,7 @@ mod throughput;
 mod views;
 mod wire;
 
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, USAGE};
 use crate::log::Verbosity;
 use clap::Subcommand;
 use serde::Serialize;
@@ -47,14 +47,14 @@ use std::io::{self, StdoutLock, Write};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 
     #[command(flatten)]
     verbosity: Verbosity,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum BenchCommand {
     /// The limits of this machine: raw ring, cache-line hop, futex wake, memcpy
     Limits(limits::Args),
     /// Messages and bytes per second of a stream in total order
@@ -83,7 +83,7 @@ enum What {
 
 /// The runs of a benchmark.
 #[derive(Debug, Serialize)]
-struct Report<R> {
+struct BenchReport<R> {
     bench: &'static str,
     cores: u32,
     runs: Vec<R>,
@@ -100,30 +100,34 @@ fn tell(
 }
 
 /// Runs the benchmark and prints its report.
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let nonsense = match &args.what {
-        What::Limits(args) => limits::refuse(args),
-        What::Throughput(args) => throughput::refuse(args),
-        What::Latency(args) => latency::refuse(args),
-        What::Bulk(args) => bulk::refuse(args),
-        What::Scale(args) => scale::refuse(args),
-        What::Idle(_) | What::Views(_) | What::ViewsMember(_) | What::BulkMember | What::Member => None,
+        BenchCommand::Limits(args) => limits::refuse(args),
+        BenchCommand::Throughput(args) => throughput::refuse(args),
+        BenchCommand::Latency(args) => latency::refuse(args),
+        BenchCommand::Bulk(args) => bulk::refuse(args),
+        BenchCommand::Scale(args) => scale::refuse(args),
+        BenchCommand::Idle(_)
+        | BenchCommand::Views(_)
+        | BenchCommand::ViewsMember(_)
+        | BenchCommand::BulkMember
+        | BenchCommand::Member => None,
     };
     if let Some(nonsense) = nonsense {
-        return Err(Failure::new(USAGE, nonsense));
+        return Err(CliError::new(USAGE, nonsense));
     }
     args.verbosity.begin(false)?;
     match args.what {
-        What::Limits(args) => limits::run(&args)?,
-        What::Throughput(args) => throughput::run(&args)?,
-        What::Latency(args) => latency::run(&args)?,
-        What::Idle(args) => idle::run(&args)?,
-        What::Views(args) => views::run(&args)?,
-        What::Bulk(args) => bulk::run(&args)?,
-        What::Scale(args) => scale::run(&args)?,
-        What::ViewsMember(args) => views::run_member(&args)?,
-        What::BulkMember => bulk::member::run()?,
-        What::Member => member::run()?,
+        BenchCommand::Limits(args) => limits::run(&args)?,
+        BenchCommand::Throughput(args) => throughput::run(&args)?,
+        BenchCommand::Latency(args) => latency::run(&args)?,
+        BenchCommand::Idle(args) => idle::run(&args)?,
+        BenchCommand::Views(args) => views::run(&args)?,
+        BenchCommand::Bulk(args) => bulk::run(&args)?,
+        BenchCommand::Scale(args) => scale::run(&args)?,
+        BenchCommand::ViewsMember(args) => views::run_member(&args)?,
+        BenchCommand::BulkMember => bulk::member::run()?,
+        BenchCommand::Member => member::run()?,
     }
     Ok(())
 }

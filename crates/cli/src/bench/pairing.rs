@@ -8,7 +8,7 @@ const SAME_MODE: f64 = 1.5;
 
 /// A slice of the reference beside one of the product.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pair {
+pub(super) struct SlicePair {
     pub(super) reference: f64,
     pub(super) product: f64,
     /// One-way hop times before, between and after, ns.
@@ -40,7 +40,7 @@ pub(super) struct Mode {
     pub(super) median: f64,
 }
 
-impl Pair {
+impl SlicePair {
     fn is_settled(&self) -> bool {
         let max = self.hops_ns.iter().copied().fold(0.0, f64::max);
         let min = self.hops_ns.iter().copied().fold(f64::INFINITY, f64::min);
@@ -58,15 +58,15 @@ impl Pair {
 
 impl Ratio {
     /// Returns the ratio over `pairs`; `None` if none of them counts.
-    pub(super) fn of(pairs: &[Pair]) -> Option<Ratio> {
-        let mut settled: Vec<&Pair> = pairs.iter().filter(|pair| pair.is_settled()).collect();
+    pub(super) fn of(pairs: &[SlicePair]) -> Option<Ratio> {
+        let mut settled: Vec<&SlicePair> = pairs.iter().filter(|pair| pair.is_settled()).collect();
         if settled.is_empty() {
             return None;
         }
         settled.sort_by(|a, b| a.hop_ns().total_cmp(&b.hop_ns()));
         let ratios: Vec<f64> = settled.iter().map(|pair| pair.ratio()).collect();
         let references: Vec<f64> = settled.iter().map(|pair| pair.reference).collect();
-        let same_mode = |a: &&Pair, b: &&Pair| b.hop_ns() <= a.hop_ns() * SAME_MODE;
+        let same_mode = |a: &&SlicePair, b: &&SlicePair| b.hop_ns() <= a.hop_ns() * SAME_MODE;
         let modes = settled.chunk_by(same_mode).map(|pairs| Mode {
             hop_ns: quantile(&pairs.iter().map(|pair| pair.hop_ns()).collect::<Vec<_>>(), 0.5),
             pairs: pairs.len() as u64,
@@ -99,8 +99,8 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn pair(reference: f64, product: f64, hops_ns: &[f64]) -> Pair {
-        Pair { reference, product, hops_ns: hops_ns.to_vec() }
+    fn pair(reference: f64, product: f64, hops_ns: &[f64]) -> SlicePair {
+        SlicePair { reference, product, hops_ns: hops_ns.to_vec() }
     }
 
     #[test]

@@ -13,16 +13,16 @@
 //! - `batches_per_message` (of all members, handed to NICs), `messages_per_delivery`;
 //! - `latency_ns` (median, from commit to delivery elsewhere, under that load);
 //! - `lone_latency_ns` (median) and `lone_latency_max_ns`, with one message at a time.
-use super::args::Senders;
-use super::table::{Table, short};
+use super::args::SendersArg;
+use super::table::{TextTable, short};
 use super::tell;
-use crate::exit::{FAILED, Failure};
+use crate::exit::{CliError, FAILED};
 use crate::quantity::bytes;
 use clap::ValueEnum;
 use serde::Serialize;
 use spindle_core::limits::MESSAGE_BYTES_MAX;
 use spindle_sim::Violation;
-use spindle_sim::small::{Bench, Costs};
+use spindle_sim::small::{Costs, SmallBench};
 use std::io::{self, Write};
 
 /// Options of `spindle bench scale`.
@@ -31,10 +31,10 @@ pub(super) struct Args {
     /// The transport; only the simulator is possible here: the figures are those of a model,
     /// nothing is sent
     #[arg(long, value_enum)]
-    fabric: Fabric,
+    fabric: ScaleFabric,
     /// The network whose costs the model uses
-    #[arg(long, value_enum, default_value_t = Network::Rdma)]
-    network: Network,
+    #[arg(long, value_enum, default_value_t = NetworkCosts::Rdma)]
+    network: NetworkCosts,
     /// Members, a list
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "2,4,8,16,32,64",
         value_parser = clap::value_parser!(u32).range(2..=64))]
@@ -44,7 +44,7 @@ pub(super) struct Args {
     size: Vec<u64>,
     /// The members that send, a list
     #[arg(long, value_enum, value_delimiter = ',', default_value = "one,all")]
-    senders: Vec<Senders>,
+    senders: Vec<SendersArg>,
     /// Messages that each sender may have on the way [default: as many as fit 1M, at most 1000]
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     window: Option<u64>,
@@ -60,7 +60,7 @@ pub(super) struct Args {
 /// The transport between members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Fabric {
+enum ScaleFabric {
     /// The simulator's model of NICs and processors
     Sim,
 }
@@ -68,7 +68,7 @@ enum Fabric {
 /// A set of costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Network {
+enum NetworkCosts {
     /// One-sided writes at 12.5 GB/s
     Rdma,
     /// Streams through a kernel on the same links
@@ -79,12 +79,12 @@ enum Network {
 const WINDOW_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ScaleReport {
     bench: &'static str,
-    fabric: Fabric,
-    network: Network,
+    fabric: ScaleFabric,
+    network: NetworkCosts,
     costs: CostsTold,
-    runs: Vec<Run>,
+    runs: Vec<ScaleRun>,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,7 +105,7 @@ struct CostsTold {
 }
 
 #[derive(Debug, Serialize)]
-struct Run {
+struct ScaleRun {
     members: u32,
     senders: u32,
     size_bytes: u64,
@@ -128,40 +128,40 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
     if largest > MESSAGE_BYTES_MAX {
         return Some(format!("--size {largest}: a message has at most {}M", MESSAGE_BYTES_MAX >> 20));
     }
-    let window = args.window.unwrap_or_else(|| Bench::new(Costs::rdma(), 2, largest).window);
+    let window = args.window.unwrap_or_else(|| SmallBench::new(Costs::rdma(), 2, largest).window);
     let is_large = window.saturating_mul(largest) > WINDOW_BYTES_MAX;
     is_large.then(|| format!("a window of {window} messages of {largest} bytes takes too long to simulate; give less"))
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
     let report = measure(args)
-        .map_err(|violation| Failure::new(FAILED, format_args!("the model met a bug of the protocol: {violation}")))?;
+        .map_err(|violation| CliError::new(FAILED, format_args!("the model met a bug of the protocol: {violation}")))?;
     let told = tell(&report, args.json, |out| report.print(out));
-    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+    told.map_err(|error| CliError::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
-fn measure(args: &Args) -> Result<Report, Violation> {
+fn measure(args: &Args) -> Result<ScaleReport, Violation> {
     let costs = match args.network {
-        Network::Rdma => Costs::rdma(),
-        Network::Tcp => Costs::tcp(),
+        NetworkCosts::Rdma => Costs::rdma(),
+        NetworkCosts::Tcp => Costs::tcp(),
     };
     let mut runs = vec![];
     for &size in &args.size {
         for &senders in &args.senders {
             for &members in &args.members {
-                let usual = Bench::new(costs, members, size);
+                let usual = SmallBench::new(costs, members, size);
                 let window = args.window.unwrap_or(usual.window);
                 let burst = args.burst.unwrap_or(usual.burst);
-                runs.push(one(&Bench { senders: senders.of(members), window, burst, ..usual })?);
+                runs.push(one(&SmallBench { senders: senders.of(members), window, burst, ..usual })?);
             }
         }
     }
-    Ok(Report { bench: "scale", fabric: args.fabric, network: args.network, costs: told(&costs), runs })
+    Ok(ScaleReport { bench: "scale", fabric: args.fabric, network: args.network, costs: told(&costs), runs })
 }
 
-fn one(bench: &Bench) -> Result<Run, Violation> {
+fn one(bench: &SmallBench) -> Result<ScaleRun, Violation> {
     let (flood, lone) = (bench.flood()?, bench.one_in_flight()?);
-    Ok(Run {
+    Ok(ScaleRun {
         members: bench.members,
         senders: bench.senders,
         size_bytes: bench.size,
@@ -197,12 +197,12 @@ fn told(costs: &Costs) -> CostsTold {
     }
 }
 
-impl Report {
+impl ScaleReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let CostsTold { link_bytes_per_second, latency_ns, write_ns, range_ns, .. } = &self.costs;
         let kind = match self.network {
-            Network::Rdma => "one-sided writes",
-            Network::Tcp => "streams through a kernel",
+            NetworkCosts::Rdma => "one-sided writes",
+            NetworkCosts::Tcp => "streams through a kernel",
         };
         writeln!(
             out,
@@ -212,7 +212,7 @@ impl Report {
         )?;
         let heads =
             ["bytes, senders, members", "messages/s", "B/s", "link", "processor", "batch", "µs", "µs, one at a time"];
-        let mut table = Table::new(&heads);
+        let mut table = TextTable::new(&heads);
         for run in &self.runs {
             let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
             let percent = |part: f64| format!("{:.0} %", part * 100.0);

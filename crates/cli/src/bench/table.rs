@@ -3,13 +3,13 @@ use std::io::{self, Write};
 
 /// Rows of cells; the first column is aligned to the left, the others to the right.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    pub(super) fn new(heads: &[&str]) -> Table {
-        Table { rows: vec![heads.iter().map(ToString::to_string).collect()] }
+impl TextTable {
+    pub(super) fn new(heads: &[&str]) -> TextTable {
+        TextTable { rows: vec![heads.iter().map(ToString::to_string).collect()] }
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&["a", "b"]);
+        let mut table = TextTable::new(&["a", "b"]);
         table.row(vec!["long".into(), "1".into()]);
         table.row(vec!["x".into(), "100".into()]);
         let mut out = Vec::new();

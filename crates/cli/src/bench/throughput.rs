@@ -29,15 +29,15 @@
 //! network namespaces of their own. It prints its own measurements: `bench` (`throughput_member`),
 //! `rank`, `members`, `senders`, `size_bytes`, `messages_per_second` and `bytes_per_second` of the
 //! order, `delivered` in all, and `cpu_ns_per_message` of this member.
-use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
+use super::args::{ANY_NETWORK, DeliveryArg, Drive, FabricArg, RING_BYTES, SendersArg, WaitArg, cores};
 use super::clock::Usage;
 use super::cluster::{Cluster, ScratchDir, Slice, fits};
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
-use super::pairing::{Pair, Ratio, quantile};
-use super::table::{Table, short};
-use super::wire::{Counts, Job, Plan, RuntimeDirArgs, Setup};
-use super::{Report, tell};
+use super::pairing::{Ratio, SlicePair, quantile};
+use super::table::{TextTable, short};
+use super::wire::{BenchPlan, BenchSetup, EngineCounts, MemberNetwork, SliceJob};
+use super::{BenchReport, tell};
 use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -58,16 +58,16 @@ pub(super) struct Args {
     size: Vec<u64>,
     /// The transport between members
     #[arg(long, value_enum, default_value = "shm")]
-    fabric: Fabric,
+    fabric: FabricArg,
     /// The members that send
     #[arg(long, value_enum, default_value = "one")]
-    senders: Senders,
+    senders: SendersArg,
     /// The thread that polls [default: poll if every member can have a core, else thread]
     #[arg(long, value_enum)]
     drive: Option<Drive>,
     /// Where messages are read
     #[arg(long, value_enum, default_value = "upcall")]
-    delivery: Delivery,
+    delivery: DeliveryArg,
     /// Subgroups, each of all members
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     subgroups: u32,
@@ -136,13 +136,13 @@ const SLICE_CROWDED: Duration = Duration::from_millis(500);
 const PAIRS_MIN: usize = 3;
 
 #[derive(Debug, Serialize)]
-struct Run {
+struct ThroughputRun {
     members: u32,
-    fabric: Fabric,
+    fabric: FabricArg,
     senders: u32,
     size_bytes: u64,
     drive: Drive,
-    delivery: Delivery,
+    delivery: DeliveryArg,
     subgroups: u32,
     active_subgroups: u32,
     window: u64,
@@ -204,8 +204,8 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(listen), Some(rank)) = (&args.listen, args.rank) {
         let provider = || args.provider.clone().unwrap_or(ANY_NETWORK.to_string());
-        let provider = (args.fabric == Fabric::Ofi).then(provider);
-        let place = RuntimeDirArgs {
+        let provider = (args.fabric == FabricArg::Ofi).then(provider);
+        let place = MemberNetwork {
             listen: listen.clone(),
             advertise: None,
             seeds: args.seeds.clone(),
@@ -221,14 +221,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             runs.push(Measurement::take(args, members, size)?);
         }
     }
-    let report = Report { bench: "throughput", cores: cores(), runs };
+    let report = BenchReport { bench: "throughput", cores: cores(), runs };
     Ok(tell(&report, args.json, |out| print_runs(&report.runs, out))?)
 }
 
 impl Args {
-    fn plan(&self, members: u32, size: u64) -> Plan {
-        let job = Job::Stream;
-        Plan {
+    fn plan(&self, members: u32, size: u64) -> BenchPlan {
+        let job = SliceJob::Stream;
+        BenchPlan {
             job,
             senders: self.senders.of(members),
             subgroups: self.subgroups,
@@ -238,7 +238,7 @@ impl Args {
             window: self.window.unwrap_or((RING_BYTES / frame_bytes(size)).max(2)),
             burst: self.burst.unwrap_or(default_burst(size, job)),
             drive: self.drive.unwrap_or(if fits(members) { Drive::Poll } else { Drive::Thread }),
-            wait: Wait::Hybrid,
+            wait: WaitArg::Hybrid,
             fabric: self.fabric,
             delivery: self.delivery,
         }
@@ -246,29 +246,29 @@ impl Args {
 
     /// Returns the references to run beside `members` with `plan`, each with its own members and
     /// plan.
-    fn references(&self, members: u32, plan: Plan) -> Vec<(Against, u32, Plan)> {
+    fn references(&self, members: u32, plan: BenchPlan) -> Vec<(Against, u32, BenchPlan)> {
         let mut all = Vec::new();
         let fits_ring = 2 * plan.size.next_multiple_of(8) <= ring_bytes(&plan);
         if members == 2 && plan.active == 1 && plan.size > 0 {
             match plan.fabric {
-                Fabric::Shm if fits_ring => all.push((Against::Ring, members, plan)),
-                Fabric::Shm => {}
-                Fabric::Tcp | Fabric::Ofi => all.push((Against::Stream, members, plan)),
+                FabricArg::Shm if fits_ring => all.push((Against::Ring, members, plan)),
+                FabricArg::Shm => {}
+                FabricArg::Tcp | FabricArg::Ofi => all.push((Against::Stream, members, plan)),
             }
         }
         if plan.drive == Drive::Thread && fits(members) {
-            all.push((Against::Poll, members, Plan { drive: Drive::Poll, ..plan }));
+            all.push((Against::Poll, members, BenchPlan { drive: Drive::Poll, ..plan }));
         }
         if plan.senders > 1 {
-            all.push((Against::OneSender, members, Plan { senders: 1, ..plan }));
+            all.push((Against::OneSender, members, BenchPlan { senders: 1, ..plan }));
         }
         if plan.subgroups > 1 {
-            all.push((Against::OneSubgroup, members, Plan { subgroups: 1, active: 1, ..plan }));
+            all.push((Against::OneSubgroup, members, BenchPlan { subgroups: 1, active: 1, ..plan }));
         }
         if let Some(&first) = self.members.first()
             && first != members
         {
-            all.push((Against::FirstMembers, first, Plan { drive: plan.drive, ..self.plan(first, plan.size) }));
+            all.push((Against::FirstMembers, first, BenchPlan { drive: plan.drive, ..self.plan(first, plan.size) }));
         }
         all.retain(|(against, ..)| self.against.as_ref().is_none_or(|wanted| wanted.contains(against)));
         all
@@ -276,9 +276,9 @@ impl Args {
 }
 
 /// A reference that runs in turns with the product.
-enum Reference {
-    Ring(Plan),
-    Stream(Plan),
+enum ThroughputReference {
+    Ring(BenchPlan),
+    Stream(BenchPlan),
     Cluster(Cluster),
 }
 
@@ -286,14 +286,14 @@ enum Reference {
 #[derive(Debug)]
 struct Measurement {
     members: u32,
-    plan: Plan,
+    plan: BenchPlan,
     slices: Vec<Slice>,
     hops_ns: Vec<f64>,
-    pairs: BTreeMap<Against, Vec<Pair>>,
+    pairs: BTreeMap<Against, Vec<SlicePair>>,
 }
 
 impl Measurement {
-    fn take(args: &Args, members: u32, size: u64) -> anyhow::Result<Run> {
+    fn take(args: &Args, members: u32, size: u64) -> anyhow::Result<ThroughputRun> {
         let plan = args.plan(members, size);
         let mut measurement =
             Measurement { members, plan, slices: Vec::new(), hops_ns: Vec::new(), pairs: BTreeMap::new() };
@@ -311,9 +311,9 @@ impl Measurement {
         let mut references = Vec::new();
         for (against, members, plan) in args.references(self.members, self.plan) {
             let reference = match against {
-                Against::Ring => Reference::Ring(plan),
-                Against::Stream => Reference::Stream(plan),
-                _ => Reference::Cluster(Cluster::start(members, plan, cores)?),
+                Against::Ring => ThroughputReference::Ring(plan),
+                Against::Stream => ThroughputReference::Stream(plan),
+                _ => ThroughputReference::Cluster(Cluster::start(members, plan, cores)?),
             };
             references.push((against, reference));
         }
@@ -325,7 +325,8 @@ impl Measurement {
                 let between = hop_ns()?;
                 let slice = product.slice(length)?;
                 let after = hop_ns()?;
-                let pair = Pair { reference: rate, product: against.rate(&slice), hops_ns: vec![hop, between, after] };
+                let pair =
+                    SlicePair { reference: rate, product: against.rate(&slice), hops_ns: vec![hop, between, after] };
                 self.pairs.entry(*against).or_default().push(pair);
                 self.slices.push(slice);
                 self.hops_ns.push(after);
@@ -338,24 +339,24 @@ impl Measurement {
         }
         product.finish()?;
         for (_, reference) in references {
-            if let Reference::Cluster(cluster) = reference {
+            if let ThroughputReference::Cluster(cluster) = reference {
                 cluster.finish()?;
             }
         }
         Ok(())
     }
 
-    fn has_enough(&self, references: &[(Against, Reference)]) -> bool {
+    fn has_enough(&self, references: &[(Against, ThroughputReference)]) -> bool {
         let pairs = |against: &Against| self.pairs.get(against).and_then(|pairs| Ratio::of(pairs));
         references.iter().all(|(against, _)| pairs(against).is_some_and(|ratio| ratio.pairs as usize >= PAIRS_MIN))
     }
 
-    fn run(self) -> Run {
+    fn run(self) -> ThroughputRun {
         let Measurement { members, plan, slices, hops_ns, pairs } = self;
         let rates: Vec<f64> = slices.iter().map(Slice::messages_per_second).collect();
         let deliveries: Vec<f64> = slices.iter().map(Slice::deliveries_per_second).collect();
         let ran = || slices.iter().flat_map(|slice| &slice.ran);
-        let counts = ran().fold(Counts::default(), |sum, ran| sum.plus(ran.counts));
+        let counts = ran().fold(EngineCounts::default(), |sum, ran| sum.plus(ran.counts));
         let used = ran().map(|ran| ran.usage).chain(slices.iter().map(|slice| slice.idle)).sum::<Usage>();
         // The members of active subgroups.
         let active = f64::from(plan.span.min(members));
@@ -366,7 +367,7 @@ impl Measurement {
         let ratios: BTreeMap<_, _> = pairs.iter().map(|(against, pairs)| (*against, Ratio::of(pairs))).collect();
         let median = |against| ratios.get(&against)?.as_ref().map(|ratio: &Ratio| ratio.median);
         let messages_per_second = quantile(&rates, 0.5);
-        Run {
+        ThroughputRun {
             members,
             fabric: plan.fabric,
             senders: plan.senders,
@@ -402,12 +403,14 @@ impl Measurement {
     }
 }
 
-impl Reference {
+impl ThroughputReference {
     fn slice(&mut self, against: Against, length: Duration) -> anyhow::Result<f64> {
         match self {
-            Reference::Ring(plan) => Ok(probe::raw_ring(plan.size, ring_bytes(plan), length)?.blocks_per_second),
-            Reference::Stream(plan) => Ok(probe::stream(plan.size, length)?.blocks_per_second),
-            Reference::Cluster(cluster) => Ok(against.rate(&cluster.slice(length)?)),
+            ThroughputReference::Ring(plan) => {
+                Ok(probe::raw_ring(plan.size, ring_bytes(plan), length)?.blocks_per_second)
+            }
+            ThroughputReference::Stream(plan) => Ok(probe::stream(plan.size, length)?.blocks_per_second),
+            ThroughputReference::Cluster(cluster) => Ok(against.rate(&cluster.slice(length)?)),
         }
     }
 }
@@ -433,14 +436,14 @@ impl Against {
     }
 }
 
-fn alone(args: &Args, place: RuntimeDirArgs, rank: u32) -> anyhow::Result<Alone> {
+fn alone(args: &Args, place: MemberNetwork, rank: u32) -> anyhow::Result<Alone> {
     let (members, size) = (args.members[0], args.size[0]);
-    let fabric = if place.provider.is_some() { Fabric::Ofi } else { Fabric::Tcp };
-    let plan = Plan { fabric, ..args.plan(members, size) };
+    let fabric = if place.provider.is_some() { FabricArg::Ofi } else { FabricArg::Tcp };
+    let plan = BenchPlan { fabric, ..args.plan(members, size) };
     let dir = ScratchDir::new()?;
     let runtime_dir = dir.of(plan.fabric, rank);
     let (group, network) = ("bench".to_string(), Some(place));
-    let setup = Setup { parent: 0, group, runtime_dir, network, members, rank, plan, core: None };
+    let setup = BenchSetup { parent: 0, group, runtime_dir, network, members, rank, plan, core: None };
     let (ran, counts) = member::alone(&setup, args.seconds)?;
     let messages_per_second = ran.delivered as f64 * 1e9 / ran.elapsed_ns.max(1) as f64;
     Ok(Alone {
@@ -467,8 +470,8 @@ impl Alone {
     }
 }
 
-fn print_runs(runs: &[Run], out: &mut impl Write) -> io::Result<()> {
-    let mut table = Table::new(&[
+fn print_runs(runs: &[ThroughputRun], out: &mut impl Write) -> io::Result<()> {
+    let mut table = TextTable::new(&[
         "members",
         "senders",
         "size",
@@ -496,8 +499,18 @@ fn print_runs(runs: &[Run], out: &mut impl Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out)?;
-    let mut table =
-        Table::new(&["members", "size", "ratio to", "median", "p10", "p90", "pairs", "of", "reference/s", "by hop ns"]);
+    let mut table = TextTable::new(&[
+        "members",
+        "size",
+        "ratio to",
+        "median",
+        "p10",
+        "p90",
+        "pairs",
+        "of",
+        "reference/s",
+        "by hop ns",
+    ]);
     for run in runs {
         for (against, ratio) in &run.ratios {
             let mut cells = vec![run.members.to_string(), format!("{} B", run.size_bytes), against.name().to_string()];

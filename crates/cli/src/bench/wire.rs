@@ -1,30 +1,30 @@
 //! Messages between a benchmark and its members: one JSON value a line, over a member's standard
 //! input and output.
-use super::args::{Delivery, Drive, Fabric, Wait, ranks};
+use super::args::{DeliveryArg, Drive, FabricArg, WaitArg, ranks};
 use super::clock::Usage;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The first line that a member reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Setup {
+pub(super) struct BenchSetup {
     /// The process that started the member. The member ends with that process.
     pub(super) parent: u32,
     pub(super) group: String,
     pub(super) runtime_dir: PathBuf,
     /// The address to listen at and the address of the first member, if members are on hosts of
     /// their own.
-    pub(super) network: Option<RuntimeDirArgs>,
+    pub(super) network: Option<MemberNetwork>,
     pub(super) members: u32,
     pub(super) rank: u32,
-    pub(super) plan: Plan,
+    pub(super) plan: BenchPlan,
     /// The core to run on.
     pub(super) core: Option<u32>,
 }
 
 /// The addresses and transport of a member on a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RuntimeDirArgs {
+pub(super) struct MemberNetwork {
     pub(super) listen: String,
     /// The address announced to others instead, if a proxy is in front of the member.
     pub(super) advertise: Option<String>,
@@ -37,8 +37,8 @@ pub(super) struct RuntimeDirArgs {
 
 /// The settings that all members of a cluster share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Plan {
-    pub(super) job: Job,
+pub(super) struct BenchPlan {
+    pub(super) job: SliceJob,
     pub(super) senders: u32,
     pub(super) subgroups: u32,
     /// Subgroups in which members send, counted from the first.
@@ -52,12 +52,12 @@ pub(super) struct Plan {
     /// Messages claimed between two polls, in each subgroup.
     pub(super) burst: u64,
     pub(super) drive: Drive,
-    pub(super) wait: Wait,
-    pub(super) fabric: Fabric,
-    pub(super) delivery: Delivery,
+    pub(super) wait: WaitArg,
+    pub(super) fabric: FabricArg,
+    pub(super) delivery: DeliveryArg,
 }
 
-impl Plan {
+impl BenchPlan {
     /// Returns the ranks of a subgroup's members, in a group of `members`.
     pub(super) fn ranks(&self, subgroup: u32, members: u32) -> Vec<u32> {
         ranks(if subgroup < self.active { 0 } else { subgroup }, self.span, members)
@@ -66,7 +66,7 @@ impl Plan {
 
 /// The work of a member in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Job {
+pub(super) enum SliceJob {
     /// Sends as many messages as it can.
     Stream,
     /// Sends one message when it is its turn, and spins in between.
@@ -80,7 +80,7 @@ pub(super) enum Job {
 
 /// An order that follows the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum BenchOrder {
     /// Work until `end_ns`, and count from `begin_ns` on.
     Run {
         /// Start of the count, on the machine's monotonic clock.
@@ -94,13 +94,13 @@ pub(super) enum Order {
 
 /// An answer of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum BenchReply {
     /// The member has joined.
     Ready,
     /// A slice is over.
     Ran(Box<Ran>),
     /// The member has left.
-    Finished(Counts),
+    Finished(EngineCounts),
     /// The member gives up, with the error.
     Failed(String),
 }
@@ -113,7 +113,7 @@ pub(super) struct Ran {
     /// Time between begin and end.
     pub(super) elapsed_ns: u64,
     /// Counts over the whole slice, including the time before begin.
-    pub(super) counts: Counts,
+    pub(super) counts: EngineCounts,
     /// Resources used in the whole slice.
     pub(super) usage: Usage,
     /// Waits for room that failed.
@@ -130,7 +130,7 @@ pub(super) struct Ran {
 
 /// Counts of a member's engine, summed over its subgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct EngineCounts {
     pub(super) polls: u64,
     pub(super) sent: u64,
     pub(super) send_batches: u64,
@@ -139,9 +139,9 @@ pub(super) struct Counts {
     pub(super) delivery_batches: u64,
 }
 
-impl Counts {
-    pub(super) fn of(status: &spindle::Status) -> Counts {
-        let mut counts = Counts { polls: status.engine.polls, ..Counts::default() };
+impl EngineCounts {
+    pub(super) fn of(status: &spindle::Status) -> EngineCounts {
+        let mut counts = EngineCounts { polls: status.engine.polls, ..EngineCounts::default() };
         for spindle::SubgroupStatus { stats, .. } in &status.subgroups {
             counts.sent += stats.sent;
             counts.send_batches += stats.send_batches;
@@ -152,16 +152,16 @@ impl Counts {
         counts
     }
 
-    pub(super) fn since(self, before: Counts) -> Counts {
+    pub(super) fn since(self, before: EngineCounts) -> EngineCounts {
         self.zip(before, u64::saturating_sub)
     }
 
-    pub(super) fn plus(self, other: Counts) -> Counts {
+    pub(super) fn plus(self, other: EngineCounts) -> EngineCounts {
         self.zip(other, u64::wrapping_add)
     }
 
-    fn zip(self, other: Counts, f: impl Fn(u64, u64) -> u64) -> Counts {
-        Counts {
+    fn zip(self, other: EngineCounts, f: impl Fn(u64, u64) -> u64) -> EngineCounts {
+        EngineCounts {
             polls: f(self.polls, other.polls),
             sent: f(self.sent, other.sent),
             send_batches: f(self.send_batches, other.send_batches),

@@ -16,18 +16,18 @@ pub(crate) mod receive;
 mod seat;
 mod wire;
 
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, FAILED, USAGE};
 use crate::lines;
 use crate::log::Verbosity;
-use crate::membership::Membership;
-use crate::progress::Progress;
+use crate::membership::MembershipArgs;
+use crate::progress::ProgressLine;
 use crate::quantity::{bytes, short};
 use crate::settings::Sources;
 use crate::signals::Stop;
 use crate::views::{list, numbers};
 use digest::Digest;
 use pieces::{PIECES_MAX, Pieces};
-use seat::{Heard, Seat};
+use seat::{CastMember, GroupInput};
 use serde_json::json;
 use spindle::MemberId;
 use spindle::bulk::Object;
@@ -38,7 +38,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use wire::{Message, Offer, PIECE_BYTES_MAX, PIECE_HEADER_BYTES};
+use wire::{CastMessage, Offer, PIECE_BYTES_MAX, PIECE_HEADER_BYTES};
 
 /// How often the cast checks whether it has to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     sources: Sources,
 
     #[command(flatten)]
-    membership: Membership,
+    membership: MembershipArgs,
 
     /// Print one JSON object to the standard output at the end.
     ///
@@ -100,7 +100,7 @@ pub(crate) struct Args {
 
 /// The file, and the known state of every member.
 #[derive(Debug)]
-struct Work {
+struct CastState {
     file: File,
     path: PathBuf,
     offer: Offer,
@@ -108,7 +108,7 @@ struct Work {
     cast: u64,
     me: MemberId,
     /// The other members of the view.
-    members: BTreeMap<MemberId, Standing>,
+    members: BTreeMap<MemberId, ReceiverState>,
     /// Receivers that have the file, including those that have left since.
     kept: BTreeSet<MemberId>,
     /// Receivers that don't have the file, and the reason.
@@ -136,7 +136,7 @@ struct Work {
 
 /// The state of a member in this cast.
 #[derive(Debug)]
-enum Standing {
+enum ReceiverState {
     /// The member was offered the file, and has not answered.
     Asked,
     /// A receiver that lacks these pieces.
@@ -177,20 +177,20 @@ fn say(line: &str) {
     let _ = writeln!(stdout().lock(), "{line}");
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let json = args.json;
     args.verbosity.begin(json).and_then(|()| cast(&args)).map_err(|failure| failure.told_as_json(json))
 }
 
-fn cast(args: &Args) -> Outcome {
+fn cast(args: &Args) -> CliResult {
     let (file, offer) = survey(args)?;
     let stop = Stop::on_signals(drop)?;
     let mut settings = args.sources.read()?;
     if let Some(group) = &args.to {
         settings.flag("group.name", group, "--to");
     }
-    let mut seat = Seat::take(settings, "with --to", &args.membership, &stop, args.json)?;
-    let mut work = Work::new(file, args, offer, seat.me)?;
+    let mut seat = CastMember::take(settings, "with --to", &args.membership, &stop, args.json)?;
+    let mut work = CastState::new(file, args, offer, seat.me)?;
     let outcome = work.run(&mut seat, args, &stop);
     // Every answer that counts has come. It is not an error if the others don't agree that this
     // member leaves.
@@ -201,25 +201,25 @@ fn cast(args: &Args) -> Outcome {
 }
 
 /// Examines the file before the cast waits for any member.
-fn survey(args: &Args) -> Outcome<(File, Offer)> {
+fn survey(args: &Args) -> CliResult<(File, Offer)> {
     let path = args.file.display();
-    let failed = |error: io::Error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
+    let failed = |error: io::Error| CliError::new(FAILED, format_args!("can't read {path}: {error}"));
     let own = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = args.name.clone().or(own).unwrap_or_default();
     if let Err(error) = wire::check_name(&name) {
         let message =
             format!("{name:?} can't be the name of a file at the receivers: {error}; give it another with --name");
-        return Err(Failure::new(USAGE, message));
+        return Err(CliError::new(USAGE, message));
     }
     if args.limit == Some(0) {
-        return Err(Failure::new(
+        return Err(CliError::new(
             USAGE,
             "--limit 0: nothing would ever be sent; name the bytes a second, or leave it out",
         ));
     }
     // The check comes before the file is opened, because opening a pipe would wait for its writer.
     if !fs::metadata(&args.file).map_err(failed)?.is_file() {
-        return Err(Failure::new(FAILED, format_args!("{path} is no file that could be cast; name a regular file")));
+        return Err(CliError::new(FAILED, format_args!("{path} is no file that could be cast; name a regular file")));
     }
     let file = File::open(&args.file).map_err(failed)?;
     let (bytes, piece_bytes) = (file.metadata().map_err(failed)?.len(), args.piece);
@@ -227,15 +227,15 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
     // are read.
     if bytes == 0 && file.read_at(&mut [0], 0).map_err(failed)? > 0 {
         let message = format!("{path} has contents and says that it has none; copy it, and cast the copy");
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     if !(1..=PIECE_BYTES_MAX).contains(&piece_bytes) {
-        return Err(Failure::new(USAGE, format_args!("--piece {piece_bytes}: from 1 byte to {PIECE_BYTES_MAX}")));
+        return Err(CliError::new(USAGE, format_args!("--piece {piece_bytes}: from 1 byte to {PIECE_BYTES_MAX}")));
     }
     if bytes.div_ceil(piece_bytes) > PIECES_MAX {
         let message =
             format!("{path} has over {PIECES_MAX} pieces of {piece_bytes} bytes; make them larger with --piece");
-        return Err(Failure::new(USAGE, message));
+        return Err(CliError::new(USAGE, message));
     }
     let (digest, pieces) = Digest::of_pieces(&file, bytes, piece_bytes).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => became_shorter(&args.file),
@@ -244,18 +244,18 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
     Ok((file, Offer { number: 0, name, bytes, piece_bytes, digest, pieces }))
 }
 
-fn became_shorter(path: &Path) -> Failure {
-    Failure::new(FAILED, format_args!("{} became shorter while it was cast; cast it again", path.display()))
+fn became_shorter(path: &Path) -> CliError {
+    CliError::new(FAILED, format_args!("{} became shorter while it was cast; cast it again", path.display()))
 }
 
-impl Work {
-    fn new(file: File, args: &Args, offer: Offer, me: MemberId) -> Outcome<Work> {
+impl CastState {
+    fn new(file: File, args: &Args, offer: Offer, me: MemberId) -> CliResult<CastState> {
         let mut cast = [0; 8];
         rustix::rand::getrandom(&mut cast, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Failure::new(FAILED, format_args!("the system has no random numbers: {error}")))?;
+            .map_err(|error| CliError::new(FAILED, format_args!("the system has no random numbers: {error}")))?;
         let none = Pieces::none(offer.count());
         let (members, kept, failed, outbox) = Default::default();
-        Ok(Work {
+        Ok(CastState {
             file,
             path: args.file.clone(),
             offer,
@@ -279,9 +279,9 @@ impl Work {
     }
 
     /// Runs until every receiver has reported the outcome for the file.
-    fn run(&mut self, seat: &mut Seat, args: &Args, stop: &Stop) -> Outcome {
+    fn run(&mut self, seat: &mut CastMember, args: &Args, stop: &Stop) -> CliResult {
         let deadline = Instant::now() + seat.gather_timeout;
-        let mut progress = Progress::new(&self.offer.name, self.offer.bytes, args.json);
+        let mut progress = ProgressLine::new(&self.offer.name, self.offer.bytes, args.json);
         let mut is_busy = false;
         while !self.is_over() {
             if stop.flag.load(Ordering::Acquire) {
@@ -289,9 +289,9 @@ impl Work {
             }
             let wait = if is_busy { Duration::ZERO } else { LOOK_EVERY };
             match seat.hear(wait, |from, message| self.hear(from, message))? {
-                Heard::Nothing => {}
-                Heard::View(members) => self.see(&members),
-                Heard::Message(()) => self.heard = Instant::now(),
+                GroupInput::Nothing => {}
+                GroupInput::View(members) => self.see(&members),
+                GroupInput::Message(()) => self.heard = Instant::now(),
             }
             self.check_patience()?;
             seat.outbox.append(&mut self.outbox);
@@ -306,24 +306,24 @@ impl Work {
     }
 
     fn is_over(&self) -> bool {
-        let is_open = |standing: &Standing| matches!(standing, Standing::Asked | Standing::Taking(_));
+        let is_open = |standing: &ReceiverState| matches!(standing, ReceiverState::Asked | ReceiverState::Taking(_));
         self.begun.is_some() && !self.members.values().any(is_open)
     }
 
     fn see(&mut self, members: &[MemberId]) {
         let gone = self.members.extract_if(.., |id, _| !members.contains(id));
         for (id, standing) in gone.collect::<Vec<_>>() {
-            if let Standing::Taking(_) = standing {
+            if let ReceiverState::Taking(_) = standing {
                 self.failed.insert(id, "it went before it had all of it".to_string());
             }
         }
         let known = self.members.len();
         for id in members.iter().filter(|id| **id != self.me) {
-            self.members.entry(*id).or_insert(Standing::Asked);
+            self.members.entry(*id).or_insert(ReceiverState::Asked);
         }
         if self.members.len() > known {
             self.offer.number += 1;
-            self.outbox.push_back(Message::Offer(self.offer.clone()).encode(self.cast));
+            self.outbox.push_back(CastMessage::Offer(self.offer.clone()).encode(self.cast));
             self.heard = Instant::now();
         }
     }
@@ -334,58 +334,59 @@ impl Work {
             Err(error) => return self.garbage.tell(from, &error),
         };
         if cast != self.cast {
-            if matches!(message, Message::Offer(_)) {
-                self.outbox.push_back(Message::Aside.encode(cast));
+            if matches!(message, CastMessage::Offer(_)) {
+                self.outbox.push_back(CastMessage::Aside.encode(cast));
             }
             return;
         }
         match message {
-            Message::Offer(offer) if from == self.me => {
+            CastMessage::Offer(offer) if from == self.me => {
                 self.offered = offer.number;
                 self.since_offer = Pieces::none(self.offer.count());
             }
-            Message::Piece { index, .. } if from == self.me => {
+            CastMessage::Piece { index, .. } if from == self.me => {
                 self.on_the_way.remove(index);
                 self.since_offer.insert(index);
                 for standing in self.members.values_mut() {
-                    if let Standing::Taking(lacks) = standing {
+                    if let ReceiverState::Taking(lacks) = standing {
                         lacks.remove(index);
                     }
                 }
             }
             // The answer is to an earlier offer. Another answer follows.
-            Message::Have { offer, .. } if offer != self.offered => {}
-            Message::Have { pieces, .. } if pieces.count() == self.offer.count() => {
+            CastMessage::Have { offer, .. } if offer != self.offered => {}
+            CastMessage::Have { pieces, .. } if pieces.count() == self.offer.count() => {
                 // The receiver answered when it read the offer. Every later piece has been
                 // delivered to it, too.
                 let lacks = pieces.missing(&self.since_offer);
-                self.answered(from, Standing::Taking(lacks));
+                self.answered(from, ReceiverState::Taking(lacks));
             }
-            Message::Kept(outcome) => {
-                self.answered(from, Standing::Ended);
+            CastMessage::Kept(outcome) => {
+                self.answered(from, ReceiverState::Ended);
                 match outcome {
                     Ok(()) => drop(self.kept.insert(from)),
                     Err(error) => drop(self.failed.insert(from, error)),
                 }
             }
-            Message::Aside => self.answered(from, Standing::Aside),
+            CastMessage::Aside => self.answered(from, ReceiverState::Aside),
             _ => self.garbage.tell(from, &anyhow::anyhow!("it answers what was not asked")),
         }
     }
 
-    fn answered(&mut self, from: MemberId, is: Standing) {
-        if let Some(standing) = self.members.get_mut(&from).filter(|standing| !matches!(standing, Standing::Ended)) {
+    fn answered(&mut self, from: MemberId, is: ReceiverState) {
+        if let Some(standing) = self.members.get_mut(&from).filter(|standing| !matches!(standing, ReceiverState::Ended))
+        {
             *standing = is;
             self.cursor = 0;
         }
     }
 
-    fn begin_if_all_are_there(&mut self, args: &Args, deadline: Instant, progress: &Progress) -> Outcome {
+    fn begin_if_all_are_there(&mut self, args: &Args, deadline: Instant, progress: &ProgressLine) -> CliResult {
         // Receivers that are done with the file may have left.
-        let taking = self.members.iter().filter(|(_, standing)| matches!(standing, Standing::Taking(_)));
+        let taking = self.members.iter().filter(|(_, standing)| matches!(standing, ReceiverState::Taking(_)));
         let receivers: BTreeSet<MemberId> = taking.map(|(id, _)| *id).chain(self.kept.iter().copied()).collect();
         let here = receivers.iter().chain(self.failed.keys()).count();
-        let is_asked = self.members.values().any(|standing| matches!(standing, Standing::Asked));
+        let is_asked = self.members.values().any(|standing| matches!(standing, ReceiverState::Asked));
         if here >= args.at_least as usize && !is_asked {
             self.begun = Some(Instant::now());
             if !args.json && !receivers.is_empty() {
@@ -406,14 +407,14 @@ impl Work {
                  --gather-timeout",
                 args.at_least
             );
-            return Err(Failure::new(FAILED, message));
+            return Err(CliError::new(FAILED, message));
         }
         Ok(())
     }
 
     /// Sends a piece that a receiver lacks, if the limits allow it. Returns true if the next piece
     /// can follow at once.
-    fn send_next(&mut self, seat: &mut Seat, limit: Option<u64>) -> Outcome<bool> {
+    fn send_next(&mut self, seat: &mut CastMember, limit: Option<u64>) -> CliResult<bool> {
         if self.on_the_way.len() >= PIECES_AHEAD.min(self.offer.count()) || self.is_over_limit(limit) {
             return Ok(false);
         }
@@ -444,7 +445,7 @@ impl Work {
     fn lowest_lacking(&self) -> Option<u32> {
         let search = |from: u32| {
             let lacking = self.members.values().filter_map(|standing| {
-                let Standing::Taking(lacks) = standing else { return None };
+                let ReceiverState::Taking(lacks) = standing else { return None };
                 let mut at = lacks.next(from)?;
                 while self.on_the_way.contains(at) {
                     at = lacks.next(at + 1)?;
@@ -469,7 +470,7 @@ impl Work {
         Vec::new()
     }
 
-    fn read(&mut self, index: u32) -> Outcome<Object> {
+    fn read(&mut self, index: u32) -> CliResult<Object> {
         let mut message = self.room();
         let (len, path) = (self.offer.len(index), self.path.display());
         wire::prepare_piece(&mut message, self.cast, index, len);
@@ -477,11 +478,11 @@ impl Work {
         let read = self.file.read_exact_at(data, self.offer.start(index));
         read.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => became_shorter(&self.path),
-            _ => Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")),
+            _ => CliError::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")),
         })?;
         if Digest::of(data) != self.offer.pieces[index as usize] {
             let message = format!("{path} has changed while it was cast; cast it again");
-            return Err(Failure::new(FAILED, message));
+            return Err(CliError::new(FAILED, message));
         }
         Ok(message.into())
     }
@@ -489,17 +490,17 @@ impl Work {
     /// Returns the number of bytes that all remaining receivers have.
     fn held_bytes(&self) -> u64 {
         let held = self.members.values().filter_map(|standing| match standing {
-            Standing::Taking(lacks) => Some(self.offer.bytes_but(lacks)),
+            ReceiverState::Taking(lacks) => Some(self.offer.bytes_but(lacks)),
             _ => None,
         });
         held.min().unwrap_or(if self.kept.is_empty() { 0 } else { self.offer.bytes })
     }
 
-    fn check_patience(&self) -> Outcome {
+    fn check_patience(&self) -> CliResult {
         let patience = ANSWER_WAIT + Duration::from_secs(self.offer.bytes / READ_BYTES_PER_SECOND);
         let due = self.members.iter().filter(|(_, standing)| match standing {
-            Standing::Asked => true,
-            Standing::Taking(_) => self.begun.is_some(),
+            ReceiverState::Asked => true,
+            ReceiverState::Taking(_) => self.begun.is_some(),
             _ => false,
         });
         let due: Vec<MemberId> = due.map(|(id, _)| *id).collect();
@@ -510,13 +511,13 @@ impl Work {
             "nothing was heard of {} for {patience:?}; see what they do with `spindle status`, end or evict them, and cast it again",
             list(&due)
         );
-        Err(Failure::new(FAILED, message))
+        Err(CliError::new(FAILED, message))
     }
 
-    fn interrupted(&self, signal: i32) -> Failure {
+    fn interrupted(&self, signal: i32) -> CliError {
         let (held, bytes) = (short(self.held_bytes() as f64), short(self.offer.bytes as f64));
         let message = format!("when {held}B of {bytes}B were everywhere; cast it again, which goes on from there");
-        Failure::interrupted(signal, message)
+        CliError::interrupted(signal, message)
     }
 
     fn report(&self, json: bool) {
@@ -541,7 +542,7 @@ impl Work {
     }
 
     /// Returns an error unless every receiver has the file.
-    fn verdict(&self) -> Outcome {
+    fn verdict(&self) -> CliResult {
         if self.failed.is_empty() && !self.kept.is_empty() {
             return Ok(());
         }
@@ -550,6 +551,6 @@ impl Work {
         let (kept, all) = (self.kept.len(), self.kept.len() + self.failed.len());
         let message =
             format!("{kept} of {all} receivers have {name}; {}; cast it again when that is mended", failed.join("; "));
-        Err(Failure::new(FAILED, message))
+        Err(CliError::new(FAILED, message))
     }
 }

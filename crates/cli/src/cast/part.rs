@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 
 /// The state in which an offer finds a receiver.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenedOffer {
     /// The receiver has the same file.
     Same,
-    Part(Part),
+    Part(PartialFile),
 }
 
 /// An unfinished file.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartialFile {
     file: File,
     path: PathBuf,
     target: PathBuf,
@@ -34,15 +34,15 @@ pub(super) struct Part {
     have: Pieces,
 }
 
-impl Part {
+impl PartialFile {
     /// Looks for the existing pieces of a file in `dir`, and reserves space for the rest.
     ///
     /// # Errors
     /// An error that names the paths of this receiver's host. It is sent to the cast.
-    pub(super) fn open(dir: &Path, offer: &Offer, overwrite: bool) -> anyhow::Result<Opened> {
+    pub(super) fn open(dir: &Path, offer: &Offer, overwrite: bool) -> anyhow::Result<OpenedOffer> {
         let target = dir.join(&offer.name);
         if holds(&target, offer).with_context(|| format!("can't read {}", target.display()))? {
-            return Ok(Opened::Same);
+            return Ok(OpenedOffer::Same);
         }
         check_place(&target, overwrite)?;
         let path = dir.join(format!(".{}.part", offer.name));
@@ -72,7 +72,7 @@ impl Part {
             }
             return Err(error).with_context(|| format!("no room for {} bytes in {}", offer.bytes, dir.display()));
         }
-        Ok(Opened::Part(Part { file, path, target, overwrite, have }))
+        Ok(OpenedOffer::Part(PartialFile { file, path, target, overwrite, have }))
     }
 
     pub(super) fn have(&self) -> &Pieces {
@@ -106,7 +106,7 @@ impl Part {
     /// # Errors
     /// An error that names the paths of this receiver's host.
     pub(super) fn finish(self, offer: &Offer) -> anyhow::Result<()> {
-        let Part { file, path, target, overwrite, .. } = self;
+        let PartialFile { file, path, target, overwrite, .. } = self;
         let cant = || format!("can't write {}", path.display());
         file.sync_all().with_context(cant)?;
         let digest = Digest::of_file(&file, 0, offer.bytes, |_| ()).with_context(cant)?;
@@ -187,14 +187,14 @@ mod tests {
             Offer { number: 1, name: "file".to_string(), bytes: bytes.len() as u64, piece_bytes: 10, digest, pieces }
         }
 
-        fn open(&self, offer: &Offer, overwrite: bool) -> anyhow::Result<Opened> {
-            Part::open(&self.0, offer, overwrite)
+        fn open(&self, offer: &Offer, overwrite: bool) -> anyhow::Result<OpenedOffer> {
+            PartialFile::open(&self.0, offer, overwrite)
         }
 
-        fn part(&self, offer: &Offer) -> Part {
+        fn part(&self, offer: &Offer) -> PartialFile {
             match self.open(offer, false).unwrap() {
-                Opened::Part(part) => part,
-                Opened::Same => panic!("the file is not there yet"),
+                OpenedOffer::Part(part) => part,
+                OpenedOffer::Same => panic!("the file is not there yet"),
             }
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         part.finish(&offer).unwrap();
         assert_eq!(fs::read(scratch.0.join("file")).unwrap(), BYTES);
         assert!(!scratch.0.join(".file.part").exists());
-        assert!(matches!(scratch.open(&offer, false).unwrap(), Opened::Same));
+        assert!(matches!(scratch.open(&offer, false).unwrap(), OpenedOffer::Same));
     }
 
     #[test]
@@ -253,7 +253,9 @@ mod tests {
         let error = scratch.open(&offer, false).unwrap_err().to_string();
         assert!(error.contains("--overwrite"), "{error}");
         fs::write(scratch.0.join(".file.part"), [b"0123456789..........", &[b'x'; 100][..]].concat()).unwrap();
-        let Opened::Part(mut part) = scratch.open(&offer, true).unwrap() else { panic!("the file is not there yet") };
+        let OpenedOffer::Part(mut part) = scratch.open(&offer, true).unwrap() else {
+            panic!("the file is not there yet")
+        };
         assert_eq!(part.have().iter().collect::<Vec<_>>(), [0]);
         part.write(&offer, 1, &BYTES[10..20]).unwrap();
         part.write(&offer, 2, &BYTES[20..]).unwrap();

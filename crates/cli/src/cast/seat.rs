@@ -5,13 +5,13 @@
 //! message reads it in the same view.
 use super::pieces::PIECES_MAX;
 use super::wire::PIECE_BYTES_MAX;
-use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, ENDED, FAILED, USAGE};
 use crate::member::tell_warnings;
-use crate::membership::Membership;
-use crate::settings::Found;
+use crate::membership::MembershipArgs;
+use crate::settings::GroupLocation;
 use crate::signals::Stop;
 use crate::views;
-use crate::waiting::Waiting;
+use crate::waiting::WaitReporter;
 use spindle::bulk::Object;
 use spindle::settings::Settings;
 use spindle::{
@@ -36,7 +36,7 @@ const _: () = assert!(OBJECT_BYTES_MAX > 2 * PIECE_BYTES_MAX && OBJECT_BYTES_MAX
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct CastMember {
     pub(super) me: MemberId,
     pub(super) gather_timeout: Duration,
     group: Group,
@@ -52,7 +52,7 @@ pub(super) struct Seat {
 
 /// The next input.
 #[derive(Debug)]
-pub(super) enum Heard<T> {
+pub(super) enum GroupInput<T> {
     Nothing,
     /// A view with these members. The messages that follow belong to it.
     View(Vec<MemberId>),
@@ -61,9 +61,9 @@ pub(super) enum Heard<T> {
 }
 
 /// Forwards the library's reports, because the polling thread must not wait for a terminal.
-struct Teller(Sender<bool>);
+struct BlockedForwarder(Sender<bool>);
 
-impl Handler for Teller {
+impl Handler for BlockedForwarder {
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
         batch.for_each(drop);
     }
@@ -74,19 +74,19 @@ impl Handler for Teller {
     }
 }
 
-impl Seat {
+impl CastMember {
     /// Joins the group, or creates it. `place` is the place of the group's name on the command
     /// line, for the error if no settings contain the name.
     pub(super) fn take(
         mut settings: Settings,
         place: &str,
-        membership: &Membership,
+        membership: &MembershipArgs,
         stop: &Stop,
         json: bool,
-    ) -> Outcome<Seat> {
+    ) -> CliResult<CastMember> {
         membership.say(&mut settings);
         let effective = settings.effective()?;
-        let found = Found::said(&effective, place)?;
+        let found = GroupLocation::said(&effective, place)?;
         tell_warnings(&effective, json);
         let mut config = effective.config()?;
         // The cast sets these subgroups for any settings file, because only casts and receivers
@@ -102,26 +102,30 @@ impl Seat {
             config.adoption = Adoption::Except(given);
         }
         let gather_timeout = config.gather_timeout;
-        let waiting = Waiting::start(&found.group, json)?;
+        let waiting = WaitReporter::start(&found.group, json)?;
         let joined = config.join_with(&mut |progress| waiting.see(progress), &stop.flag);
         drop(waiting);
         let mut node = joined.map_err(|error| match error {
             JoinError::Cancelled { progress } => {
-                Failure::stopped(stop.signal(), format_args!("while waiting for the group: {progress}"))
+                CliError::stopped(stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })?;
-        let broken = |error| Failure::new(USAGE, error);
+        let broken = |error| CliError::new(USAGE, error);
         let (publisher, receiver) =
             (node.publisher(SUBGROUP).map_err(broken)?, node.receiver(SUBGROUP).map_err(broken)?);
         let (me, (tell, blocked)) = (node.id(), channel());
-        let group = node.start(Teller(tell))?;
+        let group = node.start(BlockedForwarder(tell))?;
         let (view, outbox) = (ViewId(0), VecDeque::new());
-        Ok(Seat { me, gather_timeout, group, publisher, receiver, blocked, view, outbox, json })
+        Ok(CastMember { me, gather_timeout, group, publisher, receiver, blocked, view, outbox, json })
     }
 
     /// Waits for a view, or for a message, and calls `hear` with the message.
-    pub(super) fn hear<T>(&mut self, at_most: Duration, hear: impl FnOnce(MemberId, &[u8]) -> T) -> Outcome<Heard<T>> {
+    pub(super) fn hear<T>(
+        &mut self,
+        at_most: Duration,
+        hear: impl FnOnce(MemberId, &[u8]) -> T,
+    ) -> CliResult<GroupInput<T>> {
         while let Ok(is_blocked) = self.blocked.try_recv() {
             views::tell_blocked(self.view, is_blocked, self.json);
         }
@@ -132,24 +136,24 @@ impl Seat {
                 // gets the message again.
                 let message = if view.id == self.view { deliveries.iter().next() } else { None };
                 if let Some(message) = message {
-                    return Ok(Heard::Message(hear(message.sender_id, message.payload)));
+                    return Ok(GroupInput::Message(hear(message.sender_id, message.payload)));
                 }
-                Heard::Nothing
+                GroupInput::Nothing
             }
-            Err(ReceiveError::TimedOut { .. }) => Heard::Nothing,
+            Err(ReceiveError::TimedOut { .. }) => GroupInput::Nothing,
             Err(ReceiveError::Ended(ended)) => return Err(gone(&ended)),
-            Err(error) => return Err(Failure::new(FAILED, error)),
+            Err(error) => return Err(CliError::new(FAILED, error)),
         };
         let view = self.receiver.view();
         if view.id == self.view {
             return Ok(heard);
         }
         self.view = view.id;
-        Ok(Heard::View(view.members.clone()))
+        Ok(GroupInput::View(view.members.clone()))
     }
 
     /// Sends as many messages as there is room for.
-    pub(super) fn flush(&mut self) -> Outcome {
+    pub(super) fn flush(&mut self) -> CliResult {
         while let Some(message) = self.outbox.front() {
             match self.publisher.send(message, Duration::ZERO) {
                 Ok(()) => drop(self.outbox.pop_front()),
@@ -162,7 +166,7 @@ impl Seat {
     }
 
     /// Returns true if there was room for the object within `at_most`.
-    pub(super) fn try_send(&mut self, object: &Object, at_most: Duration) -> Outcome<bool> {
+    pub(super) fn try_send(&mut self, object: &Object, at_most: Duration) -> CliResult<bool> {
         match self.publisher.send_object(object.clone(), at_most) {
             Ok(()) => Ok(true),
             Err(SendError::Full { .. } | SendError::TooMany { .. } | SendError::NoSender) => Ok(false),
@@ -172,23 +176,23 @@ impl Seat {
 
     /// Leaves after everything sent is delivered at every member. Messages that arrive from now on
     /// are not read.
-    pub(super) fn leave(mut self) -> Outcome {
+    pub(super) fn leave(mut self) -> CliResult {
         self.flush()?;
         // The publisher is kept until then. Without it this member would have finished sending, and
         // could not leave.
-        let Seat { group, publisher: _publisher, receiver, .. } = self;
+        let CastMember { group, publisher: _publisher, receiver, .. } = self;
         drop(receiver);
-        group.leave(LEAVE_WAIT).map(drop).map_err(|error| Failure::new(ENDED, error))
+        group.leave(LEAVE_WAIT).map(drop).map_err(|error| CliError::new(ENDED, error))
     }
 }
 
-fn gone(ended: &Ended) -> Failure {
-    Failure::new(ENDED, format_args!("{ended}; start it again: it goes on with what is there"))
+fn gone(ended: &Ended) -> CliError {
+    CliError::new(ENDED, format_args!("{ended}; start it again: it goes on with what is there"))
 }
 
-fn refused(error: SendError) -> Failure {
+fn refused(error: SendError) -> CliError {
     match error {
         SendError::Ended(ended) => gone(&ended),
-        error => Failure::new(FAILED, error),
+        error => CliError::new(FAILED, error),
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Offer {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message<'a> {
+pub(super) enum CastMessage<'a> {
     Offer(Offer),
     /// The pieces that a receiver has, in answer to the offer with this number.
     Have {
@@ -87,12 +87,12 @@ pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Message<'_> {
+impl CastMessage<'_> {
     /// Encodes the offer as bytes, for the cast with this number.
     pub(super) fn encode(&self, cast: u64) -> Vec<u8> {
         let mut bytes = header(self.kind(), cast);
         match self {
-            Message::Offer(offer) => {
+            CastMessage::Offer(offer) => {
                 bytes.extend(offer.number.to_le_bytes());
                 bytes.extend(offer.bytes.to_le_bytes());
                 bytes.extend(offer.piece_bytes.to_le_bytes());
@@ -101,16 +101,16 @@ impl Message<'_> {
                 bytes.extend(offer.name.as_bytes());
                 bytes.extend(offer.pieces.iter().flat_map(|digest| digest.0.to_le_bytes()));
             }
-            Message::Have { offer, pieces } => {
+            CastMessage::Have { offer, pieces } => {
                 bytes.extend(offer.to_le_bytes());
                 bytes.extend(pieces.to_bytes());
             }
-            Message::Piece { index, data } => {
+            CastMessage::Piece { index, data } => {
                 bytes.extend(index.to_le_bytes());
                 bytes.extend(*data);
             }
-            Message::Kept(Ok(())) | Message::Aside => {}
-            Message::Kept(Err(error)) => {
+            CastMessage::Kept(Ok(())) | CastMessage::Aside => {}
+            CastMessage::Kept(Err(error)) => {
                 let end = error.floor_char_boundary(ERROR_BYTES_MAX);
                 bytes.extend(if end == 0 { "it did not say why" } else { &error[..end] }.as_bytes());
             }
@@ -120,18 +120,18 @@ impl Message<'_> {
 
     fn kind(&self) -> u8 {
         match self {
-            Message::Offer(_) => 1,
-            Message::Have { .. } => 2,
-            Message::Piece { .. } => 3,
-            Message::Kept(_) => 4,
-            Message::Aside => 5,
+            CastMessage::Offer(_) => 1,
+            CastMessage::Have { .. } => 2,
+            CastMessage::Piece { .. } => 3,
+            CastMessage::Kept(_) => 4,
+            CastMessage::Aside => 5,
         }
     }
 }
 
 /// Turns `bytes` into a piece without its data. After the header there is room for `len` bytes.
 pub(super) fn prepare_piece(bytes: &mut Vec<u8>, cast: u64, index: u32, len: u64) {
-    let header = [header(Message::Piece { index, data: &[] }.kind(), cast), index.to_le_bytes().to_vec()].concat();
+    let header = [header(CastMessage::Piece { index, data: &[] }.kind(), cast), index.to_le_bytes().to_vec()].concat();
     // Existing bytes are kept and overwritten later, because clearing them would cost as much
     // again.
     bytes.resize(PIECE_HEADER_BYTES + len as usize, 0);
@@ -143,35 +143,35 @@ fn header(kind: u8, cast: u64) -> Vec<u8> {
 }
 
 /// Returns the cast's number, and the message.
-pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<(u64, Message<'_>)> {
-    let mut rest = Rest(bytes);
+pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<(u64, CastMessage<'_>)> {
+    let mut rest = UnreadBytes(bytes);
     ensure!(rest.take::<4>().is_ok_and(|magic| magic == MAGIC), "it is no message of a cast");
     let [version, kind] = rest.take()?;
     ensure!(version == VERSION, "it speaks version {version} of casts, and this is {VERSION}: update the older");
     let cast = rest.number()?;
     let message = match kind {
-        1 => Message::Offer(offer(&mut rest)?),
+        1 => CastMessage::Offer(offer(&mut rest)?),
         2 => {
             let offer = u32::from_le_bytes(rest.take()?);
-            Message::Have { offer, pieces: Pieces::from_bytes(rest.all())? }
+            CastMessage::Have { offer, pieces: Pieces::from_bytes(rest.all())? }
         }
-        3 => Message::Piece { index: u32::from_le_bytes(rest.take()?), data: rest.all() },
+        3 => CastMessage::Piece { index: u32::from_le_bytes(rest.take()?), data: rest.all() },
         4 => match rest.all() {
-            [] => Message::Kept(Ok(())),
+            [] => CastMessage::Kept(Ok(())),
             error => {
                 let error = String::from_utf8_lossy(&error[..error.len().min(ERROR_BYTES_MAX)]);
                 // The error is printed, so control characters are replaced.
-                Message::Kept(Err(error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()))
+                CastMessage::Kept(Err(error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()))
             }
         },
-        5 => Message::Aside,
+        5 => CastMessage::Aside,
         kind => bail!("it has the kind {kind}, which there is not"),
     };
     ensure!(rest.0.is_empty(), "it is longer than it says");
     Ok((cast, message))
 }
 
-fn offer(rest: &mut Rest<'_>) -> anyhow::Result<Offer> {
+fn offer(rest: &mut UnreadBytes<'_>) -> anyhow::Result<Offer> {
     let number = u32::from_le_bytes(rest.take()?);
     let (bytes, piece_bytes) = (rest.number()?, rest.number()?);
     let digest = Digest(u128::from_le_bytes(rest.take()?));
@@ -191,9 +191,9 @@ fn offer(rest: &mut Rest<'_>) -> anyhow::Result<Offer> {
 }
 
 /// The unread rest of a message.
-struct Rest<'a>(&'a [u8]);
+struct UnreadBytes<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> UnreadBytes<'a> {
     fn bytes(&mut self, len: usize) -> anyhow::Result<&'a [u8]> {
         let Some((head, tail)) = self.0.split_at_checked(len) else { bail!("it is cut short") };
         self.0 = tail;
@@ -227,12 +227,12 @@ mod tests {
         let mut pieces = Pieces::none(70);
         pieces.insert(69);
         let messages = [
-            Message::Offer(offer()),
-            Message::Have { offer: 7, pieces },
-            Message::Piece { index: 2, data: b"data" },
-            Message::Kept(Ok(())),
-            Message::Kept(Err("no space".to_string())),
-            Message::Aside,
+            CastMessage::Offer(offer()),
+            CastMessage::Have { offer: 7, pieces },
+            CastMessage::Piece { index: 2, data: b"data" },
+            CastMessage::Kept(Ok(())),
+            CastMessage::Kept(Err("no space".to_string())),
+            CastMessage::Aside,
         ];
         for message in messages {
             let bytes = message.encode(5);
@@ -241,7 +241,7 @@ mod tests {
                 decode(&bytes[..len]).unwrap_err();
             }
         }
-        let bytes = Message::Offer(offer()).encode(5);
+        let bytes = CastMessage::Offer(offer()).encode(5);
         for len in 0..bytes.len() {
             decode(&bytes[..len]).unwrap_err();
         }
@@ -251,22 +251,22 @@ mod tests {
             let mut piece = vec![1; before];
             prepare_piece(&mut piece, 5, 2, 4);
             piece[PIECE_HEADER_BYTES..].copy_from_slice(b"data");
-            assert_eq!(piece, Message::Piece { index: 2, data: b"data" }.encode(5));
+            assert_eq!(piece, CastMessage::Piece { index: 2, data: b"data" }.encode(5));
         }
     }
 
     #[test]
     fn offers_that_lead_out_of_the_directory_or_are_too_large_are_refused() {
         for name in ["", ".", "..", ".hidden", "a/b", "/etc/passwd", "a\nb", &"x".repeat(241)] {
-            let bytes = Message::Offer(Offer { name: name.to_string(), ..offer() }).encode(1);
+            let bytes = CastMessage::Offer(Offer { name: name.to_string(), ..offer() }).encode(1);
             let error = decode(&bytes).unwrap_err().to_string();
             assert!(error.contains("no name for a file"), "{error}");
         }
         for (bytes, piece_bytes) in [(1, 0), (u64::MAX, 1000), (1 << 40, PIECE_BYTES_MAX + 1)] {
             let offer = Offer { bytes, piece_bytes, pieces: vec![], ..offer() };
-            decode(&Message::Offer(offer).encode(1)).unwrap_err();
+            decode(&CastMessage::Offer(offer).encode(1)).unwrap_err();
         }
-        let old = Message::Aside.encode(1);
+        let old = CastMessage::Aside.encode(1);
         let newer = [&old[..4], &[VERSION + 1], &old[5..]].concat();
         assert!(decode(&newer).unwrap_err().to_string().contains("update the older"));
     }

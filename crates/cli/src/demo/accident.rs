@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) struct Accident {
     /// The row of the member that is killed.
     pub(super) victim: usize,
-    pub(super) stage: Stage,
+    pub(super) stage: KillStage,
     killed_ns: u64,
     /// The first view without the victim.
     view: Option<u64>,
@@ -19,7 +19,7 @@ pub(super) struct Accident {
 
 /// The stage of the kill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum KillStage {
     /// No member has been killed.
     Before,
     /// The victim is dead, and some of the others have not continued yet.
@@ -35,7 +35,7 @@ impl Accident {
         // The victim is not the first member, which may be the only sender.
         let victim = members as usize / 2;
         let (began_ns, first_ns) = Default::default();
-        Accident { victim, stage: Stage::Before, killed_ns: 0, view: None, began_ns, first_ns }
+        Accident { victim, stage: KillStage::Before, killed_ns: 0, view: None, began_ns, first_ns }
     }
 
     pub(super) fn victim_id(&self) -> u64 {
@@ -43,12 +43,12 @@ impl Accident {
     }
 
     pub(super) fn strike(&mut self, now_ns: u64) {
-        (self.stage, self.killed_ns) = (Stage::Killed, now_ns);
+        (self.stage, self.killed_ns) = (KillStage::Killed, now_ns);
     }
 
     /// Records that a member has begun a view.
     pub(super) fn begun(&mut self, id: u64, view: u64, members: &[u64], at_ns: u64) {
-        let without = self.stage == Stage::Killed && !members.contains(&self.victim_id());
+        let without = self.stage == KillStage::Killed && !members.contains(&self.victim_id());
         if without && view <= *self.view.get_or_insert(view) {
             self.began_ns.insert(id, at_ns);
         }

@@ -1,11 +1,11 @@
 //! One member of the demo: a process that the demo starts and that never outlives it.
 //!
 //! Commands come over the standard input. A line `stop` ends the member in agreement with the
-//! others. The end of the input means that the demo process is gone. The member writes [`Line`]s to
+//! others. The end of the input means that the demo process is gone. The member writes [`OutputLine`]s to
 //! the standard output.
-use super::report::{Delivered, Final, Latency, Line, Report, Stream, ViewBegun};
+use super::report::{Final, Latency, MemberReport, OutputLine, SubgroupDeliveries, ViewBegun, ViewDeliveries};
 use crate::clock::now_ns;
-use crate::exit::{ENDED, FAILED, Failure, Outcome};
+use crate::exit::{CliError, CliResult, ENDED, FAILED};
 use crate::log::Verbosity;
 use crate::parent;
 use anyhow::Context;
@@ -38,7 +38,7 @@ const SUSPECT_AFTER: Duration = Duration::from_secs(5);
 
 /// The settings that the demo passes to its members.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DemoMemberArgs {
     /// The process that must be alive
     #[arg(long)]
     pub(crate) parent: u32,
@@ -64,16 +64,16 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug)]
-enum Event {
+enum ChildEvent {
     Stop,
     Sender(Result<(), SendError>),
     /// A line for the demo. The polling thread does not wait for the pipe.
-    Tell(Line),
+    Tell(OutputLine),
 }
 
 /// The deliveries that the handler has counted.
 #[derive(Debug)]
-struct Tally {
+struct DeliveryTally {
     /// Views from this member's first: (messages, digest) by subgroup.
     views: Vec<(u64, Vec<(u64, u64)>)>,
     delivered: u64,
@@ -82,17 +82,17 @@ struct Tally {
     all: Histogram<u64>,
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: DemoMemberArgs) -> CliResult {
     let outcome = args.verbosity.begin(false).and_then(|()| take_part(&args));
     if let Err(failure) = &outcome {
-        say(&Line::Failed { message: format!("{:#}", failure.error) });
+        say(&OutputLine::Failed { message: format!("{:#}", failure.error) });
         // The demo prints the error, which it has received.
         process::exit(i32::from(failure.status));
     }
     outcome
 }
 
-fn take_part(args: &Args) -> Outcome {
+fn take_part(args: &DemoMemberArgs) -> CliResult {
     parent::stay_with(args.parent)?;
     ignore_interrupts()?;
     let (events, happened) = channel();
@@ -112,28 +112,41 @@ fn take_part(args: &Args) -> Outcome {
         match node.publisher(name) {
             Ok(publisher) => publishers.push(publisher),
             Err(HandleError::NoSender { .. }) => {}
-            Err(error) => return Err(Failure::new(FAILED, error)),
+            Err(error) => return Err(CliError::new(FAILED, error)),
         }
     }
-    let tally = Arc::new(Mutex::new(Tally::new(first, args.subgroups)));
+    let tally = Arc::new(Mutex::new(DeliveryTally::new(first, args.subgroups)));
     let (rank, size) = (node.rank(), args.size);
-    let listener =
-        Listener { tally: Arc::clone(&tally), events: events.clone(), me, rank, view: first, silent: true, size };
+    let listener = CountingHandler {
+        tally: Arc::clone(&tally),
+        events: events.clone(),
+        me,
+        rank,
+        view: first,
+        silent: true,
+        size,
+    };
     let group = node.start(listener)?;
-    say(&Line::Joined { at_ns: now_ns(), view: first });
+    say(&OutputLine::Joined { at_ns: now_ns(), view: first });
     let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     if !publishers.is_empty() {
         let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
-        let send = move || drop(events.send(Event::Sender(send_all(publishers, size, &stop, &sent))));
+        let send = move || drop(events.send(ChildEvent::Sender(send_all(publishers, size, &stop, &sent))));
         thread::Builder::new().name("sender".into()).spawn(send).context("no thread could be started")?;
     }
-    let mut reporter =
-        Reporter { me, tally: &tally, sent: &sent, view: 0, last: Report::default(), before: Report::default() };
+    let mut reporter = Reporter {
+        me,
+        tally: &tally,
+        sent: &sent,
+        view: 0,
+        last: MemberReport::default(),
+        before: MemberReport::default(),
+    };
     report_until_stop(&group, &mut reporter, &happened, Duration::from_millis(args.report_ms))?;
     stop.store(true, Ordering::Relaxed);
-    let status = group.finish(FINISH_WAIT).map_err(|error| Failure::new(ENDED, error))?;
+    let status = group.finish(FINISH_WAIT).map_err(|error| CliError::new(ENDED, error))?;
     while let Ok(event) = happened.try_recv() {
-        if let Event::Tell(line) = event {
+        if let ChildEvent::Tell(line) = event {
             say(&line);
         }
     }
@@ -141,22 +154,22 @@ fn take_part(args: &Args) -> Outcome {
     let totals = reporter.report(&status, latency);
     let views = std::mem::take(&mut lock(&tally).views);
     let views = views.iter().map(|(view, streams)| {
-        let streams = names.iter().zip(streams).map(|(name, (delivered, digest))| Stream {
+        let streams = names.iter().zip(streams).map(|(name, (delivered, digest))| SubgroupDeliveries {
             name: name.clone(),
             delivered: *delivered,
             digest: format!("{digest:016x}"),
         });
-        Delivered { view: *view, subgroups: streams.collect() }
+        ViewDeliveries { view: *view, subgroups: streams.collect() }
     });
     let views = views.collect();
-    say(&Line::Final(Final { totals, views }));
+    say(&OutputLine::Final(Final { totals, views }));
     Ok(())
 }
 
 /// The handler on the polling thread.
-struct Listener {
-    tally: Arc<Mutex<Tally>>,
-    events: Sender<Event>,
+struct CountingHandler {
+    tally: Arc<Mutex<DeliveryTally>>,
+    events: Sender<ChildEvent>,
     me: MemberId,
     rank: Rank,
     view: u64,
@@ -165,7 +178,7 @@ struct Listener {
     size: u64,
 }
 
-impl Handler for Listener {
+impl Handler for CountingHandler {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let mut tally = lock(&self.tally);
         let (size, rank) = (self.size, self.rank);
@@ -175,7 +188,7 @@ impl Handler for Listener {
         }
         if self.silent && tally.delivered > before {
             self.silent = false;
-            let _ = self.events.send(Event::Tell(Line::First { view: self.view, at_ns: now_ns() }));
+            let _ = self.events.send(ChildEvent::Tell(OutputLine::First { view: self.view, at_ns: now_ns() }));
         }
     }
 
@@ -188,7 +201,7 @@ impl Handler for Listener {
         let numbers = |ids: &[MemberId]| ids.iter().map(|id| id.0).collect();
         let [members, joined, left] = [&change.new.members, &change.joined, &change.left].map(|ids| numbers(ids));
         let begun = ViewBegun { view: self.view, at_ns, members, joined, left };
-        let _ = self.events.send(Event::Tell(Line::View(begun)));
+        let _ = self.events.send(ChildEvent::Tell(OutputLine::View(begun)));
     }
 }
 
@@ -199,10 +212,10 @@ fn ignore_interrupts() -> anyhow::Result<()> {
 }
 
 /// Follows the commands of the demo.
-fn obey(events: &Sender<Event>) {
+fn obey(events: &Sender<ChildEvent>) {
     for line in stdin().lock().lines() {
         if line.is_ok_and(|line| line == "stop") {
-            let _ = events.send(Event::Stop);
+            let _ = events.send(ChildEvent::Stop);
         }
     }
     // The demo keeps the pipe open until this process has ended, so the demo is gone.
@@ -212,25 +225,25 @@ fn obey(events: &Sender<Event>) {
 fn report_until_stop(
     group: &Group,
     reporter: &mut Reporter<'_>,
-    happened: &Receiver<Event>,
+    happened: &Receiver<ChildEvent>,
     every: Duration,
-) -> Outcome {
+) -> CliResult {
     let mut next = Instant::now() + every;
     loop {
         if let Some(ended) = group.ended() {
             return Err(ended.into());
         }
         match happened.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(Event::Stop) => return Ok(()),
-            Ok(Event::Tell(line)) => say(&line),
-            Ok(Event::Sender(Ok(()))) | Err(RecvTimeoutError::Disconnected) => {}
-            Ok(Event::Sender(Err(SendError::Ended(ended)))) => return Err(ended.into()),
-            Ok(Event::Sender(Err(error))) => return Err(Failure::new(FAILED, error)),
+            Ok(ChildEvent::Stop) => return Ok(()),
+            Ok(ChildEvent::Tell(line)) => say(&line),
+            Ok(ChildEvent::Sender(Ok(()))) | Err(RecvTimeoutError::Disconnected) => {}
+            Ok(ChildEvent::Sender(Err(SendError::Ended(ended)))) => return Err(ended.into()),
+            Ok(ChildEvent::Sender(Err(error))) => return Err(CliError::new(FAILED, error)),
             Err(RecvTimeoutError::Timeout) => {
                 next += every;
                 let status = group.status();
                 let latency = lock(reporter.tally).take_latest();
-                say(&Line::Report(reporter.report(&status, latency)));
+                say(&OutputLine::Report(reporter.report(&status, latency)));
             }
         }
     }
@@ -263,11 +276,11 @@ fn send_all(mut publishers: Vec<Publisher>, size: u64, stop: &AtomicBool, sent: 
     }
 }
 
-impl Tally {
-    fn new(view: u64, subgroups: u32) -> Tally {
+impl DeliveryTally {
+    fn new(view: u64, subgroups: u32) -> DeliveryTally {
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds make sense");
         let views = vec![(view, vec![(0, 0); subgroups as usize])];
-        Tally { views, delivered: 0, delivered_bytes: 0, latest: histogram.clone(), all: histogram }
+        DeliveryTally { views, delivered: 0, delivered_bytes: 0, latest: histogram.clone(), all: histogram }
     }
 
     /// Starts the digests of a new view, so that a member that joins later can be compared from its
@@ -316,16 +329,16 @@ fn mix(digest: u64, message: &Message<'_>) -> u64 {
 /// Sums the counts of the engines from the start of each view.
 struct Reporter<'a> {
     me: MemberId,
-    tally: &'a Mutex<Tally>,
+    tally: &'a Mutex<DeliveryTally>,
     sent: &'a AtomicU64,
     view: u64,
     /// The newest counts of this view. The next field has the sums of the earlier views.
-    last: Report,
-    before: Report,
+    last: MemberReport,
+    before: MemberReport,
 }
 
 impl Reporter<'_> {
-    fn report(&mut self, status: &Status, latency: Latency) -> Report {
+    fn report(&mut self, status: &Status, latency: Latency) -> MemberReport {
         let now = counts(status, self.me);
         if status.view.0 != self.view {
             self.before = sum(&self.before, &self.last);
@@ -333,7 +346,7 @@ impl Reporter<'_> {
         }
         self.last = now;
         let tally = lock(self.tally);
-        Report {
+        MemberReport {
             at_ns: now_ns(),
             sent: self.sent.load(Ordering::Relaxed),
             delivered: tally.delivered,
@@ -346,8 +359,8 @@ impl Reporter<'_> {
 }
 
 /// Returns the counts of one view's engine.
-fn counts(status: &Status, me: MemberId) -> Report {
-    let mut report = Report::default();
+fn counts(status: &Status, me: MemberId) -> MemberReport {
+    let mut report = MemberReport::default();
     for subgroup in &status.subgroups {
         let stats = &subgroup.stats;
         report.announced += stats.sent;
@@ -369,15 +382,15 @@ fn counts(status: &Status, me: MemberId) -> Report {
     report
 }
 
-fn sum(a: &Report, b: &Report) -> Report {
-    Report {
+fn sum(a: &MemberReport, b: &MemberReport) -> MemberReport {
+    MemberReport {
         announced: a.announced + b.announced,
         received: a.received + b.received,
         send_batches: a.send_batches + b.send_batches,
         receive_batches: a.receive_batches + b.receive_batches,
         delivery_batches: a.delivery_batches + b.delivery_batches,
         nulls: a.nulls + b.nulls,
-        ..Report::default()
+        ..MemberReport::default()
     }
 }
 
@@ -385,7 +398,7 @@ fn name(subgroup: u32) -> String {
     format!("s{subgroup}")
 }
 
-fn subgroup(number: u32, args: &Args) -> Subgroup {
+fn subgroup(number: u32, args: &DemoMemberArgs) -> Subgroup {
     let mut subgroup = Subgroup::new(name(number));
     subgroup.senders = if args.senders == args.members { Who::All } else { Who::First(args.senders) };
     subgroup.message_bytes_max = args.size;
@@ -393,11 +406,11 @@ fn subgroup(number: u32, args: &Args) -> Subgroup {
     subgroup
 }
 
-fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+fn lock(tally: &Mutex<DeliveryTally>) -> MutexGuard<'_, DeliveryTally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn say(line: &Line) {
+fn say(line: &OutputLine) {
     let mut text = serde_json::to_string(line).expect("a line is plain data");
     text.push('\n');
     let written = stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());

@@ -1,7 +1,7 @@
 //! The processes of the demo's members. None of them outlives this process.
-use super::Event;
+use super::DemoEvent;
 use super::child;
-use super::report::Line;
+use super::report::OutputLine;
 use crate::exit::death;
 use crate::log;
 use anyhow::Context;
@@ -20,8 +20,8 @@ pub(super) struct DemoCluster {
 impl DemoCluster {
     /// Starts a process for each of `members`. Their lines arrive as events.
     pub(super) fn start(
-        members: impl Iterator<Item = child::Args>,
-        events: &Sender<Event>,
+        members: impl Iterator<Item = child::DemoMemberArgs>,
+        events: &Sender<DemoEvent>,
     ) -> anyhow::Result<DemoCluster> {
         let mut cluster = DemoCluster { children: Vec::new() };
         members.into_iter().try_for_each(|args| cluster.add(&args, events))?;
@@ -29,7 +29,7 @@ impl DemoCluster {
     }
 
     /// Starts one more process.
-    pub(super) fn add(&mut self, args: &child::Args, events: &Sender<Event>) -> anyhow::Result<()> {
+    pub(super) fn add(&mut self, args: &child::DemoMemberArgs, events: &Sender<DemoEvent>) -> anyhow::Result<()> {
         let program = env::current_exe().context("can't find this program's file")?;
         let mut command = Command::new(&program);
         command.arg("demo-member").args(words(args)).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -101,19 +101,20 @@ impl Drop for DemoCluster {
     }
 }
 
-fn listen(slot: usize, stdout: ChildStdout, events: &Sender<Event>) {
+fn listen(slot: usize, stdout: ChildStdout, events: &Sender<DemoEvent>) {
     for text in BufReader::new(stdout).lines() {
         // A half line comes from a member that was killed while it wrote.
-        let Some(line) = text.ok().and_then(|text| serde_json::from_str::<Line>(&text).ok()) else { break };
-        if events.send(Event::Said(slot, Box::new(line))).is_err() {
+        let Some(line) = text.ok().and_then(|text| serde_json::from_str::<OutputLine>(&text).ok()) else { break };
+        if events.send(DemoEvent::Said(slot, Box::new(line))).is_err() {
             return;
         }
     }
-    let _ = events.send(Event::Gone(slot));
+    let _ = events.send(DemoEvent::Gone(slot));
 }
 
-fn words(args: &child::Args) -> Vec<std::ffi::OsString> {
-    let child::Args { parent, dir, members, id, senders, size, window, subgroups, report_ms, verbosity: _ } = args;
+fn words(args: &child::DemoMemberArgs) -> Vec<std::ffi::OsString> {
+    let child::DemoMemberArgs { parent, dir, members, id, senders, size, window, subgroups, report_ms, verbosity: _ } =
+        args;
     let numbers = [
         ("--parent", u64::from(*parent)),
         ("--members", u64::from(*members)),

@@ -11,7 +11,7 @@ mod report;
 mod table;
 
 use crate::clock::now_ns;
-use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, ENDED, FAILED, USAGE};
 use crate::log::Verbosity;
 use crate::private::PrivateDir;
 use crate::quantity;
@@ -19,9 +19,9 @@ use crate::screen::Screen;
 use crate::settings::RuntimeDirArgs;
 use crate::signals::Stop;
 use crate::views::shortened;
-use accident::{Accident, Stage};
+use accident::{Accident, KillStage};
 use cluster::DemoCluster;
-use report::{Delivered, Final, Line, Report, ViewBegun};
+use report::{Final, MemberReport, OutputLine, ViewBegun, ViewDeliveries};
 use serde_json::{Value, json};
 use spindle_core::limits::MESSAGE_BYTES_MAX;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use std::io::{self, IsTerminal, Write, stdout};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use table::Table;
+use table::MemberTable;
 
 /// Approximate bytes of each member's ring, unless `--window` sets its size.
 const RING_BYTES: u64 = 1 << 20;
@@ -62,8 +62,8 @@ pub(crate) struct Args {
     size: u64,
 
     /// The members that send
-    #[arg(long, value_enum, default_value_t = Senders::All)]
-    senders: Senders,
+    #[arg(long, value_enum, default_value_t = DemoSenders::All)]
+    senders: DemoSenders,
 
     /// How long to send, in seconds
     #[arg(short = 't', long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -106,7 +106,7 @@ pub(crate) struct Args {
 
 /// Which members send.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Senders {
+enum DemoSenders {
     /// Every member
     All,
     /// Every other member
@@ -117,15 +117,15 @@ enum Senders {
 
 /// An event for this process.
 #[derive(Debug)]
-enum Event {
+enum DemoEvent {
     Signal,
     /// A member, by slot, sent a line.
-    Said(usize, Box<Line>),
+    Said(usize, Box<OutputLine>),
     /// A member, by slot, has closed its pipe: it has ended or is about to.
     Gone(usize),
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let json = args.json;
     let begun = args.verbosity.begin(false);
     begun.and_then(|()| Demo::start(args)).and_then(Demo::run).map_err(|failure| failure.told_as_json(json))
@@ -134,13 +134,13 @@ pub(crate) fn run(args: Args) -> Outcome {
 #[derive(Debug)]
 struct Demo {
     args: Args,
-    template: child::Args,
+    template: child::DemoMemberArgs,
     cluster: DemoCluster,
-    events: Sender<Event>,
-    happened: Receiver<Event>,
+    events: Sender<DemoEvent>,
+    happened: Receiver<DemoEvent>,
     stop: Stop,
     screen: Screen,
-    table: Table,
+    table: MemberTable,
     /// The members, by slot.
     cast: Vec<Performer>,
     /// The newest view that a member has reported.
@@ -167,23 +167,23 @@ impl Performer {
 }
 
 impl Demo {
-    fn start(args: Args) -> Outcome<Demo> {
+    fn start(args: Args) -> CliResult<Demo> {
         let window = args.window.unwrap_or_else(|| (RING_BYTES / (args.size + 16)).clamp(WINDOW_MIN, WINDOW_MAX));
         if args.size > MESSAGE_BYTES_MAX {
             let max = MESSAGE_BYTES_MAX >> 20;
-            return Err(Failure::new(USAGE, format_args!("--size {}: a message has at most {max}M", args.size)));
+            return Err(CliError::new(USAGE, format_args!("--size {}: a message has at most {max}M", args.size)));
         }
         if args.kill && args.members == 1 {
-            return Err(Failure::new(USAGE, "--kill: no member would be left of one; give --members 2 or more"));
+            return Err(CliError::new(USAGE, "--kill: no member would be left of one; give --members 2 or more"));
         }
         let (events, happened) = channel();
         let signals = events.clone();
-        let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
+        let stop = Stop::on_signals(move |_| drop(signals.send(DemoEvent::Signal)))?;
         let dir = PrivateDir::create(args.place.dir(), "demo")?;
         let live = stdout().is_terminal() && !args.json;
         let every = if live { REDRAW_EVERY } else { PRINT_EVERY };
         let senders = args.senders.count(args.members);
-        let template = child::Args {
+        let template = child::DemoMemberArgs {
             parent: std::process::id(),
             dir: dir.path().to_path_buf(),
             members: args.members,
@@ -195,14 +195,14 @@ impl Demo {
             report_ms: every.as_millis() as u64,
             verbosity: args.verbosity.clone(),
         };
-        let member = |id| child::Args { id, ..template.clone() };
+        let member = |id| child::DemoMemberArgs { id, ..template.clone() };
         let cluster = DemoCluster::start((1..=u64::from(args.members)).map(member), &events)?;
         let plural = if args.subgroups == 1 { "" } else { "s" };
         let (members, size, subgroups) = (args.members, args.size, args.subgroups);
         let title =
             format!("{members} members, {senders} sending {size} B, {subgroups} subgroup{plural}, window {window}");
         Ok(Demo {
-            table: Table::new(title, cluster.pids(), Duration::from_secs(args.seconds)),
+            table: MemberTable::new(title, cluster.pids(), Duration::from_secs(args.seconds)),
             accident: args.kill.then(|| Accident::new(members)),
             cast: vec![Performer::default(); members as usize],
             args,
@@ -218,7 +218,7 @@ impl Demo {
         })
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> CliResult {
         self.gather()?;
         let start = Instant::now();
         self.watch(start)?;
@@ -228,7 +228,7 @@ impl Demo {
     }
 
     /// Waits until all members are in the group.
-    fn gather(&mut self) -> Outcome {
+    fn gather(&mut self) -> CliResult {
         let deadline = Instant::now() + GATHER_WAIT;
         while !self.cast.iter().all(|performer| performer.joined) {
             self.next(deadline)?;
@@ -236,10 +236,10 @@ impl Demo {
                 return Err(self.failed(slot));
             }
             if self.interrupted {
-                return Err(Failure::stopped(self.stop.signal(), "before all members were there"));
+                return Err(CliError::stopped(self.stop.signal(), "before all members were there"));
             }
             if Instant::now() >= deadline {
-                return Err(Failure::new(
+                return Err(CliError::new(
                     FAILED,
                     "the members did not find each other in time; is the machine that busy?",
                 ));
@@ -249,7 +249,7 @@ impl Demo {
     }
 
     /// Shows the members at work until the end of the run.
-    fn watch(&mut self, start: Instant) -> Outcome {
+    fn watch(&mut self, start: Instant) -> CliResult {
         let end = start + Duration::from_secs(self.args.seconds);
         let every = if self.screen.is_live() { REDRAW_EVERY } else { PRINT_EVERY };
         let mut tick = start + every + every / 2;
@@ -258,11 +258,11 @@ impl Demo {
         loop {
             let (now, stage) = (Instant::now(), stage(self));
             // The demo waits for the process that replaces the killed one.
-            let changing = matches!(stage, Some(Stage::Killed | Stage::Replaced)) && now < end + GATHER_WAIT;
+            let changing = matches!(stage, Some(KillStage::Killed | KillStage::Replaced)) && now < end + GATHER_WAIT;
             if self.interrupted || now >= end && !changing {
                 break;
             }
-            let next = if stage == Some(Stage::Before) { kill_at.min(end) } else { end };
+            let next = if stage == Some(KillStage::Before) { kill_at.min(end) } else { end };
             self.next(if now < next { tick.min(next) } else { tick })?;
             self.stage_accident(kill_at, start)?;
             // Rates come from the members' last reports. So they are shown when every member has
@@ -276,11 +276,11 @@ impl Demo {
     }
 
     /// Makes the next step of the kill, if a member is to be killed.
-    fn stage_accident(&mut self, kill_at: Instant, start: Instant) -> Outcome {
+    fn stage_accident(&mut self, kill_at: Instant, start: Instant) -> CliResult {
         let Some(accident) = &mut self.accident else { return Ok(()) };
         let victim = accident.victim;
         match accident.stage {
-            Stage::Before if Instant::now() >= kill_at && self.cast[victim].is_here() => {
+            KillStage::Before if Instant::now() >= kill_at && self.cast[victim].is_here() => {
                 let (id, pid, elapsed) =
                     (accident.victim_id(), self.cluster.pid(victim), start.elapsed().as_secs_f64());
                 self.cast[victim].killed = true;
@@ -290,24 +290,24 @@ impl Demo {
                 let object = json!({"event": "killed", "member": id, "pid": pid, "elapsed_s": elapsed});
                 self.remark(format!("{elapsed:.1} s: member {id} (process {pid}) is killed"), &object)
             }
-            Stage::Killed => {
+            KillStage::Killed => {
                 let here = self.cast.iter().zip(1u64..).filter(|(performer, _)| performer.is_here());
                 let survivors: Vec<u64> = here.map(|(_, id)| id).collect();
                 let Some((view, survivors)) = accident.survived(&survivors) else { return Ok(()) };
-                accident.stage = Stage::Replaced;
+                accident.stage = KillStage::Replaced;
                 let times = survivors.iter().map(|s| format!("member {} after {}", s.id, table::time(s.first_ns)));
                 let times: Vec<String> = times.collect();
                 let members: Vec<Value> = survivors.iter().map(accident::Survivor::json).collect();
                 let object = json!({"event": "survived", "view": view, "members": members});
                 self.remark(format!("first delivery in view {view} since the kill: {}", times.join(", ")), &object)?;
                 let id = self.cluster.len() as u64 + 1;
-                self.cluster.add(&child::Args { id, ..self.template.clone() }, &self.events)?;
+                self.cluster.add(&child::DemoMemberArgs { id, ..self.template.clone() }, &self.events)?;
                 self.table.add(self.cluster.pid(self.cluster.len() - 1));
                 self.cast.push(Performer::default());
                 Ok(())
             }
-            Stage::Replaced if self.cast.last().is_some_and(|newcomer| newcomer.joined || !newcomer.is_here()) => {
-                accident.stage = Stage::Over;
+            KillStage::Replaced if self.cast.last().is_some_and(|newcomer| newcomer.joined || !newcomer.is_here()) => {
+                accident.stage = KillStage::Over;
                 Ok(())
             }
             _ => Ok(()),
@@ -315,7 +315,7 @@ impl Demo {
     }
 
     /// Reports an event: on a terminal below the table, elsewhere as a line or object.
-    fn remark(&mut self, note: String, object: &Value) -> Outcome {
+    fn remark(&mut self, note: String, object: &Value) -> CliResult {
         let told = if self.args.json {
             self.screen.line(&object.to_string())
         } else if self.screen.is_live() {
@@ -327,7 +327,7 @@ impl Demo {
         Ok(told.map_err(|error| anyhow::anyhow!("can't write to the standard output: {error}"))?)
     }
 
-    fn show(&mut self, elapsed: Duration) -> Outcome {
+    fn show(&mut self, elapsed: Duration) -> CliResult {
         let shown = if self.args.json {
             self.screen.line(&self.table.json(elapsed).to_string())
         } else if self.screen.is_live() {
@@ -340,7 +340,7 @@ impl Demo {
     }
 
     /// Orders all members to stop and waits until everything is delivered.
-    fn finish(&mut self, deadline: Instant) -> Outcome {
+    fn finish(&mut self, deadline: Instant) -> CliResult {
         // A process that has not joined yet would create a group of its own after the others have
         // ended, so it is killed.
         for slot in 0..self.cast.len() {
@@ -358,7 +358,7 @@ impl Demo {
                 let late = self.cast.iter().zip(1..).filter(|(performer, _)| is_open(performer));
                 let late: Vec<u64> = late.map(|(_, id)| id).collect();
                 let late = shortened(&late);
-                return Err(Failure::new(
+                return Err(CliError::new(
                     FAILED,
                     format_args!("members that did not deliver everything in time: {late}"),
                 ));
@@ -368,27 +368,27 @@ impl Demo {
     }
 
     /// Handles the next event. Waits until `deadline` at most.
-    fn next(&mut self, deadline: Instant) -> Outcome {
+    fn next(&mut self, deadline: Instant) -> CliResult {
         match self.happened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::Signal) => self.interrupted = true,
-            Ok(Event::Said(slot, line)) => return self.hear(slot, *line),
-            Ok(Event::Gone(slot)) if self.cast[slot].is_here() && self.cast[slot].done.is_none() => {
+            Ok(DemoEvent::Signal) => self.interrupted = true,
+            Ok(DemoEvent::Said(slot, line)) => return self.hear(slot, *line),
+            Ok(DemoEvent::Gone(slot)) if self.cast[slot].is_here() && self.cast[slot].done.is_none() => {
                 return self.lose(slot, None);
             }
-            Ok(Event::Gone(_)) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(Failure::new(FAILED, "all members have ended")),
+            Ok(DemoEvent::Gone(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(CliError::new(FAILED, "all members have ended")),
         }
         Ok(())
     }
 
-    fn hear(&mut self, slot: usize, line: Line) -> Outcome {
+    fn hear(&mut self, slot: usize, line: OutputLine) -> CliResult {
         let id = slot as u64 + 1;
         match line {
-            Line::Joined { at_ns, .. } => {
+            OutputLine::Joined { at_ns, .. } => {
                 self.cast[slot].joined = true;
                 self.table.start(slot, at_ns);
             }
-            Line::View(begun) => {
+            OutputLine::View(begun) => {
                 if let Some(accident) = &mut self.accident {
                     accident.begun(id, begun.view, &begun.members, begun.at_ns);
                 }
@@ -397,19 +397,19 @@ impl Demo {
                     return self.tell_view(&begun);
                 }
             }
-            Line::First { view, at_ns } => {
+            OutputLine::First { view, at_ns } => {
                 if let Some(accident) = &mut self.accident {
                     accident.delivered(id, view, at_ns);
                 }
             }
-            Line::Report(report) => self.table.note(slot, report),
-            Line::Final(done) => self.cast[slot].done = Some(done),
-            Line::Failed { message } => return self.lose(slot, Some(message)),
+            OutputLine::Report(report) => self.table.note(slot, report),
+            OutputLine::Final(done) => self.cast[slot].done = Some(done),
+            OutputLine::Failed { message } => return self.lose(slot, Some(message)),
         }
         Ok(())
     }
 
-    fn tell_view(&mut self, begun: &ViewBegun) -> Outcome {
+    fn tell_view(&mut self, begun: &ViewBegun) -> CliResult {
         let ViewBegun { view, members, joined, left, .. } = begun;
         let plural = if members.len() == 1 { "" } else { "s" };
         let gone = (!left.is_empty()).then(|| format!("without {}", shortened(left)));
@@ -421,7 +421,7 @@ impl Demo {
 
     /// Records that a member failed, or was killed from outside the demo. The others continue, if
     /// there are any.
-    fn lose(&mut self, slot: usize, message: Option<String>) -> Outcome {
+    fn lose(&mut self, slot: usize, message: Option<String>) -> CliResult {
         if !self.cast[slot].is_here() {
             return Ok(());
         }
@@ -445,7 +445,7 @@ impl Demo {
 
     /// Returns the failure when no member can continue. It blames the killed members, not those
     /// that noticed the kill.
-    fn failed(&mut self, slot: usize) -> Failure {
+    fn failed(&mut self, slot: usize) -> CliError {
         let deadline = Instant::now() + FAIL_WAIT;
         while !self.cluster.have_all_ended() && Instant::now() < deadline {
             thread::sleep(REAP_EVERY);
@@ -453,14 +453,14 @@ impl Demo {
         self.screen.leave();
         let deaths = self.cluster.deaths();
         if !deaths.is_empty() {
-            return Failure::new(ENDED, deaths.join("; "));
+            return CliError::new(ENDED, deaths.join("; "));
         }
         let first = self.cast[slot].lost.clone();
-        Failure::new(FAILED, first.unwrap_or_else(|| format!("member {} ended without a report", slot + 1)))
+        CliError::new(FAILED, first.unwrap_or_else(|| format!("member {} ended without a report", slot + 1)))
     }
 
     /// Compares the members and prints their results.
-    fn conclude(mut self, elapsed: Duration) -> Outcome {
+    fn conclude(mut self, elapsed: Duration) -> CliResult {
         let finals = self.cast.iter().zip(1u64..).filter_map(|(performer, id)| Some((id, performer.done.clone()?)));
         let finals: Vec<(u64, Final)> = finals.collect();
         let odd = disagreeing(&finals);
@@ -479,20 +479,20 @@ impl Demo {
         printed.and_then(|()| io::stdout().flush()).map_err(|error| anyhow::anyhow!("can't write: {error}"))?;
         if !odd.is_empty() {
             let (first, ids) = (finals[0].0, shortened(&odd));
-            return Err(Failure::new(
+            return Err(CliError::new(
                 FAILED,
                 format_args!("members that delivered other messages than member {first}: {ids}"),
             ));
         }
         let lost: Vec<String> = self.cast.iter().filter_map(|performer| performer.lost.clone()).collect();
         if !lost.is_empty() {
-            return Err(Failure::new(ENDED, format_args!("{}; the others agree", lost.join("; "))));
+            return Err(CliError::new(ENDED, format_args!("{}; the others agree", lost.join("; "))));
         }
         if self.interrupted {
-            return Err(Failure::stopped(self.stop.signal(), "before the time was over; the members agree"));
+            return Err(CliError::stopped(self.stop.signal(), "before the time was over; the members agree"));
         }
-        if self.accident.as_ref().is_some_and(|accident| accident.stage != Stage::Over) {
-            return Err(Failure::new(FAILED, "the view did not change in time; is the machine that busy?"));
+        if self.accident.as_ref().is_some_and(|accident| accident.stage != KillStage::Over) {
+            return Err(CliError::new(FAILED, "the view did not change in time; is the machine that busy?"));
         }
         Ok(())
     }
@@ -505,7 +505,7 @@ fn disagreeing(finals: &[(u64, Final)]) -> Vec<u64> {
     let Some((_, first)) = finals.first() else { return vec![] };
     let agrees = |done: &Final| {
         let begin = done.views.first().map_or(0, |delivered| delivered.view);
-        let known: Vec<&Delivered> = first.views.iter().filter(|delivered| delivered.view >= begin).collect();
+        let known: Vec<&ViewDeliveries> = first.views.iter().filter(|delivered| delivered.view >= begin).collect();
         !done.views.is_empty() && known.iter().copied().eq(&done.views)
     };
     finals.iter().filter(|(_, done)| !agrees(done)).map(|(id, _)| *id).collect()
@@ -536,18 +536,18 @@ fn verdict(finals: &[(u64, Final)]) -> String {
     format!("Members {all} agree on all {total} messages and their order, member {late} on the last {part}.")
 }
 
-impl Senders {
+impl DemoSenders {
     fn count(self, members: u32) -> u32 {
         match self {
-            Senders::All => members,
-            Senders::Half => members.div_ceil(2),
-            Senders::One => 1,
+            DemoSenders::All => members,
+            DemoSenders::Half => members.div_ceil(2),
+            DemoSenders::One => 1,
         }
     }
 }
 
 fn member_json(id: u64, done: &Final, pid: u32) -> Value {
-    let Report { sent, delivered, delivered_bytes, latency, .. } = &done.totals;
+    let MemberReport { sent, delivered, delivered_bytes, latency, .. } = &done.totals;
     json!({
         "member": id, "pid": pid, "sent": sent, "delivered": delivered, "delivered_bytes": delivered_bytes,
         "latency": latency, "views": done.views,
@@ -557,14 +557,14 @@ fn member_json(id: u64, done: &Final, pid: u32) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use report::Stream;
+    use report::SubgroupDeliveries;
 
     fn member(id: u64, views: &[(u64, &str)]) -> (u64, Final) {
         let views = views.iter().map(|(view, digest)| {
-            let stream = Stream { name: "s0".into(), delivered: 1, digest: (*digest).to_string() };
-            Delivered { view: *view, subgroups: vec![stream] }
+            let stream = SubgroupDeliveries { name: "s0".into(), delivered: 1, digest: (*digest).to_string() };
+            ViewDeliveries { view: *view, subgroups: vec![stream] }
         });
-        (id, Final { totals: Report::default(), views: views.collect() })
+        (id, Final { totals: MemberReport::default(), views: views.collect() })
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One line of a member's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-pub(crate) enum Line {
+pub(crate) enum OutputLine {
     /// The member has joined the group.
     Joined {
         /// Time of the join.
@@ -24,7 +24,7 @@ pub(crate) enum Line {
         at_ns: u64,
     },
     /// The member's current counts.
-    Report(Report),
+    Report(MemberReport),
     /// Everything is delivered everywhere.
     Final(Final),
     /// The member could not continue.
@@ -46,7 +46,7 @@ pub(crate) struct ViewBegun {
 
 /// The state of one member at one moment. Counts are since the start, over all subgroups.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct MemberReport {
     pub(crate) at_ns: u64,
     pub(crate) sent: u64,
     pub(crate) delivered: u64,
@@ -79,21 +79,21 @@ pub(crate) struct Latency {
 /// The result of a member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Final {
-    pub(crate) totals: Report,
+    pub(crate) totals: MemberReport,
     /// The views of the member, from its first.
-    pub(crate) views: Vec<Delivered>,
+    pub(crate) views: Vec<ViewDeliveries>,
 }
 
 /// The deliveries in one view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Delivered {
+pub(crate) struct ViewDeliveries {
     pub(crate) view: u64,
-    pub(crate) subgroups: Vec<Stream>,
+    pub(crate) subgroups: Vec<SubgroupDeliveries>,
 }
 
 /// The deliveries in one subgroup in one view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stream {
+pub(crate) struct SubgroupDeliveries {
     pub(crate) name: String,
     pub(crate) delivered: u64,
     /// Digest in 16 hexadecimal digits.
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn lines_survive_the_pipe() {
-        let stream = Stream { name: "s0".into(), delivered: 7, digest: "00ff".into() };
-        let views = vec![Delivered { view: 1, subgroups: vec![stream] }];
-        let totals = Report { sent: 3, lag: [(2, 5)].into(), ..Report::default() };
-        let line = Line::Final(Final { totals, views });
+        let stream = SubgroupDeliveries { name: "s0".into(), delivered: 7, digest: "00ff".into() };
+        let views = vec![ViewDeliveries { view: 1, subgroups: vec![stream] }];
+        let totals = MemberReport { sent: 3, lag: [(2, 5)].into(), ..MemberReport::default() };
+        let line = OutputLine::Final(Final { totals, views });
         let text = serde_json::to_string(&line).unwrap();
-        let Line::Final(back) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+        let OutputLine::Final(back) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
         assert_eq!((back.totals.sent, back.totals.lag[0].1, back.views[0].subgroups[0].delivered), (3, 5, 7));
     }
 }

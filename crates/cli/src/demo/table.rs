@@ -1,34 +1,34 @@
 //! The demo on a screen: rates from the last two reports of each member, redrawn in place on a
 //! terminal.
-use super::report::{Delivered, Final, Latency, Report, Stream};
+use super::report::{Final, Latency, MemberReport, SubgroupDeliveries, ViewDeliveries};
 use crate::quantity::short;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The rows of all members.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct MemberTable {
     title: String,
     length: Duration,
-    rows: Vec<Row>,
+    rows: Vec<MemberRow>,
     /// Events of the group, shown below the rows.
     notes: Vec<String>,
 }
 
 #[derive(Debug, Default)]
-struct Row {
+struct MemberRow {
     pid: u32,
     /// The fate of a member that is gone.
     fate: Option<&'static str>,
-    before: Report,
-    now: Report,
+    before: MemberReport,
+    now: MemberReport,
     /// True if a report came since the last drawing.
     fresh: bool,
 }
 
 /// The values of a row.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rates {
+struct RowRates {
     messages: f64,
     bytes: f64,
     sent: f64,
@@ -40,15 +40,15 @@ struct Rates {
     latency: Latency,
 }
 
-impl Table {
-    pub(super) fn new(title: String, pids: Vec<u32>, length: Duration) -> Table {
-        let rows = pids.into_iter().map(|pid| Row { pid, ..Row::default() });
-        Table { title, length, rows: rows.collect(), notes: vec![] }
+impl MemberTable {
+    pub(super) fn new(title: String, pids: Vec<u32>, length: Duration) -> MemberTable {
+        let rows = pids.into_iter().map(|pid| MemberRow { pid, ..MemberRow::default() });
+        MemberTable { title, length, rows: rows.collect(), notes: vec![] }
     }
 
     /// Adds a row for one more member.
     pub(super) fn add(&mut self, pid: u32) {
-        self.rows.push(Row { pid, ..Row::default() });
+        self.rows.push(MemberRow { pid, ..MemberRow::default() });
     }
 
     /// Marks the member in this row as gone.
@@ -66,7 +66,7 @@ impl Table {
         self.rows[slot].now.at_ns = at_ns;
     }
 
-    pub(super) fn note(&mut self, slot: usize, report: Report) {
+    pub(super) fn note(&mut self, slot: usize, report: MemberReport) {
         let row = &mut self.rows[slot];
         row.before = std::mem::replace(&mut row.now, report);
         row.fresh = true;
@@ -145,26 +145,27 @@ impl Table {
         json!({"event": "interval", "elapsed_s": elapsed.as_secs_f64(), "members": members})
     }
 
-    fn rates(&self) -> Vec<Rates> {
+    fn rates(&self) -> Vec<RowRates> {
         let here = || self.rows.iter().filter(|row| row.fate.is_none());
         let all = self.rows.iter().zip(1u64..).map(|(row, id)| {
             if row.fate.is_some() {
-                return Rates::default();
+                return RowRates::default();
             }
             // A member that lags may not know it, but the others do.
             let lag = here().flat_map(|row| &row.now.lag).filter(|(of, _)| *of == id).map(|(_, lag)| lag).max();
-            Rates { lag: lag.copied().unwrap_or(0), ..Rates::between(&row.before, &row.now) }
+            RowRates { lag: lag.copied().unwrap_or(0), ..RowRates::between(&row.before, &row.now) }
         });
         all.collect()
     }
 
     /// Returns sums of rates, means of batches, and the worst of lag and latency.
-    fn total(&self) -> Rates {
+    fn total(&self) -> RowRates {
         let rates = self.rates();
-        let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
-        let mean = |of: fn(&Rates) -> f64| ratio(sum(of), rates.iter().filter(|rates| of(rates) > 0.0).count() as f64);
-        let worst = |of: fn(&Rates) -> u64| rates.iter().map(of).max().unwrap_or(0);
-        Rates {
+        let sum = |of: fn(&RowRates) -> f64| rates.iter().map(of).sum::<f64>();
+        let mean =
+            |of: fn(&RowRates) -> f64| ratio(sum(of), rates.iter().filter(|rates| of(rates) > 0.0).count() as f64);
+        let worst = |of: fn(&RowRates) -> u64| rates.iter().map(of).max().unwrap_or(0);
+        RowRates {
             messages: sum(|r| r.messages),
             bytes: sum(|r| r.bytes),
             sent: sum(|r| r.sent),
@@ -184,14 +185,14 @@ impl Table {
     }
 }
 
-impl Rates {
-    fn between(before: &Report, now: &Report) -> Rates {
+impl RowRates {
+    fn between(before: &MemberReport, now: &MemberReport) -> RowRates {
         if before.at_ns == 0 || now.at_ns <= before.at_ns {
-            return Rates::default();
+            return RowRates::default();
         }
         let seconds = (now.at_ns - before.at_ns) as f64 / 1e9;
-        let more = |of: fn(&Report) -> u64| of(now).saturating_sub(of(before)) as f64;
-        Rates {
+        let more = |of: fn(&MemberReport) -> u64| of(now).saturating_sub(of(before)) as f64;
+        RowRates {
             messages: more(|r| r.delivered) / seconds,
             bytes: more(|r| r.delivered_bytes) / seconds,
             sent: more(|r| r.sent) / seconds,
@@ -235,8 +236,8 @@ pub(super) fn final_lines(finals: &[(u64, Final)]) -> Vec<String> {
     let head = ["p50", "p99", "p99.9", "max"].map(|name| format!(" {name:>9}")).concat();
     lines.push(format!("{:>6}  {:>13} {:>14}  {:<16} {head}", "member", "sent", "delivered", "digest"));
     for (id, done) in finals {
-        let Report { sent, delivered, latency, .. } = &done.totals;
-        let streams: Vec<(String, &Stream)> =
+        let MemberReport { sent, delivered, latency, .. } = &done.totals;
+        let streams: Vec<(String, &SubgroupDeliveries)> =
             done.views.iter().flat_map(|view| named(view, done.views.len())).collect();
         let times =
             [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns].map(|ns| format!(" {:>9}", time(ns)));
@@ -258,7 +259,7 @@ pub(super) fn final_lines(finals: &[(u64, Final)]) -> Vec<String> {
     lines
 }
 
-fn named(delivered: &Delivered, views: usize) -> impl Iterator<Item = (String, &Stream)> {
+fn named(delivered: &ViewDeliveries, views: usize) -> impl Iterator<Item = (String, &SubgroupDeliveries)> {
     let (view, several) = (delivered.view, delivered.subgroups.len() > 1);
     delivered.subgroups.iter().map(move |stream| match (views > 1, several) {
         (true, true) => (format!("view {view} {}", stream.name), stream),
@@ -295,16 +296,25 @@ pub(super) fn time(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    fn report(at_s: u64, delivered: u64) -> Report {
+    fn report(at_s: u64, delivered: u64) -> MemberReport {
         let (sent, send_batches, delivery_batches) = (delivered / 2, 10, delivered / 10);
         let at_ns = at_s * 1_000_000_000;
         let lag = [(1, 3), (2, 0)].into();
-        Report { at_ns, delivered, sent, announced: sent, send_batches, delivery_batches, lag, ..Report::default() }
+        MemberReport {
+            at_ns,
+            delivered,
+            sent,
+            announced: sent,
+            send_batches,
+            delivery_batches,
+            lag,
+            ..MemberReport::default()
+        }
     }
 
     #[test]
     fn rates_are_those_between_the_last_two_reports() {
-        let mut table = Table::new("title".into(), vec![11, 12], Duration::from_secs(5));
+        let mut table = MemberTable::new("title".into(), vec![11, 12], Duration::from_secs(5));
         assert!(!table.is_fresh());
         table.note(0, report(1, 1000));
         assert_eq!(table.rates()[0].messages, 0.0, "one report makes no rate");

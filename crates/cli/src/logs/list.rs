@@ -1,7 +1,7 @@
 //! `spindle log ls`.
 use super::values::{or_dash, or_null};
 use super::{Chosen, Directory, chosen, print, values};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{CliError, CliResult, FAILED};
 use crate::quantity::short;
 use serde_json::{Value, json};
 use spindle_log::{DataDirectory, LogEntry, Summary, summary};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Outcome {
+pub(super) fn run(args: &Args) -> CliResult {
     let directory = Directory::open(&args.dir)?;
     let identity = &directory.identity;
     let owner = DataDirectory::owner(&*directory.disk)?;
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         count => {
             let message =
                 format!("{count} of {} logs can't be read; see `spindle log verify {}`", rows.len(), directory.shown);
-            Err(Failure::new(FAILED, message))
+            Err(CliError::new(FAILED, message))
         }
     }
 }

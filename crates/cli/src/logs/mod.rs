@@ -9,8 +9,8 @@ mod records;
 mod values;
 mod verify;
 
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
-use crate::progress::Progress;
+use crate::exit::{CliError, CliResult, FAILED, USAGE};
+use crate::progress::ProgressLine;
 use anyhow::Context;
 use serde_json::Value;
 use spindle_log::{DataDirectory, Disk, FileDisk, Identity, LogEntry, Readers, open_read_only, summary};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// The subcommands of `spindle log`.
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum LogCommand {
     /// Lists the logs of a directory: their numbers, names, versions and sizes
     ///
     /// It reads little: the last two segments of each log at the most. The status is 1 if a log is
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     ///
     /// By version it is the first record of at least that version. By time it is the last record of
     /// at most that time: the state as of that time contains it and nothing later.
-    Seek(records::Seek),
+    Seek(records::SeekArgs),
     /// Reads every byte of the logs, the snapshots, the names and the journal, and names all damage
     ///
     /// Each damaged log is named with the file, the offset and the range of versions that is lost.
@@ -53,14 +53,14 @@ pub(crate) enum Command {
     Prune(prune::Args),
 }
 
-pub(crate) fn run(command: Command) -> Outcome {
+pub(crate) fn run(command: LogCommand) -> CliResult {
     let (outcome, json) = match command {
-        Command::Ls(args) => (list::run(&args), args.json),
-        Command::Cat(args) => (records::cat(&args), args.json),
-        Command::Seek(args) => (records::seek(&args), args.json),
-        Command::Verify(args) => (verify::run(&args), args.json),
-        Command::Export(args) => (records::export(&args), args.json),
-        Command::Prune(args) => (prune::run(&args), args.json),
+        LogCommand::Ls(args) => (list::run(&args), args.json),
+        LogCommand::Cat(args) => (records::cat(&args), args.json),
+        LogCommand::Seek(args) => (records::seek(&args), args.json),
+        LogCommand::Verify(args) => (verify::run(&args), args.json),
+        LogCommand::Export(args) => (records::export(&args), args.json),
+        LogCommand::Prune(args) => (prune::run(&args), args.json),
     };
     outcome.map_err(|failure| failure.told_as_json(json))
 }
@@ -109,24 +109,24 @@ pub(super) fn directory_of(dir: &Path) -> PathBuf {
 
 impl Directory {
     /// Opens a directory for reading.
-    pub(super) fn open(dir: &Path) -> Outcome<Directory> {
+    pub(super) fn open(dir: &Path) -> CliResult<Directory> {
         let dir = &directory_of(dir);
         let shown = dir.display().to_string();
         let disk = FileDisk::read_only(dir).map_err(|error| {
-            Failure::new(FAILED, format_args!("can't read {shown}: {error}; name the data directory of a member"))
+            CliError::new(FAILED, format_args!("can't read {shown}: {error}; name the data directory of a member"))
         })?;
         let Some(identity) = DataDirectory::identity_of(&disk)? else {
             let message = format!(
                 "{shown} is no data directory: it has no file \"identity\"; name the directory in which a member \
                  keeps its logs"
             );
-            return Err(Failure::new(FAILED, message));
+            return Err(CliError::new(FAILED, message));
         };
         Ok(Directory { disk: Arc::new(disk), shown, identity })
     }
 
     /// Returns the log that `word` names.
-    pub(super) fn log(&self, word: &str) -> Outcome<Chosen> {
+    pub(super) fn log(&self, word: &str) -> CliResult<Chosen> {
         let entries = DataDirectory::logs(&*self.disk)?;
         let has_name = |entry: &&LogEntry| matches!(&entry.name, Ok(Some(name)) if name == word);
         let has_number = |entry: &&LogEntry| word.parse() == Ok(entry.subgroup);
@@ -139,21 +139,21 @@ impl Directory {
                 false => "",
             };
             let message = format!("{} has no log \"{}\"; it has {logs}{damaged}", self.shown, values::escaped(word));
-            Failure::new(FAILED, message)
+            CliError::new(FAILED, message)
         })
     }
 
     /// Reads a log, with progress on the standard error.
-    pub(super) fn read(&self, log: &Chosen, json: bool) -> Outcome<Readers> {
+    pub(super) fn read(&self, log: &Chosen, json: bool) -> CliResult<Readers> {
         let mut progress = self.progress("reading", log, json);
         let (readers, _) = open_read_only(&self.disk, log.number, &mut |report| progress.show(|| report.bytes))?;
         Ok(readers)
     }
 
     /// Returns the progress of work on all bytes of a log.
-    pub(super) fn progress(&self, work: &str, log: &Chosen, json: bool) -> Progress {
+    pub(super) fn progress(&self, work: &str, log: &Chosen, json: bool) -> ProgressLine {
         let bytes = summary(&self.disk, log.number).map_or(0, |summary| summary.bytes);
-        Progress::new(&format!("{work} {log}"), bytes, json)
+        ProgressLine::new(&format!("{work} {log}"), bytes, json)
     }
 }
 
@@ -162,18 +162,18 @@ pub(super) fn chosen(entry: &LogEntry) -> Chosen {
     Chosen { number: entry.subgroup, name: entry.name.clone().ok().flatten() }
 }
 
-impl From<spindle_log::Error> for Failure {
-    fn from(error: spindle_log::Error) -> Failure {
+impl From<spindle_log::Error> for CliError {
+    fn from(error: spindle_log::Error) -> CliError {
         let status = match &error {
             spindle_log::Error::Range { .. } => USAGE,
             _ => FAILED,
         };
-        Failure::new(status, error)
+        CliError::new(status, error)
     }
 }
 
 /// Prints an object or a line.
-pub(super) fn print(json: bool, object: impl FnOnce() -> Value, line: impl FnOnce() -> String) -> Outcome {
+pub(super) fn print(json: bool, object: impl FnOnce() -> Value, line: impl FnOnce() -> String) -> CliResult {
     let line = if json { object().to_string() } else { line() };
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }

@@ -1,7 +1,7 @@
 //! `spindle log prune`.
 use super::values::{age, or_null, version};
 use super::{Chosen, Directory, Whose, directory_of, print};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{CliError, CliResult, FAILED};
 use crate::quantity::{bytes, short};
 use serde_json::json;
 use spindle_log::limits::SEGMENT_BYTES_MIN;
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     whose: Whose,
 
     #[command(flatten)]
-    rule: Rule,
+    rule: PruneRule,
 
     /// Prune records that no snapshot contains, too
     #[arg(long)]
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 /// Which records are pruned.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct Rule {
+struct PruneRule {
     /// Prune the oldest segments while the log has more bytes than this
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     max_bytes: Option<u64>,
@@ -49,7 +49,7 @@ struct Rule {
     before: Option<Version>,
 }
 
-pub(super) fn run(args: &Args) -> Outcome {
+pub(super) fn run(args: &Args) -> CliResult {
     let directory = Directory::open(&args.whose.dir)?;
     let log = directory.log(&args.whose.log)?;
     if args.dry_run {
@@ -74,10 +74,10 @@ pub(super) fn run(args: &Args) -> Outcome {
 }
 
 /// Takes the directory over, as its member would.
-fn own(args: &Args, directory: &Directory) -> Outcome<Store> {
+fn own(args: &Args, directory: &Directory) -> CliResult<Store> {
     let disk: Arc<dyn Disk> = Arc::new(
         FileDisk::new(directory_of(&args.whose.dir))
-            .map_err(|error| Failure::new(FAILED, format_args!("can't open {}: {error}", directory.shown)))?,
+            .map_err(|error| CliError::new(FAILED, format_args!("can't open {}: {error}", directory.shown)))?,
     );
     // Segments of any other length are removed, not kept for use again, so their space is freed.
     let config = Config { segment_bytes: SEGMENT_BYTES_MIN, spares: 0, reserve_bytes: 0, ..Config::default() };
@@ -85,7 +85,7 @@ fn own(args: &Args, directory: &Directory) -> Outcome<Store> {
 }
 
 /// Returns the rule with the bound of the newest snapshot. `None`: nothing is before the version.
-fn retention(args: &Args, snapshots: &[SnapshotInfo]) -> Outcome<Option<Retention>> {
+fn retention(args: &Args, snapshots: &[SnapshotInfo]) -> CliResult<Option<Retention>> {
     let newest = snapshots.first().map(|info| info.version).filter(|_| !args.beyond_snapshot);
     let mut rule = Retention { bytes_max: args.rule.max_bytes, snapshot: newest, ..Retention::default() };
     if let Some(age) = args.rule.older_than {
@@ -107,7 +107,7 @@ fn version_before(version: Version) -> Option<Version> {
     }
 }
 
-fn tell(args: &Args, log: &Chosen, pruned: Prunable) -> Outcome {
+fn tell(args: &Args, log: &Chosen, pruned: Prunable) -> CliResult {
     let Prunable { segments, bytes, through } = pruned;
     print(
         args.json,

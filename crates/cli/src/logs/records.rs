@@ -1,8 +1,8 @@
 //! `spindle log cat`, `seek` and `export`: the records of a log.
 use super::values::{clock, head, line, object, or_null, time, version};
 use super::{Chosen, Directory, Whose, print};
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
-use crate::progress::Progress;
+use crate::exit::{CliError, CliResult, FAILED, USAGE};
+use crate::progress::ProgressLine;
 use crate::quantity::short;
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) struct Cat {
 
 /// Arguments of `spindle log seek`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Seek {
+pub(crate) struct SeekArgs {
     #[command(flatten)]
     whose: Whose,
 
@@ -109,17 +109,17 @@ struct Range {
 }
 
 impl Range {
-    fn check(&self) -> Outcome {
+    fn check(&self) -> CliResult {
         if let (Some(from), Some(to)) = (self.from, self.to)
             && from > to
         {
-            return Err(Failure::new(USAGE, format_args!("--from {from} is behind --to {to}")));
+            return Err(CliError::new(USAGE, format_args!("--from {from} is behind --to {to}")));
         }
         if let (Some(since), Some(until)) = (self.since, self.until)
             && since > until
         {
             let message = format!("--since {} is later than --until {}", time(since), time(until));
-            return Err(Failure::new(USAGE, message));
+            return Err(CliError::new(USAGE, message));
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Range {
         log: &Chosen,
         readers: &Readers,
         take: &mut dyn FnMut(Record<'_>) -> anyhow::Result<()>,
-    ) -> Outcome {
+    ) -> CliResult {
         let mut reader = readers.reader();
         match (self.from, self.since) {
             (Some(from), _) => reader.seek(from),
@@ -150,7 +150,7 @@ impl Range {
     }
 }
 
-pub(super) fn cat(args: &Cat) -> Outcome {
+pub(super) fn cat(args: &Cat) -> CliResult {
     args.range.check()?;
     let directory = Directory::open(&args.whose.dir)?;
     let log = directory.log(&args.whose.log)?;
@@ -170,14 +170,14 @@ pub(super) fn cat(args: &Cat) -> Outcome {
     outcome
 }
 
-pub(super) fn seek(args: &Seek) -> Outcome {
+pub(super) fn seek(args: &SeekArgs) -> CliResult {
     let directory = Directory::open(&args.whose.dir)?;
     let log = directory.log(&args.whose.log)?;
     let readers = directory.read(&log, args.json)?;
     let mut reader = readers.reader();
     let found = find(args, &mut reader).map_err(|error| as_owner_changed(&directory.disk, log.number, error))?;
     let Some((mut keys, bytes, Place { path, segment, offset })) = found else {
-        return Err(Failure::new(FAILED, missing(args, &log, &readers)));
+        return Err(CliError::new(FAILED, missing(args, &log, &readers)));
     };
     keys.insert("file".into(), path.as_str().into());
     keys.insert("segment".into(), segment.into());
@@ -188,9 +188,9 @@ pub(super) fn seek(args: &Seek) -> Outcome {
 }
 
 /// The keys, the bytes and the place of a record.
-type Found = (serde_json::Map<String, Value>, usize, Place);
+type FoundRecord = (serde_json::Map<String, Value>, usize, Place);
 
-fn find(args: &Seek, reader: &mut Reader) -> Result<Option<Found>, spindle_log::Error> {
+fn find(args: &SeekArgs, reader: &mut Reader) -> Result<Option<FoundRecord>, spindle_log::Error> {
     let record = match (args.version, args.time) {
         (_, Some(clock)) => reader.at_clock(clock)?,
         (version, None) => {
@@ -203,7 +203,7 @@ fn find(args: &Seek, reader: &mut Reader) -> Result<Option<Found>, spindle_log::
 }
 
 /// The message if no record is there.
-fn missing(args: &Seek, log: &Chosen, readers: &Readers) -> String {
+fn missing(args: &SeekArgs, log: &Chosen, readers: &Readers) -> String {
     match (args.version, args.time, readers.oldest(), readers.durable()) {
         (_, Some(clock), Some(oldest), _) => {
             format!("log {log} has no record of {} or before; its first record is {oldest}", time(clock))
@@ -215,17 +215,17 @@ fn missing(args: &Seek, log: &Chosen, readers: &Readers) -> String {
     }
 }
 
-pub(super) fn export(args: &Export) -> Outcome {
+pub(super) fn export(args: &Export) -> CliResult {
     args.range.check()?;
     let directory = Directory::open(&args.whose.dir)?;
     let log = directory.log(&args.whose.log)?;
     let shown = args.output.display().to_string();
     if args.output.exists() && !args.overwrite {
         let message = format!("{shown} exists; name another file, or say --overwrite");
-        return Err(Failure::new(FAILED, message));
+        return Err(CliError::new(FAILED, message));
     }
     let part =
-        part_of(&args.output).ok_or_else(|| Failure::new(USAGE, format_args!("{shown:?} is no name of a file")))?;
+        part_of(&args.output).ok_or_else(|| CliError::new(USAGE, format_args!("{shown:?} is no name of a file")))?;
     let readers = directory.read(&log, args.json)?;
     let written = {
         let mut progress = directory.progress("exporting", &log, args.json);
@@ -240,7 +240,7 @@ pub(super) fn export(args: &Export) -> Outcome {
         }
     };
     fs::rename(&part, &args.output).with_context(|| format!("can't rename {} to {shown}", part.display()))?;
-    let Written { records, bytes, first, last } = written;
+    let WrittenRecord { records, bytes, first, last } = written;
     print(
         args.json,
         || {
@@ -258,7 +258,7 @@ pub(super) fn export(args: &Export) -> Outcome {
 }
 
 #[derive(Default)]
-struct Written {
+struct WrittenRecord {
     records: u64,
     bytes: u64,
     first: Option<Version>,
@@ -271,11 +271,11 @@ fn write(
     log: &Chosen,
     readers: &Readers,
     part: &Path,
-    progress: &mut Progress,
-) -> Outcome<Written> {
+    progress: &mut ProgressLine,
+) -> CliResult<WrittenRecord> {
     let failed = || format!("can't write {}", part.display());
     let mut out = BufWriter::with_capacity(1 << 20, File::create(part).with_context(failed)?);
-    let mut written = Written::default();
+    let mut written = WrittenRecord::default();
     args.range.each(directory, log, readers, &mut |record| {
         let bytes = match args.format {
             Format::Frames => frame(&record),

@@ -1,7 +1,7 @@
 //! `spindle log verify`.
 use super::values::{or_dash, or_null};
 use super::{Chosen, Directory, chosen, print};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{CliError, CliResult, FAILED};
 use crate::quantity::short;
 use serde_json::{Value, json};
 use spindle_log::{DataDirectory, Error, Report, verify, verify_directory};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Outcome {
+pub(super) fn run(args: &Args) -> CliResult {
     let directory = Directory::open(&args.dir)?;
     let mut damages = 0;
     let logs: Vec<Chosen> = match &args.log {
@@ -59,12 +59,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     match damages {
         0 => Ok(()),
-        1 => Err(Failure::new(FAILED, format_args!("{} is damaged in 1 place", directory.shown))),
-        damages => Err(Failure::new(FAILED, format_args!("{} is damaged in {damages} places", directory.shown))),
+        1 => Err(CliError::new(FAILED, format_args!("{} is damaged in 1 place", directory.shown))),
+        damages => Err(CliError::new(FAILED, format_args!("{} is damaged in {damages} places", directory.shown))),
     }
 }
 
-fn whole(log: &Chosen, report: &Report, json: bool) -> Outcome {
+fn whole(log: &Chosen, report: &Report, json: bool) -> CliResult {
     print(
         json,
         || {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Counts that the threads of a member share.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct MemberCounts {
     start: Instant,
     pub(super) sent: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
@@ -28,13 +28,13 @@ pub(super) struct Counts {
 }
 
 /// A guard held while messages are sent.
-pub(super) struct Sending<'a>(&'a Counts);
+pub(super) struct SendingGuard<'a>(&'a MemberCounts);
 
-impl Counts {
-    pub(super) fn new() -> Counts {
+impl MemberCounts {
+    pub(super) fn new() -> MemberCounts {
         let (sent, sent_bytes, delivered, delivered_bytes, settled) = Default::default();
         let (halted, ended, sending, rested, writing_since) = Default::default();
-        Counts {
+        MemberCounts {
             start: Instant::now(),
             sent,
             sent_bytes,
@@ -64,13 +64,13 @@ impl Counts {
     }
 
     /// Begins to send; `None` if the input was halted.
-    pub(super) fn begin_sending(&self) -> Option<Sending<'_>> {
+    pub(super) fn begin_sending(&self) -> Option<SendingGuard<'_>> {
         let mut sending = self.lock();
         if self.is_halted() {
             return None;
         }
         *sending = true;
-        Some(Sending(self))
+        Some(SendingGuard(self))
     }
 
     #[inline]
@@ -133,7 +133,7 @@ impl Counts {
     }
 }
 
-impl Drop for Sending<'_> {
+impl Drop for SendingGuard<'_> {
     fn drop(&mut self) {
         *self.0.lock() = false;
         self.0.rested.notify_all();

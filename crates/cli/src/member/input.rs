@@ -1,7 +1,7 @@
 //! The messages that a member sends: lines or length-prefixed frames, read in large blocks and
 //! copied once into the ring.
-use super::counts::Counts;
-use crate::exit::{FAILED, Failure, Outcome};
+use super::counts::MemberCounts;
+use crate::exit::{CliError, CliResult, FAILED};
 use anyhow::Context;
 use memchr::{memchr, memchr_iter};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,7 +26,7 @@ const PREFIX_BYTES: usize = 4;
 
 /// A source of messages.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(super) struct MessageInput {
     file: File,
     name: String,
     frames: bool,
@@ -49,27 +49,27 @@ pub(super) struct Input {
 
 /// The result of sending.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum SendResult {
     /// All messages were sent.
     All,
     /// The input was [halted](Counts::halt).
     Halted,
     /// The input can't be read or sent. The publisher must not be dropped before the group, because
     /// that would declare that this member has finished.
-    Failed(Failure, Publisher),
+    Failed(CliError, Publisher),
     /// The group has ended for this member, and there is no next group.
     Ended,
 }
 
 /// The reason why sending stopped.
-enum Stop {
+enum SendStop {
     Halted,
     Ended,
-    Failed(Failure),
+    Failed(CliError),
 }
 
-impl Input {
-    pub(super) fn open(path: &Path, frames: bool, bytes_max: u64) -> Outcome<Input> {
+impl MessageInput {
+    pub(super) fn open(path: &Path, frames: bool, bytes_max: u64) -> CliResult<MessageInput> {
         let (file, name) = if path == Path::new("-") {
             let own = stdin().as_fd().try_clone_to_owned();
             (File::from(own.context("can't use the standard input")?), "the standard input".to_string())
@@ -78,10 +78,10 @@ impl Input {
             (file.with_context(|| format!("can't open the input {}", path.display()))?, path.display().to_string())
         };
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            return Err(Failure::new(FAILED, format_args!("the input {name} is a directory; name a file")));
+            return Err(CliError::new(FAILED, format_args!("the input {name} is a directory; name a file")));
         }
         let (buffer, start, seen, end, count, bytes, at_end, groups) = Default::default();
-        Ok(Input { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups })
+        Ok(MessageInput { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups })
     }
 
     /// Sets the longest message, as the settings of the group have it.
@@ -91,21 +91,21 @@ impl Input {
 
     /// Sends all messages, to one group after the other if a group ends before. The first message
     /// that a group does not take is the first message of the next group.
-    pub(super) fn send_all(mut self, publishers: &Receiver<Publisher>, counts: &Counts) -> Sent {
+    pub(super) fn send_all(mut self, publishers: &Receiver<Publisher>, counts: &MemberCounts) -> SendResult {
         while let Ok(mut publisher) = publishers.recv() {
             match self.send_rest(&mut publisher, counts) {
-                Ok(()) => return Sent::All,
-                Err(Stop::Halted) => return Sent::Halted,
-                Err(Stop::Failed(failure)) => return Sent::Failed(failure, publisher),
-                Err(Stop::Ended) => self.groups += 1,
+                Ok(()) => return SendResult::All,
+                Err(SendStop::Halted) => return SendResult::Halted,
+                Err(SendStop::Failed(failure)) => return SendResult::Failed(failure, publisher),
+                Err(SendStop::Ended) => self.groups += 1,
             }
         }
-        Sent::Ended
+        SendResult::Ended
     }
 
-    fn send_rest(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
+    fn send_rest(&mut self, publisher: &mut Publisher, counts: &MemberCounts) -> Result<(), SendStop> {
         loop {
-            let sending = counts.begin_sending().ok_or(Stop::Halted)?;
+            let sending = counts.begin_sending().ok_or(SendStop::Halted)?;
             let sent =
                 if self.frames { self.send_frames(publisher, counts) } else { self.send_lines(publisher, counts) };
             // Only this thread writes these counts.
@@ -120,7 +120,7 @@ impl Input {
         }
     }
 
-    fn send_lines(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
+    fn send_lines(&mut self, publisher: &mut Publisher, counts: &MemberCounts) -> Result<(), SendStop> {
         let (buffer, base) = (&self.buffer[..self.end], self.seen);
         for newline in memchr_iter(b'\n', &buffer[base..]).map(|at| at + base) {
             let line = &buffer[self.start..newline];
@@ -147,7 +147,7 @@ impl Input {
         Ok(())
     }
 
-    fn send_frames(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
+    fn send_frames(&mut self, publisher: &mut Publisher, counts: &MemberCounts) -> Result<(), SendStop> {
         while let Some((prefix, rest)) = self.buffer[self.start..self.end].split_first_chunk::<PREFIX_BYTES>() {
             let len = u32::from_le_bytes(*prefix);
             if u64::from(len) > self.bytes_max {
@@ -163,7 +163,7 @@ impl Input {
         Ok(())
     }
 
-    fn check_rest(&self) -> Outcome {
+    fn check_rest(&self) -> CliResult {
         let rest = self.end - self.start;
         if rest == 0 {
             return Ok(());
@@ -173,11 +173,11 @@ impl Input {
             self.name,
             self.count + 1
         );
-        Err(Failure::new(FAILED, message))
+        Err(CliError::new(FAILED, message))
     }
 
     /// Reads a block behind the unsent bytes. Returns false at the end of the input.
-    fn read(&mut self) -> Outcome<bool> {
+    fn read(&mut self) -> CliResult<bool> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.seen = self.seen.saturating_sub(self.start);
@@ -193,7 +193,7 @@ impl Input {
 
     /// Looks for the end of a line that the buffer contains in part. Only files are searched,
     /// because the end may never arrive through a pipe.
-    fn measure_long_line(&mut self) -> Failure {
+    fn measure_long_line(&mut self) -> CliError {
         let mut len = (self.end - self.start) as u64;
         let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
         while is_file && len < LINE_BYTES_SOUGHT {
@@ -212,7 +212,7 @@ impl Input {
         self.too_long(&format!("has more than {len} bytes"), None)
     }
 
-    fn too_long(&self, what: &str, len: Option<u64>) -> Failure {
+    fn too_long(&self, what: &str, len: Option<u64>) -> CliError {
         let kind = if self.frames { "frame" } else { "line" };
         let enough = match len {
             Some(len) if len <= BulkSettings::OBJECT_BYTES_MAX => {
@@ -222,29 +222,29 @@ impl Input {
             None => "raise group.object_bytes_max at all members, or split it".to_string(),
         };
         let (count, max, name) = (self.count + 1, self.bytes_max, &self.name);
-        Failure::new(FAILED, format_args!("{kind} {count} of {name} {what}, the limit is {max}; {enough}"))
+        CliError::new(FAILED, format_args!("{kind} {count} of {name} {what}, the limit is {max}; {enough}"))
     }
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Stop {
-        Stop::Failed(failure)
+impl From<CliError> for SendStop {
+    fn from(failure: CliError) -> SendStop {
+        SendStop::Failed(failure)
     }
 }
 
-fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &Counts) -> Result<(), Stop> {
+fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &MemberCounts) -> Result<(), SendStop> {
     while !counts.is_halted() {
         if counts.ended() != group {
-            return Err(Stop::Ended);
+            return Err(SendStop::Ended);
         }
         match publisher.send(payload, ROOM_WAIT) {
             Ok(()) => return Ok(()),
             Err(SendError::Full { .. } | SendError::TooMany { .. }) => {}
-            Err(SendError::Ended(_)) => return Err(Stop::Ended),
-            Err(error) => return Err(Stop::Failed(Failure::new(FAILED, error))),
+            Err(SendError::Ended(_)) => return Err(SendStop::Ended),
+            Err(error) => return Err(SendStop::Failed(CliError::new(FAILED, error))),
         }
     }
-    Err(Stop::Halted)
+    Err(SendStop::Halted)
 }
 
 /// Reads once. A signal does not interrupt it, and the descriptor may be non-blocking.

@@ -2,7 +2,7 @@
 //!
 //! One thread serves all connections, and waits for none of them. A connection gets one answer
 //! within a few seconds, or is closed. If there are too many, the oldest one is closed.
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{CliError, CliResult, FAILED};
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,14 +43,14 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
 
 impl Exposed {
     /// Serves metrics of a member of `group` at `address`.
-    pub(super) fn start(address: SocketAddr, group: &str) -> Outcome<Exposed> {
+    pub(super) fn start(address: SocketAddr, group: &str) -> CliResult<Exposed> {
         let failed = |error: io::Error| {
             let remedy = match error.kind() {
                 ErrorKind::AddrInUse => "name another port, or 0 for any that is free",
                 ErrorKind::PermissionDenied => "name a port of 1024 or more",
                 _ => "name an address of this host",
             };
-            Failure::new(FAILED, format_args!("can't serve metrics at {address}: {error}; {remedy}"))
+            CliError::new(FAILED, format_args!("can't serve metrics at {address}: {error}; {remedy}"))
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -65,7 +65,8 @@ impl Exposed {
             let mut page = String::new();
             encode(&mut page, &registry).ok().map(|()| page)
         };
-        let thread = thread::Builder::new().name("metrics".into()).spawn(move || Server::new(listener, page).run());
+        let thread =
+            thread::Builder::new().name("metrics".into()).spawn(move || MetricsServer::new(listener, page).run());
         thread.map_err(|error| anyhow::anyhow!("no thread could be started: {error}"))?;
         Ok(Exposed { address, member })
     }
@@ -80,11 +81,11 @@ impl Exposed {
     }
 }
 
-struct Server<P> {
+struct MetricsServer<P> {
     listener: TcpListener,
     accept_from: Option<Instant>,
     /// The oldest first.
-    connections: VecDeque<Connection>,
+    connections: VecDeque<ScrapeConnection>,
     pages: Pages<P>,
 }
 
@@ -94,21 +95,21 @@ struct Pages<P> {
     newest: Option<(Instant, Option<String>)>,
 }
 
-struct Connection {
+struct ScrapeConnection {
     stream: TcpStream,
     until: Instant,
-    state: State,
+    state: ConnectionStage,
 }
 
-enum State {
+enum ConnectionStage {
     Reading(Vec<u8>),
     Writing(Vec<u8>, usize),
     Done,
 }
 
-impl<P: FnMut() -> Option<String>> Server<P> {
-    fn new(listener: TcpListener, make: P) -> Server<P> {
-        Server { listener, accept_from: None, connections: VecDeque::new(), pages: Pages { make, newest: None } }
+impl<P: FnMut() -> Option<String>> MetricsServer<P> {
+    fn new(listener: TcpListener, make: P) -> MetricsServer<P> {
+        MetricsServer { listener, accept_from: None, connections: VecDeque::new(), pages: Pages { make, newest: None } }
     }
 
     fn run(mut self) {
@@ -118,11 +119,12 @@ impl<P: FnMut() -> Option<String>> Server<P> {
             for connection in &mut self.connections {
                 // A connection that fails is closed; its client sees that.
                 if connection.step(&mut self.pages).is_err() {
-                    connection.state = State::Done;
+                    connection.state = ConnectionStage::Done;
                 }
             }
             let now = Instant::now();
-            self.connections.retain(|connection| !matches!(connection.state, State::Done) && connection.until > now);
+            self.connections
+                .retain(|connection| !matches!(connection.state, ConnectionStage::Done) && connection.until > now);
         }
     }
 
@@ -132,7 +134,7 @@ impl<P: FnMut() -> Option<String>> Server<P> {
         let wake_at = self.connections.iter().map(|connection| connection.until).chain(self.accept_from).min();
         let timeout = wake_at.map(|at| Timespec::try_from(at.saturating_duration_since(now)).unwrap_or_default());
         let listens = self.accept_from.is_none_or(|from| from <= now);
-        let mut fds: Vec<PollFd<'_>> = self.connections.iter().map(Connection::interest).collect();
+        let mut fds: Vec<PollFd<'_>> = self.connections.iter().map(ScrapeConnection::interest).collect();
         if listens {
             fds.push(PollFd::new(&self.listener, PollFlags::IN));
         }
@@ -152,7 +154,11 @@ impl<P: FnMut() -> Option<String>> Server<P> {
                         self.connections.pop_front();
                     }
                     let until = Instant::now() + CONNECTION_MAX;
-                    self.connections.push_back(Connection { stream, until, state: State::Reading(vec![]) });
+                    self.connections.push_back(ScrapeConnection {
+                        stream,
+                        until,
+                        state: ConnectionStage::Reading(vec![]),
+                    });
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -177,18 +183,18 @@ impl<P: FnMut() -> Option<String>> Pages<P> {
     }
 }
 
-impl Connection {
+impl ScrapeConnection {
     fn interest(&self) -> PollFd<'_> {
         let flags = match self.state {
-            State::Writing(..) => PollFlags::OUT,
-            State::Reading(_) | State::Done => PollFlags::IN,
+            ConnectionStage::Writing(..) => PollFlags::OUT,
+            ConnectionStage::Reading(_) | ConnectionStage::Done => PollFlags::IN,
         };
         PollFd::new(&self.stream, flags)
     }
 
     /// Reads and writes as far as that is possible now.
     fn step(&mut self, pages: &mut Pages<impl FnMut() -> Option<String>>) -> io::Result<()> {
-        if let State::Reading(request) = &mut self.state {
+        if let ConnectionStage::Reading(request) = &mut self.state {
             let mut buffer = [0; 1024];
             let answer = loop {
                 match self.stream.read(&mut buffer) {
@@ -202,9 +208,9 @@ impl Connection {
                     break answer;
                 }
             };
-            self.state = State::Writing(answer, 0);
+            self.state = ConnectionStage::Writing(answer, 0);
         }
-        if let State::Writing(answer, written) = &mut self.state {
+        if let ConnectionStage::Writing(answer, written) = &mut self.state {
             while *written < answer.len() {
                 match self.stream.write(&answer[*written..]) {
                     Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -215,7 +221,7 @@ impl Connection {
                 }
             }
             self.stream.shutdown(Shutdown::Write)?;
-            self.state = State::Done;
+            self.state = ConnectionStage::Done;
         }
         Ok(())
     }
@@ -275,7 +281,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let page = || Some("spindle_members 3\n".to_string());
-        thread::spawn(move || Server::new(listener, page).run());
+        thread::spawn(move || MetricsServer::new(listener, page).run());
         address
     }
 

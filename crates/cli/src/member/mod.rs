@@ -4,24 +4,24 @@
 //! writes. The main thread holds the group and waits for the next event. So a full pipe or an idle
 //! terminal delays only its own thread. When one side fails, the others continue without this
 //! member at once.
+mod args;
 mod counts;
 mod input;
 mod metrics;
 pub(crate) mod output;
 
-use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::exit::{CliError, CliResult, ENDED, FAILED, USAGE};
 use crate::lines;
-use crate::log::Verbosity;
-use crate::membership::Membership;
 use crate::quantity::messages;
-use crate::settings::{Found, Whom, flag_of};
+use crate::settings::GroupLocation;
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
-use crate::waiting::Waiting;
-use counts::Counts;
-use input::{Input, Sent};
+use crate::waiting::WaitReporter;
+pub(crate) use args::Args;
+use counts::MemberCounts;
+use input::{MessageInput, SendResult};
 use metrics::Exposed;
-use output::{Output, Written};
+use output::{DeliveryOutput, WriteResult};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
@@ -30,9 +30,7 @@ use spindle::{
 };
 use spindle_transport::rendezvous::{ControlSocket, GroupName};
 use std::fmt;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -55,130 +53,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// time.
 const IDS_TRIED_MAX: u64 = 64;
 
-/// Arguments of `spindle member`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    whom: Whom,
-
-    #[command(flatten)]
-    membership: Membership,
-
-    /// The subgroup that the member sends in and prints; messages of other subgroups are received
-    /// and dropped [default: the first in the file, or "all" if there is none]
-    #[arg(long, value_name = "NAME")]
-    subgroup: Option<String>,
-
-    /// The file to send; `-` is the standard input
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    input: PathBuf,
-
-    /// The file that deliveries are written to; `-` is the standard output. A file is overwritten
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    output: PathBuf,
-
-    /// Binary messages instead of lines, in and out: 4 bytes of length (little-endian), then that
-    /// many bytes
-    #[arg(long)]
-    frames: bool,
-
-    /// Print the origin of each message: `VIEW:ID:ROUND ` before each line; with --frames, 8 bytes
-    /// each (little-endian) between the length and the bytes, not counted in the length.
-    ///
-    /// The origin is the view in which the message was delivered, the id of its sender, and its
-    /// round in the order, which begins again with each view. No two messages have the same three
-    /// values, and the values are the same at all members.
-    #[arg(long)]
-    with_origin: bool,
-
-    /// The longest message that uses reserved memory, the same at all members (100, 64k, 1M)
-    /// [default: 10000].
-    ///
-    /// Longer messages, up to the setting group.object_bytes_max, are sent as large messages. Each
-    /// takes memory of its own, and this member's next messages wait until all others have it.
-    #[arg(long, value_name = "BYTES")]
-    max_message: Option<String>,
-
-    /// How many messages of that size each member may have on the way, the same at all members
-    /// [default: 100, or as many as fit 1 MB if --max-message is given]
-    #[arg(long, value_name = "MESSAGES")]
-    window: Option<String>,
-
-    /// The order of delivery, the same at all members: `total`, or `fifo`, in which only the
-    /// messages of each member are in order [default: total]
-    #[arg(long, value_name = "ORDER", value_parser = ["total", "fifo"])]
-    order: Option<String>,
-
-    /// Where messages are kept, the same at all members: in `memory`, or `logged`, also in the log of
-    /// each member, in the directory that --data-dir names. `spindle log` reads it [default: memory]
-    #[arg(long, value_name = "WHERE", value_parser = ["memory", "logged"])]
-    durability: Option<String>,
-
-    /// The members that a logged subgroup needs for a message to become durable, the same at all
-    /// members [default: more than half of --founders]
-    #[arg(long, value_name = "MEMBERS")]
-    durable_copies: Option<String>,
-
-    /// When the others continue without this member, join again with a new id, and continue with
-    /// the input.
-    ///
-    /// Messages that the group delivers in between are missing in the output. Messages that this
-    /// member had sent and not delivered itself may have been delivered to the others or not, and
-    /// are not sent again. Both are reported on the standard error.
-    #[arg(long)]
-    rejoin: bool,
-
-    /// Initialise the data directory, so that this seed's votes count. Use it only when the group
-    /// is started for the first time, and never for a seed that has lost its disk
-    #[arg(long, requires = "data_dir")]
-    init: bool,
-
-    /// Create a new group from the waiting processes, even if some seeds don't answer or a group
-    /// was created before.
-    ///
-    /// Give it to one process, after all members of the old group have ended: an old group that
-    /// still runs elsewhere would continue beside the new one. If a member of a group answers, this
-    /// process joins that group.
-    #[arg(long)]
-    force_create: bool,
-
-    /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics.
-    ///
-    /// ADDR is a port on the loopback interface, or an IP address and a port; port 0 is any that is
-    /// free. There is no encryption and no access control: name an address that only the monitoring
-    /// reaches. The guide (docs/guide/monitoring.md) lists the metrics.
-    #[arg(long, value_name = "ADDR", value_parser = metrics::parse_address)]
-    metrics: Option<SocketAddr>,
-
-    /// Report events on the standard error, as one JSON object a line.
-    ///
-    /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid;
-    /// blocked: true if the group runs, and too few of its members are left to admit a process;
-    /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
-    /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
-    /// that have not answered, if there are any; differing: settings that another process which
-    /// waits has with another value, a list of {key, here, there}), "adopted" (key, value, own: a
-    /// setting of the running group that this member uses in place of its default), "joined" (view,
-    /// rank, id, members: a list of ids), "metrics" (url), "silent" (subgroup: this member does not
-    /// send there, so its input is not read), "view" (view, members, joined, left: lists of ids),
-    /// "blocked" (view, blocked: whether it can't continue), "lag" (subgroup, member, me: whether
-    /// it is this one, behind, seconds, over: a member has not delivered what all had received a
-    /// second before, or no longer lags), "conflict" (mine, theirs: two groups of this name, of
-    /// which one has to be ended), "stalled" (stalled: whether the output has taken nothing for 2
-    /// s, while nothing is delivered here), "evicted" (view, id, sent, delivered, unconfirmed,
-    /// given_up: whether an operator's recovery gave this member up), every second "progress" and
-    /// at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), "stopped"
-    /// (message, status: a signal stopped it in order), or "error" (message, status).
-    #[arg(long)]
-    json: bool,
-
-    #[command(flatten)]
-    verbosity: Verbosity,
-}
-
 /// An event for the main thread.
 #[derive(Debug)]
-enum Event {
+enum MemberEvent {
     Signal(i32),
     View(ViewChange),
     /// True if too few members are present to agree on the next view.
@@ -186,48 +63,16 @@ enum Event {
     Lag(Lag),
     /// Another group of this name exists.
     Conflict(Incarnation, Incarnation),
-    Sent(Sent),
-    Written(Written),
+    Sent(SendResult),
+    Written(WriteResult),
     /// A thread of this process panicked.
     Panicked,
 }
 
-impl Args {
-    /// Returns the effective settings, and the subgroup to send in and print.
-    fn settle(&self) -> Outcome<(Effective, String)> {
-        let mut settings = self.whom.read()?;
-        let names = settings.subgroups();
-        let subgroup = match &self.subgroup {
-            // If no file lists the subgroups, a running group may have others.
-            Some(name) if settings.lists_subgroups() && !names.contains(&name.as_str()) => {
-                let message =
-                    format!("--subgroup {name}: the settings have no such subgroup, but {}", names.join(", "));
-                return Err(Failure::new(USAGE, message));
-            }
-            Some(name) => name.clone(),
-            None => names[0].to_string(),
-        };
-        self.membership.say(&mut settings);
-        let said = [
-            ("subgroup.NAME.order", &self.order),
-            ("subgroup.NAME.window", &self.window),
-            ("subgroup.NAME.message_bytes_max", &self.max_message),
-            ("subgroup.NAME.durability", &self.durability),
-            ("subgroup.NAME.durable_copies", &self.durable_copies),
-        ];
-        for (path, text) in said {
-            if let Some(text) = text {
-                settings.flag(&path.replacen("NAME", &subgroup, 1), text, flag_of(path));
-            }
-        }
-        Ok((settings.effective()?, subgroup))
-    }
-}
-
 /// Forwards the library's reports, because the polling thread must not wait for a terminal.
-struct Teller(Sender<Event>);
+struct ReportForwarder(Sender<MemberEvent>);
 
-impl Handler for Teller {
+impl Handler for ReportForwarder {
     /// Drops deliveries of the subgroups that are not printed. Without this their senders would
     /// have to wait.
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
@@ -236,40 +81,40 @@ impl Handler for Teller {
 
     fn view_changed(&mut self, change: &ViewChange) {
         // This fails only when the end is known and the reader is gone.
-        let _ = self.0.send(Event::View(change.clone()));
+        let _ = self.0.send(MemberEvent::View(change.clone()));
     }
 
     fn blocked(&mut self, is_blocked: bool) {
-        let _ = self.0.send(Event::Blocked(is_blocked));
+        let _ = self.0.send(MemberEvent::Blocked(is_blocked));
     }
 
     fn lag(&mut self, lag: &Lag) {
-        let _ = self.0.send(Event::Lag(lag.clone()));
+        let _ = self.0.send(MemberEvent::Lag(lag.clone()));
     }
 
     fn conflict(&mut self, mine: Incarnation, theirs: Incarnation) {
-        let _ = self.0.send(Event::Conflict(mine, theirs));
+        let _ = self.0.send(MemberEvent::Conflict(mine, theirs));
     }
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> CliResult {
     let json = args.json;
     args.verbosity.begin(json).and_then(|()| take_part(args)).map_err(|failure| failure.told_as_json(json))
 }
 
-fn take_part(args: Args) -> Outcome {
+fn take_part(args: Args) -> CliResult {
     let (effective, subgroup) = args.settle()?;
-    let found = Found::of(&effective)?;
+    let found = GroupLocation::of(&effective)?;
     tell_warnings(&effective, args.json);
     let mut config = effective.config()?;
     config.force_create = args.force_create;
     config.adoption = effective.adoption();
     if let Some(dir) = config.data_dir.as_ref().filter(|_| args.init) {
-        spindle::initialise_data_dir(dir, &config.group).map_err(|error| Failure::new(USAGE, error))?;
+        spindle::initialise_data_dir(dir, &config.group).map_err(|error| CliError::new(USAGE, error))?;
     }
     // The longest message is known when the settings of the group are.
-    let mut input = Input::open(&args.input, args.frames, config.object_bytes_max)?;
-    let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
+    let mut input = MessageInput::open(&args.input, args.frames, config.object_bytes_max)?;
+    let output = DeliveryOutput::open(&args.output, &args.input, args.frames, args.with_origin)?;
     let metrics = args.metrics.map(|address| Exposed::start(address, &config.group)).transpose()?;
     if let Some(exposed) = &metrics {
         match args.json {
@@ -278,13 +123,13 @@ fn take_part(args: Args) -> Outcome {
         }
     }
     let (events, happened) = channel();
-    let signals: Sender<Event> = events.clone();
-    let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
-    let counts = Arc::new(Counts::new());
+    let signals: Sender<MemberEvent> = events.clone();
+    let stop = Stop::on_signals(move |signal| drop(signals.send(MemberEvent::Signal(signal))))?;
+    let counts = Arc::new(MemberCounts::new());
     let (publishers, for_input) = channel();
     let publishers = Some(publishers);
     let (sent, silent, stalled, id, ids_max, incarnation) = Default::default();
-    let mut member = Member {
+    let mut member = RunningMember {
         args,
         found,
         config,
@@ -309,7 +154,7 @@ fn take_part(args: Args) -> Outcome {
     input.set_bytes_max(longest.unwrap_or(0).max(node.object_bytes_max()));
     let mut group = member.start(node, output)?;
     let counts = Arc::clone(&member.counts);
-    spawn("input", member.events.clone(), move || Event::Sent(input.send_all(&for_input, &counts)))?;
+    spawn("input", member.events.clone(), move || MemberEvent::Sent(input.send_all(&for_input, &counts)))?;
     loop {
         match member.work(group)? {
             None => return Ok(()),
@@ -320,14 +165,14 @@ fn take_part(args: Args) -> Outcome {
 
 /// How a group ended for a member that may join again.
 #[derive(Clone, Copy, Debug)]
-struct LeftOut {
+struct GroupLoss {
     /// The newest view that contained the member.
     view: ViewId,
     /// True if an operator's recovery gave the member up.
     given_up: bool,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for GroupLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.given_up {
             true => write!(f, "given up after view {}", self.view),
@@ -337,16 +182,16 @@ impl fmt::Display for LeftOut {
 }
 
 #[derive(Debug)]
-struct Member {
+struct RunningMember {
     args: Args,
-    found: Found,
+    found: GroupLocation,
     config: Config,
     /// The subgroup that the member sends in and prints.
     subgroup: String,
     stop: Stop,
-    events: Sender<Event>,
-    happened: Receiver<Event>,
-    counts: Arc<Counts>,
+    events: Sender<MemberEvent>,
+    happened: Receiver<MemberEvent>,
+    counts: Arc<MemberCounts>,
     /// The input takes the next publisher when the group of the last one has ended. `None`: there
     /// will be no next one.
     publishers: Option<Sender<Publisher>>,
@@ -366,11 +211,11 @@ struct Member {
     incarnation: u128,
 }
 
-impl Member {
-    fn joined(&self, joined: Result<Node, JoinError>) -> Outcome<Node> {
+impl RunningMember {
+    fn joined(&self, joined: Result<Node, JoinError>) -> CliResult<Node> {
         joined.map_err(|error| match error {
             JoinError::Cancelled { progress } => {
-                Failure::stopped(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
+                CliError::stopped(self.stop.signal(), format_args!("while waiting for the group: {progress}"))
             }
             error => error.into(),
         })
@@ -378,7 +223,7 @@ impl Member {
 
     /// Takes the group's first subgroup if none was named and the group does not have the one that
     /// this member would have created.
-    fn choose_subgroup(&mut self, view: &View) -> Outcome {
+    fn choose_subgroup(&mut self, view: &View) -> CliResult {
         if view.subgroup(&self.subgroup).is_some() {
             return Ok(());
         }
@@ -387,21 +232,21 @@ impl Member {
             (None, Some(first)) => self.subgroup = first.to_string(),
             (Some(name), _) => {
                 let message = format!("--subgroup {name}: the group has no such subgroup, but {}", known.join(", "));
-                return Err(Failure::new(USAGE, message));
+                return Err(CliError::new(USAGE, message));
             }
             (None, None) => {}
         }
         Ok(())
     }
 
-    fn try_join(&self, config: &Config) -> Outcome<Result<Node, JoinError>> {
-        let waiting = Waiting::start(&config.group, self.args.json)?;
+    fn try_join(&self, config: &Config) -> CliResult<Result<Node, JoinError>> {
+        let waiting = WaitReporter::start(&config.group, self.args.json)?;
         Ok(config.clone().join_with(&mut |progress| waiting.see(progress), &self.stop.flag))
     }
 
     /// Takes part with `node`, and writes its deliveries to `output`.
-    fn start(&mut self, mut node: Node, output: Output) -> Outcome<Group> {
-        let broken = |error: HandleError| Failure::new(USAGE, error);
+    fn start(&mut self, mut node: Node, output: DeliveryOutput) -> CliResult<Group> {
+        let broken = |error: HandleError| CliError::new(USAGE, error);
         let publisher = match node.publisher(&self.subgroup) {
             Err(HandleError::NoSender { .. }) => None,
             taken => Some(taken.map_err(broken)?),
@@ -409,7 +254,7 @@ impl Member {
         let receiver = node.receiver(&self.subgroup).map_err(broken)?;
         let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
         self.incarnation = node.incarnation();
-        let group = node.start(Teller(self.events.clone()))?;
+        let group = node.start(ReportForwarder(self.events.clone()))?;
         if let Some(metrics) = &self.metrics {
             metrics.show(group.monitor());
         }
@@ -435,50 +280,56 @@ impl Member {
             self.publishers = None;
         }
         let counts = Arc::clone(&self.counts);
-        spawn("output", self.events.clone(), move || Event::Written(output.write_all(receiver, id, &counts)))?;
+        spawn("output", self.events.clone(), move || MemberEvent::Written(output.write_all(receiver, id, &counts)))?;
         Ok(group)
     }
 
     /// Waits until the output has everything, or until an error occurs. When the group is dropped,
     /// the others continue without this member. Returns how they continued without it, if it may
     /// join again.
-    fn work(&mut self, group: Group) -> Outcome<Option<(LeftOut, Output)>> {
+    fn work(&mut self, group: Group) -> CliResult<Option<(GroupLoss, DeliveryOutput)>> {
         let mut written = false;
         while !((self.sent || self.silent) && written) {
             self.tell_of_certificate();
             self.tell_of_output();
             match self.happened.recv_timeout(REPORT_EVERY) {
-                Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
-                Ok(Event::View(change)) => self.tell(&change),
-                Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
-                Ok(Event::Lag(lag)) => views::tell_lag(&lag, self.args.json),
-                Ok(Event::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
-                Ok(Event::Sent(Sent::All)) => self.sent = true,
+                Ok(MemberEvent::Signal(signal)) => return Err(self.leave(group, signal)),
+                Ok(MemberEvent::View(change)) => self.tell(&change),
+                Ok(MemberEvent::Blocked(is_blocked)) => {
+                    views::tell_blocked(group.view().id, is_blocked, self.args.json)
+                }
+                Ok(MemberEvent::Lag(lag)) => views::tell_lag(&lag, self.args.json),
+                Ok(MemberEvent::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
+                Ok(MemberEvent::Sent(SendResult::All)) => self.sent = true,
                 // The output reports the same after the last delivery.
-                Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
-                Ok(Event::Sent(Sent::Failed(failure, publisher))) => {
+                Ok(MemberEvent::Sent(SendResult::Ended | SendResult::Halted)) => {}
+                Ok(MemberEvent::Sent(SendResult::Failed(failure, publisher))) => {
                     drop(group);
                     drop(publisher);
                     return Err(failure);
                 }
-                Ok(Event::Written(Written::All)) => written = true,
-                Ok(Event::Written(Written::Ended(ended, output)))
+                Ok(MemberEvent::Written(WriteResult::All)) => written = true,
+                Ok(MemberEvent::Written(WriteResult::Ended(ended, output)))
                     if ended.is_left_out() && self.publishers.is_some() =>
                 {
                     let given_up = matches!(ended, Ended::GivenUp { .. });
-                    return Ok(Some((LeftOut { view: group.view().id, given_up }, output)));
+                    return Ok(Some((GroupLoss { view: group.view().id, given_up }, output)));
                 }
-                Ok(Event::Written(Written::Ended(ended, output))) => return self.ended(&ended, &output).map(|()| None),
-                Ok(Event::Written(Written::Failed(failure))) => return Err(failure),
-                Ok(Event::Panicked) => return Err(Failure::new(FAILED, "a thread panicked; please report it")),
+                Ok(MemberEvent::Written(WriteResult::Ended(ended, output))) => {
+                    return self.ended(&ended, &output).map(|()| None);
+                }
+                Ok(MemberEvent::Written(WriteResult::Failed(failure))) => return Err(failure),
+                Ok(MemberEvent::Panicked) => {
+                    return Err(CliError::new(FAILED, "a thread panicked; please report it"));
+                }
                 Err(RecvTimeoutError::Timeout) if self.args.json => self.counts.print("progress"),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Failure::from(Ended::Dropped)),
+                Err(RecvTimeoutError::Disconnected) => return Err(CliError::from(Ended::Dropped)),
             }
         }
-        group.finish(FINISH_WAIT).map_err(|error| Failure::new(ENDED, error))?;
+        group.finish(FINISH_WAIT).map_err(|error| CliError::new(ENDED, error))?;
         while let Ok(event) = self.happened.try_recv() {
-            if let Event::View(change) = event {
+            if let MemberEvent::View(change) = event {
                 self.tell(&change);
             }
         }
@@ -519,7 +370,7 @@ impl Member {
     }
 
     /// Reports that the group continues without this member for good.
-    fn ended(&self, ended: &Ended, output: &Output) -> Outcome {
+    fn ended(&self, ended: &Ended, output: &DeliveryOutput) -> CliResult {
         self.counts.wait_for_rest(SETTLE_WAIT);
         let (open, written) = (self.counts.open(), self.counts.delivered.load(Ordering::Relaxed));
         if matches!(ended, Ended::Left) && (self.sent || self.silent) && open == 0 {
@@ -536,11 +387,11 @@ impl Member {
         if ended.is_left_out() {
             message += "; start it again, with --rejoin if it shall do so by itself";
         }
-        Err(Failure::new(ENDED, message))
+        Err(CliError::new(ENDED, message))
     }
 
     /// Leaves the group because of a signal. No message is lost if the others agree in time.
-    fn leave(&mut self, group: Group, signal: i32) -> Failure {
+    fn leave(&mut self, group: Group, signal: i32) -> CliError {
         self.counts.halt();
         let deadline = Instant::now() + SETTLE_WAIT;
         self.counts.wait_for_rest(SETTLE_WAIT);
@@ -569,23 +420,23 @@ impl Member {
             message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
         }
         match is_in_order {
-            true => Failure::stopped(signal, message),
-            false => Failure::interrupted(signal, message),
+            true => CliError::stopped(signal, message),
+            false => CliError::interrupted(signal, message),
         }
     }
 
     /// Handles one event while the member leaves. Returns true if the output has ended.
     fn hear_last(&mut self, at_most: Duration) -> bool {
         match self.happened.recv_timeout(at_most) {
-            Ok(Event::View(change)) => self.tell(&change),
-            Ok(Event::Written(_) | Event::Panicked) => return true,
+            Ok(MemberEvent::View(change)) => self.tell(&change),
+            Ok(MemberEvent::Written(_) | MemberEvent::Panicked) => return true,
             _ => {}
         }
         false
     }
 
     /// Joins the group again after it has continued without this member.
-    fn rejoin(&mut self, left_out: LeftOut, output: Output) -> Outcome<Group> {
+    fn rejoin(&mut self, left_out: GroupLoss, output: DeliveryOutput) -> CliResult<Group> {
         self.counts.end_group(SETTLE_WAIT);
         let (sent, delivered) =
             (self.counts.sent.load(Ordering::Relaxed), self.counts.delivered.load(Ordering::Relaxed));
@@ -625,13 +476,13 @@ impl Member {
 
     /// Joins under an id that, as far as this process knows, no member has had. A reference to the
     /// old id always means the evicted member.
-    fn join_as_new(&self, left_out: LeftOut) -> Outcome<Node> {
+    fn join_as_new(&self, left_out: GroupLoss) -> CliResult<Node> {
         if self.config.network.is_some() {
             return self.join_from_afar(left_out);
         }
-        let dir = self.found.open().map_err(|error| Failure::new(FAILED, error))?;
-        let group = GroupName::new(&self.found.group).map_err(|error| Failure::new(USAGE, error))?;
-        let failed = |error: RendezvousError| Failure::new(FAILED, error);
+        let dir = self.found.open().map_err(|error| CliError::new(FAILED, error))?;
+        let group = GroupName::new(&self.found.group).map_err(|error| CliError::new(USAGE, error))?;
+        let failed = |error: RendezvousError| CliError::new(FAILED, error);
         if ControlSocket::members(&dir, &group).map_err(failed)?.is_empty() {
             return Err(nobody_left(left_out));
         }
@@ -644,20 +495,20 @@ impl Member {
                 joined => return self.joined(joined),
             }
         }
-        Err(Failure::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
+        Err(CliError::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
     }
 
     /// Does the same as [`join_as_new`](Self::join_as_new) in a group that spans hosts. The local
     /// directory does not show the remaining members of such a group, or the ids in use. So the
     /// join asks the seeds and draws a random id. A process that was a member creates no other
     /// group.
-    fn join_from_afar(&self, left_out: LeftOut) -> Outcome<Node> {
+    fn join_from_afar(&self, left_out: GroupLoss) -> CliResult<Node> {
         let config =
             Config { id: None, was_member_of: Some(self.incarnation), force_create: false, ..self.config.clone() };
         match self.try_join(&config)? {
             Err(error @ JoinError::TimedOut { .. }) => {
                 let message = format!("{left_out}, and the group was not found again: {error}");
-                Err(Failure::new(ENDED, message))
+                Err(CliError::new(ENDED, message))
             }
             joined => self.joined(joined),
         }
@@ -674,8 +525,8 @@ impl Member {
     }
 }
 
-fn nobody_left(left_out: LeftOut) -> Failure {
-    Failure::new(ENDED, format_args!("{left_out}, and the group has no member left to join again"))
+fn nobody_left(left_out: GroupLoss) -> CliError {
+    CliError::new(ENDED, format_args!("{left_out}, and the group has no member left to join again"))
 }
 
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
@@ -709,9 +560,13 @@ fn tell_silent(subgroup: &str, json: bool) {
 }
 
 /// Runs a thread and sends its result as an event.
-fn spawn(name: &str, events: Sender<Event>, run: impl FnOnce() -> Event + Send + 'static) -> anyhow::Result<()> {
+fn spawn(
+    name: &str,
+    events: Sender<MemberEvent>,
+    run: impl FnOnce() -> MemberEvent + Send + 'static,
+) -> anyhow::Result<()> {
     let run = move || {
-        let event = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Event::Panicked);
+        let event = catch_unwind(AssertUnwindSafe(run)).unwrap_or(MemberEvent::Panicked);
         // This fails only when the end is known and the reader is gone.
         let _ = events.send(event);
     };

@@ -1,8 +1,8 @@
 //! The deliveries of a member, written in the order of the group.
 //!
 //! A message counts as delivered, here and at the other members, once it is written.
-use super::counts::Counts;
-use crate::exit::{FAILED, Failure, Outcome};
+use super::counts::MemberCounts;
+use crate::exit::{CliError, CliResult, FAILED};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use spindle::{Ended, MemberId, Message, ReceiveError, Receiver, View};
@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_secs(1);
 
 /// The destination of deliveries.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct DeliveryOutput {
     file: File,
     name: String,
     frames: bool,
@@ -30,42 +30,42 @@ pub(crate) struct Output {
 
 /// The result of writing.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(super) enum WriteResult {
     /// Every member has finished, and everything is written.
     All,
     /// The group has ended for this member. Everything delivered by then is written.
-    Ended(Ended, Output),
+    Ended(Ended, DeliveryOutput),
     /// The output accepts no more data.
-    Failed(Failure),
+    Failed(CliError),
 }
 
-impl Output {
-    pub(crate) fn open(path: &Path, input: &Path, frames: bool, with_origin: bool) -> Outcome<Output> {
+impl DeliveryOutput {
+    pub(crate) fn open(path: &Path, input: &Path, frames: bool, with_origin: bool) -> CliResult<DeliveryOutput> {
         if path == Path::new("-") {
             let own = stdout().as_fd().try_clone_to_owned();
             let file = File::from(own.context("can't use the standard output")?);
-            return Ok(Output { file, name: "the standard output".to_string(), frames, with_origin });
+            return Ok(DeliveryOutput { file, name: "the standard output".to_string(), frames, with_origin });
         }
         let name = path.display().to_string();
         if let (Ok(from), Ok(to)) = (input.metadata(), path.metadata())
             && is_same(&from, &to)
         {
-            return Err(Failure::new(FAILED, format_args!("{name} is input and output; name another output")));
+            return Err(CliError::new(FAILED, format_args!("{name} is input and output; name another output")));
         }
         let file = File::create(path).with_context(|| format!("can't create the output {name}"))?;
-        Ok(Output { file, name, frames, with_origin })
+        Ok(DeliveryOutput { file, name, frames, with_origin })
     }
 
     /// Writes all deliveries of a group to member `me`, until the group ends.
-    pub(super) fn write_all(mut self, mut receiver: Receiver, me: MemberId, counts: &Counts) -> Written {
+    pub(super) fn write_all(mut self, mut receiver: Receiver, me: MemberId, counts: &MemberCounts) -> WriteResult {
         let mut buffer = Vec::with_capacity(2 * BLOCK_BYTES);
         loop {
             let mut deliveries = match receiver.receive(WAIT) {
                 Ok(deliveries) => deliveries,
                 Err(ReceiveError::TimedOut { .. }) => continue,
-                Err(ReceiveError::Finished) => return Written::All,
-                Err(ReceiveError::Ended(ended)) => return Written::Ended(ended, self),
-                Err(error) => return Written::Failed(Failure::new(FAILED, error)),
+                Err(ReceiveError::Finished) => return WriteResult::All,
+                Err(ReceiveError::Ended(ended)) => return WriteResult::Ended(ended, self),
+                Err(error) => return WriteResult::Failed(CliError::new(FAILED, error)),
             };
             buffer.clear();
             let (mut messages, mut bytes, mut own) = (0, 0, 0);
@@ -83,7 +83,7 @@ impl Output {
             let written = self.write(&buffer);
             counts.set_writing(false);
             if let Err(failure) = written {
-                return Written::Failed(failure);
+                return WriteResult::Failed(failure);
             }
             drop(deliveries);
             counts.delivered.fetch_add(messages, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Output {
     }
 
     /// Writes the messages that were [appended](Self::append) to `buffer`.
-    pub(crate) fn write(&mut self, buffer: &[u8]) -> Outcome {
+    pub(crate) fn write(&mut self, buffer: &[u8]) -> CliResult {
         let written = write(&mut self.file, buffer);
         Ok(written.with_context(|| format!("can't write to {}; the others go on", self.name))?)
     }

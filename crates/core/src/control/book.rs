@@ -4,7 +4,7 @@
 //! A process with the same host key is reached by the rendezvous of this host, and shares its
 //! memory. Every other process has a [`Card`] here, and gets control messages over the network. It
 //! also has one stream, or one libfabric connection, for each view.
-use super::{ASK_EVERY, Address, Card, Claim, Purpose, RackName, Seeds};
+use super::{ASK_EVERY, Address, Card, Purpose, RackName, SeedClaim, Seeds};
 use crate::ids::{MemberId, Time, ViewId};
 use crate::limits::MEMBERS_MAX;
 use crate::mutation::mutation;
@@ -223,7 +223,7 @@ impl Book {
 
     /// Returns the claim about the seeds among which this process waits, for a message to other
     /// processes.
-    pub(super) fn make_claim(&mut self, now: Time) -> Claim {
+    pub(super) fn make_claim(&mut self, now: Time) -> SeedClaim {
         self.seeds.make_claim(now)
     }
 

@@ -33,11 +33,11 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use attempt::{Attempt, STAGGER};
-pub use message::{Ballot, Incarnation, InitialView, Message, Record};
-pub use output::{Need, Output, SeedState, To, Waiting};
+pub use message::{BootstrapBallot, BootstrapMessage, BootstrapRecord, Incarnation, InitialView};
+pub use output::{BootstrapOutput, BootstrapWait, Need, SeedState, To};
 pub use seed_votes::SeedList;
-use seed_votes::{Answer, Slot};
-use telling::Teller;
+use seed_votes::{SeedAnswer, SeedSlot};
+use telling::BootstrapTeller;
 
 const MS: u64 = 1_000_000;
 /// The interval at which a process that looks for the group says so.
@@ -67,23 +67,23 @@ pub struct Setup {
     pub random: u128,
     /// True if records are written to a data directory that was initialised for the bootstrap.
     pub durable: bool,
-    /// The record that was found there, or an empty one. [`Record::belongs`] also shows whether the
+    /// The record that was found there, or an empty one. [`BootstrapRecord::belongs`] also shows whether the
     /// process was a member before.
-    pub record: Record,
+    pub record: BootstrapRecord,
 }
 
 /// The state machine by which a process finds or creates its group.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     setup: Setup,
-    record: Record,
+    record: BootstrapRecord,
     seeds: SeedList,
-    slots: BTreeMap<u32, Slot>,
+    slots: BTreeMap<u32, SeedSlot>,
     now: Time,
     started: Time,
     hello_at: Time,
     /// Processes that look for the group.
-    waiters: BTreeMap<MemberId, Waiter>,
+    waiters: BTreeMap<MemberId, BootstrapWaiter>,
     /// The group of a member that has sent a message, and when.
     known: Option<(Incarnation, Time)>,
     /// The group of which this process is a member, and its first view if this process was in that
@@ -98,15 +98,15 @@ pub struct Bootstrap {
     /// True if an operator wants a group to be created whatever existed before.
     word: bool,
     conflict: Option<Incarnation>,
-    told: Option<Waiting>,
-    outputs: VecDeque<(u64, Output)>,
+    told: Option<BootstrapWait>,
+    outputs: VecDeque<(u64, BootstrapOutput)>,
     /// The number of records to write, and of written ones.
     writes: u64,
     written: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiter {
+struct BootstrapWaiter {
     process: Process,
     heard: Time,
     is_free: bool,
@@ -162,7 +162,7 @@ impl Bootstrap {
     }
 
     /// Returns the promises and votes of this process.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &BootstrapRecord {
         &self.record
     }
 
@@ -187,7 +187,7 @@ impl Bootstrap {
 
     /// Returns the next output. After a record it returns only other records until that record is
     /// [written](Self::persisted).
-    pub fn next_output(&mut self) -> Option<Output> {
+    pub fn next_output(&mut self) -> Option<BootstrapOutput> {
         loop {
             if self.outputs.front()?.0 > self.written {
                 return None;
@@ -195,7 +195,7 @@ impl Bootstrap {
             match self.outputs.pop_front()?.1 {
                 // A message of this process to itself arrives when it would be sent: not before the
                 // record is on disk.
-                Output::Send { to: To::Process(to), message } if to == self.setup.me => {
+                BootstrapOutput::Send { to: To::Process(to), message } if to == self.setup.me => {
                     self.hear(to, message, self.now)
                 }
                 output => return Some(output),
@@ -204,46 +204,48 @@ impl Bootstrap {
     }
 
     /// Takes in a message of another process.
-    pub fn hear(&mut self, from: Process, message: Message, now: Time) {
+    pub fn hear(&mut self, from: Process, message: BootstrapMessage, now: Time) {
         self.at(now);
         self.teller().heard(from, &message);
         if let Some((incarnation, first)) = self.member.clone() {
             return self.hear_as_member(from, message, incarnation, first);
         }
         match message {
-            Message::Hello { belongs, .. } => self.hear_hello(from, belongs),
-            Message::Here { seeds, durable, belongs } => {
+            BootstrapMessage::Hello { belongs, .. } => self.hear_hello(from, belongs),
+            BootstrapMessage::Here { seeds, durable, belongs } => {
                 let state = belongs.map_or(SeedState::Answers, SeedState::Belongs);
-                self.note_answer(from, Answer { seeds, durable, state });
+                self.note_answer(from, SeedAnswer { seeds, durable, state });
             }
-            Message::Prepare { ballot, seeds } => self.prepare(from, ballot, seeds),
-            Message::Promise { ballot, durable, accepted } => self.hear_promise(from, ballot, durable, accepted),
-            Message::Behind { promised } => {
+            BootstrapMessage::Prepare { ballot, seeds } => self.prepare(from, ballot, seeds),
+            BootstrapMessage::Promise { ballot, durable, accepted } => {
+                self.hear_promise(from, ballot, durable, accepted)
+            }
+            BootstrapMessage::Behind { promised } => {
                 self.round = self.round.max(promised.round);
                 if self.attempt.as_ref().is_some_and(|attempt| attempt.ballot < promised) {
                     self.teller().outbid(from, promised);
                     self.fail();
                 }
             }
-            Message::Invite { incarnation, forced } => self.hear_invite(from, incarnation, forced),
-            Message::Pledge { incarnation } => {
+            BootstrapMessage::Invite { incarnation, forced } => self.hear_invite(from, incarnation, forced),
+            BootstrapMessage::Pledge { incarnation } => {
                 let teller = self.teller();
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.incarnation == incarnation) {
                     teller.pledged(from);
                     attempt.pledged.insert(from.id, from);
                 }
             }
-            Message::Accept { ballot, seeds, initial_view } => self.accept(from, ballot, seeds, initial_view),
-            Message::Accepted { ballot, durable } => {
+            BootstrapMessage::Accept { ballot, seeds, initial_view } => self.accept(from, ballot, seeds, initial_view),
+            BootstrapMessage::Accepted { ballot, durable } => {
                 let teller = self.teller();
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) {
                     teller.vote_received(from, ballot, durable);
                     attempt.accepted.insert(from.id, durable);
                 }
             }
-            Message::Decided { initial_view } => self.decided(initial_view),
-            Message::Exists { incarnation } => {
-                self.note_answer(from, Answer { seeds: 0, durable: false, state: SeedState::Member(incarnation) });
+            BootstrapMessage::Decided { initial_view } => self.decided(initial_view),
+            BootstrapMessage::Exists { incarnation } => {
+                self.note_answer(from, SeedAnswer { seeds: 0, durable: false, state: SeedState::Member(incarnation) });
                 self.exists(incarnation);
             }
         }
@@ -253,7 +255,7 @@ impl Bootstrap {
     }
 
     /// Returns why the process waits.
-    pub fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> BootstrapWait {
         let seeds: Vec<SeedState> = (0..self.seeds.count).map(|seed| self.state_of(seed)).collect();
         let here = 1 + self.fresh_waiters().count() as u32;
         let missing = self.setup.members.saturating_sub(here);
@@ -267,40 +269,40 @@ impl Bootstrap {
             _ if self.seeds.own.is_empty() && !self.word => Need::Founder,
             _ => Need::Votes,
         };
-        Waiting { need, seeds, here }
+        BootstrapWait { need, seeds, here }
     }
 
-    fn teller(&self) -> Teller {
-        Teller { me: self.setup.me.id }
+    fn teller(&self) -> BootstrapTeller {
+        BootstrapTeller { me: self.setup.me.id }
     }
 
     fn at(&mut self, now: Time) {
         self.now = self.now.max(now);
     }
 
-    fn send(&mut self, to: To, message: Message) {
+    fn send(&mut self, to: To, message: BootstrapMessage) {
         let to = match to {
             To::Seed(seed) if self.seeds.own.contains(&seed) => To::Process(self.setup.me),
             to => to,
         };
         let after = if mutation!(AnswersBeforeDisk) { 0 } else { self.writes };
-        self.outputs.push_back((after, Output::Send { to, message }));
+        self.outputs.push_back((after, BootstrapOutput::Send { to, message }));
     }
 
-    fn put(&mut self, output: Output) {
+    fn put(&mut self, output: BootstrapOutput) {
         self.outputs.push_back((self.writes, output));
     }
 
     /// Writes the record. The outputs that follow wait until the record is on disk.
     fn persist(&mut self) {
         if self.setup.durable {
-            self.outputs.push_back((0, Output::Persist(Box::new(self.record.clone()))));
+            self.outputs.push_back((0, BootstrapOutput::Persist(Box::new(self.record.clone()))));
             self.writes += 1;
         }
     }
 
     /// Sends a message to all seeds. The seeds that are this process count as one.
-    fn send_to_seeds(&mut self, message: &Message, to_me: bool) {
+    fn send_to_seeds(&mut self, message: &BootstrapMessage, to_me: bool) {
         for seed in (0..self.seeds.count).filter(|seed| !self.seeds.own.contains(seed)).collect::<Vec<_>>() {
             self.send(To::Seed(seed), message.clone());
         }
@@ -314,13 +316,13 @@ impl Bootstrap {
             Some(incarnation) => {
                 self.hello_at = Time(self.now.0 + EXISTS_EVERY);
                 if !mutation!(MembersKeepSilent) {
-                    self.send_to_seeds(&Message::Exists { incarnation }, false);
+                    self.send_to_seeds(&BootstrapMessage::Exists { incarnation }, false);
                 }
             }
             None => {
                 self.hello_at = Time(self.now.0 + HELLO_EVERY);
                 let (seeds, belongs) = (self.seeds.digest, self.record.belongs);
-                self.send_to_seeds(&Message::Hello { seeds, belongs }, false);
+                self.send_to_seeds(&BootstrapMessage::Hello { seeds, belongs }, false);
             }
         }
     }
@@ -331,12 +333,12 @@ impl Bootstrap {
             self.teller().waits(&waiting, self.told.as_ref());
             self.told = Some(waiting.clone());
             // A report answers no message, so it does not wait for the disk.
-            self.outputs.push_front((0, Output::Waits(waiting)));
+            self.outputs.push_front((0, BootstrapOutput::Waits(waiting)));
         }
     }
 
     /// Returns the other processes that look for the group.
-    fn fresh_waiters(&self) -> impl Iterator<Item = &Waiter> {
+    fn fresh_waiters(&self) -> impl Iterator<Item = &BootstrapWaiter> {
         self.waiters.values().filter(|waiter| {
             self.is_fresh(waiter.heard) && waiter.process.id != self.setup.me.id && (waiter.is_free || self.word)
         })

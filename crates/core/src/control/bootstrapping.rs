@@ -6,8 +6,8 @@
 //! be written, it carries out no further actions. So this process keeps every promise that it has
 //! sent.
 use super::{
-    Address, Bootstrap, ControlMessage, Incarnation, InitialView, Me, Message, Need, Output, Record, SeedList,
-    SeedState, Seeds, Setup, To, Waiting,
+    Address, Bootstrap, BootstrapMessage, BootstrapOutput, BootstrapRecord, BootstrapWait, ControlMessage, Incarnation,
+    InitialView, Me, Need, SeedList, SeedState, Seeds, Setup, To,
 };
 use crate::ids::{MemberId, Process, Time};
 use alloc::boxed::Box;
@@ -32,7 +32,7 @@ pub struct Bootstrapping {
     /// True if members of a group live on this host, so that none is created.
     is_held: bool,
     begun: Option<InitialView>,
-    waiting: Option<Waiting>,
+    waiting: Option<BootstrapWait>,
     conflict: Option<(u128, u128)>,
 }
 
@@ -43,12 +43,12 @@ pub enum Act {
     Send(To, ControlMessage),
     /// Write a record to the data directory, and then call [`Bootstrapping::persisted`]. Only a
     /// [durable](Setup::durable) process gets this action.
-    Persist(Box<Record>),
+    Persist(Box<BootstrapRecord>),
 }
 
 /// The reason why a process still looks for its group between hosts, and the state of each seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Waits {
+pub struct SeedWait {
     /// The reason.
     pub need: Need,
     /// The seeds, in their order.
@@ -81,8 +81,8 @@ impl Bootstrapping {
     /// Takes in a message of a process. A process with another configuration takes no part in the
     /// bootstrap, but it may report that a group exists.
     pub fn hear(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64], now: Time) {
-        let is_report = |message: &Message| matches!(message, Message::Exists { .. });
-        let message = Message::decode(words).filter(|message| config == self.config || is_report(message));
+        let is_report = |message: &BootstrapMessage| matches!(message, BootstrapMessage::Exists { .. });
+        let message = BootstrapMessage::decode(words).filter(|message| config == self.config || is_report(message));
         if let Some(message) = message {
             self.boot.hear(Process { id: from, nonce }, message, now);
         }
@@ -118,17 +118,17 @@ impl Bootstrapping {
     pub fn next_act(&mut self) -> Option<Act> {
         while let Some(output) = self.boot.next_output() {
             match output {
-                Output::Send { to, message } => {
+                BootstrapOutput::Send { to, message } => {
                     let Me { id: from, pid, birth } = self.me;
                     let (nonce, config, words) = (self.nonce, self.config, message.encode());
                     let message = ControlMessage::Bootstrap { from, pid, birth, nonce, config, words };
                     return Some(Act::Send(to, message));
                 }
-                Output::Persist(record) => return Some(Act::Persist(record)),
-                Output::Begin(initial_view) => self.begun = Some(initial_view),
-                Output::Join(_) => {}
-                Output::Waits(waiting) => self.waiting = Some(waiting),
-                Output::Conflict { mine, theirs } => self.conflict = Some((mine.0, theirs.0)),
+                BootstrapOutput::Persist(record) => return Some(Act::Persist(record)),
+                BootstrapOutput::Begin(initial_view) => self.begun = Some(initial_view),
+                BootstrapOutput::Join(_) => {}
+                BootstrapOutput::Waits(waiting) => self.waiting = Some(waiting),
+                BootstrapOutput::Conflict { mine, theirs } => self.conflict = Some((mine.0, theirs.0)),
             }
         }
         None
@@ -156,9 +156,9 @@ impl Bootstrapping {
     }
 
     /// Returns the reason why the process waits.
-    pub fn waits(&self) -> Option<Waits> {
-        let Waiting { need, seeds, .. } = self.waiting.as_ref()?;
-        Some(Waits { need: *need, seeds: self.list.iter().cloned().zip(seeds.iter().copied()).collect() })
+    pub fn waits(&self) -> Option<SeedWait> {
+        let BootstrapWait { need, seeds, .. } = self.waiting.as_ref()?;
+        Some(SeedWait { need: *need, seeds: self.list.iter().cloned().zip(seeds.iter().copied()).collect() })
     }
 
     /// Takes the incarnations of this process's group and of another group that was found, if that
@@ -168,7 +168,7 @@ impl Bootstrapping {
     }
 }
 
-impl Waits {
+impl SeedWait {
     /// The number of seeds that have yet to answer, if the process waits for seeds; otherwise 0.
     pub fn seeds_missing(&self) -> u32 {
         let is_missing =
@@ -180,7 +180,7 @@ impl Waits {
     }
 }
 
-impl fmt::Display for Waits {
+impl fmt::Display for SeedWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.need {
             Need::Group(incarnation) => write!(
@@ -219,7 +219,7 @@ mod tests {
 
     /// A durable process without seeds, which creates a group of `members` members.
     fn bootstrapping(members: u32) -> (Bootstrapping, Seeds) {
-        let setup = Setup { me: ME, members, random: 5, durable: true, record: Record::default() };
+        let setup = Setup { me: ME, members, random: 5, durable: true, record: BootstrapRecord::default() };
         let seeds = Seeds::new(vec![], None, "a:1".parse().unwrap());
         (Bootstrapping::new(setup, process(ME.id), CONFIG, false, Time(0)), seeds)
     }

@@ -78,7 +78,7 @@ pub struct Follow {
     founders: u32,
     /// The group that is followed; 0: not known yet.
     incarnation: u128,
-    followed: Option<Followed>,
+    followed: Option<FollowedView>,
     /// The view that is about to begin, and since when its rows are here as far as they are.
     arriving: Option<(Arc<View>, Time)>,
     /// The newest view that a member has told of, if it is newer than the one that is followed.
@@ -104,7 +104,7 @@ pub struct Follow {
 
 /// The newest view that has begun.
 #[derive(Debug)]
-struct Followed {
+struct FollowedView {
     view: Arc<View>,
     /// Once it is followed to its end: the one that was decided on, and since when that is waited
     /// for.
@@ -311,7 +311,7 @@ impl Follow {
 
     /// Whether a member's stream has ended, and no view without it has come since.
     pub fn is_cut_off(&self, now: Time) -> bool {
-        let is_cut = |followed: &Followed| {
+        let is_cut = |followed: &FollowedView| {
             followed.next.is_none() && followed.cut.is_some_and(|since| now.since(since) > CUT_MAX)
         };
         self.followed.as_ref().is_some_and(is_cut)
@@ -395,12 +395,12 @@ impl Follow {
         }
         let (view, _) = self.arriving.take()?;
         roster.begin(&view, now);
-        let is_next = |followed: &Followed| followed.next.as_ref().is_some_and(|(next, _)| next.id == view.id);
+        let is_next = |followed: &FollowedView| followed.next.as_ref().is_some_and(|(next, _)| next.id == view.id);
         let start = match self.followed.as_ref().is_some_and(is_next) {
             true => ViewStart::Next,
             false => ViewStart::Newest,
         };
-        self.followed = Some(Followed { view, next: None, cut: None, is_doubtful: false });
+        self.followed = Some(FollowedView { view, next: None, cut: None, is_doubtful: false });
         Some(start)
     }
 

@@ -1,5 +1,5 @@
 //! The processes that wait at the process that may create the group with them.
-use super::{Asks, CLAIM_FOR, Claim, Refusal, SharedSettings, admits};
+use super::{Asks, CLAIM_FOR, Refusal, SeedClaim, SharedSettings, admits};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Time};
 use crate::mutation::mutation;
 use alloc::collections::BTreeMap;
@@ -13,9 +13,9 @@ pub struct Founder {
     members: u32,
     room: u32,
     /// The processes that wait among the same seeds.
-    asking: BTreeMap<MemberId, Waiter>,
+    asking: BTreeMap<MemberId, FounderWaiter>,
     /// The seeds among which this process creates the group.
-    claim: Claim,
+    claim: SeedClaim,
     /// The processes that wait among other seeds, and when they asked last.
     unlike: BTreeMap<MemberId, Time>,
     /// The processes that wait with other settings, and when they asked last.
@@ -27,7 +27,7 @@ pub struct Founder {
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct FounderWaiter {
     pid: u32,
     asked: Time,
 }
@@ -42,7 +42,7 @@ impl Founder {
 
     /// Takes in the seeds among which the group is created, and whether this process creates it
     /// (`creates`). Processes that waited before ask again.
-    pub fn take_up(&mut self, creates: bool, claim: Claim, now: Time) {
+    pub fn take_up(&mut self, creates: bool, claim: SeedClaim, now: Time) {
         if !creates || claim != self.claim {
             self.asking.clear();
             self.unlike.clear();
@@ -88,7 +88,7 @@ impl Founder {
         self.changed = true;
         self.unlike.remove(&id);
         if self.asking.contains_key(&id) || (self.asking.len() as u32) + 1 < self.room {
-            self.asking.insert(id, Waiter { pid: asks.pid, asked: now });
+            self.asking.insert(id, FounderWaiter { pid: asks.pid, asked: now });
         }
         None
     }
@@ -157,11 +157,11 @@ mod tests {
         SharedSettings::new([("window".into(), window.to_string())])
     }
 
-    fn claim(number: u64) -> Claim {
+    fn claim(number: u64) -> SeedClaim {
         NonZeroU64::new(number)
     }
 
-    fn asks(id: u64, seeds: Claim) -> Asks {
+    fn asks(id: u64, seeds: SeedClaim) -> Asks {
         let instance = Instance::Far(id.into());
         Asks {
             id: MemberId(id),
@@ -180,7 +180,7 @@ mod tests {
         map.keys().map(|id| id.0).collect()
     }
 
-    fn heard<const COUNT: usize>(founder: &mut Founder, asking: [(u64, Claim); COUNT]) -> (Vec<u64>, Vec<u64>) {
+    fn heard<const COUNT: usize>(founder: &mut Founder, asking: [(u64, SeedClaim); COUNT]) -> (Vec<u64>, Vec<u64>) {
         for (id, seeds) in asking {
             founder.asked(&asks(id, seeds), START);
         }

@@ -230,7 +230,7 @@ impl Install {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Address, Book, Card, ControlMessage, Me, Order, Seeds};
+    use crate::control::{Address, Book, Card, ControlMessage, Me, RosterOrder, Seeds};
     use crate::view::{SubgroupSpec, View};
     use crate::{Ablation, ViewId};
     use alloc::vec;
@@ -314,8 +314,8 @@ mod tests {
         while roster.next_order().is_some() {}
         let news = asks(id, name, id.into(), roster);
         assert!(!install.attend(&news, &settings(), roster));
-        let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-        orders.iter().any(|order| matches!(order, Order::Far { message: ControlMessage::View { .. }, .. }))
+        let orders: Vec<RosterOrder> = core::iter::from_fn(|| roster.next_order()).collect();
+        orders.iter().any(|order| matches!(order, RosterOrder::Far { message: ControlMessage::View { .. }, .. }))
     }
 
     /// Members that have begun see no activity of a member of another host that has not, and soon
@@ -376,8 +376,8 @@ mod tests {
         let is_asked = |install: &mut Install, roster: &mut Roster<()>, at: u64| {
             while roster.next_order().is_some() {}
             assert!(!install.look(roster, false, false, |_| false, NOW + Duration::from_secs(at)), "after {at} s");
-            let asks = |order: &Order| {
-                matches!(order, Order::Far { message: ControlMessage::Request { what: Request::View, .. }, .. })
+            let asks = |order: &RosterOrder| {
+                matches!(order, RosterOrder::Far { message: ControlMessage::Request { what: Request::View, .. }, .. })
             };
             core::iter::from_fn(|| roster.next_order()).any(|order| asks(&order))
         };
@@ -415,8 +415,8 @@ mod tests {
         roster.watched_ended(MemberId(6));
         while roster.next_order().is_some() {}
         let mut install = install(view(1, &[1, 6]), None, &mut roster);
-        let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-        assert!(!orders.iter().any(|order| matches!(order, Order::HandOver { .. })), "{orders:?}");
+        let orders: Vec<RosterOrder> = core::iter::from_fn(|| roster.next_order()).collect();
+        assert!(!orders.iter().any(|order| matches!(order, RosterOrder::HandOver { .. })), "{orders:?}");
         assert!(install.look(&mut roster, false, true, |_| false, NOW));
     }
 }

@@ -53,9 +53,10 @@ pub use crate::wire::{
 pub use adoption::Adoption;
 pub use book::{Book, DialError};
 pub use bootstrap::{
-    Ballot, Bootstrap, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
+    Bootstrap, BootstrapBallot, BootstrapMessage, BootstrapOutput, BootstrapRecord, BootstrapWait, Incarnation,
+    InitialView, Need, SeedList, SeedState, Setup, To,
 };
-pub use bootstrapping::{Act, Bootstrapping, Waits};
+pub use bootstrapping::{Act, Bootstrapping, SeedWait};
 pub use follow::{Follow, FollowError, RowsState, ViewStart};
 pub use founder::Founder;
 pub use id_conflicts::IdConflicts;
@@ -65,14 +66,14 @@ pub use joins::Joins;
 pub use learn::{Attempts, CAUGHT_UP, Learn, LearnError, Restored, STATE_WAIT};
 pub use member::{Heard, Member, Terms, Words};
 pub use objects::{
-    Fetched, Fetching, GroupLinks, LINK_LOOK, ObjectCache, ObjectGroup, ObjectGroups, ObjectName, ObjectOrder,
-    ObjectServer, ObjectTable, Outgoing, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX,
+    Fetched, Fetching, GroupLinks, GroupStep, LINK_LOOK, ObjectCache, ObjectGroup, ObjectGroups, ObjectName,
+    ObjectOrder, ObjectServer, ObjectTable, Outgoing, Remedy, SLOTS, TABLE_OBJECTS_MAX,
 };
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
-pub use roster::{Arrival, Asks, ControlEvent, Me, Order, Question, Roster};
-pub use seeds::{CLAIM_FOR, Claim, Seeds, SeedsKnown, Unreached, mistake};
-pub use seek::{Found, Here, Seek, Wants};
+pub use roster::{Arrival, Asks, ControlEvent, Me, Question, Roster, RosterOrder};
+pub use seeds::{CLAIM_FOR, SeedClaim, Seeds, SeedsKnown, Unreached, mistake};
+pub use seek::{FoundGroup, Here, Seek, Wants};
 pub use view_announcement::{HostProcess, ViewAnnouncement};
 
 /// The interval at which a waiting process repeats its question.

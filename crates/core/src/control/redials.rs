@@ -41,12 +41,12 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Redials {
     pause_max: Duration,
-    streams: BTreeMap<(ViewId, MemberId), Stream>,
+    streams: BTreeMap<(ViewId, MemberId), RedialStream>,
 }
 
 #[derive(Debug)]
-struct Stream {
-    state: State,
+struct RedialStream {
+    state: RedialState,
     /// The next pause.
     pause: Duration,
     /// The number of connections refused in a row.
@@ -54,7 +54,7 @@ struct Stream {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum RedialState {
     Up(Time),
     /// The next attempt begins at this time.
     Pausing(Time),
@@ -73,7 +73,7 @@ impl Redials {
     /// Adds the stream to `peer` in `view`, which this member dials. It counts as up until it is
     /// reported as [down](Self::down).
     pub fn add(&mut self, view: ViewId, peer: MemberId, now: Time) {
-        let stream = Stream { state: State::Up(now), pause: PAUSE_MIN, refused: 0 };
+        let stream = RedialStream { state: RedialState::Up(now), pause: PAUSE_MIN, refused: 0 };
         self.streams.insert((view, peer), stream);
     }
 
@@ -85,7 +85,7 @@ impl Redials {
     /// Notes that a new stream is attached.
     pub fn up(&mut self, view: ViewId, peer: MemberId, now: Time) {
         if let Some(stream) = self.streams.get_mut(&(view, peer)) {
-            (stream.state, stream.refused) = (State::Up(now), 0);
+            (stream.state, stream.refused) = (RedialState::Up(now), 0);
         }
     }
 
@@ -93,10 +93,10 @@ impl Redials {
     /// long.
     pub fn down(&mut self, view: ViewId, peer: MemberId, now: Time) {
         let Some(stream) = self.streams.get_mut(&(view, peer)) else { return };
-        let State::Up(since) = stream.state else { return };
+        let RedialState::Up(since) = stream.state else { return };
         if now.since(since) > self.pause_max {
             stream.pause = PAUSE_MIN;
-            stream.state = State::Pausing(now);
+            stream.state = RedialState::Pausing(now);
         } else {
             stream.rest(now, self.pause_max);
         }
@@ -106,7 +106,7 @@ impl Redials {
     /// process has ended. The stream is dialled again in either case.
     pub fn failed(&mut self, view: ViewId, peer: MemberId, failure: Failure, now: Time) -> bool {
         let Some(stream) = self.streams.get_mut(&(view, peer)) else { return false };
-        if !matches!(stream.state, State::Trying(_)) {
+        if !matches!(stream.state, RedialState::Trying(_)) {
             return false;
         }
         stream.rest(now, self.pause_max);
@@ -116,14 +116,14 @@ impl Redials {
 
     /// Returns the streams to dial now, and counts an attempt for each.
     pub fn due(&mut self, now: Time) -> Vec<(ViewId, MemberId)> {
-        let is_due = |stream: &Stream| match stream.state {
-            State::Up(_) => false,
-            State::Pausing(until) => until <= now,
-            State::Trying(since) => now.since(since) >= ATTEMPT_MAX,
+        let is_due = |stream: &RedialStream| match stream.state {
+            RedialState::Up(_) => false,
+            RedialState::Pausing(until) => until <= now,
+            RedialState::Trying(since) => now.since(since) >= ATTEMPT_MAX,
         };
         let due = self.streams.iter_mut().filter(|(_, stream)| is_due(stream));
         due.map(|(key, stream)| {
-            stream.state = State::Trying(now);
+            stream.state = RedialState::Trying(now);
             *key
         })
         .collect()
@@ -132,15 +132,15 @@ impl Redials {
     /// Returns the time until a stream is [due](Self::due); `None` if none waits.
     pub fn patience(&self, now: Time) -> Option<Duration> {
         let pauses = self.streams.values().filter_map(|stream| match stream.state {
-            State::Pausing(until) => Some(until.since(now)),
-            State::Up(_) | State::Trying(_) => None,
+            RedialState::Pausing(until) => Some(until.since(now)),
+            RedialState::Up(_) | RedialState::Trying(_) => None,
         });
         pauses.min()
     }
 
     /// True if a stream waits for its next attempt.
     pub fn is_pausing(&self) -> bool {
-        self.streams.values().any(|stream| matches!(stream.state, State::Pausing(_)))
+        self.streams.values().any(|stream| matches!(stream.state, RedialState::Pausing(_)))
     }
 
     /// Forgets all streams except the `wanted` ones.
@@ -149,10 +149,10 @@ impl Redials {
     }
 }
 
-impl Stream {
+impl RedialStream {
     fn rest(&mut self, now: Time, pause_max: Duration) {
         let gives_up = mutation!(RedialsGiveUp) && self.pause >= 4 * PAUSE_MIN;
-        self.state = if gives_up { State::Up(now) } else { State::Pausing(now + self.pause) };
+        self.state = if gives_up { RedialState::Up(now) } else { RedialState::Pausing(now + self.pause) };
         self.pause = (2 * self.pause).min(pause_max);
     }
 }

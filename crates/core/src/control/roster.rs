@@ -41,11 +41,11 @@ use doubts::Doubts;
 pub use event::{Asks, ControlEvent, Question};
 use newcomers::Newcomers;
 use observers::Observers;
-pub use order::Order;
+pub use order::RosterOrder;
 use parts::{HandOvers, Parts};
 use places::Searches;
 use processes::Processes;
-use stopped::{Statements, Stopped};
+use stopped::{Statements, StoppedProcesses};
 pub use streams::Arrival;
 use streams::Streams;
 
@@ -103,7 +103,7 @@ pub struct Roster<W> {
     streams: Streams<W>,
     hand_overs: HandOvers,
     news: Vec<ControlEvent>,
-    orders: VecDeque<Order>,
+    orders: VecDeque<RosterOrder>,
 }
 
 impl<W> Roster<W> {
@@ -139,7 +139,7 @@ impl<W> Roster<W> {
     }
 
     /// Returns the next order for the driver.
-    pub fn next_order(&mut self) -> Option<Order> {
+    pub fn next_order(&mut self) -> Option<RosterOrder> {
         self.orders.pop_front()
     }
 
@@ -229,11 +229,11 @@ impl<W> Roster<W> {
             let members = &self.members;
             let has_gone = |id| members.contains(&id) && !view.members.contains(&id);
             let gone = book.retain(view.id, |id| wanted.contains(&id), has_gone, now);
-            self.orders.extend(gone.into_iter().map(Order::UnwatchFar));
+            self.orders.extend(gone.into_iter().map(RosterOrder::UnwatchFar));
         }
         self.processes.begin(&wanted, &mut self.orders);
         self.hand_overs.retain(&wanted);
-        self.orders.push_back(Order::Retain(wanted));
+        self.orders.push_back(RosterOrder::Retain(wanted));
         self.observers.begin(view);
         self.members = view.members.iter().copied().collect();
         self.doubts.begin(view.id, &self.members);

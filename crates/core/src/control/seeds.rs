@@ -28,7 +28,7 @@ use core::time::Duration;
 
 /// The digest of the seeds of a process that waits; `None` if the number of seeds was not given, or
 /// differs from the number of known addresses.
-pub type Claim = Option<NonZeroU64>;
+pub type SeedClaim = Option<NonZeroU64>;
 
 /// The shortest time between two look-ups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -242,7 +242,7 @@ impl Seeds {
     }
 
     /// Returns the claim of this process.
-    pub fn claim(&self, now: Time) -> Claim {
+    pub fn claim(&self, now: Time) -> SeedClaim {
         let many = self.many.as_ref()?;
         if self.list.len() != many.wanted as usize || !many.names.iter().all(|name| name.is_fresh(now)) {
             return None;
@@ -254,7 +254,7 @@ impl Seeds {
 
     /// Returns the [claim](Self::claim) for a message to other processes, and notes that it was
     /// made.
-    pub fn make_claim(&mut self, now: Time) -> Claim {
+    pub fn make_claim(&mut self, now: Time) -> SeedClaim {
         let claim = self.claim(now);
         if let (Some(digest), Some(many)) = (claim, &mut self.many) {
             many.claimed = Some((digest, now));

@@ -5,8 +5,8 @@
 //! others ask its members ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides
 //! ([`Seek::afar`]), and the process asks at the same time.
 use super::{
-    ASK_EVERY, Adoption, Asks, Claim, ControlEvent, ControlMessage, Founder, InitialView, Question, Refusal, Roster,
-    SharedSettings,
+    ASK_EVERY, Adoption, Asks, ControlEvent, ControlMessage, Founder, InitialView, Question, Refusal, Roster,
+    SeedClaim, SharedSettings,
 };
 use crate::ids::{MemberId, Time, ViewId};
 use crate::mutation::mutation;
@@ -29,7 +29,7 @@ pub struct Wants {
 
 /// The outcome of the search for a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum FoundGroup {
     /// A member refuses this process.
     Refused(Refusal),
     /// This process is in the view of a group. Next it enters the group on its host.
@@ -52,10 +52,10 @@ pub enum Found {
     Gone,
 }
 
-impl From<InitialView> for Found {
-    fn from(begun: InitialView) -> Found {
+impl From<InitialView> for FoundGroup {
+    fn from(begun: InitialView) -> FoundGroup {
         let members = begun.members.iter().map(|process| process.id).collect();
-        Found::Founders { incarnation: Some(begun.incarnation.0), members }
+        FoundGroup::Founders { incarnation: Some(begun.incarnation.0), members }
     }
 }
 
@@ -72,7 +72,7 @@ pub struct Here {
 
 /// The way in which the group is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum SeekWay {
     /// This process creates it, on this host.
     Founds,
     /// Members of this host admit the process.
@@ -84,7 +84,7 @@ enum Way {
 /// A process that looks for its group.
 #[derive(Debug)]
 pub struct Seek {
-    way: Way,
+    way: SeekWay,
     wants: Wants,
     founder: Founder,
     asked: Option<Time>,
@@ -119,20 +119,20 @@ const DIFFERING_COUNTS: Duration = ASK_EVERY.saturating_mul(10);
 impl Seek {
     /// Returns a process that creates the group on its host.
     pub fn founder(wants: Wants, room: u32) -> Seek {
-        Seek::new(Way::Founds, wants, room)
+        Seek::new(SeekWay::Founds, wants, room)
     }
 
     /// Returns a process that has found members on its host.
     pub fn joiner(wants: Wants) -> Seek {
-        Seek::new(Way::Joins, wants, 0)
+        Seek::new(SeekWay::Joins, wants, 0)
     }
 
     /// Returns a process of a group that spans hosts.
     pub fn afar(wants: Wants, room: u32) -> Seek {
-        Seek::new(Way::Afar, wants, room)
+        Seek::new(SeekWay::Afar, wants, room)
     }
 
-    fn new(way: Way, wants: Wants, room: u32) -> Seek {
+    fn new(way: SeekWay, wants: Wants, room: u32) -> Seek {
         let founder = Founder::new(wants.settings.clone(), wants.members, room);
         let (asked, heard, blocked, adopted, differing) = Default::default();
         Seek { way, wants, founder, asked, heard, blocked, adopted, differing }
@@ -140,33 +140,33 @@ impl Seek {
 
     /// True if it is time to [ask](Self::ask).
     pub fn is_due(&self, now: Time) -> bool {
-        self.way != Way::Founds && self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY)
+        self.way != SeekWay::Founds && self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY)
     }
 
     /// Asks for admission. `here` are the members on this host, as listed in its directory.
-    pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<Found> {
+    pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<FoundGroup> {
         self.asked = Some(now);
         let Wants { members, learns, .. } = self.wants;
         let config = self.settings(now).digest();
         let question = |observer| Question { config, members, observer, follows: ViewId(0) };
-        if self.way == Way::Afar {
+        if self.way == SeekWay::Afar {
             roster.ask_afar(question(learns), now);
         } else if here.is_empty() {
-            return Some(Found::Gone);
+            return Some(FoundGroup::Gone);
         }
         for member in here {
-            roster.ask(*member, question(learns && self.way == Way::Afar), now);
+            roster.ask(*member, question(learns && self.way == SeekWay::Afar), now);
         }
         None
     }
 
     /// Takes in control events. Returns the outcome of the search, if it is known.
-    pub fn step<W>(&mut self, news: Vec<ControlEvent>, roster: &mut Roster<W>, now: Time) -> Option<Found> {
+    pub fn step<W>(&mut self, news: Vec<ControlEvent>, roster: &mut Roster<W>, now: Time) -> Option<FoundGroup> {
         let (is_seed, claim) = self.claim(roster, now);
-        if self.way == Way::Afar {
+        if self.way == SeekWay::Afar {
             self.founder.take_up(is_seed, claim, now);
         }
-        let creates = self.way == Way::Founds || is_seed;
+        let creates = self.way == SeekWay::Founds || is_seed;
         let mut rest = Vec::new();
         for news in news {
             match news {
@@ -184,22 +184,24 @@ impl Seek {
                 }
                 ControlEvent::View { incarnation, view, .. } if view.rank_of(roster.me()).is_some() => {
                     if !self.is_founding(&view) {
-                        return Some(Found::View { incarnation, view });
+                        return Some(FoundGroup::View { incarnation, view });
                     }
                 }
-                ControlEvent::View { .. } if self.wants.learns && self.way == Way::Afar => return Some(Found::Group),
+                ControlEvent::View { .. } if self.wants.learns && self.way == SeekWay::Afar => {
+                    return Some(FoundGroup::Group);
+                }
                 ControlEvent::View { .. } => {}
                 news => rest.push(news),
             }
         }
         let is_settled = creates && self.gather(rest, roster, now);
-        let founds_alone = self.way == Way::Founds && is_settled;
-        founds_alone.then(|| Found::Founders { incarnation: None, members: self.founder.members(roster.me()) })
+        let founds_alone = self.way == SeekWay::Founds && is_settled;
+        founds_alone.then(|| FoundGroup::Founders { incarnation: None, members: self.founder.members(roster.me()) })
     }
 
     /// Handles a refusal. Returns the outcome, unless this process can ask again.
-    fn refused(&mut self, why: Refusal, now: Time) -> Option<Found> {
-        let Refusal::Config { settings, incarnation } = why else { return Some(Found::Refused(why)) };
+    fn refused(&mut self, why: Refusal, now: Time) -> Option<FoundGroup> {
+        let Refusal::Config { settings, incarnation } = why else { return Some(FoundGroup::Refused(why)) };
         let is_late = settings.digest() == self.settings(now).digest();
         if is_late || self.adopts(now) {
             // It answers a question from before the adoption, or its group is another one.
@@ -210,7 +212,7 @@ impl Seek {
             return None;
         }
         if self.wants.adoption.check(&self.wants.settings, &settings).is_err() {
-            return Some(Found::Refused(Refusal::Config { settings, incarnation }));
+            return Some(FoundGroup::Refused(Refusal::Config { settings, incarnation }));
         }
         self.adopted = Some(Adopted { incarnation, settings, heard: now });
         self.asked = None;
@@ -250,11 +252,11 @@ impl Seek {
     /// True if the process with this process's id in `view` may be an earlier one. Only the outcome
     /// of the bootstrap names a founder with its nonce.
     fn is_founding(&self, view: &View) -> bool {
-        self.way == Way::Afar && view.id == ViewId(1)
+        self.way == SeekWay::Afar && view.id == ViewId(1)
     }
 
-    fn claim<W>(&self, roster: &Roster<W>, now: Time) -> (bool, Claim) {
-        let seeds = roster.book().filter(|_| self.way == Way::Afar).map(|book| book.seeds());
+    fn claim<W>(&self, roster: &Roster<W>, now: Time) -> (bool, SeedClaim) {
+        let seeds = roster.book().filter(|_| self.way == SeekWay::Afar).map(|book| book.seeds());
         seeds.map_or((false, None), |seeds| (seeds.is_seed(), seeds.claim(now)))
     }
 
@@ -326,7 +328,7 @@ impl Seek {
         let (is_seed, _) = self.claim(roster, now);
         // Every process has sent its address to the seeds. Other processes may know fewer
         // addresses.
-        if self.way == Way::Founds || is_seed {
+        if self.way == SeekWay::Founds || is_seed {
             let me = roster.me();
             roster.tell_view(view, view.members.iter().copied().filter(|id| *id != me));
         }
@@ -363,7 +365,7 @@ mod tests {
     }
 
     /// Returns the outcome for process 1 when it receives the announcement of a view.
-    fn found(learns: bool, told: ViewAnnouncement) -> Option<Found> {
+    fn found(learns: bool, told: ViewAnnouncement) -> Option<FoundGroup> {
         let address: crate::control::Address = "a:1".parse().unwrap();
         let mine = Card { id: MemberId(1), host: 0, address: address.clone(), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, address), true);
@@ -384,8 +386,8 @@ mod tests {
     fn a_process_in_the_first_view_waits_for_the_word_of_the_founding() {
         for learns in [false, true] {
             assert_eq!(found(learns, view(1, &[1, 2], &[1, 2])), None, "learns: {learns}");
-            assert!(matches!(found(learns, view(2, &[1, 2], &[1])), Some(Found::View { .. })), "learns: {learns}");
-            assert_eq!(found(learns, view(1, &[2, 3], &[2, 3])), learns.then_some(Found::Group));
+            assert!(matches!(found(learns, view(2, &[1, 2], &[1])), Some(FoundGroup::View { .. })), "learns: {learns}");
+            assert_eq!(found(learns, view(1, &[2, 3], &[2, 3])), learns.then_some(FoundGroup::Group));
         }
     }
 
@@ -396,7 +398,10 @@ mod tests {
     fn a_process_enters_no_view_in_which_its_predecessor_was_before() {
         for learns in [false, true] {
             assert_eq!(found(learns, view(6, &[1, 2, 3], &[3])), None, "learns: {learns}");
-            assert!(matches!(found(learns, view(6, &[1, 2, 3], &[1])), Some(Found::View { .. })), "learns: {learns}");
+            assert!(
+                matches!(found(learns, view(6, &[1, 2, 3], &[1])), Some(FoundGroup::View { .. })),
+                "learns: {learns}"
+            );
         }
     }
 
@@ -422,7 +427,7 @@ mod tests {
     }
 
     /// Returns a process that has found members on its host, and the way in which it takes news in.
-    fn joiner(adoption: Adoption) -> (Seek, impl FnMut(&mut Seek, ControlEvent, Time) -> Option<Found>) {
+    fn joiner(adoption: Adoption) -> (Seek, impl FnMut(&mut Seek, ControlEvent, Time) -> Option<FoundGroup>) {
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
         let mut roster: Roster<()> = Roster::new(me, 1, None);
         let step = move |seek: &mut Seek, news, now| seek.step(vec![news], &mut roster, now);
@@ -464,7 +469,7 @@ mod tests {
         let given = Adoption::Except(["window".to_string()].into());
         for adoption in [given, Adoption::Never] {
             let (mut seek, mut step) = joiner(adoption);
-            let refused = Some(Found::Refused(refusal(50, 7)));
+            let refused = Some(FoundGroup::Refused(refusal(50, 7)));
             assert_eq!(step(&mut seek, ControlEvent::Refused(refusal(50, 7)), Time(0)), refused);
             assert_eq!(seek.settings_in(7), &settings(9));
         }

@@ -1,9 +1,9 @@
 //! The part of an acceptor: promises, accepted values, and the decision that follows from them.
 //! INV-PROMISE and INV-CUT are kept here.
-use super::agreement::{Membership, Poll, ROUNDS_AHEAD_MAX};
+use super::agreement::{AgreementPoll, Membership, ROUNDS_AHEAD_MAX};
 use super::ballot::{Acceptor, Ballot};
 use super::proposal;
-use super::proposal::Value;
+use super::proposal::ProposalValue;
 use super::ranks::Ranks;
 use super::recovery::Consequence;
 use super::slots::{read, read_value};
@@ -53,7 +53,7 @@ impl Membership {
 
     /// Returns the row of `rank` as an acceptor. The row of a member that has written what no
     /// correct member writes is ignored.
-    pub(super) fn acceptor(&self, rank: Rank, poll: &Poll<'_>) -> Acceptor {
+    pub(super) fn acceptor(&self, rank: Rank, poll: &AgreementPoll<'_>) -> Acceptor {
         match rank {
             _ if rank == self.me => Acceptor { promised: self.promised, accepted: self.accepted },
             _ if self.says_nothing(rank) => Acceptor::default(),
@@ -109,7 +109,7 @@ impl Membership {
 
     /// Acts as an acceptor: copies the newest value into this member's row, unless it has promised
     /// a higher ballot.
-    pub(super) fn accept<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
+    pub(super) fn accept<T: Table>(&mut self, poll: &AgreementPoll<'_>, table: &mut T) -> bool {
         if !self.is_voter() {
             return false;
         }
@@ -134,7 +134,7 @@ impl Membership {
     }
 
     /// Acts as an acceptor: promises the highest ballot in any row.
-    pub(super) fn promise<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
+    pub(super) fn promise<T: Table>(&mut self, poll: &AgreementPoll<'_>, table: &mut T) -> bool {
         let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
         let Some(ballot) = highest.filter(|_| highest > self.promised) else { return false };
         // INV-CUT
@@ -151,14 +151,14 @@ impl Membership {
 
     /// Returns the subgroups that `ballot` touches, as its leader has written them; `None` if they
     /// have not arrived yet.
-    fn read_touched<R: Rows>(&self, ballot: Ballot, poll: &Poll<'_>, rows: &R) -> Option<Vec<bool>> {
+    fn read_touched<R: Rows>(&self, ballot: Ballot, poll: &AgreementPoll<'_>, rows: &R) -> Option<Vec<bool>> {
         let words = read(ballot.leader, &poll.layout.row(ballot.leader).touched, rows);
         proposal::decode_touched(&words, ballot.encode(0), poll.view.subgroups.len())
     }
 
     /// Requests to wedge the subgroups that `value` touches. True if this member has yet to wedge
     /// some of them.
-    pub(super) fn has_to_wedge(&mut self, value: &Value, view: &View) -> bool {
+    pub(super) fn has_to_wedge(&mut self, value: &ProposalValue, view: &View) -> bool {
         self.touch.want(&view.touched_by(&value.next))
     }
 

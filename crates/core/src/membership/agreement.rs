@@ -7,7 +7,7 @@ use super::decision::Decision;
 use super::opinions::Opinions;
 use super::proposal::ProposedChanges;
 use super::ranks::Ranks;
-use super::telling::{Counts, Teller};
+use super::telling::{MembershipCounts, Teller};
 use super::touch::Touch;
 use crate::ids::{Rank, Time, ViewId};
 use crate::mutation::mutation;
@@ -121,7 +121,7 @@ pub(super) struct Turns {
 }
 
 /// The inputs of one poll of the agreement.
-pub(super) struct Poll<'a> {
+pub(super) struct AgreementPoll<'a> {
     pub(super) now: Time,
     pub(super) view: &'a View,
     pub(super) layout: &'a Layout,
@@ -304,7 +304,7 @@ impl Membership {
         }
         let mut acceptors = core::mem::take(&mut self.acceptors);
         self.read_acceptors(table, &mut acceptors);
-        let poll = Poll { now, view, layout, agreeing, acceptors };
+        let poll = AgreementPoll { now, view, layout, agreeing, acceptors };
         changed |= self.accept(&poll, table);
         changed |= self.promise(&poll, table);
         let (led, wake_at) = self.lead(&poll, table);
@@ -326,7 +326,7 @@ impl Membership {
                 let is_missed = |rank: &Rank| self.opinions.suspects(*rank) && !self.opinions.is_dead(*rank);
                 let missed: Vec<Rank> = self.voters.iter().filter(is_missed).collect();
                 let (heard, dead) = (self.trusted_voters().len(), self.dead_voters().len());
-                let counts = Counts { voters: self.counted().len(), heard, dead };
+                let counts = MembershipCounts { voters: self.counted().len(), heard, dead };
                 self.teller.blocked(now, &missed, counts, self.changes_since);
             }
             (false, true) => self.teller.unblocked(now),

@@ -1,12 +1,12 @@
 //! The proposal of a leader: the value that binds it, or one of its own.
-use super::agreement::{Membership, Poll};
+use super::agreement::{AgreementPoll, Membership};
 use super::ballot::Ballot;
 use super::ranks::bit;
 use super::slots::{read, read_value, slot_bytes};
 use super::watch::CLOSING_ALL;
 use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::limits;
-use crate::membership::proposal::{self, Join, ProposedChanges, Trims, Value};
+use crate::membership::proposal::{self, Join, ProposalValue, ProposedChanges, Trims};
 use crate::multicast::cursor::ROUNDS_MAX;
 use crate::mutation::mutation;
 use crate::table::Table;
@@ -37,7 +37,7 @@ pub(super) enum Waits {
 /// A leader's choice under its ballot, and the rows that it counts.
 struct Choice<'a, T> {
     member: &'a Membership,
-    poll: &'a Poll<'a>,
+    poll: &'a AgreementPoll<'a>,
     deadlines: Deadlines,
     table: &'a T,
     ballot: Ballot,
@@ -58,7 +58,12 @@ pub(super) struct Deadlines {
 
 impl Membership {
     /// The words to propose under my ballot.
-    pub(super) fn choose<T: Table>(&self, poll: &Poll<'_>, deadlines: Deadlines, table: &T) -> Result<Vec<u64>, Waits> {
+    pub(super) fn choose<T: Table>(
+        &self,
+        poll: &AgreementPoll<'_>,
+        deadlines: Deadlines,
+        table: &T,
+    ) -> Result<Vec<u64>, Waits> {
         let ballot = self.promised.expect("a leader has promised its ballot");
         let choice = Choice { member: self, poll, deadlines, table, ballot, promisers: Vec::new(), dead: Vec::new() };
         choice.with_quorum()?.value()
@@ -73,7 +78,7 @@ impl Membership {
 
     /// The subgroups that a choice of mine would touch, by what is known before it. If all epochs
     /// are to end, all.
-    pub(super) fn expected<T: Table>(&self, poll: &Poll<'_>, table: &T) -> Vec<bool> {
+    pub(super) fn expected<T: Table>(&self, poll: &AgreementPoll<'_>, table: &T) -> Vec<bool> {
         let view = poll.view;
         if self.ends_all(table) {
             return alloc::vec![true; view.subgroups.len()];
@@ -151,7 +156,7 @@ impl<T: Table> Choice<'_, T> {
     fn again(&self, words: Vec<u64>) -> Result<Vec<u64>, Waits> {
         let (member, view, ballot) = (self.member, self.poll.view, self.ballot.encode(0));
         let value = proposal::decode(&words, view).filter(|value| value.next.id.era() == view.id.era());
-        let Some(Value { next: old, mut trims, .. }) = value.filter(|_| member.is_recovery()) else {
+        let Some(ProposalValue { next: old, mut trims, .. }) = value.filter(|_| member.is_recovery()) else {
             return Ok(proposal::with_ballot(words, ballot));
         };
         // A nonvoter that has not promised may have wedged nowhere.
@@ -174,7 +179,7 @@ impl<T: Table> Choice<'_, T> {
         }
         let was_touched = view.touched_by(&old);
         self.set_clocks(&mut next, &there, |id| !was_touched[id.index()]);
-        Ok(proposal::encode(ballot, &Value { next, joined: Vec::new(), trims }))
+        Ok(proposal::encode(ballot, &ProposalValue { next, joined: Vec::new(), trims }))
     }
 
     /// Waits for members that this choice would leave out, and that may promise yet. A member that
@@ -425,7 +430,7 @@ impl<T: Table> Choice<'_, T> {
             if !staying.is_empty() {
                 next.set_nonvoters(|id| joins[..joining].iter().any(|join| join.process.id == id && !join.votes));
             }
-            let value = Value {
+            let value = ProposalValue {
                 next,
                 joined: joins[..joining].iter().map(|join| join.process).collect(),
                 trims: trims

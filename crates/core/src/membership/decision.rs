@@ -1,7 +1,7 @@
 //! The outcome of a view change.
 use super::ballot::Ballot;
 use super::proposal;
-use super::proposal::{Trims, Value};
+use super::proposal::{ProposalValue, Trims};
 use super::slots::read_value;
 use crate::ids::Process;
 use crate::table::Rows;
@@ -29,7 +29,7 @@ pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> 
     // A row that claims a decision without containing it hides no other row's.
     view.ranks().find_map(|rank| {
         let (ballot, words) = read_value(rank, membership::DECIDED, layout, rows)?;
-        let Value { next, joined, trims } = proposal::decode(&words, view)?;
+        let ProposalValue { next, joined, trims } = proposal::decode(&words, view)?;
         Some(Decision { ballot, next, joined, trims })
     })
 }

@@ -1,10 +1,10 @@
 //! The part of a leader: when a member leads, its ballots, and the decision.
-use super::agreement::{Membership, Poll};
+use super::agreement::{AgreementPoll, Membership};
 use super::ballot::Ballot;
 use super::choice::Waits;
 use super::decision::Decision;
 use super::proposal;
-use super::proposal::Value;
+use super::proposal::ProposalValue;
 use super::slots::{read_value, slot_range};
 use super::telling::Reason;
 use crate::ids::{Rank, SubgroupId, Time};
@@ -25,7 +25,7 @@ const BACK_OFF_MAX: u32 = 20;
 impl Membership {
     /// Leads, if it is this member's turn: takes a ballot, and chooses a value once enough voters
     /// have promised it.
-    pub(super) fn lead<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> (bool, Option<Time>) {
+    pub(super) fn lead<T: Table>(&mut self, poll: &AgreementPoll<'_>, table: &mut T) -> (bool, Option<Time>) {
         let now = poll.now;
         // This member may not have promised the highest ballot yet. It may have to wedge first, or
         // not know what the ballot touches. If the ballot's leader has died, it never will.
@@ -84,7 +84,7 @@ impl Membership {
 
     /// Notes since when each member has not promised the requested ballot, whichever leader
     /// requests it.
-    fn note_who_is_behind(&mut self, poll: &Poll<'_>) {
+    fn note_who_is_behind(&mut self, poll: &AgreementPoll<'_>) {
         let top = self.promised;
         self.turns.behind.resize(self.everyone.len(), None);
         for i in 0..self.everyone.len() {
@@ -124,7 +124,7 @@ impl Membership {
     }
 
     /// Decides a ballot if a quorum has accepted it. Any member may count.
-    pub(super) fn count<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
+    pub(super) fn count<T: Table>(&mut self, poll: &AgreementPoll<'_>, table: &mut T) -> bool {
         let of = |rank: &Rank| self.acceptor(*rank, poll);
         let mut ballots: Vec<Ballot> = self.counted().iter().filter_map(|rank| of(&rank).accepted).collect();
         ballots.sort_unstable();
@@ -190,7 +190,7 @@ impl Membership {
     pub(super) fn decide<T: Table>(
         &mut self,
         ballot: Ballot,
-        (words, Value { next, joined, trims }): (Vec<u64>, Value),
+        (words, ProposalValue { next, joined, trims }): (Vec<u64>, ProposalValue),
         view: &View,
         layout: &Layout,
         table: &mut T,

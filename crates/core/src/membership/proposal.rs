@@ -24,7 +24,7 @@ pub type Trims = Vec<Box<[u64]>>;
 
 /// The value of an agreement.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Value {
+pub(crate) struct ProposalValue {
     /// The view after this one.
     pub(crate) next: View,
     /// The processes that join with it, in its order. A different process with the id of one of
@@ -41,8 +41,8 @@ const HEAD: usize = 2;
 const CONTENT: usize = HEAD + 1;
 
 /// Encodes a proposal as words, under the ballot of this word.
-pub(crate) fn encode(ballot: u64, value: &Value) -> Vec<u64> {
-    let Value { next, joined, trims } = value;
+pub(crate) fn encode(ballot: u64, value: &ProposalValue) -> Vec<u64> {
+    let ProposalValue { next, joined, trims } = value;
     let mut words = alloc::vec![0; HEAD];
     words.push(ballot);
     encode_view(next, &mut words);
@@ -71,8 +71,8 @@ pub(crate) fn is_same(one: &[u64], other: &[u64]) -> bool {
 }
 
 /// Decodes a proposal to end `old`; `None` if no correct member can have written it.
-pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
-    let mut reader = Reader { words: content(words)?.get(CONTENT - HEAD..)? };
+pub(crate) fn decode(words: &[u64], old: &View) -> Option<ProposalValue> {
+    let mut reader = ProposalReader { words: content(words)?.get(CONTENT - HEAD..)? };
     let next = reader.view()?;
     let mut trims = Vec::with_capacity(old.subgroups.len());
     if !next.id.follows(old.id) || !old.has_sound_epochs(&next) {
@@ -87,7 +87,7 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     }
     let joining = next.members.iter().filter(|id| !old.members.contains(id));
     let joined = joining.map(|id| Some(Process { id: *id, nonce: reader.short()? })).collect::<Option<Vec<_>>>()?;
-    reader.words.is_empty().then_some(Value { next, joined, trims })
+    reader.words.is_empty().then_some(ProposalValue { next, joined, trims })
 }
 
 /// The number of words in a slot for proposals to follow `view`: enough for a view twice as large,
@@ -175,7 +175,7 @@ impl ProposedChanges {
         if words.first() == Some(&0) {
             return Some(ProposedChanges::default());
         }
-        let mut reader = Reader { words: content(words)? };
+        let mut reader = ProposalReader { words: content(words)? };
         let count = reader.count(limits::MEMBERS_MAX)?;
         let joins = (0..count).map(|_| reader.join()).collect::<Option<Vec<_>>>()?;
         let count = reader.count(limits::CHANGES_MAX)?;
@@ -208,7 +208,7 @@ impl View {
 
     /// Decodes the result of [`encode`](Self::encode); `None` for other words.
     pub fn decode(words: &[u64]) -> Option<View> {
-        let mut reader = Reader { words };
+        let mut reader = ProposalReader { words };
         let view = reader.view()?;
         reader.words.is_empty().then_some(view)
     }
@@ -274,11 +274,11 @@ fn encode_ids(ids: &[MemberId], words: &mut Vec<u64>) {
     words.extend(ids.iter().map(|id| id.0));
 }
 
-struct Reader<'a> {
+struct ProposalReader<'a> {
     words: &'a [u64],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ProposalReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u64]> {
         let (taken, rest) = self.words.split_at_checked(count)?;
         self.words = rest;
@@ -433,8 +433,8 @@ mod tests {
         }
     }
 
-    fn without_joins(old: &View, trims: Trims) -> Value {
-        Value { next: old.next(|_| true, &[], &[]), joined: vec![], trims }
+    fn without_joins(old: &View, trims: Trims) -> ProposalValue {
+        ProposalValue { next: old.next(|_| true, &[], &[]), joined: vec![], trims }
     }
 
     #[test]
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!((&next.subgroups[1].members[..], &next.subgroups[1].senders[..]), (&[Rank(0)][..], &[Rank(0)][..]));
         let trims: Trims = vec![[3, 4].into(), [5].into()];
         let joined = vec![Process { id: MemberId(77), nonce: 1 }, Process { id: MemberId(78), nonce: u32::MAX }];
-        let value = Value { next, joined, trims };
+        let value = ProposalValue { next, joined, trims };
         let words = encode(6, &value);
         assert_eq!(ballot_of(&words), Some(6));
         let other = with_ballot(words.clone(), 8);

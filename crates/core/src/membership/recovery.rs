@@ -10,7 +10,7 @@
 use super::agreement::Membership;
 use super::ranks::{Ranks, bit};
 use crate::ids::{MemberId, Rank};
-use crate::membership::proposal::Value;
+use crate::membership::proposal::ProposalValue;
 use crate::mutation::mutation;
 use crate::table::{Rows, Table};
 use crate::view::View;
@@ -207,7 +207,7 @@ impl Membership {
     ///
     /// A value that they accepted before they gave members up has to be proposed again, with a view
     /// that begins an era.
-    pub(super) fn may_be_counted(&self, value: &Value, view: &View) -> bool {
+    pub(super) fn may_be_counted(&self, value: &ProposalValue, view: &View) -> bool {
         !self.is_recovery() || value.next.id.era() > view.id.era()
     }
 
@@ -215,7 +215,7 @@ impl Membership {
     /// the era before is a decision if a member that is left has taken it before it gave others up:
     /// without that member, which will not, the recovery comes to nothing. All other rows may have
     /// it from those that are given up.
-    pub(super) fn may_say(&self, peer: Rank, value: &Value, view: &View, agreeing: &Ranks) -> bool {
+    pub(super) fn may_say(&self, peer: Rank, value: &ProposalValue, view: &View, agreeing: &Ranks) -> bool {
         let has_ended = !agreeing.has(peer) && !self.is_passed_over(peer);
         !self.is_recovery() || value.next.id.era() > view.id.era() || has_ended || mutation!(GivenUpHeard)
     }
@@ -239,7 +239,7 @@ impl Membership {
     ///
     /// If this member has given others up, these members may still live. They, or members of their
     /// views, may send a decision that they have made without this member.
-    pub(super) fn weigh_told(&self, value: &Value, view: &View) -> Consequence {
+    pub(super) fn weigh_told(&self, value: &ProposalValue, view: &View) -> Consequence {
         let is_mine = value.next.rank_of(view.members[self.me.index()]).is_some();
         match self.is_recovery() && !mutation!(GivenUpHeard) {
             false => Consequence::Decided,

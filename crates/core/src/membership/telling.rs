@@ -44,7 +44,7 @@ pub(super) struct Silence {
 
 /// The voters of the view.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
+pub(super) struct MembershipCounts {
     pub(super) voters: usize,
     /// The voters that this member does not suspect.
     pub(super) heard: usize,
@@ -162,23 +162,23 @@ impl Teller {
 
     #[cold]
     pub(super) fn took_ballot(&self, ballot: Ballot, outbid: u32) {
-        debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %Shown(self, ballot), outbid, "ballot taken");
+        debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %ShownBallot(self, ballot), outbid, "ballot taken");
     }
 
     #[cold]
     pub(super) fn outbid(&self, mine: Ballot, by: Ballot) {
-        let (ballot, by) = (Shown(self, mine), Shown(self, by));
+        let (ballot, by) = (ShownBallot(self, mine), ShownBallot(self, by));
         debug!(target: TARGET, me = self.me.0, view = self.view.0, %ballot, %by, "ballot outbid");
     }
 
     #[cold]
     pub(super) fn promised(&self, ballot: Ballot) {
-        debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %Shown(self, ballot), "ballot promised");
+        debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %ShownBallot(self, ballot), "ballot promised");
     }
 
     #[cold]
     pub(super) fn accepted(&self, ballot: Ballot) {
-        debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %Shown(self, ballot), "value accepted");
+        debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %ShownBallot(self, ballot), "value accepted");
     }
 
     /// A view was decided, `agree_ns` after this member had wedged.
@@ -189,8 +189,8 @@ impl Teller {
         let Decision { ballot, next, .. } = decision;
         let joined: Vec<MemberId> = next.members.iter().copied().filter(|id| !self.members.contains(id)).collect();
         info!(
-            target: TARGET, me = self.me.0, view = self.view.0, next_view = next.id.0, members = %Listed(&next.members),
-            left_out = %LeftOut(self, out), joined = %Listed(&joined), ballot = %Shown(self, *ballot),
+            target: TARGET, me = self.me.0, view = self.view.0, next_view = next.id.0, members = %ListedIds(&next.members),
+            left_out = %LeftOut(self, out), joined = %ListedIds(&joined), ballot = %ShownBallot(self, *ballot),
             agree_ms = ms(agree_ns), "next view decided"
         );
     }
@@ -221,9 +221,9 @@ impl Teller {
 
     /// The view can't end for want of `missed`, or for longer than an agreement takes.
     #[cold]
-    pub(super) fn blocked(&mut self, now: Time, missed: &[Rank], counts: Counts, changes_since: Time) {
+    pub(super) fn blocked(&mut self, now: Time, missed: &[Rank], counts: MembershipCounts, changes_since: Time) {
         self.blocked_since = Some(now);
-        let Counts { voters, heard, dead } = counts;
+        let MembershipCounts { voters, heard, dead } = counts;
         warn!(
             target: TARGET, me = self.me.0, view = self.view.0, missed = %Ids(self, missed), voters, heard, dead,
             wedged_ms = ms(between(changes_since, now)), "blocked"
@@ -252,18 +252,18 @@ fn ms(ns: u64) -> f64 {
 }
 
 /// Ids with commas between.
-struct Listed<'a>(&'a [MemberId]);
+struct ListedIds<'a>(&'a [MemberId]);
 
 /// The ids of ranks with commas between.
 struct Ids<'a>(&'a Teller, &'a [Rank]);
 
 /// A ballot with its leader's id, as `round.id`.
-struct Shown<'a>(&'a Teller, Ballot);
+struct ShownBallot<'a>(&'a Teller, Ballot);
 
 /// Ids with the reasons in parentheses.
 struct LeftOut<'a>(&'a Teller, &'a [(Rank, Reason)]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for ListedIds<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|id| id.0)).finish()
     }
@@ -275,7 +275,7 @@ impl fmt::Display for Ids<'_> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShownBallot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.1.round, self.0.id(self.1.leader))
     }

@@ -5,8 +5,8 @@
 //! Their values when an object began are its *base*. The base is the same at every member, because
 //! all have finished the same objects before it.
 use super::schedule::{Hop, Schedule};
-use super::settings::Settings;
-use super::slot::{Columns, Object};
+use super::settings::SessionSettings;
+use super::slot::{Columns, ObjectNumber};
 use crate::mutation::mutation;
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ struct Next {
 /// One slot at one member.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
-    pub(super) object: Object,
+    pub(super) object: ObjectNumber,
     /// The counters when the object began. `ready` and `have` both count blocks, and so share
     /// `have`.
     base: Columns,
@@ -56,7 +56,7 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// Returns the slot before it carries anything; `first` is the first object that it will carry.
-    pub(super) fn new(first: Object, settings: &Settings) -> Transfer {
+    pub(super) fn new(first: ObjectNumber, settings: &SessionSettings) -> Transfer {
         let mut transfer = Transfer {
             object: first,
             base: Columns::default(),
@@ -75,25 +75,25 @@ impl Transfer {
     }
 
     /// Finishes the slot's object and prepares for the next one.
-    pub(super) fn turn(&mut self, settings: &Settings, schedules: &Schedules) {
+    pub(super) fn turn(&mut self, settings: &SessionSettings, schedules: &Schedules) {
         let Some(size) = self.size else { return };
         self.base.bytes += size.bytes + 1;
         self.base.steps += schedules.of(size).steps(size.blocks);
         self.base.have += u64::from(size.blocks);
-        let next = Object(self.object.0 + u64::from(settings.slots));
+        let next = ObjectNumber(self.object.0 + u64::from(settings.slots));
         *self = Transfer { base: self.base, mine: self.mine, ..Transfer::new(next, settings) };
         self.begin(settings);
     }
 
     /// Begins an object. Room for one block always exists.
-    fn begin(&mut self, settings: &Settings) {
+    fn begin(&mut self, settings: &SessionSettings) {
         if settings.me.0 != 0 {
             self.mine.ready = self.base.have + 1;
         }
     }
 
     /// Stores the length of the object.
-    pub(super) fn learn(&mut self, size: Size, settings: &Settings, schedules: &Schedules) {
+    pub(super) fn learn(&mut self, size: Size, settings: &SessionSettings, schedules: &Schedules) {
         self.size = Some(size);
         self.mine.bytes = self.base.bytes + size.bytes + 1;
         if mutation!(LengthFromBlocks) && settings.me.0 != 0 {
@@ -117,7 +117,7 @@ impl Transfer {
         &self,
         size: Option<Size>,
         seen: &Columns,
-        settings: &Settings,
+        settings: &SessionSettings,
         schedules: &Schedules,
     ) -> Option<(&'static str, u64, u64)> {
         let is_root = settings.me.0 == 0;
@@ -142,7 +142,7 @@ impl Transfer {
 
     /// Takes the blocks that have arrived according to `seen`, the counters of all peers in this
     /// slot, by rank. Returns whether it took any.
-    pub(super) fn take(&mut self, seen: &[Columns], settings: &Settings, schedules: &Schedules) -> bool {
+    pub(super) fn take(&mut self, seen: &[Columns], settings: &SessionSettings, schedules: &Schedules) -> bool {
         let Some(size) = self.size.filter(|size| self.have < size.blocks) else { return false };
         let schedule = schedules.of(size);
         // A peer that sent more blocks than that did so without credit.
@@ -165,7 +165,7 @@ impl Transfer {
         from: crate::Rank,
         size: Size,
         seen: &Columns,
-        settings: &Settings,
+        settings: &SessionSettings,
         schedules: &Schedules,
     ) -> impl Iterator<Item = Hop> {
         let given = (self.mine.ready - self.base.have).min(size.blocks.into()) as u32;
@@ -177,7 +177,7 @@ impl Transfer {
     }
 
     /// Grants as much credit as possible, and returns the peers that wait for it.
-    pub(super) fn grant(&mut self, settings: &Settings, schedules: &Schedules) -> Vec<crate::Rank> {
+    pub(super) fn grant(&mut self, settings: &SessionSettings, schedules: &Schedules) -> Vec<crate::Rank> {
         let Some(size) = self.size.filter(|_| self.has_room && settings.me.0 != 0) else { return Vec::new() };
         let end = self.have.saturating_add(settings.ahead).min(size.blocks);
         let given = self.mine.ready - self.base.have;
@@ -200,7 +200,7 @@ impl Transfer {
     }
 
     /// Notes that `hop` is posted.
-    pub(super) fn sent(&mut self, hop: &Hop, settings: &Settings, schedules: &Schedules) {
+    pub(super) fn sent(&mut self, hop: &Hop, settings: &SessionSettings, schedules: &Schedules) {
         self.posts += 1;
         self.find_next(hop.step + 1, settings, schedules);
     }
@@ -242,7 +242,7 @@ impl Transfer {
         Columns { steps: self.base.steps + taken, ..self.mine }
     }
 
-    fn find_next(&mut self, step: u64, settings: &Settings, schedules: &Schedules) {
+    fn find_next(&mut self, step: u64, settings: &SessionSettings, schedules: &Schedules) {
         self.next = self.size.and_then(|size| {
             let schedule = schedules.of(size);
             let hop = schedule.next_send(size.blocks, settings.me, step)?;

@@ -7,8 +7,8 @@
 //! ends with the first death in it.
 use super::object::{Schedules, Size, Transfer};
 use super::schedule::{Algorithm, Schedule};
-use super::settings::{Settings, blocks};
-use super::slot::{Columns, Object, Slot};
+use super::settings::{SessionSettings, blocks};
+use super::slot::{Columns, ObjectNumber, Slot};
 use crate::fault::Fault;
 use crate::ids::Rank;
 use crate::limits;
@@ -33,7 +33,7 @@ pub enum Input {
     /// moved the first block there.
     Room {
         /// The object.
-        object: Object,
+        object: ObjectNumber,
     },
     /// A block that this member posted is sent: its memory is not read any more.
     Gone {
@@ -62,7 +62,7 @@ pub enum Output {
         /// The slot.
         slot: Slot,
         /// The object.
-        object: Object,
+        object: ObjectNumber,
         /// Offset of the block in the object, in bytes.
         at: u64,
         /// Its length in bytes; only the last block is shorter than the others.
@@ -86,7 +86,7 @@ pub enum Output {
     /// [`Input::Room`].
     Size {
         /// The object.
-        object: Object,
+        object: ObjectNumber,
         /// Its length.
         bytes: u64,
     },
@@ -94,18 +94,18 @@ pub enum Output {
     /// more for others. Objects complete in order.
     Complete {
         /// The object.
-        object: Object,
+        object: ObjectNumber,
     },
     /// Report to the root's application that an object is complete at every member, and that their
     /// applications have been informed.
     Everywhere {
         /// The object.
-        object: Object,
+        object: ObjectNumber,
     },
     /// Report to the application that an object that it knows will never be complete.
     Failed {
         /// The object.
-        object: Object,
+        object: ObjectNumber,
     },
     /// Report to every peer ([`Input::Closed`]) and to the application that the group is closed.
     /// This is the last output.
@@ -117,9 +117,9 @@ pub enum Output {
 
 /// A block that a peer's counters announce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Announced {
+pub struct AnnouncedBlock {
     /// The object of the block.
-    pub object: Object,
+    pub object: ObjectNumber,
     /// The length of the object.
     pub object_bytes: u64,
     /// Offset of the block in the object, in bytes.
@@ -134,7 +134,7 @@ pub struct Announced {
 /// The reason why the root can't send now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SendError {
+pub enum SessionSendError {
     /// Another member is the root.
     #[error("rank {me} is not the root of the bulk group; have rank 0 send, or make a group with another root")]
     NotRoot {
@@ -180,17 +180,17 @@ pub struct SessionError {
 /// One member of a bulk group.
 #[derive(Clone, Debug)]
 pub struct Session {
-    settings: Settings,
+    settings: SessionSettings,
     schedules: Schedules,
     slots: Vec<Transfer>,
     /// By slot: the last known counters of every member, by rank.
     seen: Vec<Vec<Columns>>,
     /// The next object of the root.
-    next: Object,
+    next: ObjectNumber,
     /// The first object that is not complete here.
-    incomplete: Object,
+    incomplete: ObjectNumber,
     /// The first object that is not complete everywhere, as far as the root knows.
-    everywhere: Object,
+    everywhere: ObjectNumber,
     /// Blocks posted and not yet sent, of objects with more than one block.
     posts: u32,
     /// Peers that must still receive this member's counters, with the slot.
@@ -204,7 +204,7 @@ impl Session {
     ///
     /// # Errors
     /// If a setting is out of its range.
-    pub fn new(settings: Settings, out: &mut Vec<Output>) -> Result<Session, SessionError> {
+    pub fn new(settings: SessionSettings, out: &mut Vec<Output>) -> Result<Session, SessionError> {
         let members = settings.schedule.members();
         let ranges = [
             ("the number of members", members.into(), 1, limits::MEMBERS_MAX as u64),
@@ -219,16 +219,16 @@ impl Session {
                 return Err(SessionError { what, found, least, most });
             }
         }
-        let slots = (0..settings.slots).map(|slot| Transfer::new(Object(slot.into()), &settings)).collect();
+        let slots = (0..settings.slots).map(|slot| Transfer::new(ObjectNumber(slot.into()), &settings)).collect();
         let direct = Schedule::new(Algorithm::Sequential, members);
         let mut session = Session {
             schedules: Schedules { pipeline: settings.schedule.clone(), direct },
             slots,
             seen: vec![vec![Columns::default(); members as usize]; settings.slots as usize],
             settings,
-            next: Object(0),
-            incomplete: Object(0),
-            everywhere: Object(0),
+            next: ObjectNumber(0),
+            incomplete: ObjectNumber(0),
+            everywhere: ObjectNumber(0),
             posts: 0,
             untold: Vec::new(),
             closed: None,
@@ -241,7 +241,7 @@ impl Session {
     }
 
     /// The settings on which all members agreed.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &SessionSettings {
         &self.settings
     }
 
@@ -257,7 +257,7 @@ impl Session {
     ///
     /// # Panics
     /// If the rank or the slot is not one of this group.
-    pub fn announced(&self, from: Rank, slot: Slot, columns: &Columns) -> impl Iterator<Item = Announced> {
+    pub fn announced(&self, from: Rank, slot: Slot, columns: &Columns) -> impl Iterator<Item = AnnouncedBlock> {
         let transfer = &self.slots[slot.0 as usize];
         let size = transfer.size.or_else(|| self.size(transfer.length_in(columns)?));
         let size = size.filter(|_| self.settings.me.0 != 0 && self.closed.is_none());
@@ -265,7 +265,7 @@ impl Session {
         hops.into_iter().flat_map(move |(size, hops)| {
             hops.map(move |hop| {
                 let at = u64::from(hop.block) * self.settings.block_bytes;
-                Announced {
+                AnnouncedBlock {
                     object: transfer.object,
                     object_bytes: size.bytes,
                     at,
@@ -281,19 +281,19 @@ impl Session {
     /// # Errors
     /// If this member is not the root, no slot is free, the object has too many blocks, or the
     /// group is closed.
-    pub fn send(&mut self, bytes: u64, out: &mut Vec<Output>) -> Result<Object, SendError> {
-        let Settings { me, slots, block_bytes, .. } = self.settings;
+    pub fn send(&mut self, bytes: u64, out: &mut Vec<Output>) -> Result<ObjectNumber, SessionSendError> {
+        let SessionSettings { me, slots, block_bytes, .. } = self.settings;
         if let Some(dead) = self.closed {
-            return Err(SendError::Closed { dead });
+            return Err(SessionSendError::Closed { dead });
         }
         if me.0 != 0 {
-            return Err(SendError::NotRoot { me });
+            return Err(SessionSendError::NotRoot { me });
         }
         let max = u64::from(u32::MAX).saturating_mul(block_bytes);
-        let size = self.size(bytes).ok_or(SendError::TooLong { bytes, max })?;
+        let size = self.size(bytes).ok_or(SessionSendError::TooLong { bytes, max })?;
         let (object, slot) = (self.next, self.slot_of(self.next));
         if self.slots[slot].object != object || self.slots[slot].size.is_some() {
-            return Err(SendError::Full { slots });
+            return Err(SessionSendError::Full { slots });
         }
         self.next.0 += 1;
         self.slots[slot].learn(size, &self.settings, &self.schedules);
@@ -504,7 +504,7 @@ impl Session {
         // The complete objects of a member are always a prefix of those that were sent.
         let mut failed = false;
         let end = self.incomplete.0 + u64::from(self.settings.slots);
-        for object in (self.incomplete.0..end).map(Object) {
+        for object in (self.incomplete.0..end).map(ObjectNumber) {
             let transfer = &self.slots[self.slot_of(object)];
             let is_known = transfer.object == object && transfer.size.is_some();
             let is_saved = match self.settings.me.0 {
@@ -519,7 +519,7 @@ impl Session {
         out.push(Output::Closed { dead });
     }
 
-    fn slot_of(&self, object: Object) -> usize {
+    fn slot_of(&self, object: ObjectNumber) -> usize {
         (object.0 % u64::from(self.settings.slots)) as usize
     }
 }

@@ -4,7 +4,7 @@ use crate::ids::Rank;
 
 /// The settings on which all members of a bulk group have to agree, and this member's rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct SessionSettings {
     /// The way in which blocks spread, and the number of members.
     pub schedule: Schedule,
     /// This member's rank in the bulk group; the root has rank 0.
@@ -37,12 +37,12 @@ pub const DIRECT_BYTES: u64 = 16 << 10;
 /// same number of members to poll, which may sleep.
 pub const DIRECT_MEMBERS: u32 = 16;
 
-impl Settings {
+impl SessionSettings {
     /// Default settings: blocks of [`BLOCK_BYTES`], two objects at a time, and otherwise the values
     /// that were best in the model.
-    pub fn new(schedule: Schedule, me: Rank) -> Settings {
+    pub fn new(schedule: Schedule, me: Rank) -> SessionSettings {
         let direct_below = if schedule.members() <= DIRECT_MEMBERS { DIRECT_BYTES + 1 } else { 0 };
-        Settings { schedule, me, block_bytes: BLOCK_BYTES, slots: 2, ahead: 2, posts_max: 1, direct_below }
+        SessionSettings { schedule, me, block_bytes: BLOCK_BYTES, slots: 2, ahead: 2, posts_max: 1, direct_below }
     }
 }
 

@@ -3,7 +3,7 @@
 
 /// The number of an object. The root numbers objects from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Object(pub u64);
+pub struct ObjectNumber(pub u64);
 
 /// The slot of an object in transfer: object `o` has slot `o` modulo the number of slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,13 +1,13 @@
 //! Taking completions and events from the queues, including those of other views, which are passed
 //! on.
 use super::OfiLinks;
-use crate::channel::{Context, Operation};
-use crate::error::Failure;
+use crate::channel::{Operation, OperationContext};
+use crate::error::CallFailure;
 use crate::ffi::FI_EOVERRUN;
-use crate::hello::Kind;
+use crate::hello::MessageKind;
 use crate::limits::{COMPLETIONS, EVENTS_MAX};
-use crate::link::{Came, Link, gone};
-use crate::objects::{Completion, EndpointId, Event};
+use crate::link::{Arrived, OfiLink, gone};
+use crate::objects::{Completion, ConnectionEvent, EndpointId};
 use spindle_core::Rank;
 use spindle_fabric::tcp::Down;
 
@@ -69,7 +69,7 @@ impl OfiLinks {
 
     /// Ends all connections: the queue that they share no longer reports the operations of any.
     #[cold]
-    pub(super) fn break_all(&mut self, failure: Failure) {
+    pub(super) fn break_all(&mut self, failure: CallFailure) {
         for link in self.links.iter_mut().flatten() {
             let down = Down::Os { call: "receiving", source: failure.to_io() };
             self.ending += u32::from(link.end(down, true));
@@ -81,11 +81,11 @@ impl OfiLinks {
         if let Completion::Failed { code: code @ FI_EOVERRUN, .. } = completion {
             // The queue has lost completions, and nothing says of which connections: the context
             // names none.
-            self.break_all(Failure { call: "the network", code });
+            self.break_all(CallFailure { call: "the network", code });
             return false;
         }
         let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
-        let Context { number, rank, operation } = Context::unpack(context);
+        let OperationContext { number, rank, operation } = OperationContext::unpack(context);
         let Some(rank) = self.numbered(number, rank) else {
             // It belongs to another view, or to a connection that was closed.
             self.has_passed_on |= self.desk.pass_on(number, completion);
@@ -97,7 +97,7 @@ impl OfiLinks {
             (Completion::Done { bytes, .. }, Operation::Receive(slot)) => return self.heard(rank, slot, bytes as u64),
             (Completion::Done { .. }, _) => {}
             (Completion::Failed { code, .. }, operation) => {
-                let source = Failure { call: "the network", code }.to_io();
+                let source = CallFailure { call: "the network", code }.to_io();
                 let down = match (code, operation) {
                     // Operations in flight are cancelled when the peer goes.
                     (libc::ECANCELED | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNABORTED | libc::ESHUTDOWN, _) => {
@@ -116,7 +116,7 @@ impl OfiLinks {
     /// Returns the rank to which the link of this number leads. It led to `rank` when the completed
     /// operation was begun.
     fn numbered(&self, number: u32, rank: Rank) -> Option<Rank> {
-        let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.number() == number);
+        let is_it = |link: &Option<OfiLink>| link.as_ref().is_some_and(|link| link.number() == number);
         if self.links.get(rank.index()).is_some_and(is_it) {
             return Some(rank);
         }
@@ -129,10 +129,12 @@ impl OfiLinks {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let (mut arrived, mut ended) = (false, None);
         match link.take_in(slot, bytes) {
-            Ok(Came::Message(Kind::Credit | Kind::Hello) | Came::Held) => {}
-            Ok(Came::Message(Kind::Applied)) => ended = link.catch_up(&self.posted, &self.row, &self.image).err(),
-            Ok(Came::Message(Kind::Post | Kind::Turn)) => arrived = true,
-            Ok(Came::Message(Kind::Last)) => self.ending += u32::from(link.end_in_order()),
+            Ok(Arrived::Message(MessageKind::Credit | MessageKind::Hello) | Arrived::Held) => {}
+            Ok(Arrived::Message(MessageKind::Applied)) => {
+                ended = link.catch_up(&self.posted, &self.row, &self.image).err()
+            }
+            Ok(Arrived::Message(MessageKind::Post | MessageKind::Turn)) => arrived = true,
+            Ok(Arrived::Message(MessageKind::Last)) => self.ending += u32::from(link.end_in_order()),
             Err(down) => ended = Some(down),
         }
         if let Some(down) = ended {
@@ -147,7 +149,7 @@ impl OfiLinks {
     ///
     /// # Errors
     /// The queue is no longer usable.
-    pub(crate) fn look_at_events(&mut self) -> Result<(), Failure> {
+    pub(crate) fn look_at_events(&mut self) -> Result<(), CallFailure> {
         if self.desk.has_messages() {
             self.desk.take_events().into_iter().for_each(|event| self.note(event));
         }
@@ -163,9 +165,10 @@ impl OfiLinks {
         Ok(())
     }
 
-    fn note(&mut self, event: Event) {
+    fn note(&mut self, event: ConnectionEvent) {
         match event {
-            Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } if self.shut(endpoint) => {}
+            ConnectionEvent::Shutdown { endpoint } | ConnectionEvent::Failed { endpoint, .. }
+                if self.shut(endpoint) => {}
             event => self.events.push_back(event),
         }
     }
@@ -173,7 +176,7 @@ impl OfiLinks {
     /// Records that the other side of a connection has gone. Returns true if that connection
     /// existed.
     pub(crate) fn shut(&mut self, endpoint: EndpointId) -> bool {
-        let is_it = |link: &&mut Link| link.is_connected() && link.endpoint().id() == endpoint;
+        let is_it = |link: &&mut OfiLink| link.is_connected() && link.endpoint().id() == endpoint;
         let found = self.links.iter_mut().flatten().find(is_it);
         let is_known = found.is_some();
         if let Some(link) = found {

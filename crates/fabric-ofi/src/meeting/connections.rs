@@ -1,5 +1,5 @@
 //! A meeting as the connections of a mesh, while their view runs.
-use super::{OfiMeeting, Seat};
+use super::{MeetingState, OfiMeeting};
 use crate::address::OfiAddress;
 use crate::error::OfiError;
 use spindle_core::{Rank, ViewId};
@@ -18,7 +18,7 @@ impl Connections for OfiMeeting {
     fn begin(&mut self, event_count: BorrowedFd<'_>) -> Result<(), OfiError> {
         for known in &mut self.peers {
             if known.copy.is_none() {
-                known.seat = Seat::Empty;
+                known.seat = MeetingState::Empty;
             }
         }
         (self.has_begun, self.is_broken) = (true, true);
@@ -28,7 +28,7 @@ impl Connections for OfiMeeting {
     fn leave_out(&mut self, rank: Rank) {
         self.links.forget(rank);
         let known = &mut self.peers[rank.index()];
-        (known.seat, known.copy, known.has_met, known.is_done) = (Seat::Over, None, false, true);
+        (known.seat, known.copy, known.has_met, known.is_done) = (MeetingState::Over, None, false, true);
     }
 
     fn wake_by(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -40,7 +40,7 @@ impl Connections for OfiMeeting {
     }
 
     fn lacks(&self, peer: Rank) -> bool {
-        peer != self.me && !matches!(self.peers[peer.index()].seat, Seat::Taken(_) | Seat::Over)
+        peer != self.me && !matches!(self.peers[peer.index()].seat, MeetingState::Taken(_) | MeetingState::Over)
     }
 
     fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
@@ -70,7 +70,7 @@ impl Connections for OfiMeeting {
     fn drop_turned(&mut self) {
         for rank in self.links.drop_turned() {
             let known = &mut self.peers[rank.index()];
-            (known.seat, known.is_done) = (Seat::Over, true);
+            (known.seat, known.is_done) = (MeetingState::Over, true);
         }
     }
 

@@ -11,7 +11,7 @@ fn connections_may_break_at_any_time_and_any_number_of_times() {
     let kinds = [connect, connect_as_hardware];
     for seed in 0..40 {
         let case = format!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let connect = |layout: &Layout| kinds[seed as usize % 2](layout, "tcp").try_into().unwrap();
         let mut pair = Pair::of(connect);
         let (mut breaks, mut resumed) = (0, 0);
@@ -338,9 +338,9 @@ fn many_calls_at_once_are_all_refused() {
     let layout = layout(2);
     let (mut forming, address) = expecting(&layout);
     let stranger = Stranger::new();
-    let endpoints: Vec<Endpoint> = (0..100).map(|_| stranger.call(&address, &[1, 2, 3, 4])).collect();
+    let endpoints: Vec<ActiveEndpoint> = (0..100).map(|_| stranger.call(&address, &[1, 2, 3, 4])).collect();
     for _ in &endpoints {
         let event = stranger.event(|| assert!(!forming.progress().unwrap(), "nobody has come"));
-        assert!(matches!(event, Event::Failed { .. } | Event::Shutdown { .. }), "{event:?}");
+        assert!(matches!(event, ConnectionEvent::Failed { .. } | ConnectionEvent::Shutdown { .. }), "{event:?}");
     }
 }

@@ -117,25 +117,27 @@ fn garbage_for_a_greeting_is_refused() {
     }
     let layout = layout(2);
     let (mut forming, address) = expecting(&layout);
-    let other_view = Purpose { view: ViewId(2), ..PURPOSE };
+    let other_view = LinkPurpose { view: ViewId(2), ..PURPOSE };
     let good = hello(&layout);
     let mut foreign = good.encode();
     foreign[3] ^= 1;
-    let from = |rank| Hello { from: Rank(rank), ..good }.encode().to_vec();
+    let from = |rank| OfiHello { from: Rank(rank), ..good }.encode().to_vec();
     let cases: [(Vec<u8>, IsTold); 7] = [
-        (vec![0xff; 52], |why| matches!(why, Mismatch::NoHello { .. })),
-        (vec![1, 2, 3, 4], |why| matches!(why, Mismatch::NoHello { .. })),
-        (foreign.to_vec(), |why| matches!(why, Mismatch::NoHello { .. })),
-        (Hello { purpose: other_view, ..good }.encode().to_vec(), |why| matches!(why, Mismatch::Purpose { .. })),
-        (Hello { row: 8, ..good }.encode().to_vec(), |why| matches!(why, Mismatch::Lengths)),
-        (from(1), |why| matches!(why, Mismatch::From { .. })),
-        (from(9), |why| matches!(why, Mismatch::From { .. })),
+        (vec![0xff; 52], |why| matches!(why, HelloMismatch::NoHello { .. })),
+        (vec![1, 2, 3, 4], |why| matches!(why, HelloMismatch::NoHello { .. })),
+        (foreign.to_vec(), |why| matches!(why, HelloMismatch::NoHello { .. })),
+        (OfiHello { purpose: other_view, ..good }.encode().to_vec(), |why| {
+            matches!(why, HelloMismatch::Purpose { .. })
+        }),
+        (OfiHello { row: 8, ..good }.encode().to_vec(), |why| matches!(why, HelloMismatch::Lengths)),
+        (from(1), |why| matches!(why, HelloMismatch::From { .. })),
+        (from(9), |why| matches!(why, HelloMismatch::From { .. })),
     ];
     let stranger = Stranger::new();
     for (i, (data, is_told)) in cases.iter().enumerate() {
         let endpoint = stranger.call(&address, data);
         let event = stranger.event(|| assert!(!forming.progress().unwrap(), "nobody has come"));
-        let refused = matches!(event, Event::Failed { .. } | Event::Shutdown { .. });
+        let refused = matches!(event, ConnectionEvent::Failed { .. } | ConnectionEvent::Shutdown { .. });
         assert!(refused, "case {i}: {event:?}");
         let why = forming.meeting.refused().last().expect("it was refused here");
         assert!(is_told(why), "case {i}: {why}");
@@ -150,7 +152,7 @@ fn garbage_for_a_greeting_is_refused() {
     // A member that calls again has lost its connection.
     let endpoint = stranger.call(&address, &good.encode());
     let event = stranger.event(|| _ = forming.progress().unwrap());
-    assert!(matches!(event, Event::Connected { .. }), "{event:?}");
+    assert!(matches!(event, ConnectionEvent::Connected { .. }), "{event:?}");
     drop(endpoint);
 }
 
@@ -163,14 +165,14 @@ fn garbage_for_an_answer_is_told() {
     let layout = layout(2);
     let stranger = Stranger::new();
     let rows = (layout.row(Rank(1)), layout.row(Rank(0)));
-    let me = Hello::new(PURPOSE, Rank(1), rows.0, rows.1, Target { address: 0, key: 1 });
-    for data in [vec![0xee; 52], vec![], Hello { from: Rank(0), ..me }.encode().to_vec()] {
+    let me = OfiHello::new(PURPOSE, Rank(1), rows.0, rows.1, RingTarget { address: 0, key: 1 });
+    for data in [vec![0xee; 52], vec![], OfiHello { from: Rank(0), ..me }.encode().to_vec()] {
         let port = port(1);
         let address = stranger.address(port.address());
         let mut caller = Forming::new(port, &layout, 0, PURPOSE, [(1, address)]).unwrap();
         let event = stranger.event(|| _ = caller.progress().unwrap());
-        let Event::Request { info, data: said } = event else { panic!("{event:?}") };
-        assert!(Hello::read(&said, PURPOSE, Rank(1), layout.rows()).is_ok());
+        let ConnectionEvent::Request { info, data: said } = event else { panic!("{event:?}") };
+        assert!(OfiHello::read(&said, PURPOSE, Rank(1), layout.rows()).is_ok());
         let endpoint = stranger.adapter.endpoint_for(0, &info).unwrap();
         endpoint.accept(&data).unwrap();
         let start = Instant::now();
@@ -193,7 +195,7 @@ fn a_member_of_another_view_refuses() {
     }
     let layout = layout(2);
     let (mut forming, address) = expecting(&layout);
-    let other = Purpose { incarnation: 1, ..PURPOSE };
+    let other = LinkPurpose { incarnation: 1, ..PURPOSE };
     let mut caller = Forming::new(port(1), &layout, 0, other, [(1, address)]).unwrap();
     let start = Instant::now();
     let error = loop {

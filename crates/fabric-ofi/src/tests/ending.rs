@@ -235,7 +235,7 @@ fn memory_outlives_what_moves_in_it() {
     }
     let layout = layout(3);
     for seed in 0..20 {
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let mut fabrics = connect(&layout, "tcp");
         let readers: Vec<_> = fabrics.iter().map(Fabric::reader).collect();
         while !fabrics.is_empty() {

@@ -3,8 +3,8 @@
 //! Heads come through a buffer. A block's bytes go straight to their place, except for the few that
 //! came in the same read as the head.
 use super::error::BulkDown;
-use super::store::{Store, Word};
-use super::wire::{BlockHead, Greeting, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
+use super::store::{BlockStore, PeerWord};
+use super::wire::{BlockHead, BulkHead, Greeting, HEAD_BYTES, TAIL_BYTES, VOID, WHOLE};
 use spindle_core::Rank;
 use spindle_transport::{Space, Stream};
 use std::io;
@@ -18,7 +18,7 @@ pub(super) const BUFFER_BYTES: usize = HEAD_BYTES + LOOK_BYTES + LOOK_BYTES;
 
 /// The receiving side of one peer's stream.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct BulkInbox {
     from: Rank,
     /// The greeting that it must begin with, until it has come.
     greeting: Option<Greeting>,
@@ -30,10 +30,10 @@ pub(super) struct Inbox {
     arriving: Option<(BlockHead, u64)>,
 }
 
-impl Inbox {
-    pub(super) fn new(greeting: Greeting) -> Inbox {
+impl BulkInbox {
+    pub(super) fn new(greeting: Greeting) -> BulkInbox {
         let kept = Vec::with_capacity(BUFFER_BYTES);
-        Inbox { from: greeting.from, greeting: Some(greeting), kept, arriving: None }
+        BulkInbox { from: greeting.from, greeting: Some(greeting), kept, arriving: None }
     }
 
     /// Reads the bytes that have arrived, and returns whether there may be more. `bytes` counts
@@ -45,7 +45,7 @@ impl Inbox {
         &mut self,
         stream: &mut dyn Stream,
         buffer: &mut [u8],
-        store: &mut impl Store,
+        store: &mut impl BlockStore,
         bytes: &mut u64,
     ) -> Result<bool, BulkDown> {
         if !self.kept.is_empty() {
@@ -94,7 +94,7 @@ impl Inbox {
 
     /// Takes the bytes that were read, keeps those that can't be taken yet, and returns whether to
     /// continue reading now.
-    fn take(&mut self, mut bytes: &[u8], store: &mut impl Store) -> Result<bool, BulkDown> {
+    fn take(&mut self, mut bytes: &[u8], store: &mut impl BlockStore) -> Result<bool, BulkDown> {
         self.kept.clear();
         loop {
             if let Some((head, got)) = &mut self.arriving {
@@ -113,7 +113,7 @@ impl Inbox {
                 let Some((tail, behind)) = bytes.split_first_chunk::<TAIL_BYTES>() else { break };
                 let head = *head;
                 match *tail {
-                    WHOLE => store.arrived(self.from, Word::Block(head))?,
+                    WHOLE => store.arrived(self.from, PeerWord::Block(head))?,
                     VOID => {}
                     _ => return Err(BulkDown::Garbage { word: u64::from_le_bytes(*tail) }),
                 }
@@ -126,8 +126,8 @@ impl Inbox {
                 self.greet(head, expected)?;
                 continue;
             }
-            match Head::decode(head)? {
-                Head::Block(block) => {
+            match BulkHead::decode(head)? {
+                BulkHead::Block(block) => {
                     let is_placed = store.expect(self.from, &block)?;
                     self.arriving = Some((block, 0));
                     if !is_placed {
@@ -135,9 +135,9 @@ impl Inbox {
                         return Ok(false);
                     }
                 }
-                Head::Columns { slot, columns } => store.arrived(self.from, Word::Columns { slot, columns })?,
-                Head::Closed { dead } => store.arrived(self.from, Word::Closed { dead })?,
-                Head::Finished => store.arrived(self.from, Word::Finished)?,
+                BulkHead::Columns { slot, columns } => store.arrived(self.from, PeerWord::Columns { slot, columns })?,
+                BulkHead::Closed { dead } => store.arrived(self.from, PeerWord::Closed { dead })?,
+                BulkHead::Finished => store.arrived(self.from, PeerWord::Finished)?,
                 _ => return Err(garbage(head)),
             }
         }
@@ -146,7 +146,7 @@ impl Inbox {
     }
 
     fn greet(&mut self, head: &[u8; HEAD_BYTES], expected: Greeting) -> Result<(), BulkDown> {
-        let Head::Greeting(found) = Head::decode(head)? else { return Err(garbage(head)) };
+        let BulkHead::Greeting(found) = BulkHead::decode(head)? else { return Err(garbage(head)) };
         if found != expected {
             return Err(mismatch(expected, found));
         }

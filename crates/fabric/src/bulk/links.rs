@@ -1,16 +1,15 @@
 //! The streams of one member of a bulk group.
 use super::error::{BulkDown, BulkLinksError};
-use super::inbox::{self, Inbox};
-use super::outbox::Outbox;
-use super::store::Store;
-use super::wire::{BlockHead, Greeting, Head};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::Timespec;
+use super::inbox::{self, BulkInbox};
+use super::outbox::BulkOutbox;
+use super::store::BlockStore;
+use super::wire::{BlockHead, BulkHead, Greeting};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use spindle_core::Rank;
 use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::Connection;
+use spindle_transport::waiting::EpollSpace;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const EVENTS_MAX: usize = 64;
 
 /// The operations that are possible on the stream to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ready {
+pub struct LinkReadiness {
     /// The peer.
     pub peer: Rank,
     /// Bytes may be received.
@@ -36,17 +35,17 @@ pub struct Ready {
 pub struct BulkLinks {
     epoll: OwnedFd,
     /// By rank; none at my own rank, and for peers that are gone.
-    links: Box<[Option<Link>]>,
+    links: Box<[Option<BulkStreamLink>]>,
     buffer: Box<[u8]>,
     /// Peers with bytes that have arrived and were not read, which the descriptor may not report.
     unread: Vec<Rank>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct BulkStreamLink {
     stream: Connection,
-    outbox: Outbox,
-    inbox: Inbox,
+    outbox: BulkOutbox,
+    inbox: BulkInbox,
     /// Whether the system will report when it accepts more.
     is_blocked: bool,
     /// The reason why nothing can be sent any more. Bytes from the peer are still read, and may say
@@ -71,18 +70,19 @@ impl BulkLinks {
         let os = |call| move |errno: rustix::io::Errno| BulkLinksError::Os { call, source: errno.into() };
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
         let ranks = peers.iter().map(|peer| peer.index() + 1).max().unwrap_or(0);
-        let mut links: Vec<Option<Link>> = (0..ranks).map(|_| None).collect();
+        let mut links: Vec<Option<BulkStreamLink>> = (0..ranks).map(|_| None).collect();
         for (rank, stream) in streams {
             let is_peer = peers.contains(&rank);
             match links.get_mut(rank.index()) {
                 Some(slot @ None) if is_peer => {
                     let data = EventData::new_u64(rank.0.into());
                     epoll::add(&epoll, stream.fd(), data, EventFlags::IN).map_err(os("epoll_ctl"))?;
-                    let mut outbox = Outbox::default();
-                    outbox.push(Head::Greeting(Greeting { from: me, to: rank, digest }));
-                    let inbox = Inbox::new(Greeting { from: rank, to: me, digest });
+                    let mut outbox = BulkOutbox::default();
+                    outbox.push(BulkHead::Greeting(Greeting { from: me, to: rank, digest }));
+                    let inbox = BulkInbox::new(Greeting { from: rank, to: me, digest });
                     let (is_blocked, deaf, sent_bytes, received_bytes) = (false, None, 0, 0);
-                    *slot = Some(Link { stream, outbox, inbox, is_blocked, deaf, sent_bytes, received_bytes });
+                    *slot =
+                        Some(BulkStreamLink { stream, outbox, inbox, is_blocked, deaf, sent_bytes, received_bytes });
                 }
                 slot => {
                     let times = 1 + u32::from(slot.is_some_and(|slot| slot.is_some()));
@@ -96,7 +96,7 @@ impl BulkLinks {
         let mut unread = Vec::with_capacity(links.len());
         // A stream may have read more than its hello before it was handed over, and the descriptor
         // does not report that.
-        let has_arrived = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.stream.has_arrived());
+        let has_arrived = |link: &Option<BulkStreamLink>| link.as_ref().is_some_and(|link| link.stream.has_arrived());
         unread.extend((0..).map(Rank).zip(&links).filter(|(_, link)| has_arrived(link)).map(|(rank, _)| rank));
         Ok(BulkLinks { epoll, links: links.into(), buffer: vec![0; inbox::BUFFER_BYTES].into(), unread })
     }
@@ -119,7 +119,7 @@ impl BulkLinks {
 
     /// Returns whether the system has everything that can be handed to it.
     pub fn is_flushed(&self) -> bool {
-        self.links.iter().flatten().all(Link::is_flushed)
+        self.links.iter().flatten().all(BulkStreamLink::is_flushed)
     }
 
     /// Returns the bytes that were handed to the system for a peer, and those that were received
@@ -146,7 +146,7 @@ impl BulkLinks {
     /// Posts that I have done my part.
     pub fn post_finished(&mut self) {
         for link in self.links.iter_mut().flatten().filter(|link| link.deaf.is_none()) {
-            link.outbox.push(Head::Finished);
+            link.outbox.push(BulkHead::Finished);
         }
     }
 
@@ -155,13 +155,13 @@ impl BulkLinks {
     pub fn close(&mut self, dead: Rank) {
         for link in self.links.iter_mut().flatten().filter(|link| link.deaf.is_none()) {
             link.outbox.give_up();
-            link.outbox.push(Head::Closed { dead });
+            link.outbox.push(BulkHead::Closed { dead });
         }
     }
 
     /// Sends to a peer as much as its stream accepts. Returns whether anything left. The slots of
     /// the blocks that are gone are added to `gone`.
-    pub fn send(&mut self, to: Rank, store: &impl Store, gone: &mut Vec<Slot>) -> bool {
+    pub fn send(&mut self, to: Rank, store: &impl BlockStore, gone: &mut Vec<Slot>) -> bool {
         let Some(link) = self.links.get_mut(to.index()).and_then(Option::as_mut) else { return false };
         let before = link.sent_bytes;
         if let Err(error) = link.send(store, gone) {
@@ -181,7 +181,7 @@ impl BulkLinks {
 
     /// Receives from a peer. Returns whether anything came, and why the connection has ended, if it
     /// has.
-    pub fn receive(&mut self, from: Rank, store: &mut impl Store) -> (bool, Option<BulkDown>) {
+    pub fn receive(&mut self, from: Rank, store: &mut impl BlockStore) -> (bool, Option<BulkDown>) {
         let Some(link) = self.links.get_mut(from.index()).and_then(Option::as_mut) else { return (false, None) };
         let before = link.received_bytes;
         let received = link.inbox.receive(&mut *link.stream, &mut self.buffer, store, &mut link.received_bytes);
@@ -214,21 +214,14 @@ impl BulkLinks {
     }
 
     /// Adds to `ready` the operations that are possible now, or within `at_most`.
-    pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Ready>) {
-        let unread = self.unread.drain(..).map(|peer| Ready { peer, to_receive: true, to_send: false });
+    pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<LinkReadiness>) {
+        let unread = self.unread.drain(..).map(|peer| LinkReadiness { peer, to_receive: true, to_send: false });
         ready.extend(unread);
         let at_most = if ready.is_empty() { at_most } else { Duration::ZERO };
-        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
-        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
-        let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
-        // An interruption counts as a timeout.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
-        for event in events {
-            // Copied, because it may be unaligned.
-            let (flags, data) = (event.flags, event.data);
-            let Ok(peer) = u32::try_from(data.u64()) else { continue };
+        for (data, flags) in EpollSpace::<EVENTS_MAX>::default().wait(self.epoll.as_fd(), at_most) {
+            let Ok(peer) = u32::try_from(data) else { continue };
             let to_receive = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-            ready.push(Ready { peer: Rank(peer), to_receive, to_send: flags.contains(EventFlags::OUT) });
+            ready.push(LinkReadiness { peer: Rank(peer), to_receive, to_send: flags.contains(EventFlags::OUT) });
         }
     }
 
@@ -244,12 +237,12 @@ impl BulkLinks {
         }
     }
 
-    fn link(&self, peer: Rank) -> Option<&Link> {
+    fn link(&self, peer: Rank) -> Option<&BulkStreamLink> {
         self.links.get(peer.index())?.as_ref()
     }
 
     /// Returns the link to `peer`, if data can be sent on it.
-    fn to(&mut self, peer: Rank) -> Option<&mut Link> {
+    fn to(&mut self, peer: Rank) -> Option<&mut BulkStreamLink> {
         self.links.get_mut(peer.index())?.as_mut().filter(|link| link.deaf.is_none())
     }
 }
@@ -262,16 +255,10 @@ impl AsFd for BulkLinks {
     }
 }
 
-impl Link {
-    fn send(&mut self, store: &impl Store, gone: &mut Vec<Slot>) -> io::Result<()> {
+impl BulkStreamLink {
+    fn send(&mut self, store: &impl BlockStore, gone: &mut Vec<Slot>) -> io::Result<()> {
         self.sent_bytes += self.outbox.send(&mut *self.stream, store, gone)?;
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+        self.stream.send_held()
     }
 
     fn is_flushed(&self) -> bool {

@@ -7,22 +7,22 @@
 //!
 //! Mapping memory takes about as long as copying it. So a receiver keeps its mappings, and the root
 //! uses a segment again. The root does so once all receivers have dropped the object in it, which
-//! they report ([`Head::Released`]), and the application has dropped it, too. Until then no process
+//! they report ([`BulkHead::Released`]), and the application has dropped it, too. Until then no process
 //! writes it, which makes it correct to lend its bytes (INV-LENT, docs/protocol/bulk.md). A segment
 //! that is not tracked any more while a process may still read it is never written again.
 use super::error::{BulkDown, BulkLinksError};
 use super::inbox::mismatch;
 use super::object::{Loan, NAME, Object, Segment};
-use super::wire::{Greeting, HEAD_BYTES, Head, Place};
+use super::wire::{BulkHead, Greeting, HEAD_BYTES, LentPlace};
 use crate::region::{PeerRegion, RegionError};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use spindle_core::Rank;
+use spindle_transport::waiting::EpollSpace;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -172,7 +172,7 @@ pub enum LocalEvent {
 pub struct LocalLinks {
     epoll: OwnedFd,
     /// By rank.
-    links: Box<[Option<Link>]>,
+    links: Box<[Option<LocalLink>]>,
     buffer: Box<[u8]>,
     /// At the root: objects in segments that receivers know, in the order in which they were sent.
     loaned: Vec<Loaned>,
@@ -212,7 +212,7 @@ impl Loan for Owed {
     /// Reports to the root at once, from any thread: the root may be waiting for the memory.
     fn end(&self) {
         let Some(socket) = self.socket.upgrade() else { return };
-        let head = Head::Released { number: self.number }.encode();
+        let head = BulkHead::Released { number: self.number }.encode();
         if rustix::net::send(&socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
             self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
         }
@@ -220,7 +220,7 @@ impl Loan for Owed {
 }
 
 #[derive(Debug)]
-struct Link {
+struct LocalLink {
     socket: Arc<OwnedFd>,
     /// Segments of mine that are mapped there.
     handed: Vec<u64>,
@@ -228,7 +228,7 @@ struct Link {
     known: Vec<(u64, Arc<PeerRegion>)>,
     unsent: Arc<Mutex<Vec<u64>>>,
     /// Bounded by what its owner posts.
-    queue: VecDeque<(Head, Option<Object>)>,
+    queue: VecDeque<(BulkHead, Option<Object>)>,
     /// Whether the system will report when it accepts more.
     is_blocked: bool,
     is_deaf: bool,
@@ -244,16 +244,17 @@ impl LocalLinks {
     pub fn new(part: LocalPart, digest: u64) -> Result<LocalLinks, BulkLinksError> {
         let LocalPart { members, me, sockets, .. } = part;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
-        let mut links: Vec<Option<Link>> = (0..members).map(|_| None).collect();
+        let mut links: Vec<Option<LocalLink>> = (0..members).map(|_| None).collect();
         for (peer, socket) in sockets {
             let data = EventData::new_u64(peer.0.into());
             epoll::add(&epoll, &socket, data, EventFlags::IN).map_err(os("epoll_ctl"))?;
             let greeting = Some(Greeting { from: peer, to: me, digest });
-            let first = Head::Greeting(Greeting { from: me, to: peer, digest });
+            let first = BulkHead::Greeting(Greeting { from: me, to: peer, digest });
             let queue = VecDeque::from([(first, None)]);
             let (socket, unsent) = (Arc::new(socket), Arc::default());
             let (handed, known, is_blocked, is_deaf) = (vec![], vec![], false, false);
-            links[peer.index()] = Some(Link { socket, handed, known, unsent, queue, is_blocked, is_deaf, greeting });
+            links[peer.index()] =
+                Some(LocalLink { socket, handed, known, unsent, queue, is_blocked, is_deaf, greeting });
         }
         let buffer = vec![0; HEAD_BYTES + INSIDE_BYTES_MAX as usize].into();
         let mut made = LocalLinks { epoll, links: links.into(), buffer, loaned: vec![], reused: VecDeque::new() };
@@ -306,7 +307,7 @@ impl LocalLinks {
         let bytes = object.len() as u64;
         let Some(segment) = object.segment() else {
             assert!(LocalLinks::fits(bytes), "{bytes} bytes are in no segment");
-            return self.post(Head::Object { number, bytes, place: Place::Inside }, Some(object));
+            return self.post(BulkHead::Object { number, bytes, place: LentPlace::Inside }, Some(object));
         };
         let (id, segment_bytes) = (segment.id(), segment.size());
         self.reused.retain(|reused| *reused != id);
@@ -315,11 +316,12 @@ impl LocalLinks {
         self.loaned.push(Loaned { number, object: object.clone(), readers });
         for link in self.links.iter_mut().flatten() {
             let is_known = link.handed.contains(&id);
-            let place = if is_known { Place::Known { segment: id } } else { Place::New { segment: id, segment_bytes } };
+            let place =
+                if is_known { LentPlace::Known { segment: id } } else { LentPlace::New { segment: id, segment_bytes } };
             if !is_known {
                 link.handed.push(id);
             }
-            link.queue.push_back((Head::Object { number, bytes, place }, Some(object.clone())));
+            link.queue.push_back((BulkHead::Object { number, bytes, place }, Some(object.clone())));
         }
         self.forget();
         self.send_all();
@@ -342,25 +344,25 @@ impl LocalLinks {
         };
         for link in self.links.iter_mut().flatten() {
             for segment in link.handed.extract_if(.., |id| !is_kept(id)) {
-                link.queue.push_back((Head::Forget { segment }, None));
+                link.queue.push_back((BulkHead::Forget { segment }, None));
             }
         }
     }
 
     /// Reports to the root how many objects are here.
     pub fn post_have(&mut self, objects: u64) {
-        self.post(Head::Have { objects }, None);
+        self.post(BulkHead::Have { objects }, None);
     }
 
     /// Reports to all peers that I have done my part.
     pub fn post_finished(&mut self) {
-        self.post(Head::Finished, None);
+        self.post(BulkHead::Finished, None);
     }
 
     /// Reports to all peers that the group is closed, and drops all other posts.
     pub fn close(&mut self, dead: Rank) {
         self.links.iter_mut().flatten().for_each(|link| link.queue.clear());
-        self.post(Head::Closed { dead }, None);
+        self.post(BulkHead::Closed { dead }, None);
     }
 
     /// Returns whether the system has everything that can be handed to it.
@@ -371,15 +373,8 @@ impl LocalLinks {
     /// Adds to `ready` the peers that can be received from now, or within `at_most`. Sends what can
     /// be sent.
     pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Rank>) {
-        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
-        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
-        let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
-        // An interruption counts as a timeout.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
-        for event in events {
-            // Copied, because it may be unaligned.
-            let (flags, data) = (event.flags, event.data);
-            let Ok(peer) = u32::try_from(data.u64()) else { continue };
+        for (data, flags) in EpollSpace::<EVENTS_MAX>::default().wait(self.epoll.as_fd(), at_most) {
+            let Ok(peer) = u32::try_from(data) else { continue };
             if flags.contains(EventFlags::OUT) {
                 self.send(Rank(peer));
             }
@@ -395,14 +390,14 @@ impl LocalLinks {
         for _ in 0..MESSAGES_MAX {
             let link = self.links.get_mut(from.index())?.as_mut()?;
             let down = match link.receive(&mut self.buffer) {
-                Ok(Came::Nothing) => return None,
-                Ok(Came::Known) => continue,
-                Ok(Came::Event(found)) => {
+                Ok(LocalArrival::Nothing) => return None,
+                Ok(LocalArrival::Known) => continue,
+                Ok(LocalArrival::Event(found)) => {
                     news.push(found);
                     continue;
                 }
-                Ok(Came::Released { number }) if self.release(from, number) => continue,
-                Ok(Came::Released { number }) => BulkDown::Garbage { word: number },
+                Ok(LocalArrival::Released { number }) if self.release(from, number) => continue,
+                Ok(LocalArrival::Released { number }) => BulkDown::Garbage { word: number },
                 Err(down) => down,
             };
             self.end(from);
@@ -429,7 +424,7 @@ impl LocalLinks {
         }
     }
 
-    fn post(&mut self, head: Head, object: Option<&Object>) {
+    fn post(&mut self, head: BulkHead, object: Option<&Object>) {
         for link in self.links.iter_mut().flatten() {
             link.queue.push_back((head, object.cloned()));
         }
@@ -447,7 +442,7 @@ impl LocalLinks {
     fn send(&mut self, peer: Rank) {
         let Some(link) = &mut self.links[peer.index()] else { return };
         let unsent = std::mem::take(&mut *link.unsent.lock().unwrap_or_else(PoisonError::into_inner));
-        link.queue.extend(unsent.into_iter().map(|number| (Head::Released { number }, None)));
+        link.queue.extend(unsent.into_iter().map(|number| (BulkHead::Released { number }, None)));
         link.send();
         let is_blocked = !link.queue.is_empty();
         if is_blocked != link.is_blocked {
@@ -473,7 +468,7 @@ impl AsFd for LocalLinks {
     }
 }
 
-impl Link {
+impl LocalLink {
     /// Sends what the system accepts.
     fn send(&mut self) {
         while let Some((head, object)) = self.queue.front() {
@@ -481,7 +476,7 @@ impl Link {
                 Some(object) if object.segment().is_none() => object,
                 _ => &[],
             };
-            let is_new = matches!(head, Head::Object { place: Place::New { .. }, .. });
+            let is_new = matches!(head, BulkHead::Object { place: LentPlace::New { .. }, .. });
             let fd = object.as_ref().and_then(Object::segment).filter(|_| is_new).map(AsFd::as_fd);
             let head = head.encode();
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -504,13 +499,13 @@ impl Link {
     }
 
     /// Receives the next message, if there is one.
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<Came, BulkDown> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<LocalArrival, BulkDown> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let received = match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
             Ok(received) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(LocalArrival::Nothing),
             Err(errno) => return Err(BulkDown::Os { call: "receiving", source: errno.into() }),
         };
         let mut fds: Vec<OwnedFd> = vec![];
@@ -526,25 +521,25 @@ impl Link {
         let whole = buffer.get(..received.bytes).filter(|_| !is_cut).and_then(|bytes| bytes.split_first_chunk());
         let Some((head, inside)) = whole else { return Err(BulkDown::Garbage { word: 0 }) };
         let garbage = || BulkDown::Garbage { word: u64::from_le_bytes(*head.first_chunk().unwrap_or(&[0; 8])) };
-        let head = Head::decode(head)?;
+        let head = BulkHead::decode(head)?;
         let is_inside =
-            matches!(head, Head::Object { place: Place::Inside, bytes, .. } if bytes == inside.len() as u64);
+            matches!(head, BulkHead::Object { place: LentPlace::Inside, bytes, .. } if bytes == inside.len() as u64);
         if !is_inside && !inside.is_empty() {
             return Err(garbage());
         }
         if let Some(expected) = self.greeting {
-            let Head::Greeting(found) = head else { return Err(garbage()) };
+            let BulkHead::Greeting(found) = head else { return Err(garbage()) };
             if found != expected {
                 return Err(mismatch(expected, found));
             }
             self.greeting = None;
-            return Ok(Came::Known);
+            return Ok(LocalArrival::Known);
         }
-        Ok(Came::Event(match head {
-            Head::Object { number, place: Place::Inside, .. } if is_inside => {
+        Ok(LocalArrival::Event(match head {
+            BulkHead::Object { number, place: LentPlace::Inside, .. } if is_inside => {
                 LocalEvent::Object { number, object: inside.to_vec().into() }
             }
-            Head::Object { number, bytes, place: Place::New { segment, segment_bytes } } => {
+            BulkHead::Object { number, bytes, place: LentPlace::New { segment, segment_bytes } } => {
                 if fds.is_empty() && received.flags.contains(ReturnFlags::CTRUNC) {
                     // The system drops the descriptor when this process has no room for one more.
                     let (call, name, source) = ("receiving a descriptor", NAME.to_string(), Errno::MFILE.into());
@@ -555,16 +550,16 @@ impl Link {
                 self.known.push((segment, Arc::new(region)));
                 self.lend(number, segment, bytes).ok_or_else(garbage)?
             }
-            Head::Object { number, bytes, place: Place::Known { segment } } => {
+            BulkHead::Object { number, bytes, place: LentPlace::Known { segment } } => {
                 self.lend(number, segment, bytes).ok_or_else(garbage)?
             }
-            Head::Have { objects } => LocalEvent::Have { objects },
-            Head::Closed { dead } => LocalEvent::Closed { dead },
-            Head::Finished => LocalEvent::Finished,
-            Head::Released { number } => return Ok(Came::Released { number }),
-            Head::Forget { segment } => {
+            BulkHead::Have { objects } => LocalEvent::Have { objects },
+            BulkHead::Closed { dead } => LocalEvent::Closed { dead },
+            BulkHead::Finished => LocalEvent::Finished,
+            BulkHead::Released { number } => return Ok(LocalArrival::Released { number }),
+            BulkHead::Forget { segment } => {
                 self.known.retain(|(known, _)| *known != segment);
-                return Ok(Came::Known);
+                return Ok(LocalArrival::Known);
             }
             _ => return Err(garbage()),
         }))
@@ -582,7 +577,7 @@ impl Link {
 }
 
 /// The kind of a message.
-enum Came {
+enum LocalArrival {
     /// There was no message.
     Nothing,
     /// A message that its owner need not know.

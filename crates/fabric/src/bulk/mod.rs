@@ -3,7 +3,7 @@
 //!
 //! Read [`BulkLinks`] first, which moves frames (`wire.rs`): blocks and a member's counters. Blocks
 //! are sent out of the memory that contains their object, and received into that of the receiver's
-//! object. A [`Store`] says what is to be sent and where it goes. The streams are separate from
+//! object. A [`BlockStore`] says what is to be sent and where it goes. The streams are separate from
 //! those of the small messages, so that no counter of an ordered subgroup waits behind a block.
 //!
 //! On one machine nothing is moved: [`LocalLinks`] pass the descriptor of the [`Segment`] that
@@ -24,8 +24,8 @@ mod tests;
 mod wire;
 
 pub use error::{BulkDown, BulkLinksError};
-pub use links::{BulkLinks, Ready};
+pub use links::{BulkLinks, LinkReadiness};
 pub use local::{LocalEvent, LocalLinks, LocalPart};
 pub use object::{Buffer, Object, Segment};
-pub use store::{Store, Word};
+pub use store::{BlockStore, PeerWord};
 pub use wire::{BlockHead, Greeting};

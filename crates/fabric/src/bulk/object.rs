@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Bytes that don't change any more: an object that is sent, or that was received. Clones are the
 /// same bytes.
 #[derive(Clone)]
-pub struct Object(Arc<Place>);
+pub struct Object(Arc<ObjectMemory>);
 
 /// Memory to receive an object into. It becomes an [`Object`] once all of the object is there.
 #[derive(Debug)]
-pub struct Buffer(Room);
+pub struct Buffer(BufferMemory);
 
 /// Memory that can be shared with other processes, which map it read-only. When it is made into an
 /// [`Object`], others on this machine read it in place. It is written again only when all of them
@@ -41,29 +41,29 @@ pub(super) trait Loan: fmt::Debug + Send + Sync {
 
 /// Memory of another process, mapped.
 #[derive(Debug)]
-struct Lent {
+struct LentMemory {
     region: Arc<PeerRegion>,
     bytes: u64,
     loan: Box<dyn Loan>,
 }
 
-impl Drop for Lent {
+impl Drop for LentMemory {
     fn drop(&mut self) {
         self.loan.end();
     }
 }
 
 #[derive(Debug)]
-enum Room {
+enum BufferMemory {
     Bytes(Vec<u8>),
     Segment(Segment),
     File(FileRegion),
 }
 
 #[derive(Debug)]
-enum Place {
-    Room(Room),
-    Lent(Lent),
+enum ObjectMemory {
+    Room(BufferMemory),
+    Lent(LentMemory),
 }
 
 impl Object {
@@ -83,13 +83,13 @@ impl Object {
         }
         // SAFETY: by this function's contract.
         let region = unsafe { FileRegion::open(FILE, file, bytes, false) }?;
-        Ok(Buffer(Room::File(region)).into())
+        Ok(Buffer(BufferMemory::File(region)).into())
     }
 
     /// Returns its segment, if it is in one of this process's.
     pub fn segment(&self) -> Option<&Segment> {
         match &*self.0 {
-            Place::Room(Room::Segment(segment)) => Some(segment),
+            ObjectMemory::Room(BufferMemory::Segment(segment)) => Some(segment),
             _ => None,
         }
     }
@@ -100,7 +100,7 @@ impl Object {
     /// The object, if it is in another kind of memory or has clones.
     pub fn into_vec(self) -> Result<Vec<u8>, Object> {
         match Arc::try_unwrap(self.0) {
-            Ok(Place::Room(Room::Bytes(bytes))) => Ok(bytes),
+            Ok(ObjectMemory::Room(BufferMemory::Bytes(bytes))) => Ok(bytes),
             Ok(other) => Err(Object(Arc::new(other))),
             Err(shared) => Err(Object(shared)),
         }
@@ -110,7 +110,9 @@ impl Object {
     /// caller must know that no other process reads it on the caller's account (INV-LENT).
     pub(super) fn into_segment(self) -> Result<Segment, Object> {
         match Arc::try_unwrap(self.0) {
-            Ok(Place::Room(Room::Segment(segment))) if !segment.is_abandoned.load(Ordering::Relaxed) => Ok(segment),
+            Ok(ObjectMemory::Room(BufferMemory::Segment(segment))) if !segment.is_abandoned.load(Ordering::Relaxed) => {
+                Ok(segment)
+            }
             Ok(other) => Err(Object(Arc::new(other))),
             Err(shared) => Err(Object(shared)),
         }
@@ -119,7 +121,7 @@ impl Object {
     /// Creates an object of the first `bytes` bytes of another process's memory, which has at least
     /// that many and is not written before `loan` is ended.
     pub(super) fn lent(region: Arc<PeerRegion>, bytes: u64, loan: impl Loan + 'static) -> Object {
-        Object(Arc::new(Place::Lent(Lent { region, bytes, loan: Box::new(loan) })))
+        Object(Arc::new(ObjectMemory::Lent(LentMemory { region, bytes, loan: Box::new(loan) })))
     }
 }
 
@@ -169,7 +171,7 @@ impl Buffer {
         }
         // SAFETY: by this function's contract.
         let region = unsafe { FileRegion::open(FILE, file, bytes, true) }?;
-        Ok(Buffer(Room::File(region)))
+        Ok(Buffer(BufferMemory::File(region)))
     }
 }
 
@@ -178,9 +180,9 @@ impl Deref for Object {
 
     fn deref(&self) -> &[u8] {
         match &*self.0 {
-            Place::Room(room) => room,
+            ObjectMemory::Room(room) => room,
             // Its owner does not write it before the loan has ended (INV-LENT).
-            Place::Lent(lent) => lent.region.bytes(0, lent.bytes),
+            ObjectMemory::Lent(lent) => lent.region.bytes(0, lent.bytes),
         }
     }
 }
@@ -199,17 +201,17 @@ impl From<Segment> for Object {
 
 impl From<Buffer> for Object {
     fn from(buffer: Buffer) -> Object {
-        Object(Arc::new(Place::Room(buffer.0)))
+        Object(Arc::new(ObjectMemory::Room(buffer.0)))
     }
 }
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &*self.0 {
-            Place::Room(Room::Bytes(_)) => "Bytes",
-            Place::Room(Room::Segment(_)) => "Segment",
-            Place::Room(Room::File(_)) => "File",
-            Place::Lent(..) => "Lent",
+            ObjectMemory::Room(BufferMemory::Bytes(_)) => "Bytes",
+            ObjectMemory::Room(BufferMemory::Segment(_)) => "Segment",
+            ObjectMemory::Room(BufferMemory::File(_)) => "File",
+            ObjectMemory::Lent(..) => "Lent",
         };
         write!(f, "Object::{kind}({} bytes)", self.len())
     }
@@ -217,13 +219,13 @@ impl fmt::Debug for Object {
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer(Room::Bytes(bytes))
+        Buffer(BufferMemory::Bytes(bytes))
     }
 }
 
 impl From<Segment> for Buffer {
     fn from(segment: Segment) -> Buffer {
-        Buffer(Room::Segment(segment))
+        Buffer(BufferMemory::Segment(segment))
     }
 }
 
@@ -238,21 +240,21 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Room::Bytes(bytes) => bytes,
-            Room::Segment(segment) => segment,
-            Room::File(file) => file.bytes_mut(),
+            BufferMemory::Bytes(bytes) => bytes,
+            BufferMemory::Segment(segment) => segment,
+            BufferMemory::File(file) => file.bytes_mut(),
         }
     }
 }
 
-impl Deref for Room {
+impl Deref for BufferMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Room::Bytes(bytes) => bytes,
-            Room::Segment(segment) => segment,
-            Room::File(file) => file.bytes(),
+            BufferMemory::Bytes(bytes) => bytes,
+            BufferMemory::Segment(segment) => segment,
+            BufferMemory::File(file) => file.bytes(),
         }
     }
 }

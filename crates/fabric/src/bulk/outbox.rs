@@ -1,6 +1,6 @@
 //! The queue of what is to be sent to one peer of a bulk group: heads, and blocks by their places.
-use super::store::Store;
-use super::wire::{BlockHead, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
+use super::store::BlockStore;
+use super::wire::{BlockHead, BulkHead, HEAD_BYTES, TAIL_BYTES, VOID, WHOLE};
 use spindle_core::rdmc::{Columns, Slot};
 use spindle_transport::Stream;
 use std::collections::VecDeque;
@@ -14,20 +14,20 @@ static NOTHING: [u8; 64 << 10] = [0; 64 << 10];
 /// The queue is as long as what its owner posts. A session bounds the blocks, and behind each block
 /// there is at most one entry of a slot's counters.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
-    queue: VecDeque<Item>,
+pub(super) struct BulkOutbox {
+    queue: VecDeque<OutboxItem>,
     /// Bytes of the first item that are gone.
     gone: u64,
 }
 
 #[derive(Debug)]
-struct Item {
+struct OutboxItem {
     head: [u8; HEAD_BYTES],
-    body: Body,
+    body: OutboxBody,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Body {
+enum OutboxBody {
     None,
     /// No body: the head contains the counters of this slot.
     Columns(Slot),
@@ -36,54 +36,54 @@ enum Body {
     Void(u64, [u8; TAIL_BYTES]),
 }
 
-impl Item {
+impl OutboxItem {
     fn bytes(&self) -> u64 {
         let body = match self.body {
-            Body::None | Body::Columns(_) => 0,
-            Body::Block(BlockHead { bytes, .. }) | Body::Void(bytes, _) => bytes + TAIL_BYTES as u64,
+            OutboxBody::None | OutboxBody::Columns(_) => 0,
+            OutboxBody::Block(BlockHead { bytes, .. }) | OutboxBody::Void(bytes, _) => bytes + TAIL_BYTES as u64,
         };
         HEAD_BYTES as u64 + body
     }
 }
 
-impl Outbox {
+impl BulkOutbox {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    pub(super) fn push(&mut self, head: Head) {
-        self.queue.push_back(Item { head: head.encode(), body: Body::None });
+    pub(super) fn push(&mut self, head: BulkHead) {
+        self.queue.push_back(OutboxItem { head: head.encode(), body: OutboxBody::None });
     }
 
     /// Queues counters. They replace older ones of the slot if no block of it was posted since.
     pub(super) fn push_columns(&mut self, slot: Slot, columns: Columns) {
-        let head = Head::Columns { slot, columns }.encode();
+        let head = BulkHead::Columns { slot, columns }.encode();
         let begun = usize::from(self.gone > 0);
         for item in self.queue.iter_mut().skip(begun).rev() {
             match item.body {
-                Body::Columns(other) if other == slot => {
+                OutboxBody::Columns(other) if other == slot => {
                     item.head = head;
                     return;
                 }
-                Body::Block(block) if block.slot == slot => break,
+                OutboxBody::Block(block) if block.slot == slot => break,
                 _ => {}
             }
         }
-        self.queue.push_back(Item { head, body: Body::Columns(slot) });
+        self.queue.push_back(OutboxItem { head, body: OutboxBody::Columns(slot) });
     }
 
     pub(super) fn push_block(&mut self, block: BlockHead) {
-        self.queue.push_back(Item { head: Head::Block(block).encode(), body: Body::Block(block) });
+        self.queue.push_back(OutboxItem { head: BulkHead::Block(block).encode(), body: OutboxBody::Block(block) });
     }
 
     /// Drops the posts, except for a frame that has begun. A block's bytes are no longer read.
     pub(super) fn give_up(&mut self) {
         self.queue.truncate(usize::from(self.gone > 0));
         if let Some(item) = self.queue.front_mut()
-            && let Body::Block(BlockHead { bytes, .. }) = item.body
+            && let OutboxBody::Block(BlockHead { bytes, .. }) = item.body
         {
             let is_whole = self.gone > HEAD_BYTES as u64 + bytes;
-            item.body = Body::Void(bytes, if is_whole { WHOLE } else { VOID });
+            item.body = OutboxBody::Void(bytes, if is_whole { WHOLE } else { VOID });
         }
     }
 
@@ -100,7 +100,7 @@ impl Outbox {
     pub(super) fn send(
         &mut self,
         stream: &mut dyn Stream,
-        store: &impl Store,
+        store: &impl BlockStore,
         gone: &mut Vec<Slot>,
     ) -> io::Result<u64> {
         let mut sent = 0;
@@ -127,7 +127,7 @@ impl Outbox {
     fn pass(&mut self, bytes: u64, gone: &mut Vec<Slot>) {
         self.gone += bytes;
         while let Some(first) = self.queue.front().filter(|first| first.bytes() <= self.gone) {
-            if let Body::Block(block) = first.body {
+            if let OutboxBody::Block(block) = first.body {
                 gone.push(block.slot);
             }
             self.gone -= first.bytes();
@@ -145,18 +145,18 @@ struct Slices<'a> {
 
 impl<'a> Slices<'a> {
     /// Adds an item; returns whether there was room for all of it.
-    fn add(&mut self, item: &'a Item, store: &'a impl Store) -> bool {
+    fn add(&mut self, item: &'a OutboxItem, store: &'a impl BlockStore) -> bool {
         if !self.part(&item.head) {
             return false;
         }
         match &item.body {
-            Body::None | Body::Columns(_) => true,
-            Body::Block(block) => {
+            OutboxBody::None | OutboxBody::Columns(_) => true,
+            OutboxBody::Block(block) => {
                 let whole = store.block(block);
                 debug_assert_eq!(whole.len() as u64, block.bytes);
                 self.part(whole) && self.part(&WHOLE)
             }
-            Body::Void(bytes, tail) => {
+            OutboxBody::Void(bytes, tail) => {
                 let mut left = *bytes;
                 while left > 0 {
                     let len = left.min(NOTHING.len() as u64);
@@ -187,7 +187,7 @@ impl<'a> Slices<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::BulkDown;
-    use super::super::store::Word;
+    use super::super::store::PeerWord;
     use super::*;
     use spindle_core::Rank;
     use spindle_transport::Space;
@@ -226,7 +226,7 @@ mod tests {
 
     struct Bytes(Vec<u8>);
 
-    impl Store for Bytes {
+    impl BlockStore for Bytes {
         fn block(&self, block: &BlockHead) -> &[u8] {
             &self.0[block.at as usize..][..block.bytes as usize]
         }
@@ -239,7 +239,7 @@ mod tests {
             unreachable!("nothing comes")
         }
 
-        fn arrived(&mut self, _: Rank, _: Word) -> Result<(), BulkDown> {
+        fn arrived(&mut self, _: Rank, _: PeerWord) -> Result<(), BulkDown> {
             unreachable!("nothing comes")
         }
     }
@@ -254,13 +254,13 @@ mod tests {
 
     /// Returns the bytes that are sent, so many at a time; `gives_up` takes effect after the first
     /// so many bytes.
-    fn sent(outbox: &mut Outbox, at_once: usize, first: usize, gives_up: bool) -> (Vec<u8>, Vec<Slot>) {
+    fn sent(outbox: &mut BulkOutbox, at_once: usize, first: usize, gives_up: bool) -> (Vec<u8>, Vec<Slot>) {
         let (store, mut gone) = (Bytes((0..200_000_u32).map(|i| i as u8).collect()), vec![]);
         let mut stream = Narrow { at_once, left: first, taken: vec![] };
         outbox.send(&mut stream, &store, &mut gone).unwrap();
         if gives_up {
             outbox.give_up();
-            outbox.push(Head::Closed { dead: Rank(3) });
+            outbox.push(BulkHead::Closed { dead: Rank(3) });
         }
         stream.left = usize::MAX;
         outbox.send(&mut stream, &store, &mut gone).unwrap();
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn frames_leave_in_order_however_little_is_taken_at_a_time() {
         let all = |at_once, first| {
-            let mut outbox = Outbox::default();
+            let mut outbox = BulkOutbox::default();
             let (slot, old) = columns(1, 1);
             outbox.push_columns(slot, old);
             outbox.push_block(block(5, 100));
@@ -297,11 +297,11 @@ mod tests {
     fn a_block_that_is_given_up_ends_as_void_wherever_it_was_cut() {
         let whole = HEAD_BYTES + 100_000 + TAIL_BYTES;
         for cut in [0, 1, HEAD_BYTES, HEAD_BYTES + 1, whole - 9, whole - 8, whole - 7, whole - 1, whole] {
-            let mut outbox = Outbox::default();
+            let mut outbox = BulkOutbox::default();
             outbox.push_block(block(5, 100_000));
             outbox.push_block(block(7, 100_000));
             let (bytes, _) = sent(&mut outbox, 70_000, cut, true);
-            let closed = Head::Closed { dead: Rank(3) }.encode();
+            let closed = BulkHead::Closed { dead: Rank(3) }.encode();
             assert_eq!(bytes[bytes.len() - HEAD_BYTES..], closed);
             if cut == 0 {
                 assert_eq!(bytes.len(), HEAD_BYTES);

@@ -7,7 +7,7 @@ use spindle_core::rdmc::{Columns, Slot};
 
 /// The blocks of a member and which of them are awaited: the part of a member that knows the
 /// protocol.
-pub trait Store {
+pub trait BlockStore {
     /// Returns the bytes of a block that I posted.
     fn block(&self, block: &BlockHead) -> &[u8];
 
@@ -27,12 +27,12 @@ pub trait Store {
     ///
     /// # Errors
     /// If it is invalid: the connection ends.
-    fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown>;
+    fn arrived(&mut self, from: Rank, word: PeerWord) -> Result<(), BulkDown>;
 }
 
 /// A message of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
+pub enum PeerWord {
     /// All of a block is at its place, and these are its sender's counters.
     Block(BlockHead),
     /// Its counters.

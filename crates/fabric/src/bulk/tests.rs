@@ -1,5 +1,5 @@
 //! Bulk streams over TLS: bytes that a stream has read before its user took it over are not lost.
-use super::{BlockHead, BulkDown, BulkLinks, Ready, Store, Word};
+use super::{BlockHead, BlockStore, BulkDown, BulkLinks, LinkReadiness, PeerWord};
 use crate::conformance::PATIENCE;
 use spindle_core::Rank;
 use spindle_core::rdmc::{Columns, Slot};
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 struct End {
     block: Vec<u8>,
     place: Vec<u8>,
-    told: Vec<Word>,
+    told: Vec<PeerWord>,
 }
 
-impl Store for End {
+impl BlockStore for End {
     fn block(&self, _: &BlockHead) -> &[u8] {
         &self.block
     }
@@ -33,7 +33,7 @@ impl Store for End {
         Some(&mut self.place)
     }
 
-    fn arrived(&mut self, _: Rank, word: Word) -> Result<(), BulkDown> {
+    fn arrived(&mut self, _: Rank, word: PeerWord) -> Result<(), BulkDown> {
         self.told.push(word);
         Ok(())
     }
@@ -83,7 +83,7 @@ fn send(links: &mut BulkLinks, to: u32, end: &End) {
 fn step(links: &mut BulkLinks, peer: u32, end: &mut End, at_most: Duration) {
     let mut ready = vec![];
     links.ready(at_most, &mut ready);
-    for Ready { to_receive, to_send, .. } in ready {
+    for LinkReadiness { to_receive, to_send, .. } in ready {
         if to_send {
             send(links, peer, end);
         }
@@ -110,7 +110,7 @@ fn bytes_that_tls_read_with_the_hello_are_received() {
         step(&mut near_links, 1, &mut near, Duration::ZERO);
         assert!(start.elapsed() < PATIENCE, "its counters were read before and are not told of");
     }
-    assert_eq!(near.told, [Word::Columns { slot: Slot(0), columns: columns(3) }]);
+    assert_eq!(near.told, [PeerWord::Columns { slot: Slot(0), columns: columns(3) }]);
     step(&mut far_links, 0, &mut far, Duration::ZERO);
 }
 

@@ -52,7 +52,7 @@ pub struct BlockHead {
 
 /// One head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Head {
+pub(super) enum BulkHead {
     Greeting(Greeting),
     Columns {
         slot: Slot,
@@ -67,7 +67,7 @@ pub(super) enum Head {
     Object {
         number: u64,
         bytes: u64,
-        place: Place,
+        place: LentPlace,
     },
     /// On one machine: the sender has so many objects.
     Have {
@@ -85,7 +85,7 @@ pub(super) enum Head {
 
 /// The place of an object that is lent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum LentPlace {
     /// Behind the head, in the same message.
     Inside,
     /// In a segment of so many bytes, whose descriptor is in the message.
@@ -104,28 +104,28 @@ const HAVE: u64 = 7;
 const RELEASED: u64 = 8;
 const FORGET: u64 = 9;
 
-impl Head {
+impl BulkHead {
     pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
         let (kind, low, [first, second], Columns { bytes, steps, ready, have }) = match *self {
-            Head::Greeting(Greeting { from, to, digest }) => {
+            BulkHead::Greeting(Greeting { from, to, digest }) => {
                 (GREETING, from.0, [MAGIC, digest], Columns { bytes: to.0.into(), ..Columns::default() })
             }
-            Head::Columns { slot, columns } => (COLUMNS, slot.0, [0, 0], columns),
-            Head::Block(BlockHead { slot, at, bytes, columns }) => (BLOCK, slot.0, [at, bytes], columns),
-            Head::Closed { dead } => (CLOSED, dead.0, [0, 0], Columns::default()),
-            Head::Finished => (FINISHED, 0, [0, 0], Columns::default()),
-            Head::Object { number, bytes, place } => {
+            BulkHead::Columns { slot, columns } => (COLUMNS, slot.0, [0, 0], columns),
+            BulkHead::Block(BlockHead { slot, at, bytes, columns }) => (BLOCK, slot.0, [at, bytes], columns),
+            BulkHead::Closed { dead } => (CLOSED, dead.0, [0, 0], Columns::default()),
+            BulkHead::Finished => (FINISHED, 0, [0, 0], Columns::default()),
+            BulkHead::Object { number, bytes, place } => {
                 let (low, segment, segment_bytes) = match place {
-                    Place::Known { segment } => (0, segment, 0),
-                    Place::Inside => (1, 0, 0),
-                    Place::New { segment, segment_bytes } => (2, segment, segment_bytes),
+                    LentPlace::Known { segment } => (0, segment, 0),
+                    LentPlace::Inside => (1, 0, 0),
+                    LentPlace::New { segment, segment_bytes } => (2, segment, segment_bytes),
                 };
                 let columns = Columns { bytes: segment, steps: segment_bytes, ..Columns::default() };
                 (OBJECT, low, [number, bytes], columns)
             }
-            Head::Have { objects } => (HAVE, 0, [objects, 0], Columns::default()),
-            Head::Released { number } => (RELEASED, 0, [number, 0], Columns::default()),
-            Head::Forget { segment } => (FORGET, 0, [segment, 0], Columns::default()),
+            BulkHead::Have { objects } => (HAVE, 0, [objects, 0], Columns::default()),
+            BulkHead::Released { number } => (RELEASED, 0, [number, 0], Columns::default()),
+            BulkHead::Forget { segment } => (FORGET, 0, [segment, 0], Columns::default()),
         };
         let words = [kind | u64::from(low) << 32, first, second, bytes, steps, ready, have];
         let mut encoded = [0; HEAD_BYTES];
@@ -135,7 +135,7 @@ impl Head {
         encoded
     }
 
-    pub(super) fn decode(encoded: &[u8; HEAD_BYTES]) -> Result<Head, BulkDown> {
+    pub(super) fn decode(encoded: &[u8; HEAD_BYTES]) -> Result<BulkHead, BulkDown> {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(encoded.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
@@ -144,23 +144,23 @@ impl Head {
         let (low, columns) = ((word >> 32) as u32, Columns { bytes, steps, ready, have });
         let head = match word & 0xffff_ffff {
             GREETING if first == MAGIC && bytes <= u32::MAX.into() => {
-                Head::Greeting(Greeting { from: Rank(low), to: Rank(bytes as u32), digest: second })
+                BulkHead::Greeting(Greeting { from: Rank(low), to: Rank(bytes as u32), digest: second })
             }
-            COLUMNS => Head::Columns { slot: Slot(low), columns },
-            BLOCK => Head::Block(BlockHead { slot: Slot(low), at: first, bytes: second, columns }),
-            CLOSED => Head::Closed { dead: Rank(low) },
-            FINISHED => Head::Finished,
+            COLUMNS => BulkHead::Columns { slot: Slot(low), columns },
+            BLOCK => BulkHead::Block(BlockHead { slot: Slot(low), at: first, bytes: second, columns }),
+            CLOSED => BulkHead::Closed { dead: Rank(low) },
+            FINISHED => BulkHead::Finished,
             OBJECT => {
                 let place = match low {
-                    0 => Place::Known { segment: bytes },
-                    1 => Place::Inside,
-                    _ => Place::New { segment: bytes, segment_bytes: steps },
+                    0 => LentPlace::Known { segment: bytes },
+                    1 => LentPlace::Inside,
+                    _ => LentPlace::New { segment: bytes, segment_bytes: steps },
                 };
-                Head::Object { number: first, bytes: second, place }
+                BulkHead::Object { number: first, bytes: second, place }
             }
-            HAVE => Head::Have { objects: first },
-            RELEASED => Head::Released { number: first },
-            FORGET => Head::Forget { segment: first },
+            HAVE => BulkHead::Have { objects: first },
+            RELEASED => BulkHead::Released { number: first },
+            FORGET => BulkHead::Forget { segment: first },
             _ => return Err(BulkDown::Garbage { word }),
         };
         // Unused words are free for later versions, and are 0 until then.
@@ -176,34 +176,34 @@ mod tests {
     fn heads_survive_encoding_and_nonsense_is_refused() {
         let columns = Columns { bytes: 1, steps: u64::MAX, ready: 3, have: 4 };
         let heads = [
-            Head::Greeting(Greeting { from: Rank(7), to: Rank(u32::MAX), digest: 9 }),
-            Head::Columns { slot: Slot(3), columns },
-            Head::Block(BlockHead { slot: Slot(63), at: 1 << 40, bytes: 1 << 30, columns }),
-            Head::Closed { dead: Rank(5) },
-            Head::Finished,
-            Head::Object { number: 12, bytes: 13, place: Place::Inside },
-            Head::Object { number: 12, bytes: 13, place: Place::Known { segment: 4 } },
-            Head::Object { number: 12, bytes: 13, place: Place::New { segment: 4, segment_bytes: 17 } },
-            Head::Have { objects: 14 },
-            Head::Released { number: 15 },
-            Head::Forget { segment: 16 },
+            BulkHead::Greeting(Greeting { from: Rank(7), to: Rank(u32::MAX), digest: 9 }),
+            BulkHead::Columns { slot: Slot(3), columns },
+            BulkHead::Block(BlockHead { slot: Slot(63), at: 1 << 40, bytes: 1 << 30, columns }),
+            BulkHead::Closed { dead: Rank(5) },
+            BulkHead::Finished,
+            BulkHead::Object { number: 12, bytes: 13, place: LentPlace::Inside },
+            BulkHead::Object { number: 12, bytes: 13, place: LentPlace::Known { segment: 4 } },
+            BulkHead::Object { number: 12, bytes: 13, place: LentPlace::New { segment: 4, segment_bytes: 17 } },
+            BulkHead::Have { objects: 14 },
+            BulkHead::Released { number: 15 },
+            BulkHead::Forget { segment: 16 },
         ];
         for head in heads {
             let encoded = head.encode();
-            assert_eq!(Head::decode(&encoded).unwrap(), head);
+            assert_eq!(BulkHead::decode(&encoded).unwrap(), head);
             let other = |at: usize| {
                 let mut other = encoded;
                 other[at] ^= 0x80;
-                Head::decode(&other)
+                BulkHead::decode(&other)
             };
             // The kind, and the bytes between it and the slot.
             for at in 0..4 {
                 assert!(matches!(other(at), Err(BulkDown::Garbage { .. })), "{head:?} {at}");
             }
         }
-        assert!(Head::decode(&[0; HEAD_BYTES]).is_err());
-        let mut finished = Head::Finished.encode();
+        assert!(BulkHead::decode(&[0; HEAD_BYTES]).is_err());
+        let mut finished = BulkHead::Finished.encode();
         finished[HEAD_BYTES - 1] = 1;
-        assert!(Head::decode(&finished).is_err());
+        assert!(BulkHead::decode(&finished).is_err());
     }
 }

@@ -56,22 +56,22 @@ pub fn view(members: u32, window: u64) -> View {
 }
 
 /// A group of connected members, and the offsets to write in their rows.
-pub(super) struct Group<H: Harness> {
+pub(super) struct ConnectedGroup<H: Harness> {
     pub(super) layout: Layout,
     pub(super) fabrics: Vec<H::Fabric>,
     pub(super) everyone: Vec<Rank>,
 }
 
-impl<H: Harness> Group<H> {
-    pub(super) fn new(members: u32) -> Group<H> {
-        Group::of(&view(members, 8))
+impl<H: Harness> ConnectedGroup<H> {
+    pub(super) fn new(members: u32) -> ConnectedGroup<H> {
+        ConnectedGroup::of(&view(members, 8))
     }
 
-    pub(super) fn of(view: &View) -> Group<H> {
+    pub(super) fn of(view: &View) -> ConnectedGroup<H> {
         let layout = Layout::new(view).expect("the view is sound");
         let fabrics = H::connect(&layout);
         assert_eq!(fabrics.len(), layout.rows().len());
-        Group { layout, fabrics, everyone: view.ranks().collect() }
+        ConnectedGroup { layout, fabrics, everyone: view.ranks().collect() }
     }
 
     pub(super) fn size(&self, rank: Rank) -> u64 {

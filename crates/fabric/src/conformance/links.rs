@@ -72,7 +72,7 @@ pub fn nothing_is_announced_before_it_is_there<C: Connections + Send>(
         let place = move |index: u64| ring.start + index % words * 8;
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut random = Random(seed);
+                let mut random = TestRandom(seed);
                 let (mut written, start) = (0, Instant::now());
                 while writer.load(Rank(1), COUNT) < total {
                     assert!(start.elapsed() < PATIENCE, "seed {seed}: {written} of {total} written");
@@ -100,7 +100,7 @@ pub fn nothing_is_announced_before_it_is_there<C: Connections + Send>(
                     writer.progress();
                 }
             });
-            let mut random = Random(!seed);
+            let mut random = TestRandom(!seed);
             let (mut seen, start) = (0, Instant::now());
             while seen < total {
                 assert!(start.elapsed() < PATIENCE, "seed {seed}: {seen} of {total} read");
@@ -126,9 +126,9 @@ pub fn nothing_is_announced_before_it_is_there<C: Connections + Send>(
 
 /// Everything that one member delivered: the sender, and a digest.
 #[derive(Default)]
-struct Log(Vec<(Rank, u64)>);
+struct SenderLog(Vec<(Rank, u64)>);
 
-impl<R: Rows> Upcalls<R> for Log {
+impl<R: Rows> Upcalls<R> for SenderLog {
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
         self.0.extend(batch.map(|message| (message.sender, digest(message.payload))));
     }
@@ -146,7 +146,7 @@ pub fn engines_agree<C: Connections + Send>(seeds: Range<u64>, connect: impl Fn(
         view.subgroups[0].message_bytes_max = 30_000;
         let layout = Layout::new(&view).unwrap();
         let fabrics = connect(seed, &layout);
-        let ended: Vec<(Vec<u64>, Log, Mesh<C>)> = std::thread::scope(|scope| {
+        let ended: Vec<(Vec<u64>, SenderLog, Mesh<C>)> = std::thread::scope(|scope| {
             let members = fabrics.into_iter().map(|fabric| {
                 let view = view.clone();
                 scope.spawn(move || run_member(fabric, view, seed))
@@ -165,12 +165,12 @@ pub fn engines_agree<C: Connections + Send>(seeds: Range<u64>, connect: impl Fn(
 }
 
 /// Sends 300 messages, delivers those of all members, and leaves once all its data is in flight.
-fn run_member<C: Connections>(mut fabric: Mesh<C>, view: View, seed: u64) -> (Vec<u64>, Log, Mesh<C>) {
+fn run_member<C: Connections>(mut fabric: Mesh<C>, view: View, seed: u64) -> (Vec<u64>, SenderLog, Mesh<C>) {
     let start = Instant::now();
-    let mut random = Random((seed << 8) | u64::from(fabric.me().0));
+    let mut random = TestRandom((seed << 8) | u64::from(fabric.me().0));
     let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
     let mut publisher = Some(fabric.publisher(engine.claims(SubgroupId(0)).unwrap()));
-    let (mut sent, mut log) = (vec![], Log::default());
+    let (mut sent, mut log) = (vec![], SenderLog::default());
     while *engine.state() != State::Finished {
         assert!(start.elapsed() < PATIENCE, "seed {seed}: {} sent, {} delivered", sent.len(), log.0.len());
         while let Some(sender) = &mut publisher {
@@ -203,9 +203,9 @@ fn run_member<C: Connections>(mut fabric: Mesh<C>, view: View, seed: u64) -> (Ve
 
 /// Pseudo-random numbers, the same for each seed (splitmix64).
 #[derive(Debug)]
-pub struct Random(pub u64);
+pub struct TestRandom(pub u64);
 
-impl Random {
+impl TestRandom {
     /// Returns a number less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,6 @@
 //! Cases of publishers over a fabric, with real engines on both sides: exactly the committed
 //! messages are delivered.
-use super::harness::{Group, Harness, PATIENCE, assert_panics, view};
+use super::harness::{ConnectedGroup, Harness, PATIENCE, assert_panics, view};
 use crate::fabric::Fabric;
 use crate::publisher::{Frame, PublishError, Publisher, Room};
 use spindle_core::{Ablation, Batch, ClaimError, Engine, Rank, Rows, State, SubgroupId, Time, Upcalls};
@@ -16,13 +16,13 @@ pub mod threaded;
 const EVERYONE: SubgroupId = SubgroupId(0);
 
 /// Everything that one member has delivered, and the room that its upcall rings.
-struct Log {
+struct DeliveryLog {
     messages: Vec<(Rank, Vec<u8>)>,
     /// The room of the ring whose publisher the case holds.
     room: Option<Room>,
 }
 
-impl<R: Rows> Upcalls<R> for Log {
+impl<R: Rows> Upcalls<R> for DeliveryLog {
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
         self.messages.extend(batch.map(|message| (message.sender, message.payload.to_vec())));
     }
@@ -32,13 +32,13 @@ impl<R: Rows> Upcalls<R> for Log {
     }
 }
 
-struct Node<F> {
+struct PublishingMember<F> {
     engine: Engine,
     fabric: F,
-    log: Log,
+    log: DeliveryLog,
 }
 
-impl<F: Fabric> Node<F> {
+impl<F: Fabric> PublishingMember<F> {
     fn poll(&mut self) -> bool {
         self.fabric.progress() | self.engine.poll(Time(0), &mut self.fabric, &mut self.log).worked
     }
@@ -53,15 +53,15 @@ impl<F: Fabric> Node<F> {
 /// Engines over connected fabrics. Rings hold 8 messages of 100 bytes, or more.
 struct Nodes<H: Harness> {
     fabrics: Vec<H::Fabric>,
-    engines: Vec<(Engine, Log)>,
+    engines: Vec<(Engine, DeliveryLog)>,
 }
 
 impl<H: Harness> Nodes<H> {
     fn new(members: u32) -> Nodes<H> {
         let view = view(members, 8);
-        let Group { fabrics, .. } = Group::<H>::of(&view);
+        let ConnectedGroup { fabrics, .. } = ConnectedGroup::<H>::of(&view);
         let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).expect("the view is sound");
-        let log = || Log { messages: Vec::new(), room: None };
+        let log = || DeliveryLog { messages: Vec::new(), room: None };
         Nodes { fabrics, engines: view.ranks().map(|rank| (engine(rank), log())).collect() }
     }
 
@@ -106,9 +106,9 @@ impl<H: Harness> Nodes<H> {
         self.engines.iter().all(|(engine, _)| *engine.state() == State::Finished)
     }
 
-    fn into_nodes(self) -> Vec<Node<H::Fabric>> {
+    fn into_nodes(self) -> Vec<PublishingMember<H::Fabric>> {
         let pairs = self.fabrics.into_iter().zip(self.engines);
-        pairs.map(|(fabric, (engine, log))| Node { engine, fabric, log }).collect()
+        pairs.map(|(fabric, (engine, log))| PublishingMember { engine, fabric, log }).collect()
     }
 }
 
@@ -135,15 +135,15 @@ fn fill_up(publisher: &mut Publisher) -> usize {
 
 /// Counts wakes.
 #[derive(Default)]
-struct Woken(AtomicU64);
+struct WakeCount(AtomicU64);
 
-impl Wake for Woken {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin), woken: &Arc<Woken>) -> Poll<T> {
+fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin), woken: &Arc<WakeCount>) -> Poll<T> {
     Pin::new(future).poll(&mut Context::from_waker(&Waker::from(woken.clone())))
 }
 
@@ -362,7 +362,7 @@ pub fn an_async_claim_is_woken_by_room<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
     let sent = fill_up(&mut publisher);
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let mut claiming = publisher.claim_async(4);
     assert!(poll_once(&mut claiming, &woken).is_pending());
     assert!(poll_once(&mut claiming, &woken).is_pending());
@@ -379,7 +379,7 @@ pub fn a_dropped_async_claim_is_forgotten<H: Harness>() {
     let mut nodes = Nodes::<H>::new(2);
     let mut publisher = nodes.publisher(0);
     fill_up(&mut publisher);
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let mut claiming = publisher.claim_async(4);
     assert!(poll_once(&mut claiming, &woken).is_pending());
     drop(claiming);
@@ -394,7 +394,7 @@ pub fn all_waiting_tasks_are_woken<H: Harness>() {
     let mut publisher = nodes.publisher(0);
     fill_up(&mut publisher);
     let publisher = publisher.share();
-    let wakers: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
+    let wakers: Vec<Arc<WakeCount>> = (0..3).map(|_| Arc::default()).collect();
     let mut claims: Vec<_> = wakers.iter().map(|_| publisher.claim_async(4)).collect();
     for (claim, woken) in claims.iter_mut().zip(&wakers) {
         assert!(poll_once(claim, woken).is_pending());
@@ -412,7 +412,7 @@ pub fn the_end_of_the_engine_ends_waits<H: Harness>() {
     let mut publisher = nodes.publisher(0);
     fill_up(&mut publisher);
     let room = publisher.room();
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let mut claiming = publisher.claim_async(4);
     assert!(poll_once(&mut claiming, &woken).is_pending());
     room.end();

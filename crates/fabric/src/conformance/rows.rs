@@ -1,12 +1,12 @@
 //! Cases of rows, posts and readers.
-use super::harness::{Group, Harness, assert_panics, counter, ring, view};
+use super::harness::{ConnectedGroup, Harness, assert_panics, counter, ring, view};
 use crate::fabric::Fabric;
 use spindle_core::wire::layout::{LINE_BYTES, membership};
 use spindle_core::{Rank, Rows, Table};
 
 /// Fresh rows contain zeros everywhere, mine and my copies of the others'.
 pub fn rows_start_as_zeros<H: Harness>() {
-    let group = Group::<H>::new(3);
+    let group = ConnectedGroup::<H>::new(3);
     for fabric in &group.fabrics {
         for &rank in &group.everyone {
             // Except for a word that fabrics with shared memory write.
@@ -20,7 +20,7 @@ pub fn rows_start_as_zeros<H: Harness>() {
 
 /// Fabrics come by rank and know their number.
 pub fn everyone_knows_its_rank<H: Harness>() {
-    let group = Group::<H>::new(4);
+    let group = ConnectedGroup::<H>::new(4);
     for (fabric, &rank) in group.fabrics.iter().zip(&group.everyone) {
         assert_eq!((fabric.me(), fabric.members()), (rank, 4));
     }
@@ -28,7 +28,7 @@ pub fn everyone_knows_its_rank<H: Harness>() {
 
 /// The owner needs no post.
 pub fn a_store_is_seen_by_its_owner_at_once<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let at = counter(&group.layout, Rank(1));
     group.fabric(1).store(at, 7);
     assert_eq!(group.fabrics[1].load(Rank(1), at), 7);
@@ -55,7 +55,7 @@ pub fn sixteen_members_see_each_other<H: Harness>() {
 }
 
 fn members_see_each_other<H: Harness>(members: u32) {
-    let mut group = Group::<H>::new(members);
+    let mut group = ConnectedGroup::<H>::new(members);
     for round in 1..4 {
         for rank in group.everyone.clone() {
             let at = counter(&group.layout, rank);
@@ -70,7 +70,7 @@ fn members_see_each_other<H: Harness>(members: u32) {
 
 /// A post of the whole row transfers all of it, including the final word.
 pub fn every_word_of_a_row_arrives<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let size = group.size(Rank(1));
     let everyone = group.everyone.clone();
     // The membership line is left out: its first word says that I sleep.
@@ -84,7 +84,7 @@ pub fn every_word_of_a_row_arrives<H: Harness>() {
 
 /// Memory contains words as their little-endian bytes.
 pub fn words_and_bytes_are_the_same_memory<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let at = ring(&group.layout, Rank(0)).at;
     group.put(Rank(0), at, 0x0807_0605_0403_0201);
     group.settle();
@@ -95,7 +95,7 @@ pub fn words_and_bytes_are_the_same_memory<H: Harness>() {
 
 /// Payloads have any length, and their readers need no alignment.
 pub fn bytes_of_any_length_and_offset_are_read<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let ring = ring(&group.layout, Rank(0));
     let everyone = group.everyone.clone();
     let fabric = group.fabric(0);
@@ -116,7 +116,7 @@ pub fn bytes_of_any_length_and_offset_are_read<H: Harness>() {
 
 /// Posts of one word may merge; the last value arrives.
 pub fn the_newest_value_wins<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
     (1..=100).for_each(|value| group.put(Rank(2), at, value));
     group.settle();
@@ -125,7 +125,7 @@ pub fn the_newest_value_wins<H: Harness>() {
 
 /// Posts to different peers are independent.
 pub fn a_post_to_one_reaches_that_one<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let at = counter(&group.layout, Rank(0));
     group.fabric(0).store(at, 5);
     group.fabric(0).post(&[Rank(2)], at..at + 8);
@@ -140,7 +140,7 @@ pub fn a_post_to_one_reaches_that_one<H: Harness>() {
 
 /// When the second of two posts is visible, the first is visible, too, wherever their bytes are.
 pub fn posts_to_one_keep_their_order<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let (data, count) = (ring(&group.layout, Rank(0)).at, counter(&group.layout, Rank(0)));
     for value in 1..50 {
         group.put(Rank(0), data, value);
@@ -156,7 +156,7 @@ pub fn posts_to_one_keep_their_order<H: Harness>() {
 
 /// A quiet post keeps the order, though it wakes no peer.
 pub fn a_quiet_post_is_seen_after_those_before_it<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let (first, second) = (counter(&group.layout, Rank(0)), membership::HEARTBEAT);
     for value in 1..50 {
         group.put(Rank(0), first, value);
@@ -172,7 +172,7 @@ pub fn a_quiet_post_is_seen_after_those_before_it<H: Harness>() {
 
 /// Lists of peers may name the poster.
 pub fn my_own_rank_in_a_post_means_nothing<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let at = counter(&group.layout, Rank(0));
     group.fabric(0).store(at, 9);
     group.fabric(0).post(&[Rank(0)], at..at + 8);
@@ -183,7 +183,7 @@ pub fn my_own_rank_in_a_post_means_nothing<H: Harness>() {
 
 /// A post to no peers or of no bytes has no effect.
 pub fn a_post_to_no_peer_has_no_effect<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let at = counter(&group.layout, Rank(0));
     group.fabric(0).post(&[], at..at + 8);
     group.fabric(0).post(&[Rank(1)], at..at);
@@ -193,7 +193,7 @@ pub fn a_post_to_no_peer_has_no_effect<H: Harness>() {
 
 /// The same offset in different rows is different memory.
 pub fn rows_do_not_mix<H: Harness>() {
-    let mut group = Group::<H>::new(4);
+    let mut group = ConnectedGroup::<H>::new(4);
     let at = counter(&group.layout, Rank(0));
     group.put(Rank(1), at, 11);
     group.put(Rank(3), at, 33);
@@ -207,7 +207,7 @@ pub fn rows_do_not_mix<H: Harness>() {
 pub fn rows_of_different_sizes_are_read_to_their_ends<H: Harness>() {
     let mut view = view(3, 8);
     view.subgroups[0].senders = vec![Rank(1)];
-    let mut group = Group::<H>::of(&view);
+    let mut group = ConnectedGroup::<H>::of(&view);
     let last = group.size(Rank(1)) - 8;
     assert!(group.size(Rank(0)) <= last);
     group.put(Rank(1), last, 3);
@@ -219,7 +219,7 @@ pub fn rows_of_different_sizes_are_read_to_their_ends<H: Harness>() {
 
 /// A reader sees the same table.
 pub fn readers_see_what_the_fabric_sees<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let reader = group.fabrics[1].reader();
     for rank in group.everyone.clone() {
         let at = counter(&group.layout, rank);
@@ -235,7 +235,7 @@ pub fn readers_see_what_the_fabric_sees<H: Harness>() {
 
 /// A consumer may finish reading after the engine has gone.
 pub fn a_reader_outlives_its_fabric<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let at = counter(&group.layout, Rank(0));
     group.put(Rank(0), at, 6);
     group.settle();
@@ -248,7 +248,7 @@ pub fn a_reader_outlives_its_fabric<H: Harness>() {
 
 /// No announcement of a peer can lead a reader out of its row.
 pub fn loads_outside_a_row_panic<H: Harness>() {
-    let group = Group::<H>::new(2);
+    let group = ConnectedGroup::<H>::new(2);
     for rank in [Rank(0), Rank(1)] {
         let size = group.size(rank);
         for at in [size, size + 8, 1 << 40, u64::MAX - 7] {
@@ -260,7 +260,7 @@ pub fn loads_outside_a_row_panic<H: Harness>() {
 
 /// A word is aligned.
 pub fn unaligned_words_panic<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     for at in [1, 4, 71] {
         let fabric = group.fabric(0);
         assert_panics("an unaligned load", || _ = fabric.load(Rank(1), at));
@@ -270,7 +270,7 @@ pub fn unaligned_words_panic<H: Harness>() {
 
 /// As for words, also with lengths that overflow.
 pub fn bytes_outside_a_row_panic<H: Harness>() {
-    let group = Group::<H>::new(2);
+    let group = ConnectedGroup::<H>::new(2);
     for rank in [Rank(0), Rank(1)] {
         let size = group.size(rank);
         for (at, len) in
@@ -285,7 +285,7 @@ pub fn bytes_outside_a_row_panic<H: Harness>() {
 
 /// A member writes only its own row.
 pub fn stores_outside_my_row_panic<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let size = group.size(Rank(0));
     for at in [size, 1 << 40, u64::MAX - 7] {
         let fabric = group.fabric(0);
@@ -295,7 +295,7 @@ pub fn stores_outside_my_row_panic<H: Harness>() {
 
 /// Only ranks of the view are valid.
 pub fn members_outside_the_view_panic<H: Harness>() {
-    let group = Group::<H>::new(2);
+    let group = ConnectedGroup::<H>::new(2);
     let fabric = &group.fabrics[0];
     assert_panics("a load from nobody", || _ = fabric.load(Rank(2), 0));
     assert_panics("bytes of nobody", || _ = fabric.bytes(Rank(u32::MAX), 0, 8));
@@ -303,7 +303,7 @@ pub fn members_outside_the_view_panic<H: Harness>() {
 
 /// The survivors can agree on everything that a member posted before it died.
 pub fn a_dead_members_row_stays_readable<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
     group.put(Rank(2), at, 12);
     group.settle();

@@ -1,19 +1,19 @@
 //! Cases of sleeps, and of what ends them.
-use super::harness::{Group, Harness, PATIENCE, counter};
+use super::harness::{ConnectedGroup, Harness, PATIENCE, counter};
 use crate::fabric::Fabric;
 use spindle_core::{Rank, Rows, Table, Trace};
 use std::time::Duration;
 
 /// A doorbell costs its ringer a system call only if a thread sleeps.
 pub fn a_peer_that_is_awake_is_not_rung<H: Harness>() {
-    let group = Group::<H>::new(2);
+    let group = ConnectedGroup::<H>::new(2);
     assert!(!group.fabrics[0].doorbell().ring());
 }
 
 /// No member sleeps longer than it wants to. After such a sleep it is rung until its announcement
 /// is withdrawn.
 pub fn a_sleep_is_bounded<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let doorbell = group.fabrics[0].doorbell();
     group.fabric(0).begin_sleep();
     for _ in 0..3 {
@@ -31,7 +31,7 @@ pub fn a_sleep_is_bounded<H: Harness>() {
 
 /// A commit of an application at this moment is not missed.
 pub fn a_ring_between_announcement_and_sleep_counts<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let doorbell = group.fabrics[0].doorbell();
     group.fabric(0).begin_sleep();
     assert!(doorbell.ring());
@@ -40,7 +40,7 @@ pub fn a_ring_between_announcement_and_sleep_counts<H: Harness>() {
 
 /// A post of a peer is not missed either.
 pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
     let before = group.fabrics[0].trace(Rank(2));
     group.fabric(0).begin_sleep();
@@ -55,7 +55,7 @@ pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
 
 /// A peer that gets nothing may continue to sleep.
 pub fn a_post_rings_only_its_receivers<H: Harness>() {
-    let mut group = Group::<H>::new(3);
+    let mut group = ConnectedGroup::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
     group.fabric(0).begin_sleep();
     group.fabric(2).store(at, 1);
@@ -67,7 +67,7 @@ pub fn a_post_rings_only_its_receivers<H: Harness>() {
 /// After a withdrawal no peer rings. A second withdrawal, or one without an announcement, is
 /// harmless.
 pub fn a_withdrawn_sleep_is_over<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     group.fabric(0).end_sleep();
     group.fabric(0).begin_sleep();
     group.fabric(0).begin_sleep();
@@ -79,7 +79,7 @@ pub fn a_withdrawn_sleep_is_over<H: Harness>() {
 
 /// It would miss earlier work. The caller looks at the work whose ring withdrew the announcement.
 pub fn a_sleep_without_announcement_is_none<H: Harness>() {
-    let mut group = Group::<H>::new(1);
+    let mut group = ConnectedGroup::<H>::new(1);
     let fabric = group.fabric(0);
     assert!(fabric.sleep(Duration::MAX), "it counts as rung");
     fabric.begin_sleep();
@@ -89,7 +89,7 @@ pub fn a_sleep_without_announcement_is_none<H: Harness>() {
 
 /// A ring ends one sleep only: it does not cut the next one short, and the next one is rung anew.
 pub fn sleeps_can_follow_each_other<H: Harness>() {
-    let mut group = Group::<H>::new(2);
+    let mut group = ConnectedGroup::<H>::new(2);
     let doorbell = group.fabrics[1].doorbell();
     for _ in 0..3 {
         group.fabric(1).begin_sleep();

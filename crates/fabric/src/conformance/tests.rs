@@ -1,5 +1,5 @@
 //! The suite over meshes on one machine, and on machines with two members each.
-use super::harness::{Group, counter};
+use super::harness::{ConnectedGroup, counter};
 use super::*;
 use crate::arena::Arena;
 use crate::fabric::Fabric;
@@ -29,7 +29,7 @@ crate::conformance_suite!(Here);
 
 #[test]
 fn a_quiet_post_wakes_no_peer() {
-    let mut group = Group::<Here>::new(2);
+    let mut group = ConnectedGroup::<Here>::new(2);
     let [loud, quiet] = [counter(&group.layout, Rank(0)), membership::HEARTBEAT];
     group.fabric(1).begin_sleep();
     group.fabric(0).store(quiet, 1);

@@ -1,5 +1,5 @@
 //! Cases in which members run on threads of their own.
-use super::harness::{Group, Harness, PATIENCE, counter, ring};
+use super::harness::{ConnectedGroup, Harness, PATIENCE, counter, ring};
 use crate::fabric::Fabric;
 use spindle_core::{Rank, Rows};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +66,7 @@ fn bump<F: Fabric>(fabric: &mut F, at: u64, value: u64, peers: &[Rank]) {
 
 /// A peer that sees a counter sees everything that was posted before it.
 pub fn data_is_seen_before_what_announces_it<H: Harness<Fabric: Send>>() {
-    let Group { layout, fabrics, everyone } = Group::<H>::new(2);
+    let ConnectedGroup { layout, fabrics, everyone } = ConnectedGroup::<H>::new(2);
     let [mut writer, mut reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
     let (ring, count) = (ring(&layout, Rank(0)), counter(&layout, Rank(0)));
     let slots = ring.capacity / 8;
@@ -95,7 +95,7 @@ pub fn data_is_seen_before_what_announces_it<H: Harness<Fabric: Send>>() {
 
 /// Both halves of a word come from one store.
 pub fn words_are_never_torn<H: Harness<Fabric: Send>>() {
-    let Group { layout, fabrics, everyone } = Group::<H>::new(2);
+    let ConnectedGroup { layout, fabrics, everyone } = ConnectedGroup::<H>::new(2);
     let [mut writer, mut reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
     let at = counter(&layout, Rank(0));
     scope(|scope| {
@@ -114,7 +114,7 @@ pub fn words_are_never_torn<H: Harness<Fabric: Send>>() {
 
 /// INV-MONOTONE holds at the reader if it holds at the writers.
 pub fn counters_of_many_peers_never_go_back<H: Harness<Fabric: Send>>() {
-    let Group { layout, mut fabrics, everyone } = Group::<H>::new(5);
+    let ConnectedGroup { layout, mut fabrics, everyone } = ConnectedGroup::<H>::new(5);
     let mut reader = fabrics.remove(0);
     scope(|scope| {
         for mut writer in fabrics {
@@ -139,7 +139,7 @@ pub fn counters_of_many_peers_never_go_back<H: Harness<Fabric: Send>>() {
 
 /// A consumer thread reads a peer's row while the fabric's own thread is elsewhere.
 pub fn a_reader_on_another_thread_sees_what_is_posted<H: Harness<Fabric: Send>>() {
-    let Group { layout, mut fabrics, everyone } = Group::<H>::new(2);
+    let ConnectedGroup { layout, mut fabrics, everyone } = ConnectedGroup::<H>::new(2);
     let at = counter(&layout, Rank(0));
     let reader = fabrics[1].reader();
     let consumer = spawn(move || poll_until("the last counter", || reader.load(Rank(0), at) == ROUNDS));
@@ -150,7 +150,7 @@ pub fn a_reader_on_another_thread_sees_what_is_posted<H: Harness<Fabric: Send>>(
 
 /// Two members each sleep until the other's counter has moved.
 pub fn no_wake_up_is_lost_in_ping_pong<H: Harness<Fabric: Send>>() {
-    let Group { layout, fabrics, everyone } = Group::<H>::new(2);
+    let ConnectedGroup { layout, fabrics, everyone } = ConnectedGroup::<H>::new(2);
     scope(|scope| {
         for mut fabric in fabrics {
             let (layout, everyone) = (&layout, &everyone);
@@ -170,7 +170,7 @@ pub fn no_wake_up_is_lost_in_ping_pong<H: Harness<Fabric: Send>>() {
 
 /// The peer that moves last wakes the sleeper.
 pub fn many_peers_wake_one_sleeper<H: Harness<Fabric: Send>>() {
-    let Group { layout, mut fabrics, everyone } = Group::<H>::new(5);
+    let ConnectedGroup { layout, mut fabrics, everyone } = ConnectedGroup::<H>::new(5);
     let mut sleeper = fabrics.remove(0);
     let (layout, everyone) = (&layout, &everyone);
     let rounds = SLEEPS / 10;
@@ -195,7 +195,7 @@ pub fn many_peers_wake_one_sleeper<H: Harness<Fabric: Send>>() {
 
 /// An application thread wakes its engine.
 pub fn a_doorbell_on_another_thread_ends_a_sleep<H: Harness<Fabric: Send>>() {
-    let mut fabric = Group::<H>::new(1).fabrics.remove(0);
+    let mut fabric = ConnectedGroup::<H>::new(1).fabrics.remove(0);
     let doorbell = fabric.doorbell();
     let (work, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let (work, done) = (&work, &done);
@@ -218,7 +218,7 @@ pub fn a_doorbell_on_another_thread_ends_a_sleep<H: Harness<Fabric: Send>>() {
 
 /// One member streams and never sleeps; the others sleep between the values that they see.
 pub fn sleepers_are_woken_while_others_keep_posting<H: Harness<Fabric: Send>>() {
-    let Group { layout, mut fabrics, everyone } = Group::<H>::new(3);
+    let ConnectedGroup { layout, mut fabrics, everyone } = ConnectedGroup::<H>::new(3);
     let mut writer = fabrics.remove(0);
     let at = counter(&layout, Rank(0));
     scope(|scope| {

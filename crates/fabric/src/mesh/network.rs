@@ -2,7 +2,7 @@
 use super::Mesh;
 use crate::connections::Connections;
 use crate::error::MeshError;
-use crate::reader::Held;
+use crate::reader::RowMemory;
 use crate::tcp::{Down, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
 use spindle_transport::Connection;
@@ -182,7 +182,7 @@ impl<C: Connections> Mesh<C> {
             return Ok(());
         };
         if connections.copy(peer).is_none() {
-            let Held::Vacant(vacant) = self.rows.held(peer) else {
+            let RowMemory::Vacant(vacant) = self.rows.held(peer) else {
                 return Err(MeshError::Attached { rank: peer, given });
             };
             let copy = vacant.copy(&format!("the copy of the row of member {peer}"));

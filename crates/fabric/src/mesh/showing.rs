@@ -3,7 +3,7 @@ use super::{Mesh, set_bit};
 use crate::arena::Arena;
 use crate::connections::Connections;
 use crate::error::MeshError;
-use crate::reader::Held;
+use crate::reader::RowMemory;
 use crate::readings::has_looked;
 use crate::region::SharedRegion;
 use crate::shm::{OwnRow, ShownRow};
@@ -86,7 +86,7 @@ impl<C: Connections> Mesh<C> {
     /// # Panics
     /// If the peer is not of this view.
     pub fn shown(&self, peer: Rank, view: ViewId, bytes: u64) -> Result<Option<ShownRow>, MeshError> {
-        let Held::Peer(row) = self.rows.held(peer) else { return Ok(None) };
+        let RowMemory::Peer(row) = self.rows.held(peer) else { return Ok(None) };
         // The place and the bits were stored before the view. A row that was shown only to others
         // has a lease, and comes in a control message.
         let is_shown = row.load(membership::NEXT_VIEW) == view.0

@@ -2,9 +2,9 @@
 use super::Peer;
 use crate::error::MeshError;
 use crate::mirror::Mirror;
-use crate::reader::{Held, Reader};
+use crate::reader::{Reader, RowMemory};
 use crate::region::{OwnRegion, VacantRegion};
-use crate::tcp::{Down, Links};
+use crate::tcp::{Down, TcpLinks};
 use spindle_core::{Layout, Rank};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Watched {
     rows: Reader,
-    links: Option<Links>,
+    links: Option<TcpLinks>,
     /// An own row, to which nothing is posted.
     row: Arc<OwnRegion>,
 }
@@ -35,14 +35,14 @@ impl Watched {
             let of = |source| MeshError::Region { rank, part: "row", source };
             let mut stream = None;
             rows.push(match peer {
-                Some(Peer::Here(parts)) => Held::Peer(Arc::new(parts.open_row(layout, rank)?)),
-                Some(Peer::Shown(shown)) => Held::Peer(Arc::new(shown.row)),
+                Some(Peer::Here(parts)) => RowMemory::Peer(Arc::new(parts.open_row(layout, rank)?)),
+                Some(Peer::Shown(shown)) => RowMemory::Peer(Arc::new(shown.row)),
                 Some(Peer::There(connection)) => {
                     let copy = mirror.copy(&format!("the copy of the row of member {rank}"), size).map_err(of)?;
                     stream = Some((connection, copy.clone()));
-                    Held::Copy(copy)
+                    RowMemory::Copy(copy)
                 }
-                None => Held::Vacant(VacantRegion::new("an absent member's row", size).map_err(of)?),
+                None => RowMemory::Vacant(VacantRegion::new("an absent member's row", size).map_err(of)?),
             });
             streams.push(stream);
         }
@@ -52,7 +52,7 @@ impl Watched {
         let links = match streams.iter().any(Option::is_some) {
             true => {
                 let os = |(call, source)| MeshError::Os { call, source };
-                Some(Links::new(layout, None, None, streams).map_err(os)?)
+                Some(TcpLinks::new(layout, None, None, streams).map_err(os)?)
             }
             false => None,
         };
@@ -67,7 +67,7 @@ impl Watched {
     /// Returns true if the rows show what the members had posted when they admitted this process as
     /// an observer, or later. Before that they are zeros.
     pub fn is_complete(&self) -> bool {
-        self.links.as_ref().is_none_or(Links::has_all)
+        self.links.as_ref().is_none_or(TcpLinks::has_all)
     }
 
     /// Takes in arrived data. Returns true if there was any.

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::cores::Cores;
 use super::error::ProbeError;
-use super::pair::{ChildExit, Pair, STOP, Shared};
+use super::pair::{ChildExit, ProbePair, STOP, SharedMapping};
 use super::percentiles::Percentiles;
 
 /// The cost of a hop.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Hop {
-    /// One way, in ns. A sample is the mean of [`Hop::hops_per_sample`] hops in a row, since
+pub struct HopCost {
+    /// One way, in ns. A sample is the mean of [`HopCost::hops_per_sample`] hops in a row, since
     /// reading a clock takes about as long as a hop.
     pub one_way: Percentiles,
     /// Hops in a sample.
@@ -24,7 +24,7 @@ pub struct Hop {
 ///
 /// # Errors
 /// The error that kept the two processes from finishing.
-pub fn hop(duration: Duration) -> Result<Hop, ProbeError> {
+pub fn hop(duration: Duration) -> Result<HopCost, ProbeError> {
     measure(start(duration)?, duration)
 }
 
@@ -35,12 +35,12 @@ const WARM_UP: u64 = 10_000;
 const SAMPLES_MAX: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(20);
 
-fn start(duration: Duration) -> Result<Pair, ProbeError> {
-    Pair::start(0, duration.saturating_add(GRACE), echo)
+fn start(duration: Duration) -> Result<ProbePair, ProbeError> {
+    ProbePair::start(0, duration.saturating_add(GRACE), echo)
 }
 
 /// The child: answers every count with the same count.
-fn echo(shared: &Shared) -> Result<(), ChildExit> {
+fn echo(shared: &SharedMapping) -> Result<(), ChildExit> {
     let (ping, pong) = (&shared.control().parent.count, &shared.control().child.count);
     let mut seen = 0;
     loop {
@@ -55,7 +55,7 @@ fn echo(shared: &Shared) -> Result<(), ChildExit> {
     }
 }
 
-fn measure(mut pair: Pair, duration: Duration) -> Result<Hop, ProbeError> {
+fn measure(mut pair: ProbePair, duration: Duration) -> Result<HopCost, ProbeError> {
     let mut count = 0;
     round_trips(&mut pair, &mut count, WARM_UP)?;
     let mut samples = Vec::with_capacity(1024);
@@ -69,11 +69,11 @@ fn measure(mut pair: Pair, duration: Duration) -> Result<Hop, ProbeError> {
     let cores = pair.cores();
     pair.finish()?;
     let one_way = Percentiles::of(&mut samples).expect("the loop took a sample");
-    Ok(Hop { one_way, hops_per_sample: 2 * ROUND_TRIPS, cores })
+    Ok(HopCost { one_way, hops_per_sample: 2 * ROUND_TRIPS, cores })
 }
 
 #[inline(always)]
-fn round_trips(pair: &mut Pair, count: &mut u64, times: u64) -> Result<(), ProbeError> {
+fn round_trips(pair: &mut ProbePair, count: &mut u64, times: u64) -> Result<(), ProbeError> {
     for _ in 0..times {
         *count += 1;
         pair.shared().control().parent.count.store(*count, Ordering::Release);

@@ -7,7 +7,7 @@ use crate::region::advise_huge_pages;
 
 /// The cost of copying.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Memcpy {
+pub struct MemcpyCost {
     /// Bytes in each of the two buffers.
     pub bytes: u64,
     /// Copies made.
@@ -23,7 +23,7 @@ pub struct Memcpy {
 ///
 /// # Errors
 /// [`ProbeError::Argument`] unless `bytes` is 1 to 1 GiB.
-pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
+pub fn memcpy(bytes: u64, duration: Duration) -> Result<MemcpyCost, ProbeError> {
     if !(1..=BUFFER_BYTES_MAX).contains(&bytes) {
         return Err(ProbeError::Argument { what: "bytes", got: bytes, need: "1 to 1 GiB" });
     }
@@ -44,7 +44,7 @@ pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
             break elapsed;
         }
     };
-    Ok(Memcpy { bytes, copies, bytes_per_second: (copies * bytes) as f64 / elapsed.as_secs_f64() })
+    Ok(MemcpyCost { bytes, copies, bytes_per_second: (copies * bytes) as f64 / elapsed.as_secs_f64() })
 }
 
 /// Copies `bytes` once, into memory as the allocator gives it, and asks for huge pages: the cost of
@@ -52,7 +52,7 @@ pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
 ///
 /// # Errors
 /// [`ProbeError::Argument`] if `bytes` is 0, or more than there is room for.
-pub fn memcpy_fresh(bytes: u64) -> Result<Memcpy, ProbeError> {
+pub fn memcpy_fresh(bytes: u64) -> Result<MemcpyCost, ProbeError> {
     let none = ProbeError::Argument { what: "bytes", got: bytes, need: "at least 1, and room for so many" };
     let mut to = Vec::new();
     if bytes == 0 || to.try_reserve_exact(bytes as usize).is_err() {
@@ -67,7 +67,7 @@ pub fn memcpy_fresh(bytes: u64) -> Result<Memcpy, ProbeError> {
     }
     black_box(&mut to);
     let elapsed = begin.elapsed().max(Duration::from_nanos(1));
-    Ok(Memcpy { bytes, copies: 1, bytes_per_second: bytes as f64 / elapsed.as_secs_f64() })
+    Ok(MemcpyCost { bytes, copies: 1, bytes_per_second: bytes as f64 / elapsed.as_secs_f64() })
 }
 
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
@@ -78,7 +78,7 @@ const LOOK_BYTES: u64 = 1 << 20;
 
 /// The cost of reading the clock: nothing shorter than this can be timed one by one.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Clock {
+pub struct ClockCost {
     /// ns per [`Instant::now`]: the best of some batches, so without interruptions.
     pub read_ns: f64,
     /// The smallest step that two successive reads showed, ns.
@@ -86,10 +86,10 @@ pub struct Clock {
 }
 
 /// Reads the clock some hundred thousand times.
-pub fn clock() -> Clock {
+pub fn clock() -> ClockCost {
     let read_ns = (0..CLOCK_BATCHES).map(|_| clock_batch()).fold(f64::INFINITY, f64::min);
     let step_ns = (0..CLOCK_READS).map(|_| clock_step()).min().unwrap_or(0);
-    Clock { read_ns, step_ns }
+    ClockCost { read_ns, step_ns }
 }
 
 const CLOCK_BATCHES: u32 = 100;

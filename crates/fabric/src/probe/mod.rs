@@ -30,10 +30,10 @@ mod wake;
 
 pub use cores::Cores;
 pub use error::{ChildEnd, ProbeError};
-pub use hop::{Hop, hop};
-pub use local::{Clock, Memcpy, clock, memcpy, memcpy_fresh};
+pub use hop::{HopCost, hop};
+pub use local::{ClockCost, MemcpyCost, clock, memcpy, memcpy_fresh};
 pub use pattern::{check, expected, fill, seed};
 pub use percentiles::Percentiles;
-pub use raw_ring::{RawRing, raw_ring};
+pub use raw_ring::{RawRingRate, raw_ring};
 pub use stream::{StreamRate, StreamRoundTrip, stream, stream_round_trip};
 pub use wake::{FutexWake, futex_wake};

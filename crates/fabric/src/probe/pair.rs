@@ -1,4 +1,4 @@
-//! Two processes and the memory they share: [`Pair`] in the parent, [`Shared`] in both.
+//! Two processes and the memory they share: [`ProbePair`] in the parent, [`SharedMapping`] in both.
 //!
 //! After the fork the child runs in a copy of a process that may have had other threads. So it
 //! allocates nothing, takes no lock and does not panic: it uses the shared mapping, makes a few
@@ -24,7 +24,7 @@ use super::error::{ChildEnd, ProbeError, system};
 /// The words that one process writes and the other reads: on lines of their own, two because x86
 /// prefetches pairs.
 #[repr(C, align(128))]
-pub(super) struct Line {
+pub(super) struct ProbeLine {
     /// The probe's counter.
     pub(super) count: AtomicU64,
     /// The time at which the writer did the action that the other process reacts to, by [`now_ns`].
@@ -37,18 +37,18 @@ pub(super) struct Line {
 
 /// The start of the mapping. All zero is its initial state.
 #[repr(C, align(128))]
-pub(super) struct Control {
+pub(super) struct ProbeControl {
     /// Written by the parent.
-    pub(super) parent: Line,
+    pub(super) parent: ProbeLine,
     /// Written by the child.
-    pub(super) child: Line,
+    pub(super) child: ProbeLine,
     ready: ReadyLine,
 }
 
 #[repr(C, align(128))]
 struct ReadyLine(AtomicU32);
 
-/// The value of [`Line::count`] by which the parent ends the measurement.
+/// The value of [`ProbeLine::count`] by which the parent ends the measurement.
 pub(super) const STOP: u64 = u64::MAX;
 
 /// How a child ends; its exit status.
@@ -73,7 +73,7 @@ pub(super) enum ChildExit {
 
 /// The mapping, as both processes use it. It has the same address in both, since the child is a
 /// fork.
-pub(super) struct Shared {
+pub(super) struct SharedMapping {
     base: NonNull<u8>,
     data_bytes: usize,
     deadline_ns: u64,
@@ -81,13 +81,13 @@ pub(super) struct Shared {
 
 /// Offset of the data in the mapping: a page of its own.
 const DATA_AT: usize = 4096;
-const _: () = assert!(size_of::<Control>() <= DATA_AT);
+const _: () = assert!(size_of::<ProbeControl>() <= DATA_AT);
 
 /// Tries before a waiting process checks whether it should still wait: some ten microseconds.
 const SPINS: u32 = 1 << 14;
 
-impl Shared {
-    fn map(data_bytes: usize, deadline_ns: u64) -> Result<Shared, ProbeError> {
+impl SharedMapping {
+    fn map(data_bytes: usize, deadline_ns: u64) -> Result<SharedMapping, ProbeError> {
         let fd = memfd_create("spindle-probe", MemfdFlags::CLOEXEC).map_err(system("memfd_create"))?;
         let bytes = DATA_AT + data_bytes;
         ftruncate(&fd, bytes as u64).map_err(system("ftruncate"))?;
@@ -95,14 +95,14 @@ impl Shared {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, &fd, 0) };
         let base = NonNull::new(base.map_err(system("mmap"))?.cast()).expect("mmap never answers null");
-        Ok(Shared { base, data_bytes, deadline_ns })
+        Ok(SharedMapping { base, data_bytes, deadline_ns })
     }
 
-    pub(super) fn control(&self) -> &Control {
+    pub(super) fn control(&self) -> &ProbeControl {
         // SAFETY: `base` is page-aligned and maps at least `DATA_AT` bytes, zero at first, until
-        // self is dropped; `Control` fits (asserted), is valid when zero, and holds atomics only,
+        // self is dropped; `ProbeControl` fits (asserted), is valid when zero, and holds atomics only,
         // which the other process may change.
-        unsafe { self.base.cast::<Control>().as_ref() }
+        unsafe { self.base.cast::<ProbeControl>().as_ref() }
     }
 
     /// Returns the bytes behind the control page.
@@ -123,7 +123,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: this mapping was made by `map` with this length, and no reference into it
         // outlives self. A failure leaves it mapped, which is harmless.
@@ -132,15 +132,15 @@ impl Drop for Shared {
 }
 
 /// The parent's hold on the child: killed and reaped when this is dropped.
-pub(super) struct Pair {
-    shared: Shared,
+pub(super) struct ProbePair {
+    shared: SharedMapping,
     child: Pid,
     end: Option<ChildEnd>,
     limit: Duration,
     pin: Pin,
 }
 
-impl Pair {
+impl ProbePair {
     /// Maps `data_bytes`, pins this thread, forks, and waits until the child is about to run
     /// `body`.
     ///
@@ -149,10 +149,10 @@ impl Pair {
     pub(super) fn start(
         data_bytes: u64,
         limit: Duration,
-        body: impl FnOnce(&Shared) -> Result<(), ChildExit>,
-    ) -> Result<Pair, ProbeError> {
+        body: impl FnOnce(&SharedMapping) -> Result<(), ChildExit>,
+    ) -> Result<ProbePair, ProbeError> {
         let deadline_ns = now_ns().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        let shared = Shared::map(data_bytes as usize, deadline_ns)?;
+        let shared = SharedMapping::map(data_bytes as usize, deadline_ns)?;
         let pin = Pin::parent()?;
         let parent = getpid();
         // SAFETY: in the child only `run_child` runs, which never returns and does nothing that
@@ -164,14 +164,14 @@ impl Pair {
         let Some(child) = Pid::from_raw(forked).filter(|_| forked > 0) else {
             return Err(ProbeError::System { call: "fork", source: std::io::Error::last_os_error() });
         };
-        let mut pair = Pair { shared, child, end: None, limit, pin };
+        let mut pair = ProbePair { shared, child, end: None, limit, pin };
         pair.wait("the child to start", |shared| {
             (shared.control().ready.0.load(Ordering::Acquire) == 1).then_some(())
         })?;
         Ok(pair)
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedMapping {
         &self.shared
     }
 
@@ -190,15 +190,15 @@ impl Pair {
     pub(super) fn wait<T>(
         &mut self,
         what: &'static str,
-        mut ready: impl FnMut(&Shared) -> Option<T>,
+        mut ready: impl FnMut(&SharedMapping) -> Option<T>,
     ) -> Result<T, ProbeError> {
         let (shared, still_going) = self.split(what);
         spin(|| ready(shared), still_going)
     }
 
     /// Returns the memory, and apart from it the check whether the measurement can continue.
-    pub(super) fn split(&mut self, what: &'static str) -> (&Shared, impl FnMut() -> Result<(), ProbeError>) {
-        let Pair { shared, child, end, limit, .. } = self;
+    pub(super) fn split(&mut self, what: &'static str) -> (&SharedMapping, impl FnMut() -> Result<(), ProbeError>) {
+        let ProbePair { shared, child, end, limit, .. } = self;
         let shared = &*shared;
         (shared, move || still_going(what, shared, *child, end, *limit))
     }
@@ -220,7 +220,7 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
+impl Drop for ProbePair {
     fn drop(&mut self) {
         if self.end.is_some() {
             return;
@@ -240,7 +240,7 @@ const REAP_LIMIT: Duration = Duration::from_secs(5);
 
 fn still_going(
     what: &'static str,
-    shared: &Shared,
+    shared: &SharedMapping,
     child: Pid,
     end: &mut Option<ChildEnd>,
     limit: Duration,
@@ -271,7 +271,12 @@ fn child_end(status: WaitStatus) -> ChildEnd {
     }
 }
 
-fn run_child(shared: &Shared, parent: Pid, cores: Cores, body: impl FnOnce(&Shared) -> Result<(), ChildExit>) -> ! {
+fn run_child(
+    shared: &SharedMapping,
+    parent: Pid,
+    cores: Cores,
+    body: impl FnOnce(&SharedMapping) -> Result<(), ChildExit>,
+) -> ! {
     /// Unwinding must not reach the parent's frames, of which the child has a copy.
     struct NoUnwind;
     impl Drop for NoUnwind {
@@ -328,7 +333,7 @@ pub(super) mod tests {
         assert_eq!(waitpid(Some(child), WaitOptions::NOHANG).err(), Some(Errno::CHILD));
     }
 
-    fn idle(shared: &Shared) -> Result<(), ChildExit> {
+    fn idle(shared: &SharedMapping) -> Result<(), ChildExit> {
         shared.child_wait(|| (shared.control().parent.count.load(Ordering::Acquire) == STOP).then_some(()))
     }
 
@@ -336,7 +341,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_child_that_is_told_to_stop_is_reaped() {
-        let pair = Pair::start(0, LIMIT, idle).expect("started");
+        let pair = ProbePair::start(0, LIMIT, idle).expect("started");
         let child = pair.child();
         pair.shared().control().parent.count.store(STOP, Ordering::Release);
         pair.finish().expect("stopped");
@@ -345,7 +350,7 @@ pub(super) mod tests {
 
     #[test]
     fn dropping_the_pair_kills_and_reaps_the_child() {
-        let pair = Pair::start(0, LIMIT, idle).expect("started");
+        let pair = ProbePair::start(0, LIMIT, idle).expect("started");
         let child = pair.child();
         drop(pair);
         assert_gone(child);
@@ -353,7 +358,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_killed_child_is_a_typed_error() {
-        let mut pair = Pair::start(0, LIMIT, idle).expect("started");
+        let mut pair = ProbePair::start(0, LIMIT, idle).expect("started");
         let child = pair.child();
         kill_process(child, Signal::KILL).expect("killed");
         let error = pair.wait::<()>("what never comes", |_| None).expect_err("no child");
@@ -365,14 +370,14 @@ pub(super) mod tests {
 
     #[test]
     fn a_child_that_gives_up_says_why() {
-        let mut pair = Pair::start(0, LIMIT, |_| Err(ChildExit::Futex)).expect("started");
+        let mut pair = ProbePair::start(0, LIMIT, |_| Err(ChildExit::Futex)).expect("started");
         let error = pair.wait::<()>("what never comes", |_| None).expect_err("no child");
         assert!(matches!(error, ProbeError::ChildDied { how: ChildEnd::Exit(13), .. }), "{error}");
     }
 
     #[test]
     fn a_stopped_child_is_a_stall_and_is_killed() {
-        let mut pair = Pair::start(0, Duration::from_millis(200), idle).expect("started");
+        let mut pair = ProbePair::start(0, Duration::from_millis(200), idle).expect("started");
         let child = pair.child();
         kill_process(child, Signal::STOP).expect("stopped");
         let error = pair.wait::<()>("what never comes", |_| None).expect_err("stalled");
@@ -383,7 +388,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_two_processes_see_one_memory_from_two_cores() {
-        let mut pair = Pair::start(4096, LIMIT, |shared| {
+        let mut pair = ProbePair::start(4096, LIMIT, |shared| {
             // SAFETY: the data is 4096 bytes, and the parent reads it only after `count` is
             // released.
             unsafe { shared.data().write_bytes(0x5a, 4096) };

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use super::cores::Cores;
 use super::error::ProbeError;
-use super::pair::{ChildExit, Pair, STOP, Shared};
+use super::pair::{ChildExit, ProbePair, STOP, SharedMapping};
 use super::pattern::{check, expected, fill, seed};
 
 /// The throughput of a raw ring.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RawRing {
+pub struct RawRingRate {
     /// Bytes in a block.
     pub block_bytes: u64,
     /// Bytes in the ring, as asked for: it held as many whole blocks as fit.
@@ -39,8 +39,8 @@ pub struct RawRing {
 /// # Errors
 /// [`ProbeError::Argument`] unless `1 <= block_bytes`, `2 * block_bytes <= ring_bytes <= 1 GiB`
 /// (blocks rounded up to 8 bytes); otherwise the error that kept the two processes from finishing.
-pub fn raw_ring(block_bytes: u64, ring_bytes: u64, duration: Duration) -> Result<RawRing, ProbeError> {
-    let ring = Ring::new(block_bytes, ring_bytes)?;
+pub fn raw_ring(block_bytes: u64, ring_bytes: u64, duration: Duration) -> Result<RawRingRate, ProbeError> {
+    let ring = RingShape::new(block_bytes, ring_bytes)?;
     let (pair, ring) = start(ring, duration)?;
     measure(pair, ring, duration)
 }
@@ -55,7 +55,7 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// The shape that both sides agree on.
 #[derive(Clone, Copy)]
-struct Ring {
+struct RingShape {
     block_bytes: u64,
     ring_bytes: u64,
     /// Bytes from one block to the next.
@@ -65,8 +65,8 @@ struct Ring {
     batch: u64,
 }
 
-impl Ring {
-    fn new(block_bytes: u64, ring_bytes: u64) -> Result<Ring, ProbeError> {
+impl RingShape {
+    fn new(block_bytes: u64, ring_bytes: u64) -> Result<RingShape, ProbeError> {
         if ring_bytes > RING_BYTES_MAX {
             return Err(ProbeError::Argument { what: "ring_bytes", got: ring_bytes, need: "at most 1 GiB" });
         }
@@ -79,21 +79,21 @@ impl Ring {
             return Err(ProbeError::Argument { what: "ring_bytes", got: ring_bytes, need: "two blocks at least" });
         }
         let batch = (BATCH_BYTES / stride).clamp(1, slots.div_ceil(4));
-        Ok(Ring { block_bytes, ring_bytes, stride, slots, batch })
+        Ok(RingShape { block_bytes, ring_bytes, stride, slots, batch })
     }
 }
 
 /// One side's position: the number of blocks done, and the offset of the next one.
-struct Place {
+struct RingPosition {
     data: NonNull<u8>,
-    ring: Ring,
+    ring: RingShape,
     count: u64,
     offset: u64,
 }
 
-impl Place {
-    fn start(shared: &Shared, ring: Ring) -> Place {
-        Place { data: shared.data(), ring, count: 0, offset: 0 }
+impl RingPosition {
+    fn start(shared: &SharedMapping, ring: RingShape) -> RingPosition {
+        RingPosition { data: shared.data(), ring, count: 0, offset: 0 }
     }
 
     #[inline(always)]
@@ -145,15 +145,16 @@ impl Place {
     }
 }
 
-fn start(ring: Ring, duration: Duration) -> Result<(Pair, Ring), ProbeError> {
-    let pair = Pair::start(ring.ring_bytes, duration.saturating_add(GRACE), move |shared| write_all(shared, ring))?;
+fn start(ring: RingShape, duration: Duration) -> Result<(ProbePair, RingShape), ProbeError> {
+    let pair =
+        ProbePair::start(ring.ring_bytes, duration.saturating_add(GRACE), move |shared| write_all(shared, ring))?;
     Ok((pair, ring))
 }
 
 /// The child: writes until the parent's counter is [`STOP`].
-fn write_all(shared: &Shared, ring: Ring) -> Result<(), ChildExit> {
+fn write_all(shared: &SharedMapping, ring: RingShape) -> Result<(), ChildExit> {
     let (head, tail) = (&shared.control().child.count, &shared.control().parent.count);
-    let mut place = Place::start(shared, ring);
+    let mut place = RingPosition::start(shared, ring);
     let mut limit = ring.slots;
     loop {
         if place.count == limit {
@@ -175,8 +176,8 @@ fn write_all(shared: &Shared, ring: Ring) -> Result<(), ChildExit> {
 }
 
 /// The parent: reads until `duration` has passed, then stops the child.
-fn measure(mut pair: Pair, ring: Ring, duration: Duration) -> Result<RawRing, ProbeError> {
-    let mut place = Place::start(pair.shared(), ring);
+fn measure(mut pair: ProbePair, ring: RingShape, duration: Duration) -> Result<RawRingRate, ProbeError> {
+    let mut place = RingPosition::start(pair.shared(), ring);
     let warm = read_until(&mut pair, &mut place, |count| count >= 2 * ring.slots)?;
     let (begin, from) = (Instant::now(), warm);
     let mut looks = 0u64;
@@ -192,13 +193,17 @@ fn measure(mut pair: Pair, ring: Ring, duration: Duration) -> Result<RawRing, Pr
     let blocks = to - from;
     let blocks_per_second = blocks as f64 / elapsed.as_secs_f64();
     let bytes_per_second = blocks_per_second * ring.block_bytes as f64;
-    let Ring { block_bytes, ring_bytes, .. } = ring;
-    Ok(RawRing { block_bytes, ring_bytes, blocks, elapsed, blocks_per_second, bytes_per_second, cores })
+    let RingShape { block_bytes, ring_bytes, .. } = ring;
+    Ok(RawRingRate { block_bytes, ring_bytes, blocks, elapsed, blocks_per_second, bytes_per_second, cores })
 }
 
 /// Reads batches until `enough` accepts the count. Returns the count.
 #[inline(always)]
-fn read_until(pair: &mut Pair, place: &mut Place, mut enough: impl FnMut(u64) -> bool) -> Result<u64, ProbeError> {
+fn read_until(
+    pair: &mut ProbePair,
+    place: &mut RingPosition,
+    mut enough: impl FnMut(u64) -> bool,
+) -> Result<u64, ProbeError> {
     let ring = place.ring;
     let mut written = place.count;
     loop {
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_killed_writer_is_a_typed_error() {
-        let (pair, ring) = start(Ring::new(128, 1 << 16).expect("a ring"), BRIEF).expect("started");
+        let (pair, ring) = start(RingShape::new(128, 1 << 16).expect("a ring"), BRIEF).expect("started");
         let child = pair.child();
         kill_process(child, Signal::KILL).expect("killed");
         let error = measure(pair, ring, Duration::from_secs(60)).expect_err("no writer");
@@ -265,9 +270,9 @@ mod tests {
 
     #[test]
     fn a_block_that_reads_back_wrong_is_noticed() {
-        let ring = Ring::new(64, 256).expect("a ring");
-        let mut pair = Pair::start(256, GRACE, move |shared| {
-            let mut place = Place::start(shared, ring);
+        let ring = RingShape::new(64, 256).expect("a ring");
+        let mut pair = ProbePair::start(256, GRACE, move |shared| {
+            let mut place = RingPosition::start(shared, ring);
             // SAFETY: nothing is released to the reader yet.
             unsafe { place.write(4) };
             // SAFETY: as above.
@@ -276,7 +281,7 @@ mod tests {
             shared.child_wait(|| None)
         })
         .expect("started");
-        let mut place = Place::start(pair.shared(), ring);
+        let mut place = RingPosition::start(pair.shared(), ring);
         let error = read_until(&mut pair, &mut place, |count| count == 4).expect_err("torn");
         assert!(matches!(error, ProbeError::Torn { block: 0, batch: 1 }), "{error}");
     }

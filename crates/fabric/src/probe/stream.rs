@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::cores::Cores;
 use super::error::ProbeError;
-use super::pair::{ChildExit, Pair, Shared};
+use super::pair::{ChildExit, ProbePair, SharedMapping};
 use super::percentiles::Percentiles;
 
 /// The throughput of a stream.
@@ -47,7 +47,8 @@ pub fn stream(block_bytes: u64, duration: Duration) -> Result<StreamRate, ProbeE
         return Err(ProbeError::Argument { what: "block_bytes", got: block_bytes, need: "1 to 16 MiB" });
     }
     let (near, far) = connected()?;
-    let pair = Pair::start(BUFFER_BYTES as u64, duration.saturating_add(GRACE), move |shared| swallow(shared, &far))?;
+    let pair =
+        ProbePair::start(BUFFER_BYTES as u64, duration.saturating_add(GRACE), move |shared| swallow(shared, &far))?;
     feed(pair, &near, block_bytes, duration)
 }
 
@@ -58,7 +59,7 @@ pub fn stream(block_bytes: u64, duration: Duration) -> Result<StreamRate, ProbeE
 /// The error that kept the two processes from finishing.
 pub fn stream_round_trip(blocking: bool, duration: Duration) -> Result<StreamRoundTrip, ProbeError> {
     let (near, far) = connected()?;
-    let mut pair = Pair::start(0, duration.saturating_add(GRACE), move |shared| {
+    let mut pair = ProbePair::start(0, duration.saturating_add(GRACE), move |shared| {
         while receive_byte(&far, blocking, || shared.child_deadline(), |_| ChildExit::Stream)? {
             send(&far, &[0], SendFlags::NOSIGNAL).map_err(|_| ChildExit::Stream)?;
         }
@@ -111,7 +112,7 @@ fn connected() -> Result<(TcpStream, TcpStream), ProbeError> {
 }
 
 /// The child: reads until the stream ends, and counts the bytes.
-fn swallow(shared: &Shared, stream: &TcpStream) -> Result<(), ChildExit> {
+fn swallow(shared: &SharedMapping, stream: &TcpStream) -> Result<(), ChildExit> {
     let count = &shared.control().child.count;
     let mut bytes = 0;
     loop {
@@ -130,7 +131,12 @@ fn swallow(shared: &Shared, stream: &TcpStream) -> Result<(), ChildExit> {
 }
 
 /// The parent: writes for about `duration`, and waits until all of it has arrived.
-fn feed(mut pair: Pair, stream: &TcpStream, block_bytes: u64, duration: Duration) -> Result<StreamRate, ProbeError> {
+fn feed(
+    mut pair: ProbePair,
+    stream: &TcpStream,
+    block_bytes: u64,
+    duration: Duration,
+) -> Result<StreamRate, ProbeError> {
     let block = vec![1; block_bytes as usize];
     let mut blocks = 0;
     let begin = Instant::now();
@@ -157,7 +163,7 @@ fn feed(mut pair: Pair, stream: &TcpStream, block_bytes: u64, duration: Duration
     Ok(StreamRate { block_bytes, blocks_per_second, bytes_per_second: blocks_per_second * block_bytes as f64, cores })
 }
 
-fn round_trip(pair: &mut Pair, stream: &TcpStream, blocking: bool) -> Result<(), ProbeError> {
+fn round_trip(pair: &mut ProbePair, stream: &TcpStream, blocking: bool) -> Result<(), ProbeError> {
     let failed = |errno: Errno| ProbeError::System { call: "recv", source: errno.into() };
     send(stream.as_fd(), &[0], SendFlags::NOSIGNAL)
         .map_err(|errno| ProbeError::System { call: "send", source: errno.into() })?;

@@ -8,7 +8,7 @@ use rustix::time::Timespec;
 
 use super::cores::Cores;
 use super::error::ProbeError;
-use super::pair::{ChildExit, Line, Pair, STOP, Shared, now_ns};
+use super::pair::{ChildExit, ProbeLine, ProbePair, STOP, SharedMapping, now_ns};
 use super::percentiles::Percentiles;
 
 /// The cost of a futex wake.
@@ -52,11 +52,11 @@ const SAMPLES_MAX: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(20);
 /// A sleeper checks this often whether it should still wait; a wake ends the sleep at once.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// The value of [`Line::took_ns`] for a wait that did not sleep.
+/// The value of [`ProbeLine::took_ns`] for a wait that did not sleep.
 const DID_NOT_SLEEP: u64 = 0;
 
-fn start(duration: Duration, rest: Duration) -> Result<Pair, ProbeError> {
-    Pair::start(0, duration.saturating_add(GRACE), move |shared| child(shared, rest))
+fn start(duration: Duration, rest: Duration) -> Result<ProbePair, ProbeError> {
+    ProbePair::start(0, duration.saturating_add(GRACE), move |shared| child(shared, rest))
 }
 
 /// Sleeps on `event_count` while it holds `seen`, for at most a nap. Returns true if it slept until
@@ -71,7 +71,7 @@ fn doze(event_count: &AtomicU32, seen: u32) -> Result<bool, Errno> {
 }
 
 /// Rings `line`'s event count, after `rest`, and stores the time of the call in the line.
-fn ring(line: &Line, rest: Duration) -> Result<(), Errno> {
+fn ring(line: &ProbeLine, rest: Duration) -> Result<(), Errno> {
     let from = now_ns();
     while now_ns() - from < rest.as_nanos() as u64 {
         std::hint::spin_loop();
@@ -85,7 +85,7 @@ fn ring(line: &Line, rest: Duration) -> Result<(), Errno> {
 /// [`DID_NOT_SLEEP`].
 #[inline]
 fn answer<E>(
-    line: &Line,
+    line: &ProbeLine,
     seen: u32,
     mut check: impl FnMut() -> Result<(), E>,
     failed: impl FnOnce(Errno) -> E,
@@ -106,7 +106,7 @@ fn answer<E>(
 }
 
 /// The child: when woken, it records how long that took and wakes the parent.
-fn child(shared: &Shared, rest: Duration) -> Result<(), ChildExit> {
+fn child(shared: &SharedMapping, rest: Duration) -> Result<(), ChildExit> {
     let control = shared.control();
     let mut seen = 0;
     loop {
@@ -120,7 +120,7 @@ fn child(shared: &Shared, rest: Duration) -> Result<(), ChildExit> {
     }
 }
 
-fn measure(mut pair: Pair, duration: Duration, rest: Duration) -> Result<FutexWake, ProbeError> {
+fn measure(mut pair: ProbePair, duration: Duration, rest: Duration) -> Result<FutexWake, ProbeError> {
     let mut seen = 0;
     let mut samples = Vec::with_capacity(1024);
     let mut awake_already = 0;
@@ -149,7 +149,7 @@ fn measure(mut pair: Pair, duration: Duration, rest: Duration) -> Result<FutexWa
 }
 
 /// Wakes the child and is woken by it. Returns the times of both.
-fn round_trip(pair: &mut Pair, seen: &mut u32, rest: Duration) -> Result<[u64; 2], ProbeError> {
+fn round_trip(pair: &mut ProbePair, seen: &mut u32, rest: Duration) -> Result<[u64; 2], ProbeError> {
     ring(&pair.shared().control().parent, rest).map_err(failed)?;
     let (shared, mut still_going) = pair.split("the child to wake me");
     let line = &shared.control().child;

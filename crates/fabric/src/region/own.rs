@@ -48,7 +48,7 @@ impl OwnRegion {
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
     pub fn create(name: &str, len: u64, control: u64) -> Result<(OwnRegion, OwnedFd), RegionError> {
         check_room(name, len)?;
-        let mut chunk = Chunk::create(name, len)?;
+        let mut chunk = ArenaChunk::create(name, len)?;
         // SAFETY: the chunk is new, and gone after this.
         let region = unsafe { chunk.region(name, 0, len, control) }?;
         Ok((region, chunk.fd))
@@ -207,24 +207,24 @@ impl OwnRegion {
 /// Memory of this process whose ranges become regions. A range is reused once nothing uses it any
 /// more.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct ArenaChunk {
     memory: Arc<OwnMemory>,
     fd: OwnedFd,
     /// Bytes at its start that are reserved, and may not be zero.
     used: u64,
 }
 
-impl Chunk {
+impl ArenaChunk {
     /// Creates a chunk of `len` bytes. The bytes take no memory before they belong to a region.
     ///
     /// # Errors
     /// [`RegionError::TooLong`], [`RegionError::Os`].
-    pub(crate) fn create(name: &str, len: u64) -> Result<Chunk, RegionError> {
+    pub(crate) fn create(name: &str, len: u64) -> Result<ArenaChunk, RegionError> {
         check_limit(name, len)?;
         let (memory, fd) = Memory::create(name, len, SealFlags::FUTURE_WRITE)?;
         // If the kernel refuses, a child can write into the row, as every child could before.
         let _unshared = Unshared::memory(memory.span.base.as_ptr(), len as usize);
-        Ok(Chunk { memory: Arc::new(OwnMemory { _unshared, memory }), fd, used: 0 })
+        Ok(ArenaChunk { memory: Arc::new(OwnMemory { _unshared, memory }), fd, used: 0 })
     }
 
     /// Returns its length in bytes.

@@ -3,7 +3,7 @@ use super::error::RegionError;
 use super::memory::Memory;
 use super::room::page_bytes;
 use super::span::Span;
-use crate::readings::Reading;
+use crate::readings::RowReading;
 use rustix::fs::SealFlags;
 use rustix::mm::{Advice, ProtFlags};
 use std::ops::Range;
@@ -17,18 +17,18 @@ pub struct PeerRegion {
     pub(super) span: Span,
     /// Keeps `span` mapped.
     pub(super) memory: Arc<Memory>,
-    pub(super) hold: Hold,
+    pub(super) hold: RegionHold,
 }
 
 /// The reason why the owner uses a region for nothing else.
 #[derive(Debug)]
-pub(super) enum Hold {
+pub(super) enum RegionHold {
     /// The owner never does, or the memory has the lease: that of a row that came late.
     Memory,
     /// The owner does not as long as this is open.
     Lease { _fd: OwnedFd },
     /// The owner does not as long as this member reports that it reads such rows.
-    Reading { _reading: Reading },
+    Reading { _reading: RowReading },
 }
 
 impl PeerRegion {
@@ -38,7 +38,7 @@ impl PeerRegion {
     /// [`RegionError::Unsealed`], [`RegionError::Size`], [`RegionError::Os`].
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<PeerRegion, RegionError> {
         let memory = Memory::open(name, fd, len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
-        Ok(PeerRegion { span: memory.span, memory: Arc::new(memory), hold: Hold::Memory })
+        Ok(PeerRegion { span: memory.span, memory: Arc::new(memory), hold: RegionHold::Memory })
     }
 
     /// Maps the `range` of a peer's memory read-only, after the [check](Self::check_range). The
@@ -58,13 +58,13 @@ impl PeerRegion {
         let span =
             Span { base: memory.span.pointer(range.start, range.end - range.start), len: range.end - range.start };
         memory.prefault(range, Advice::LinuxPopulateRead);
-        Ok(PeerRegion { span, memory, hold: Hold::Lease { _fd: lease } })
+        Ok(PeerRegion { span, memory, hold: RegionHold::Lease { _fd: lease } })
     }
 
     /// Returns true if other ranges of the owner's memory can be found [beside](Self::beside) this
     /// one.
     pub(crate) fn is_of_chunk(&self) -> bool {
-        !matches!(self.hold, Hold::Memory)
+        !matches!(self.hold, RegionHold::Memory)
     }
 
     /// Returns the `len` bytes at `at` of the memory of which this is a range. The owner uses them
@@ -75,7 +75,7 @@ impl PeerRegion {
     ///
     /// # Panics
     /// If this is [no range](Self::is_of_chunk) of the owner's memory.
-    pub(crate) fn beside(&self, at: u64, len: u64, reading: Reading) -> Result<PeerRegion, RegionError> {
+    pub(crate) fn beside(&self, at: u64, len: u64, reading: RowReading) -> Result<PeerRegion, RegionError> {
         assert!(self.is_of_chunk(), "a row that came late");
         let (size, end) = (self.memory.span.len, at.saturating_add(len));
         if !at.is_multiple_of(page_bytes()) || len == 0 || end > size {
@@ -83,7 +83,7 @@ impl PeerRegion {
         }
         let span = Span { base: self.memory.span.pointer(at, len), len };
         self.memory.prefault(at..end, Advice::LinuxPopulateRead);
-        Ok(PeerRegion { span, memory: Arc::clone(&self.memory), hold: Hold::Reading { _reading: reading } })
+        Ok(PeerRegion { span, memory: Arc::clone(&self.memory), hold: RegionHold::Reading { _reading: reading } })
     }
 
     /// Checks that `range` can be a region of a peer, which begins at a page.

@@ -2,7 +2,7 @@
 use super::copies::CopyRegion;
 use super::error::RegionError;
 use super::memory::Memory;
-use super::peer::{Hold, PeerRegion};
+use super::peer::{PeerRegion, RegionHold};
 use super::room::check_room;
 use super::span::Span;
 use rustix::io::Errno;
@@ -72,7 +72,7 @@ impl VacantRegion {
         // Readers of the range don't hold the region that it is now.
         let is_first = self.memory.lease.set(lease).is_ok();
         debug_assert!(is_first, "a range is taken once");
-        Ok(Some(PeerRegion { span, memory: Arc::clone(&self.memory), hold: Hold::Memory }))
+        Ok(Some(PeerRegion { span, memory: Arc::clone(&self.memory), hold: RegionHold::Memory }))
     }
 
     /// Maps zeros over the range again: a failed exchange may leave a hole, and an access to a hole

@@ -2,7 +2,7 @@
 //!
 //! Posts are not stored one by one. A [`Backlog`] has a set of ranges of frames and one span of
 //! control words, and every post is merged into these. When the stream accepts more, all of it
-//! becomes a [`Batch`]: the ranges, and after them the span. The span has the values that the
+//! becomes a [`FrameBatch`]: the ranges, and after them the span. The span has the values that the
 //! [`Image`] contains then, which are those of each word's last post, to any peer. Posts that are
 //! made while a batch leaves are in the next one.
 //!
@@ -23,7 +23,7 @@
 //! Frames may become visible before control words that were posted before them. No reader looks
 //! there yet: the frames are not announced, and nothing relies on a value being invisible until it
 //! is posted.
-use super::wire::{HEAD_BYTES, Head};
+use super::wire::{FrameHead, HEAD_BYTES};
 use crate::region::OwnRegion;
 use spindle_transport::Stream;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ pub struct Image {
 /// The data that waits to be sent to one peer.
 #[derive(Debug, Default)]
 pub struct Backlog {
-    batch: Batch,
+    batch: FrameBatch,
     /// Ranges that neither overlap nor touch.
     ranges: VecDeque<Range<u64>>,
     /// Empty if nothing of the control block waits.
@@ -51,15 +51,15 @@ pub struct Backlog {
 
 /// Frames that are leaving.
 #[derive(Debug, Default)]
-struct Batch {
-    parts: VecDeque<Part>,
+struct FrameBatch {
+    parts: VecDeque<BatchPart>,
     /// Heads and control words.
     copied: Vec<u8>,
 }
 
 /// The part of a batch that has not left; never empty.
 #[derive(Debug)]
-enum Part {
+enum BatchPart {
     /// A range of the batch's own bytes.
     Copied(Range<usize>),
     /// A range of my row.
@@ -147,7 +147,7 @@ impl Backlog {
     #[inline]
     pub fn bytes(&self) -> u64 {
         let len = |range: &Range<u64>| range.end - range.start;
-        self.batch.parts.iter().map(Part::len).sum::<u64>()
+        self.batch.parts.iter().map(BatchPart::len).sum::<u64>()
             + self.ranges.iter().map(len).sum::<u64>()
             + len(&self.control)
     }
@@ -197,7 +197,7 @@ impl Backlog {
         self.batch.copied.clear();
         for range in self.ranges.drain(..) {
             self.batch.copy(&head_of(&range));
-            self.batch.parts.push_back(Part::Row(range));
+            self.batch.parts.push_back(BatchPart::Row(range));
         }
         let control = std::mem::take(&mut self.control);
         if !control.is_empty() {
@@ -207,11 +207,11 @@ impl Backlog {
     }
 }
 
-impl Batch {
+impl FrameBatch {
     fn copy(&mut self, bytes: &[u8]) {
         let start = self.copied.len();
         self.copied.extend_from_slice(bytes);
-        self.parts.push_back(Part::Copied(start..self.copied.len()));
+        self.parts.push_back(BatchPart::Copied(start..self.copied.len()));
     }
 
     /// Makes one call to the stream. Returns how many bytes were accepted, and whether that was all
@@ -221,8 +221,8 @@ impl Batch {
         let (mut count, mut offered) = (0, 0);
         for (slice, part) in slices.iter_mut().zip(&self.parts) {
             *slice = IoSlice::new(match part {
-                Part::Copied(range) => &self.copied[range.clone()],
-                Part::Row(range) => row.announced(range),
+                BatchPart::Copied(range) => &self.copied[range.clone()],
+                BatchPart::Row(range) => row.announced(range),
             });
             count += 1;
             offered += part.len();
@@ -240,11 +240,11 @@ impl Batch {
     }
 }
 
-impl Part {
+impl BatchPart {
     fn len(&self) -> u64 {
         match self {
-            Part::Copied(range) => range.len() as u64,
-            Part::Row(range) => range.end - range.start,
+            BatchPart::Copied(range) => range.len() as u64,
+            BatchPart::Row(range) => range.end - range.start,
         }
     }
 
@@ -252,15 +252,15 @@ impl Part {
     fn has_left(&mut self, took: u64) -> u64 {
         let mine = took.min(self.len());
         match self {
-            Part::Copied(range) => range.start += mine as usize,
-            Part::Row(range) => range.start += mine,
+            BatchPart::Copied(range) => range.start += mine as usize,
+            BatchPart::Row(range) => range.start += mine,
         }
         took - mine
     }
 }
 
 fn head_of(span: &Range<u64>) -> [u8; HEAD_BYTES] {
-    Head { at: span.start, len: span.end - span.start }.encode()
+    FrameHead { at: span.start, len: span.end - span.start }.encode()
 }
 
 #[cfg(test)]
@@ -357,7 +357,7 @@ mod tests {
             let mut got = vec![];
             let mut rest = &sip.taken[..];
             while let Some((head, body)) = rest.split_first_chunk() {
-                let head = Head::decode(*head, 64, 512).unwrap();
+                let head = FrameHead::decode(*head, 64, 512).unwrap();
                 let (body, behind) = body.split_at(head.len as usize);
                 for (at, word) in (head.at..).step_by(8).zip(body.as_chunks().0) {
                     got.push((at, u64::from_le_bytes(*word)));

@@ -10,7 +10,7 @@
 //! a new inbox, so half a frame of the old one is dropped with it. Its bytes that went straight to
 //! the copy are not announced, and come again.
 use super::error::Down;
-use super::wire::{HEAD_BYTES, Head, TURN_BYTES, is_turn};
+use super::wire::{FrameHead, HEAD_BYTES, TURN_BYTES, is_turn};
 use crate::region::CopyRegion;
 use spindle_core::ViewId;
 use spindle_transport::{Space, Stream};
@@ -25,7 +25,7 @@ const READS_MAX: u32 = 16;
 
 /// The receiving side of one peer's stream.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct RowInbox {
     row_bytes: u64,
     control_bytes: u64,
     /// The beginning of a frame that is not whole.
@@ -34,7 +34,7 @@ pub(super) struct Inbox {
     arriving: Range<u64>,
     /// Whether the control block has come as a whole, as it does to observers.
     has_control: bool,
-    hello: Hello,
+    hello: RowHello,
     /// The view whose bytes follow on the stream. Nothing more is read here then, and `kept` is the
     /// beginning of those bytes.
     turn: Option<ViewId>,
@@ -42,7 +42,7 @@ pub(super) struct Inbox {
 
 /// The hello that a member sends before its first frame.
 #[derive(Debug)]
-enum Hello {
+enum RowHello {
     /// It is still to come, with the counts of so many rings.
     Expected(usize),
     /// It has come, and its counts were not taken.
@@ -57,22 +57,22 @@ pub(super) fn buffer_bytes(control_bytes: u64) -> usize {
     HEAD_BYTES + LOOK_BYTES.max(control_bytes as usize) + LOOK_BYTES
 }
 
-impl Inbox {
+impl RowInbox {
     /// Creates an inbox for a stream that begins with a hello for `rings` rings, or with none.
-    pub(super) fn new(row_bytes: u64, control_bytes: u64, rings: Option<usize>) -> Inbox {
-        let hello = rings.map_or(Hello::Done, Hello::Expected);
-        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false, hello, turn: None }
+    pub(super) fn new(row_bytes: u64, control_bytes: u64, rings: Option<usize>) -> RowInbox {
+        let hello = rings.map_or(RowHello::Done, RowHello::Expected);
+        RowInbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false, hello, turn: None }
     }
 
     /// Returns the counts of the peer's hello, once, after it has arrived.
     #[inline]
     pub(super) fn take_hello(&mut self) -> Option<Box<[u64]>> {
-        if !matches!(self.hello, Hello::Arrived(_)) {
+        if !matches!(self.hello, RowHello::Arrived(_)) {
             return None;
         }
-        match std::mem::replace(&mut self.hello, Hello::Done) {
-            Hello::Arrived(applied) => Some(applied),
-            Hello::Expected(_) | Hello::Done => None,
+        match std::mem::replace(&mut self.hello, RowHello::Done) {
+            RowHello::Arrived(applied) => Some(applied),
+            RowHello::Expected(_) | RowHello::Done => None,
         }
     }
 
@@ -137,7 +137,7 @@ impl Inbox {
     /// Applies the frames in `bytes`. Returns how many bytes of the last frame, which is
     /// incomplete, are to be kept.
     fn apply(&mut self, copy: &CopyRegion, mut bytes: &[u8]) -> Result<usize, Down> {
-        if let Hello::Expected(rings) = self.hello {
+        if let RowHello::Expected(rings) = self.hello {
             let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(bytes.len()) };
             let (word, rings) = (u64::from_le_bytes(*head), rings as u64);
             if word != rings {
@@ -145,7 +145,7 @@ impl Inbox {
             }
             let Some((counts, behind)) = body.split_at_checked(8 * rings as usize) else { return Ok(bytes.len()) };
             let counts = counts.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count));
-            self.hello = Hello::Arrived(counts.collect());
+            self.hello = RowHello::Arrived(counts.collect());
             bytes = behind;
         }
         while let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() {
@@ -154,7 +154,7 @@ impl Inbox {
                 self.turn = Some(ViewId(u64::from_le_bytes(*view)));
                 return Ok(behind.len());
             }
-            let Head { at, len } = Head::decode(*head, self.control_bytes, self.row_bytes)?;
+            let FrameHead { at, len } = FrameHead::decode(*head, self.control_bytes, self.row_bytes)?;
             if let Some((whole, behind)) = body.split_at_checked(len as usize) {
                 copy.store_words(at, whole);
                 self.has_control |= len == self.control_bytes && at == 0;
@@ -172,12 +172,12 @@ impl Inbox {
 
     /// Returns the error that the end of the stream means here.
     fn end(&self) -> Down {
-        let head = self.kept.first_chunk().map(|head| Head::decode(*head, self.control_bytes, self.row_bytes));
+        let head = self.kept.first_chunk().map(|head| FrameHead::decode(*head, self.control_bytes, self.row_bytes));
         let begins_turn = self.kept.first_chunk().is_some_and(|head| is_turn(*head));
         let whole = match (&self.hello, head) {
             _ if begins_turn => TURN_BYTES as u64,
             _ if self.kept.is_empty() => 0,
-            (Hello::Expected(rings), _) => (HEAD_BYTES + 8 * rings) as u64,
+            (RowHello::Expected(rings), _) => (HEAD_BYTES + 8 * rings) as u64,
             (_, Some(Ok(head))) => head.len + HEAD_BYTES as u64,
             _ => HEAD_BYTES as u64,
         };

@@ -1,21 +1,24 @@
 //! The connections of one member: finding which of them can move bytes, and moving the bytes.
-use super::backlog::{Backlog, Image};
+mod leaving;
+mod link;
+mod observers;
+
+use super::backlog::Image;
 use super::error::Down;
-use super::inbox::{self, Inbox};
-use super::observer::Observer;
+use super::inbox;
+use super::observer::TcpObserver;
 use super::resume::{Posted, announcements};
-use super::wire::{self, TURN_BYTES};
 use crate::region::{CopyRegion, OwnRegion};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use link::TcpLink;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
-use rustix::fs::Timespec;
 use spindle_core::wire::layout::entry;
-use spindle_core::{Layout, Rank, RowLayout, ViewId};
+use spindle_core::{Layout, Rank, RowLayout};
 use spindle_transport::Connection;
-use spindle_transport::stream::{again, is_confirmed};
+use spindle_transport::stream::is_confirmed;
+use spindle_transport::waiting::EpollSpace;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -49,10 +52,10 @@ pub struct Traffic {
 
 /// All connections of a member to peers that are on other machines.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub(crate) struct TcpLinks {
     epoll: OwnedFd,
     /// By rank. None at my own, for peers on this machine, and while there is no connection.
-    links: Box<[Option<Link>]>,
+    links: Box<[Option<TcpLink>]>,
     /// By rank: the data of peers that have, or had, a connection.
     peers: Box<[Option<Known>]>,
     image: Image,
@@ -61,7 +64,7 @@ pub(crate) struct Links {
     /// The offsets of the words of my row that observers must not get late.
     freed: Box<[u64]>,
     /// By their event numbers.
-    observers: BTreeMap<u64, Observer>,
+    observers: BTreeMap<u64, TcpObserver>,
     next_observer: u64,
     /// The buffer for received bytes that do not go straight to a copy.
     buffer: Box<[u8]>,
@@ -86,37 +89,10 @@ struct Known {
     is_cut: bool,
 }
 
-#[derive(Debug)]
-struct Link {
-    stream: Connection,
-    copy: Arc<CopyRegion>,
-    backlog: Backlog,
-    inbox: Inbox,
-    /// Whether it waits until the system accepts more.
-    blocked: bool,
-    /// Whether posts skip it: nothing can be sent, or what the peer has applied is not known yet.
-    is_mute: bool,
-    /// The reason why nothing can be sent any more. Bytes from the peer are still read.
-    deaf: Option<io::Error>,
-    /// The last frame of the view, once nothing more is posted, and how much of it has left.
-    turn: Option<([u8; TURN_BYTES], usize)>,
-    sent_bytes: u64,
-    received_bytes: u64,
-}
-
 /// A connection, and the copy that it fills.
 pub(crate) type Feed = (Connection, Arc<CopyRegion>);
 
-/// Space into which the system writes events.
-struct Room([MaybeUninit<Event>; EVENTS_MAX]);
-
-impl Default for Room {
-    fn default() -> Room {
-        Room([const { MaybeUninit::uninit() }; EVENTS_MAX])
-    }
-}
-
-impl Links {
+impl TcpLinks {
     /// Creates the connections of a member with `row`, or of an observer without one. `event_count`
     /// ends a wait, too.
     ///
@@ -127,7 +103,7 @@ impl Links {
         row: Option<(Rank, &OwnRegion)>,
         event_count: Option<BorrowedFd<'_>>,
         peers: Vec<Option<Feed>>,
-    ) -> Result<Links, (&'static str, io::Error)> {
+    ) -> Result<TcpLinks, (&'static str, io::Error)> {
         let os = |call| move |errno: rustix::io::Errno| (call, errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
         let add = |fd: BorrowedFd<'_>, data| {
@@ -154,7 +130,7 @@ impl Links {
             }
             let peer = Known::new(copy, row);
             // Nothing was posted yet, and so nothing applied.
-            links.push(Some(Link::new(stream, &peer, rings)));
+            links.push(Some(TcpLink::new(stream, &peer, rings)));
             known.push(Some(peer));
         }
         let places = row.into_iter().flat_map(|(me, _)| layout.row(me).subgroups());
@@ -162,7 +138,7 @@ impl Links {
         let control_max = layout.rows().iter().map(|row| row.control).max().unwrap_or(0);
         // Each may be in it once. A stream may have read more than its hello before it was handed
         // over.
-        Ok(Links {
+        Ok(TcpLinks {
             epoll,
             open: links.iter().flatten().count() as u32,
             blocked: 0,
@@ -193,7 +169,7 @@ impl Links {
 
     pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
         let link = self.links[rank.index()].as_ref()?;
-        let Link { sent_bytes, received_bytes, .. } = *link;
+        let TcpLink { sent_bytes, received_bytes, .. } = *link;
         Some(Traffic { sent_bytes, received_bytes, waiting_bytes: link.backlog.bytes() })
     }
 
@@ -229,7 +205,7 @@ impl Links {
         row: &OwnRegion,
     ) -> io::Result<()> {
         let peer = Known::new(copy, their);
-        let mut link = Link::new(stream, &peer, self.posted.as_ref().map(|rings| rings.len()));
+        let mut link = TcpLink::new(stream, &peer, self.posted.as_ref().map(|rings| rings.len()));
         let nothing = vec![0; self.posted.as_ref().map_or(0, |rings| rings.len())];
         // It has received nothing from this member, so there is no need to wait until it says so.
         link.catch_up(self.posted.as_deref().unwrap_or_default(), &nothing, row, &self.image)
@@ -252,12 +228,12 @@ impl Links {
         debug!(target: TARGET, rank = rank.0, "stream is replaced");
         self.down.retain(|(other, _)| *other != rank);
         let Some(peer) = &self.peers[rank.index()] else { return Err(io::ErrorKind::NotConnected.into()) };
-        let mut link = Link::new(stream, peer, self.posted.as_ref().map(|rings| rings.len()));
+        let mut link = TcpLink::new(stream, peer, self.posted.as_ref().map(|rings| rings.len()));
         link.is_mute = true;
         self.connect(rank, link)
     }
 
-    fn connect(&mut self, rank: Rank, link: Link) -> io::Result<()> {
+    fn connect(&mut self, rank: Rank, link: TcpLink) -> io::Result<()> {
         if let Some(peer) = &mut self.peers[rank.index()] {
             // Cut off until the connection is open.
             peer.is_cut = true;
@@ -276,7 +252,7 @@ impl Links {
     }
 
     /// Takes the link to `rank` out, if there is one.
-    fn remove(&mut self, rank: Rank) -> Option<Link> {
+    fn remove(&mut self, rank: Rank) -> Option<TcpLink> {
         let link = self.links[rank.index()].take()?;
         // Another owner may hold a duplicate of the descriptor, which would keep it on the list.
         let _ = epoll::delete(&self.epoll, link.stream.fd());
@@ -286,28 +262,6 @@ impl Links {
         Some(link)
     }
 
-    /// Adds an observer: from now on `stream` gets all that any peer gets, and all of the row
-    /// before.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub(crate) fn add_observer(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
-        epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_observer), EventFlags::IN)?;
-        self.observers.insert(self.next_observer, Observer::new(stream, row));
-        self.next_observer += 1;
-        self.untried = true;
-        Ok(())
-    }
-
-    /// Returns whether everything for observers is handed to the system.
-    pub(crate) fn has_served(&self) -> bool {
-        self.observers.values().all(Observer::is_flushed)
-    }
-
-    pub(crate) fn observers(&self) -> usize {
-        self.observers.len()
-    }
-
     /// Returns whether the control block of every peer has come as a whole.
     pub(crate) fn has_all(&self) -> bool {
         self.links.iter().flatten().all(|link| link.inbox.has_control())
@@ -315,7 +269,7 @@ impl Links {
 
     /// Returns whether everything for peers is handed to the system.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.links.iter().flatten().all(Link::is_flushed)
+        self.links.iter().flatten().all(TcpLink::is_flushed)
     }
 
     /// Returns whether the peers' systems have confirmed all that was handed to this one.
@@ -365,7 +319,7 @@ impl Links {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
             for rank in (0..self.links.len() as u32).map(Rank) {
-                let waits = |link: &Link| !link.blocked && !link.is_sent();
+                let waits = |link: &TcpLink| !link.blocked && !link.is_sent();
                 if self.links[rank.index()].as_ref().is_some_and(waits) {
                     moved |= self.send(rank, row);
                 }
@@ -394,7 +348,7 @@ impl Links {
             let rank = self.unread.remove(0);
             arrived |= self.receive(rank, row);
         }
-        for (event, flags) in self.ask(Duration::ZERO, &mut Room::default()) {
+        for (event, flags) in EpollSpace::<EVENTS_MAX>::default().wait(self.epoll.as_fd(), Duration::ZERO) {
             let Ok(rank) = u32::try_from(event).map(Rank) else {
                 sent |= self.attend(event, flags, row);
                 continue;
@@ -419,7 +373,7 @@ impl Links {
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn wake_by(&mut self, others: &Links) -> io::Result<()> {
+    pub(crate) fn wake_by(&mut self, others: &TcpLinks) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, &others.epoll, EventData::new_u64(OLDER), EventFlags::IN)?)
     }
 
@@ -454,23 +408,9 @@ impl Links {
         if !self.unread.is_empty() {
             return true;
         }
-        self.ask(at_most, &mut Room::default()).any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
-    }
-
-    /// Asks the system which links can do what, and waits if necessary.
-    fn ask<'r>(&self, at_most: Duration, room: &'r mut Room) -> impl Iterator<Item = (u64, EventFlags)> + use<'r> {
-        let timeout =
-            Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
-        let events: &[Event] = match epoll::wait(&self.epoll, &mut room.0, Some(&timeout)) {
-            Ok((events, _)) => events,
-            // An interruption counts as a timeout.
-            Err(_) => &[],
-        };
-        events.iter().map(|event| {
-            // Copied, because it may be unaligned.
-            let (flags, data) = (event.flags, event.data);
-            (data.u64(), flags)
-        })
+        EpollSpace::<EVENTS_MAX>::default()
+            .wait(self.epoll.as_fd(), at_most)
+            .any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
     }
 
     /// Handles an event of an observer, or of the event count. Returns whether anything was sent.
@@ -481,85 +421,6 @@ impl Links {
             return false;
         }
         flags.contains(EventFlags::OUT) && self.serve(event, row)
-    }
-
-    /// Sends to an observer; returns whether anything left.
-    fn serve(&mut self, event: u64, row: &OwnRegion) -> bool {
-        let Some(observer) = self.observers.get_mut(&event) else { return false };
-        let Ok(moved) = observer.send(row, &self.image, &self.freed) else {
-            self.dismiss(event);
-            return false;
-        };
-        let blocks = !observer.is_flushed();
-        if blocks != observer.blocked {
-            observer.blocked = blocks;
-            // It was added, with the same descriptor, and is open.
-            let modified =
-                epoll::modify(&self.epoll, observer.stream.fd(), EventData::new_u64(event), observer.interest());
-            debug_assert!(modified.is_ok());
-        }
-        moved
-    }
-
-    fn dismiss(&mut self, event: u64) {
-        if let Some(observer) = self.observers.remove(&event) {
-            // Another owner may hold a duplicate of the descriptor.
-            let _ = epoll::delete(&self.epoll, observer.stream.fd());
-        }
-    }
-
-    /// Ends the posts to `rank` in this view: later bytes on its stream belong to `next`. Does
-    /// nothing if it was called before, or if no stream can send.
-    pub(crate) fn turn(&mut self, rank: Rank, next: ViewId, row: &OwnRegion) {
-        if let Some(link) = &mut self.links[rank.index()]
-            && link.turn.is_none()
-            && link.deaf.is_none()
-        {
-            link.turn = Some((wire::turn(next), 0));
-            if !link.blocked {
-                self.send(rank, row);
-            }
-        }
-    }
-
-    /// Takes the streams out that both sides have [turned](Self::turn) to `next`: all of this view
-    /// has arrived at both. Streams whose peers have turned to another view are closed.
-    pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
-        let mut turned = vec![];
-        for rank in (0..self.links.len() as u32).map(Rank) {
-            let Some(link) = &self.links[rank.index()] else { continue };
-            match link.inbox.turn() {
-                Some(theirs) if theirs != next => self.close(rank, Down::Astray { turned: theirs, next }),
-                Some(_) if link.has_turned(next) => {
-                    let Some(link) = self.remove(rank) else { continue };
-                    turned.push((rank, again(link.stream, link.inbox.ahead())));
-                }
-                _ => {}
-            }
-        }
-        turned
-    }
-
-    /// Drops the streams whose peers have turned to the next view: these peers need nothing more of
-    /// this one.
-    pub(crate) fn drop_turned(&mut self) {
-        for rank in (0..self.links.len() as u32).map(Rank) {
-            if self.links[rank.index()].as_ref().is_some_and(|link| link.inbox.turn().is_some()) {
-                drop(self.remove(rank));
-            }
-        }
-    }
-
-    /// Reports to all peers that nothing more comes.
-    pub(crate) fn finish(&mut self) {
-        for mut observer in std::mem::take(&mut self.observers).into_values() {
-            observer.stream.finish();
-        }
-        for link in self.links.iter_mut().flatten() {
-            link.stream.finish();
-        }
-        // A stream may have to send bytes for that.
-        self.untried = true;
     }
 
     /// Sends to one peer; returns whether anything left.
@@ -665,7 +526,7 @@ impl Links {
 
 /// Asks the system for the events that a link needs, or removes the link if it needs none: some
 /// events come without a request.
-fn watch(epoll: &OwnedFd, rank: Rank, link: &Link) {
+fn watch(epoll: &OwnedFd, rank: Rank, link: &TcpLink) {
     let (fd, data, flags) = (link.stream.fd(), EventData::new_u64(rank.0.into()), link.interest());
     if flags.is_empty() {
         let _ = epoll::delete(epoll, fd);
@@ -682,94 +543,5 @@ const ARRIVED: EventFlags = EventFlags::IN.union(EventFlags::HUP).union(EventFla
 impl Known {
     fn new(copy: Arc<CopyRegion>, row: &RowLayout) -> Known {
         Known { copy, control_bytes: row.control, announcements: announcements(row), is_cut: false }
-    }
-}
-
-impl Link {
-    /// Creates a link over which nothing has gone, for a row of so many `rings`; without a row it
-    /// sends no hello.
-    fn new(stream: Connection, peer: &Known, rings: Option<usize>) -> Link {
-        let Known { copy, control_bytes, announcements, .. } = peer;
-        let inbox = Inbox::new(copy.size(), *control_bytes, rings);
-        let applied = || announcements.iter().map(|at| copy.load(*at)).collect::<Vec<u64>>();
-        let backlog = rings.map_or(Backlog::default(), |_| Backlog::greeting(&wire::hello(&applied())));
-        let (blocked, is_mute, deaf, turn, sent_bytes, received_bytes) = Default::default();
-        Link {
-            stream,
-            copy: Arc::clone(copy),
-            backlog,
-            inbox,
-            blocked,
-            is_mute,
-            deaf,
-            turn,
-            sent_bytes,
-            received_bytes,
-        }
-    }
-
-    /// Prepares the data that the peer lacks, if it has `applied` so much of my row. Returns the
-    /// ring bytes among it.
-    ///
-    /// # Errors
-    /// The peer can't have applied so much.
-    fn catch_up(&mut self, posted: &[Posted], applied: &[u64], row: &OwnRegion, image: &Image) -> Result<u64, Down> {
-        let mut bytes = 0;
-        for (ring, applied) in posted.iter().zip(applied) {
-            for range in ring.lacking(*applied, row, image)? {
-                bytes += range.end - range.start;
-                self.backlog.add_range(range);
-            }
-        }
-        self.backlog.add_control(&(0..image.bytes().len() as u64));
-        self.is_mute = false;
-        Ok(bytes)
-    }
-
-    fn send(&mut self, row: &OwnRegion, image: &Image) -> io::Result<()> {
-        self.sent_bytes += self.backlog.send(row, image, &mut *self.stream)?;
-        if let Some((bytes, sent)) = &mut self.turn
-            && self.backlog.is_empty()
-            && !self.is_mute
-        {
-            while *sent < bytes.len() {
-                match self.stream.send(&[IoSlice::new(&bytes[*sent..])]) {
-                    Ok(now) => (*sent, self.sent_bytes) = (*sent + now, self.sent_bytes + now as u64),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether there is nothing to send now.
-    fn is_sent(&self) -> bool {
-        let turns = self.turn.is_some_and(|(bytes, sent)| sent < bytes.len() && !self.is_mute);
-        self.deaf.is_some() || self.backlog.is_empty() && !turns && !self.stream.holds_back()
-    }
-
-    /// Returns whether both sides have said that the stream continues in `next`, and nothing of
-    /// this view is in transit.
-    fn has_turned(&self, next: ViewId) -> bool {
-        self.inbox.turn() == Some(next) && self.turn.is_some() && !self.is_mute && self.deaf.is_none() && self.is_sent()
-    }
-
-    /// Returns the events that the system is asked for. Bytes after a turn are not for this view,
-    /// and neither is the end.
-    fn interest(&self) -> EventFlags {
-        let out = if self.blocked { EventFlags::OUT } else { EventFlags::empty() };
-        if self.inbox.turn().is_some() { out } else { out | EventFlags::IN }
-    }
-
-    /// Returns whether all posts were sent, or never will be.
-    fn is_flushed(&self) -> bool {
-        self.is_sent() && (self.deaf.is_some() || !self.is_mute)
     }
 }

@@ -34,7 +34,7 @@ mod wire;
 
 pub use backlog::{Backlog, Image};
 pub use error::Down;
-pub(crate) use links::Links;
+pub(crate) use links::TcpLinks;
 pub use links::Traffic;
 pub use resume::{Posted, announcements};
 pub(crate) use wire::ROW_BYTES_MAX;

@@ -11,7 +11,7 @@
 //! when the set began, in chunks, and then the control block as it was then. So a word never
 //! overtakes what it announces, however long the frames took.
 use super::backlog::{Backlog, Image};
-use super::wire::Head;
+use super::wire::FrameHead;
 use crate::region::OwnRegion;
 use rustix::event::epoll::EventFlags;
 use spindle_transport::{Connection, Space};
@@ -26,7 +26,7 @@ const CHUNKS_MAX: u32 = 8;
 
 /// An observer of the view.
 #[derive(Debug)]
-pub(super) struct Observer {
+pub(super) struct TcpObserver {
     pub(super) stream: Connection,
     /// The data that was posted since the set began.
     waiting: Backlog,
@@ -40,13 +40,13 @@ pub(super) struct Observer {
     pub(super) blocked: bool,
 }
 
-impl Observer {
-    pub(super) fn new(stream: Connection, row: &OwnRegion) -> Observer {
+impl TcpObserver {
+    pub(super) fn new(stream: Connection, row: &OwnRegion) -> TcpObserver {
         let mut waiting = Backlog::default();
         waiting.add_range(row.control()..row.size());
         waiting.add_control(&(0..row.control()));
         let (leaving, control, chunk, sent, blocked) = Default::default();
-        Observer { stream, waiting, leaving, control, chunk, sent, blocked }
+        TcpObserver { stream, waiting, leaving, control, chunk, sent, blocked }
     }
 
     /// Records a post.
@@ -84,12 +84,7 @@ impl Observer {
                 Err(error) => return Err(error),
             }
         }
-        if self.stream.holds_back() {
-            match self.stream.send(&[]) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
+        self.stream.send_held()?;
         Ok(moved)
     }
 
@@ -117,7 +112,7 @@ impl Observer {
                 self.leaving.pop_front();
             }
             room -= piece.end - piece.start;
-            self.chunk.extend_from_slice(&Head { at: piece.start, len: piece.end - piece.start }.encode());
+            self.chunk.extend_from_slice(&FrameHead { at: piece.start, len: piece.end - piece.start }.encode());
             // Word by word, as an observer reads: applications may write there.
             self.chunk.extend(piece.step_by(8).flat_map(|at| row.load(at).to_le_bytes()));
         }
@@ -134,7 +129,7 @@ impl Observer {
     }
 
     fn put(&mut self, at: u64, bytes: &[u8]) {
-        self.chunk.extend_from_slice(&Head { at, len: bytes.len() as u64 }.encode());
+        self.chunk.extend_from_slice(&FrameHead { at, len: bytes.len() as u64 }.encode());
         self.chunk.extend_from_slice(bytes);
     }
 

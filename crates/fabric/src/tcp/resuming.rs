@@ -1,9 +1,9 @@
 //! Tests of streams that break, and of rows that come late.
 use super::Down;
 use super::tests::{TINY, USUAL, socket_ends, tcp_pair, tls_ends, unix_pair};
-use super::wire::{Head, hello};
+use super::wire::{FrameHead, hello};
 use crate::arena::Arena;
-use crate::conformance::links::{COUNT, Random, progress_until};
+use crate::conformance::links::{COUNT, TestRandom, progress_until};
 use crate::conformance::resuming::Pair;
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
@@ -165,7 +165,7 @@ fn streams_may_break_at_any_time_and_any_number_of_times() {
             _ => tls_ends(unix_pair(), &TINY),
         };
         let case = format!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let mut pair = connected(ends());
         let mut waiting: [Option<Connection>; 2] = [None, None];
         for _ in 0..1500 {
@@ -175,7 +175,8 @@ fn streams_may_break_at_any_time_and_any_number_of_times() {
                 4 => _ = pair.writer.progress(),
                 5..8 => pair.read(random.below(2) == 0, &case),
                 _ if waiting.iter().all(Option::is_none) && random.below(3) == 0 => {
-                    let bytes = |random: &mut Random| if random.below(2) == 0 { u64::MAX } else { random.below(3000) };
+                    let bytes =
+                        |random: &mut TestRandom| if random.below(2) == 0 { u64::MAX } else { random.below(3000) };
                     let (sends, receives) = (bytes(&mut random), bytes(&mut random));
                     let mut fresh = brittle(ends(), sends, receives);
                     if random.below(2) == 0 {
@@ -222,7 +223,7 @@ fn a_member_goes_on_without_a_stream() {
 fn a_superseded_stream_is_not_listened_to() {
     let layout = Layout::new(&view(2, 4)).unwrap();
     let stream = |socket| Peer::There(Box::new(SocketStream::new(socket, &USUAL).unwrap()) as Connection);
-    let post = |value: u64| [Head { at: COUNT, len: 8 }.encode(), value.to_le_bytes()].concat();
+    let post = |value: u64| [FrameHead { at: COUNT, len: 8 }.encode(), value.to_le_bytes()].concat();
     let [near, mut old] = unix_pair();
     let mut fabric = Mesh::new(&layout, row(&layout, Rank(0)), [(Rank(1), Some(stream(near)))]).unwrap();
     old.write_all(&hello(&[0])).unwrap();

@@ -1,9 +1,11 @@
 //! The conformance suite over streams, and cases that the suite can't test, because it knows no
 //! network.
 use super::Down;
-use super::wire::{HEAD_BYTES, Head, hello};
+use super::wire::{FrameHead, HEAD_BYTES, hello};
 use crate::arena::Arena;
-use crate::conformance::links::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
+use crate::conformance::links::{
+    self as shared, COUNT, EVERYONE, OTHER, TestRandom, down, layout, progress_until, ring,
+};
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::member_event_count::MemberEventCount;
@@ -20,6 +22,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+
+mod ends;
+mod incoming_bytes;
 
 /// The smallest buffers that the system gives.
 pub(super) const TINY: SocketOptions =
@@ -239,29 +244,7 @@ fn with_stranger() -> (Layout, Mesh, UnixStream) {
 }
 
 fn head(at: u64, len: u64) -> [u8; HEAD_BYTES] {
-    Head { at, len }.encode()
-}
-
-/// A stream that was handed over has read ahead, and its socket has nothing more.
-#[test]
-fn bytes_that_a_stream_read_before_it_had_an_owner_arrive() {
-    let layout = layout(4);
-    let mut far_ends = vec![];
-    let streams = [1, 2, 3].map(|rank| {
-        let [near, far] = unix_pair();
-        let mut near = Copying::new(near);
-        near.incoming.extend_from_slice(&hello(&[0]));
-        near.incoming.extend_from_slice(&head(COUNT, 8));
-        near.incoming.extend_from_slice(&u64::from(rank).to_le_bytes());
-        far_ends.push(far);
-        (Rank(rank), Box::new(near) as Connection)
-    });
-    let mut fabric = mesh(&layout, Rank(0), streams);
-    let start = Instant::now();
-    while (1..4).any(|rank| fabric.load(Rank(rank), COUNT) != u64::from(rank)) {
-        fabric.progress();
-        assert!(start.elapsed() < PATIENCE, "it waits for the descriptor, which has nothing to tell");
-    }
+    FrameHead { at, len }.encode()
 }
 
 #[test]
@@ -389,277 +372,6 @@ fn words_that_are_not_posted_do_not_leave() {
         let seen = [COUNT, COUNT + 8, OTHER].map(|at| fabrics[1].load(Rank(0), at));
         assert_eq!(seen, [1, 0, 4]);
     }
-}
-
-/// Garbage costs its sender only the connection.
-#[test]
-fn garbage_ends_the_connection_of_its_sender() {
-    let sizes = layout(2);
-    let (control, size) = (sizes.row(Rank(1)).control, sizes.row(Rank(1)).size);
-    let far = (1 << 35) - 8;
-    let cases =
-        [(0, 0), (size, 8), (size - 8, 16), (control - 8, 16), (0, control + 8), (far, 8), (64, far), (far, far)];
-    for (at, len) in cases {
-        let (_, mut fabric, mut stranger) = with_stranger();
-        stranger.write_all(&head(COUNT, 8)).unwrap();
-        stranger.write_all(&5u64.to_le_bytes()).unwrap();
-        stranger.write_all(&head(at, len)).unwrap();
-        // It may be cut off by now.
-        let _ = stranger.write_all(&[0xff; 20_000]);
-        let (rank, why) = down(&mut fabric);
-        assert!(matches!(why, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{why}");
-        assert_eq!(rank, Rank(1));
-        assert!(!fabric.is_connected(Rank(1)) && fabric.next_down().is_none());
-        // Only the bytes that came before it count.
-        let seen = (0..size).step_by(8).filter(|at| fabric.load(Rank(1), *at) != 0);
-        assert_eq!(seen.collect::<Vec<_>>(), [COUNT]);
-        fabric.post(&[Rank(1)], COUNT..COUNT + 8);
-        assert!(fabric.is_flushed());
-    }
-}
-
-/// Random bytes: whatever they mean, they stay inside the row, and the end of a connection is
-/// reported.
-#[test]
-fn noise_leads_nowhere() {
-    for seed in 0..200u64 {
-        let mut random = Random(seed);
-        let (_, mut fabric, mut stranger) = with_stranger();
-        stranger.set_nonblocking(true).unwrap();
-        for _ in 0..200 {
-            let bytes: Vec<u8> =
-                (0..random.below(60)).map(|_| (random.below(256) >> (random.below(2) * 8)) as u8).collect();
-            let _ = stranger.write(&bytes);
-            fabric.progress();
-        }
-        drop(stranger);
-        let (rank, why) = down(&mut fabric);
-        assert_eq!(rank, Rank(1), "seed {seed}: {why}");
-    }
-}
-
-/// A small frame, and one of control words, is seen only when it is complete.
-#[test]
-fn half_a_frame_is_not_seen() {
-    let (layout, mut fabric, mut stranger) = with_stranger();
-    let ring = ring(&layout);
-    for (at, words) in [(COUNT, 3), (ring.start, 2), (ring.start + 64, 512)] {
-        let mut bytes = head(at, words * 8).to_vec();
-        (1..=words).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        let (last, most) = bytes.split_last().unwrap();
-        for part in most.chunks(if words > 100 { 1000 } else { 1 }) {
-            stranger.write_all(part).unwrap();
-            fabric.progress();
-            assert!((0..words).all(|word| fabric.load(Rank(1), at + word * 8) == 0));
-        }
-        stranger.write_all(&[*last]).unwrap();
-        progress_until(&mut fabric, "the last byte", |fabric| fabric.load(Rank(1), at) == 1);
-        assert!((0..words).all(|word| fabric.load(Rank(1), at + word * 8) == word + 1));
-    }
-}
-
-/// A large frame arrives in its place, in pieces of any size, and later data arrives after it.
-#[test]
-fn large_frames_arrive_in_pieces_of_any_size() {
-    let (layout, mut fabric, mut stranger) = with_stranger();
-    let ring = ring(&layout);
-    for seed in 0..50u64 {
-        let mut random = Random(seed);
-        let mut bytes = vec![];
-        for i in 1..=3 {
-            let len = 8 * (1 + random.below((ring.end - ring.start) / 8));
-            bytes.extend_from_slice(&head(ring.start, len));
-            bytes.extend((0..len).map(|at| (at * 31 + seed + i) as u8));
-            bytes.extend_from_slice(&head(COUNT, 8));
-            let count = seed * 3 + i;
-            bytes.extend_from_slice(&count.to_le_bytes());
-            let mut rest = &bytes[..];
-            while !rest.is_empty() {
-                let (piece, behind) = rest.split_at(rest.len().min(1 + random.below(9000) as usize));
-                stranger.write_all(piece).unwrap();
-                rest = behind;
-                fabric.progress();
-                if fabric.load(Rank(1), COUNT) == count {
-                    assert!(rest.is_empty(), "seed {seed}: announced before it was there");
-                }
-            }
-            progress_until(&mut fabric, "the announcement", |fabric| fabric.load(Rank(1), COUNT) == count);
-            let arrived = fabric.bytes(Rank(1), ring.start, len);
-            assert!(arrived.iter().zip(0..).all(|(byte, at)| *byte == (at * 31 + seed + i) as u8), "seed {seed}");
-            bytes.clear();
-        }
-    }
-}
-
-/// Wherever a peer's bytes end, the number of missing bytes is reported, and complete frames count.
-#[test]
-fn a_peer_that_ends_inside_a_frame_is_told() {
-    let (layout, ..) = with_stranger();
-    let ring = ring(&layout);
-    let len = 8192;
-    let mut bytes = head(COUNT, 8).to_vec();
-    bytes.extend_from_slice(&9u64.to_le_bytes());
-    bytes.extend_from_slice(&head(OTHER, 16));
-    bytes.extend_from_slice(&[1; 16]);
-    bytes.extend_from_slice(&head(ring.start, len));
-    bytes.extend_from_slice(&vec![2; len as usize]);
-    let whole = [0, 16, 40, bytes.len()];
-    for cut in [0, 1, 7, 8, 9, 15, 16, 20, 24, 25, 39, 40, 41, 48, 49, 4000, bytes.len() - 1, bytes.len()] {
-        let (_, mut fabric, mut stranger) = with_stranger();
-        stranger.write_all(&bytes[..cut]).unwrap();
-        drop(stranger);
-        let (_, why) = down(&mut fabric);
-        match why {
-            Down::Closed => assert!(whole.contains(&cut), "{cut}"),
-            Down::Broken { missing } => {
-                let next = *whole.iter().find(|end| **end > cut).unwrap();
-                let started = whole.iter().rfind(|end| **end < cut).unwrap();
-                let known = if cut - started < 8 { started + 8 } else { next };
-                assert_eq!(missing, (known - cut) as u64, "{cut}");
-            }
-            other => panic!("{other}"),
-        }
-        assert_eq!(fabric.load(Rank(1), COUNT), if cut >= 16 { 9 } else { 0 });
-        assert_eq!(fabric.load(Rank(1), OTHER) != 0, cut >= 40);
-    }
-}
-
-/// Data that a member posted before it died has arrived when its death is reported, though both
-/// ends were busy.
-#[test]
-fn messages_sent_before_a_death_count() {
-    let layout = layout(2);
-    for pair in [|| socket_ends(unix_pair(), &USUAL), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)] {
-        let mut fabrics = connect(&layout, pair);
-        for fabric in &mut fabrics {
-            for value in 1..=50 {
-                fabric.store(COUNT, value);
-                fabric.post(&EVERYONE[..2], COUNT..COUNT + 8);
-            }
-        }
-        // It has read nothing of what the other has sent.
-        drop(fabrics.pop());
-        let (rank, why) = down(&mut fabrics[0]);
-        assert_eq!((rank, fabrics[0].load(Rank(1), COUNT)), (Rank(1), 50), "{why}");
-    }
-}
-
-/// Everything arrives in order, however slow the peer is.
-#[test]
-fn a_sender_that_finishes_loses_nothing() {
-    let layout = layout(2);
-    let ring = ring(&layout);
-    for pair in [|| socket_ends(unix_pair(), &TINY), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)] {
-        let mut fabrics = connect(&layout, pair);
-        let (mut second, mut first) = (fabrics.pop().unwrap(), fabrics.pop().unwrap());
-        for at in ring.clone().step_by(8) {
-            first.store(at, at);
-            second.store(at, at);
-        }
-        first.post(&EVERYONE[..2], ring.clone());
-        second.post(&EVERYONE[..2], ring.clone());
-        first.store(COUNT, 1);
-        first.post(&EVERYONE[..2], COUNT..COUNT + 8);
-        std::thread::scope(|scope| {
-            scope.spawn(move || assert!(first.finish(PATIENCE)));
-            let (rank, why) = down(&mut second);
-            assert!(matches!((rank, &why), (Rank(0), Down::Closed)), "{why}");
-        });
-        assert_eq!(second.load(Rank(0), COUNT), 1);
-        assert!(ring.clone().step_by(8).all(|at| second.load(Rank(0), at) == at));
-        assert!(!second.finish(Duration::ZERO), "it could tell nobody");
-    }
-}
-
-/// A member whose peer reads nothing for a while still delivers everything, and waits no longer
-/// than that takes.
-#[test]
-fn a_process_that_ends_waits_until_it_is_heard() {
-    let layout = layout(2);
-    let ring = ring(&layout);
-    for pair in [|| socket_ends(unix_pair(), &TINY), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &TINY)] {
-        let mut fabrics = connect(&layout, pair);
-        let (mut second, mut first) = (fabrics.pop().unwrap(), fabrics.pop().unwrap());
-        ring.clone().step_by(8).for_each(|at| first.store(at, at));
-        first.post(&EVERYONE[..2], ring.clone());
-        first.store(COUNT, 1);
-        first.post(&EVERYONE[..2], COUNT..COUNT + 8);
-        assert!(
-            second.traffic(Rank(0)).unwrap().received_bytes < ring.end - ring.start,
-            "there is no room for so much"
-        );
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            // The other continues, and so it never closes its side.
-            let finish = scope.spawn(move || first.finish_heard(Duration::ZERO, 2 * PATIENCE));
-            while second.load(Rank(0), COUNT) == 0 {
-                second.progress();
-                assert!(start.elapsed() < PATIENCE, "the last word never came");
-            }
-            assert!(!finish.join().unwrap(), "the other has not closed its side");
-        });
-        assert!(start.elapsed() < PATIENCE);
-    }
-}
-
-/// An observer learns from the row how the view has ended. The whole row leaves before the streams
-/// are closed, both with peers that already have it and without peers.
-#[test]
-fn a_observer_gets_the_end_of_a_view() {
-    for members in [1, 2] {
-        let layout = layout(members);
-        let [near, far] = unix_pair().map(|socket| Box::new(SocketStream::new(socket, &TINY).unwrap()));
-        let mut meshes = connect(&layout, || socket_ends(unix_pair(), &USUAL));
-        meshes[0].add_observer(&layout, near).unwrap();
-        let ring = ring(&layout);
-        for at in ring.clone().step_by(8) {
-            meshes[0].store(at, at);
-        }
-        let peers: Vec<Rank> = (1..members).map(Rank).collect();
-        meshes[0].post(&peers, ring.clone());
-        meshes[0].store(0, 77);
-        meshes[0].post(&peers, 0..8);
-        settle(&mut meshes);
-        let mut retired: Vec<_> = meshes.iter_mut().filter_map(Mesh::retire).collect();
-        let progress = |retired: &mut Vec<Retired>| retired.retain_mut(|retired| !retired.progress());
-        // The system has no room for so much.
-        for _ in 0..100 {
-            progress(&mut retired);
-        }
-        assert!(!retired.is_empty(), "{members} members");
-        let rows = (0..members).map(|_| None);
-        let mut watched = Watched::new(
-            &layout,
-            [Some(Peer::There(far as Connection))].into_iter().chain(rows.skip(1)).collect(),
-            &Mirror::new(),
-        )
-        .unwrap();
-        let start = Instant::now();
-        let (rank, down) = loop {
-            progress(&mut retired);
-            watched.progress();
-            if let Some(down) = watched.next_down() {
-                break down;
-            }
-            assert!(start.elapsed() < PATIENCE, "no end, and {} that go on", retired.len());
-        };
-        assert!(rank == Rank(0) && matches!(down, Down::Closed), "{down}");
-        assert_eq!(watched.rows().load(Rank(0), 0), 77);
-        assert!(ring.step_by(8).all(|at| watched.rows().load(Rank(0), at) == at));
-        while !retired.is_empty() {
-            progress(&mut retired);
-            assert!(start.elapsed() < PATIENCE, "{} go on", retired.len());
-        }
-    }
-}
-
-/// Finishing has a time limit.
-#[test]
-fn a_peer_that_hangs_does_not_hold_a_finish() {
-    let (_, mut fabric, _stranger) = with_stranger();
-    assert!(!fabric.finish(Duration::from_millis(5)));
-    let (_, mut fabric, _stranger) = with_stranger();
-    assert!(!fabric.finish_heard(Duration::ZERO, Duration::from_millis(5)));
 }
 
 /// A sleep ends for bytes, for the end, and for room for waiting data.

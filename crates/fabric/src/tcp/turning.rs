@@ -2,7 +2,7 @@
 use super::Down;
 use super::tests::{Ends, TINY, USUAL, mesh, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{hello, turn};
-use crate::conformance::links::{COUNT, Random, down, layout, progress_until, put, ring};
+use crate::conformance::links::{COUNT, TestRandom, down, layout, progress_until, put, ring};
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
 use crate::mesh::{Mesh, Retired};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const BOTH: [Rank; 2] = [Rank(0), Rank(1)];
 
 /// One of two members, in a view that it may have ended.
-struct Member {
+struct TurningMember {
     mesh: Mesh,
     over: Option<Retired>,
     view: u64,
@@ -27,13 +27,13 @@ struct Member {
     stream: Option<Connection>,
 }
 
-impl Member {
+impl TurningMember {
     fn me(&self) -> Rank {
         self.mesh.me()
     }
 
     /// Posts frames, and a count of them. Each word contains the number of its view.
-    fn post(&mut self, layouts: &[Layout; 2], random: &mut Random) {
+    fn post(&mut self, layouts: &[Layout; 2], random: &mut TestRandom) {
         let ring = ring(&layouts[self.view as usize % 2]);
         let words = (ring.end - ring.start) / 8;
         let more = random.below(words - self.posted + 1);
@@ -84,13 +84,13 @@ fn continues(name: &str, pair: impl Fn() -> Ends) {
     let layouts = [4, 9].map(|window| Layout::new(&view(2, window)).unwrap());
     for seed in 0..20 {
         let case = format!("{name}, seed {seed}");
-        let mut random = Random(seed);
-        let mut members: Vec<Member> = BOTH
+        let mut random = TestRandom(seed);
+        let mut members: Vec<TurningMember> = BOTH
             .into_iter()
             .zip(pair())
             .map(|(me, stream)| {
                 let mesh = mesh(&layouts[1], me, [(Rank(1 - me.0), stream)]);
-                Member { mesh, over: None, view: 1, posted: 0, has_ended: false, stream: None }
+                TurningMember { mesh, over: None, view: 1, posted: 0, has_ended: false, stream: None }
             })
             .collect();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The frames on a stream: a [`Head`] of one word, and the bytes to write.
+//! The frames on a stream: a [`FrameHead`] of one word, and the bytes to write.
 //!
 //! ```text
 //! head = offset in the sender's row, in words (32 bits) | length, in words (32 bits)      little-endian
@@ -27,23 +27,23 @@ pub(crate) const ROW_BYTES_MAX: u64 = 8 << 32;
 
 /// The destination of a frame's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     /// Offset in the sender's row; a multiple of 8.
     pub(super) at: u64,
     /// Length in bytes; a multiple of 8.
     pub(super) len: u64,
 }
 
-impl Head {
+impl FrameHead {
     pub(super) fn encode(self) -> [u8; HEAD_BYTES] {
         (self.at / 8 + ((self.len / 8) << 32)).to_le_bytes()
     }
 
     /// Decodes the head that a peer sent, whose row is of `row_bytes`, the first `control_bytes` of
     /// them words.
-    pub(super) fn decode(bytes: [u8; HEAD_BYTES], control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
+    pub(super) fn decode(bytes: [u8; HEAD_BYTES], control_bytes: u64, row_bytes: u64) -> Result<FrameHead, Down> {
         let word = u64::from_le_bytes(bytes);
-        let head = Head { at: (word & 0xffff_ffff) * 8, len: (word >> 32) * 8 };
+        let head = FrameHead { at: (word & 0xffff_ffff) * 8, len: (word >> 32) * 8 };
         let end = head.at + head.len;
         let crosses = head.at < control_bytes && end > control_bytes;
         if head.len == 0 || end > row_bytes || crosses {
@@ -84,14 +84,14 @@ mod tests {
     #[test]
     fn heads_survive_encoding_and_nonsense_is_refused() {
         for (at, len) in [(0, 8), (0, 64), (56, 8), (64, 128), (184, 8)] {
-            let head = Head { at, len };
-            assert_eq!(Head::decode(head.encode(), 64, 192).unwrap(), head);
+            let head = FrameHead { at, len };
+            assert_eq!(FrameHead::decode(head.encode(), 64, 192).unwrap(), head);
         }
-        assert!(is_turn(*turn(ViewId(7)).first_chunk().unwrap()) && !is_turn(Head { at: 0, len: 8 }.encode()));
-        assert!(Head::decode(*turn(ViewId(7)).first_chunk().unwrap(), 64, 192).is_err());
+        assert!(is_turn(*turn(ViewId(7)).first_chunk().unwrap()) && !is_turn(FrameHead { at: 0, len: 8 }.encode()));
+        assert!(FrameHead::decode(*turn(ViewId(7)).first_chunk().unwrap(), 64, 192).is_err());
         let far = ROW_BYTES_MAX - 8;
         for (at, len) in [(0, 0), (64, 0), (0, 72), (56, 16), (64, 136), (192, 8), (far, 8), (far, far), (0, far)] {
-            let error = Head::decode(Head { at, len }.encode(), 64, 192).unwrap_err();
+            let error = FrameHead::decode(FrameHead { at, len }.encode(), 64, 192).unwrap_err();
             let Down::Garbage { at: a, len: l, control_bytes: 64, row_bytes: 192 } = error else { panic!("{error}") };
             assert_eq!((a, l), (at, len));
         }

@@ -6,16 +6,16 @@ const SUSPECT_NS: u64 = 1_000_000_000;
 
 /// A group that has begun. It identifies processes by their nonces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct BootstrapGroup {
     /// The newest view.
     pub(super) view: BTreeSet<u32>,
     /// Members that the other members do not hear, and since when, in ns.
     missing: BTreeMap<u32, u64>,
 }
 
-impl Group {
-    pub(super) fn new(view: BTreeSet<u32>) -> Group {
-        Group { view, missing: BTreeMap::new() }
+impl BootstrapGroup {
+    pub(super) fn new(view: BTreeSet<u32>) -> BootstrapGroup {
+        BootstrapGroup { view, missing: BTreeMap::new() }
     }
 
     /// Returns the largest set of members that run and hear each other, if it is a majority of the

@@ -1,11 +1,11 @@
 //! The delays, losses and cuts of messages between hosts.
-use super::plan::Scene;
+use super::plan::BootstrapScene;
 use crate::random::Random;
 use std::collections::BTreeMap;
 
 /// The outcome of sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum SendFate {
     /// The message arrives at this time, unless the connection breaks before.
     Arrives(u64),
     /// The message is lost.
@@ -14,7 +14,7 @@ pub(super) enum Way {
 
 /// All links, each of one direction. Messages on a link arrive in order.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(super) struct BootstrapLinks {
     delays: Vec<Vec<u64>>,
     jitter_ns: u64,
     loss_one_in: u64,
@@ -26,12 +26,12 @@ pub(super) struct Links {
     connections: BTreeMap<(u32, u32), u64>,
 }
 
-impl Links {
-    pub(super) fn new(scene: &Scene) -> Links {
+impl BootstrapLinks {
+    pub(super) fn new(scene: &BootstrapScene) -> BootstrapLinks {
         let hosts = scene.hosts as usize;
         let (last, connections) = Default::default();
         let (delays, jitter_ns, loss_one_in) = (scene.delays.clone(), scene.jitter_ns, scene.loss_one_in);
-        Links { delays, jitter_ns, loss_one_in, cut_until: vec![vec![0; hosts]; hosts], last, connections }
+        BootstrapLinks { delays, jitter_ns, loss_one_in, cut_until: vec![vec![0; hosts]; hosts], last, connections }
     }
 
     pub(super) fn cut(&mut self, from: u64, to: u64, until: u64) {
@@ -70,16 +70,16 @@ impl Links {
         self.connections.get(&(from, to)).copied().unwrap_or(0)
     }
 
-    pub(super) fn send(&mut self, random: &mut Random, from: u32, to: u32, now: u64) -> Way {
+    pub(super) fn send(&mut self, random: &mut Random, from: u32, to: u32, now: u64) -> SendFate {
         if self.loss_one_in > 0 && random.one_in(self.loss_one_in) {
             self.reset(from, to);
         }
         if !self.passes(from, to, now) {
-            return Way::Lost;
+            return SendFate::Lost;
         }
         let delay = self.delays[from as usize][to as usize] + random.below(self.jitter_ns + 1);
         let last = self.last.entry((from, to)).or_default();
         *last = (*last).max(now + delay);
-        Way::Arrives(*last)
+        SendFate::Arrives(*last)
     }
 }

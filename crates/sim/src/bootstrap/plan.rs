@@ -7,7 +7,7 @@ pub(super) const S: u64 = 1_000 * MS;
 
 /// A fault. Times are in ns. Hosts are numbered from 0; the first ones are the seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum BootstrapFault {
     /// The process of a host crashes, and another one is started there.
     Crash {
         /// The host.
@@ -46,7 +46,7 @@ pub enum Fault {
 
 /// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scene {
+pub struct BootstrapScene {
     /// The seed of the random choices during the run.
     pub seed: u64,
     /// The number of hosts, with a process each.
@@ -72,16 +72,16 @@ pub struct Scene {
     /// True if a restarted process has the same id.
     pub keeps_ids: bool,
     /// The faults, by ascending time.
-    pub faults: Vec<(u64, Fault)>,
+    pub faults: Vec<(u64, BootstrapFault)>,
     /// The time at which all faults are over.
     pub calm_ns: u64,
     /// The interval at which names are looked up again.
     pub look_up_ns: u64,
 }
 
-impl Scene {
+impl BootstrapScene {
     /// Draws the scene of a seed.
-    pub fn from_seed(seed: u64) -> Scene {
+    pub fn from_seed(seed: u64) -> BootstrapScene {
         let mut random = Random::new(seed, 13);
         let random = &mut random;
         let seeds = if random.one_in(4) { random.range(1, 5) } else { 3 } as u32;
@@ -118,7 +118,7 @@ impl Scene {
         }
         faults.sort_by_key(|(at, _)| *at);
         let look_up_ns = random.range(100, 3_000) * MS;
-        Scene {
+        BootstrapScene {
             seed,
             hosts,
             seeds,
@@ -138,7 +138,13 @@ impl Scene {
     }
 }
 
-fn fault(random: &mut Random, kind: u64, (hosts, seeds): (u32, u32), wipes: &mut u32, add: &mut dyn FnMut(u64, Fault)) {
+fn fault(
+    random: &mut Random,
+    kind: u64,
+    (hosts, seeds): (u32, u32),
+    wipes: &mut u32,
+    add: &mut dyn FnMut(u64, BootstrapFault),
+) {
     let host = random.below(hosts.into()) as u32;
     let other = (host + 1 + random.below(u64::from(hosts - 1).max(1)) as u32) % hosts;
     let all = (1u64 << hosts) - 1;
@@ -152,30 +158,30 @@ fn fault(random: &mut Random, kind: u64, (hosts, seeds): (u32, u32), wipes: &mut
     }
     *wipes -= u32::from(wipe);
     match kind {
-        0 => add(0, Fault::Crash { host, down_ns, wipe, moves }),
+        0 => add(0, BootstrapFault::Crash { host, down_ns, wipe, moves }),
         // Crashes several seeds at once.
         1 => (0..seeds).filter(|_| random.one_in(2)).collect::<Vec<_>>().into_iter().for_each(|host| {
-            add(random.below(20 * MS), Fault::Crash { host, down_ns, wipe: false, moves });
+            add(random.below(20 * MS), BootstrapFault::Crash { host, down_ns, wipe: false, moves });
         }),
-        2 => add(0, Fault::Pause { host, ns }),
-        3 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
+        2 => add(0, BootstrapFault::Pause { host, ns }),
+        3 => add(0, BootstrapFault::Cut { from: 1 << host, to: 1 << other, ns }),
         // Cuts the link between two hosts in both directions; both still hear the others.
         4 => {
-            add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns });
-            add(0, Fault::Cut { from: 1 << other, to: 1 << host, ns });
+            add(0, BootstrapFault::Cut { from: 1 << host, to: 1 << other, ns });
+            add(0, BootstrapFault::Cut { from: 1 << other, to: 1 << host, ns });
         }
         5 => {
             let side = if random.one_in(2) { (1 << seeds) - 1 } else { random.below(all + 1) };
-            add(0, Fault::Cut { from: side, to: all & !side, ns });
-            add(0, Fault::Cut { from: all & !side, to: side, ns });
+            add(0, BootstrapFault::Cut { from: side, to: all & !side, ns });
+            add(0, BootstrapFault::Cut { from: all & !side, to: side, ns });
         }
-        _ => add(0, Fault::Reset { a: host, b: other }),
+        _ => add(0, BootstrapFault::Reset { a: host, b: other }),
     }
 }
 
-impl fmt::Display for Scene {
+impl fmt::Display for BootstrapScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scene { seed, hosts, seeds, durable, members, jitter_ns, loss_one_in, .. } = self;
+        let BootstrapScene { seed, hosts, seeds, durable, members, jitter_ns, loss_one_in, .. } = self;
         writeln!(
             f,
             "seed {seed}: {hosts} hosts, of which {seeds} are seeds (durable: {durable:b}); {members} members create the group; delays of {} to \

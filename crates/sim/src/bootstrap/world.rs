@@ -1,13 +1,15 @@
 //! A run: processes, disks, messages in flight and faults, in the order of virtual time.
-use super::ledger::Group;
-use super::network::{Links, Way};
-use super::plan::{Fault, MS, S, Scene};
+mod checks;
+
+use super::ledger::BootstrapGroup;
+use super::network::{BootstrapLinks, SendFate};
+use super::plan::{BootstrapFault, BootstrapScene, MS, S};
 use crate::checkers::one_incarnation::{self, OneIncarnation};
-use crate::checkers::waiting::{self, Heard};
-use crate::checkers::{Invariant, Violation};
+use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::control::{
-    Bootstrap, Incarnation, InitialView, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
+    Bootstrap, BootstrapMessage, BootstrapOutput, BootstrapRecord, BootstrapWait, Incarnation, InitialView, Need,
+    SeedList, Setup, To,
 };
 use spindle_core::{MemberId, Process, Time};
 use std::cmp::Reverse;
@@ -31,7 +33,7 @@ const EVENTS_MAX: u64 = 5_000_000;
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
+pub struct BootstrapOutcome {
     /// The first violation.
     pub violations: Vec<Violation>,
     /// Groups that were created.
@@ -63,10 +65,10 @@ pub struct Outcome {
 
 /// An event. Events of a process contain its nonce.
 #[derive(Clone, Debug)]
-enum Event {
+enum BootstrapEvent {
     Start { host: u32 },
     Wake { host: u32, process: u32 },
-    Deliver { from: u32, sender: Process, to: u32, whom: Whom, connection: u64, message: Message },
+    Deliver { from: u32, sender: Process, to: u32, whom: MessageTarget, connection: u64, message: BootstrapMessage },
     Reached { host: u32, process: u32, seed: u32, id: MemberId, nonce: u32, connection: u64 },
     NotReached { host: u32, process: u32, seed: u32 },
     LookUp { host: u32, process: u32 },
@@ -78,27 +80,27 @@ enum Event {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Whom {
+enum MessageTarget {
     Seed(u32),
     Process(u32),
 }
 
 #[derive(Debug)]
-struct Host {
-    running: Option<Running>,
-    disk: Record,
+struct BootstrapHost {
+    running: Option<RunningProcess>,
+    disk: BootstrapRecord,
     /// Writes in progress, oldest first.
-    writes: VecDeque<Record>,
+    writes: VecDeque<BootstrapRecord>,
     is_durable: bool,
     paused_until: u64,
     resumed: Option<u64>,
-    deferred: VecDeque<Event>,
+    deferred: VecDeque<BootstrapEvent>,
     /// The address of its processes.
     address: u64,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningProcess {
     process: Process,
     boot: Bootstrap,
     since: u64,
@@ -107,26 +109,26 @@ struct Running {
     book: Vec<u64>,
     /// The processes to which it is connected, by seed.
     connected: Vec<Option<u32>>,
-    told: Option<Waiting>,
+    told: Option<BootstrapWait>,
     /// By seed: since when its connection state is unchanged, and the times of its last answers.
     heard: Vec<(u64, VecDeque<u64>)>,
     sent: (u64, u64),
 }
 
 /// A run.
-pub(super) struct World<'s> {
-    scene: &'s Scene,
+pub(super) struct BootstrapWorld<'s> {
+    scene: &'s BootstrapScene,
     story: Option<&'s mut String>,
     random: Random,
     now: u64,
     sequence: u64,
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    bodies: Vec<Option<Event>>,
-    links: Links,
-    hosts: Vec<Host>,
+    bodies: Vec<Option<BootstrapEvent>>,
+    links: BootstrapLinks,
+    hosts: Vec<BootstrapHost>,
     /// The host on which a process runs or ran.
     places: BTreeMap<u32, u32>,
-    groups: BTreeMap<u128, Group>,
+    groups: BTreeMap<u128, BootstrapGroup>,
     incarnations: OneIncarnation,
     is_calm: bool,
     has_word: bool,
@@ -134,14 +136,14 @@ pub(super) struct World<'s> {
     /// group.
     has_forgotten: bool,
     ends_at: u64,
-    outcome: Outcome,
+    outcome: BootstrapOutcome,
 }
 
-impl<'s> World<'s> {
-    pub(super) fn new(scene: &'s Scene, story: Option<&'s mut String>) -> World<'s> {
-        let host = |host: u32| Host {
+impl<'s> BootstrapWorld<'s> {
+    pub(super) fn new(scene: &'s BootstrapScene, story: Option<&'s mut String>) -> BootstrapWorld<'s> {
+        let host = |host: u32| BootstrapHost {
             running: None,
-            disk: Record::default(),
+            disk: BootstrapRecord::default(),
             writes: VecDeque::new(),
             is_durable: scene.durable >> host & 1 == 1,
             paused_until: 0,
@@ -150,7 +152,7 @@ impl<'s> World<'s> {
             address: host.into(),
         };
         let (events, bodies, places, groups, incarnations, outcome) = Default::default();
-        let mut world = World {
+        let mut world = BootstrapWorld {
             scene,
             story,
             random: Random::new(scene.seed, 14),
@@ -158,7 +160,7 @@ impl<'s> World<'s> {
             sequence: 0,
             events,
             bodies,
-            links: Links::new(scene),
+            links: BootstrapLinks::new(scene),
             hosts: (0..scene.hosts).map(host).collect(),
             places,
             groups,
@@ -170,17 +172,17 @@ impl<'s> World<'s> {
             outcome,
         };
         for (host, at) in (0..).zip(&scene.starts) {
-            world.push(*at, Event::Start { host });
+            world.push(*at, BootstrapEvent::Start { host });
         }
         for (number, (at, _)) in scene.faults.iter().enumerate() {
-            world.push(*at, Event::Fault(number));
+            world.push(*at, BootstrapEvent::Fault(number));
         }
-        world.push(TICK_NS, Event::Tick);
-        world.push(scene.calm_ns.max(scene.starts.iter().copied().max().unwrap_or(0)), Event::Calm);
+        world.push(TICK_NS, BootstrapEvent::Tick);
+        world.push(scene.calm_ns.max(scene.starts.iter().copied().max().unwrap_or(0)), BootstrapEvent::Calm);
         world
     }
 
-    pub(super) fn run(mut self) -> Outcome {
+    pub(super) fn run(mut self) -> BootstrapOutcome {
         while let Some(Reverse((at, _, body))) = self.events.pop() {
             let event = self.bodies[body].take().expect("an event happens once");
             self.now = at;
@@ -202,7 +204,7 @@ impl<'s> World<'s> {
         self.outcome
     }
 
-    fn push(&mut self, at: u64, event: Event) {
+    fn push(&mut self, at: u64, event: BootstrapEvent) {
         self.sequence += 1;
         self.bodies.push(Some(event));
         self.events.push(Reverse((at.max(self.now), self.sequence, self.bodies.len() - 1)));
@@ -215,25 +217,29 @@ impl<'s> World<'s> {
         }
     }
 
-    fn running(&mut self, host: u32, process: u32) -> Option<&mut Running> {
+    fn running(&mut self, host: u32, process: u32) -> Option<&mut RunningProcess> {
         self.hosts[host as usize].running.as_mut().filter(|running| running.process.nonce == process)
     }
 
     /// Returns the host of an event that a paused host defers; None if a pause does not defer it.
-    fn host_of(event: &Event) -> Option<u32> {
+    fn host_of(event: &BootstrapEvent) -> Option<u32> {
         match event {
-            Event::Wake { host, .. }
-            | Event::Reached { host, .. }
-            | Event::NotReached { host, .. }
-            | Event::LookUp { host, .. }
-            | Event::Written { host, .. } => Some(*host),
-            Event::Deliver { to, .. } => Some(*to),
-            Event::Start { .. } | Event::Fault(_) | Event::Resume { .. } | Event::Tick | Event::Calm => None,
+            BootstrapEvent::Wake { host, .. }
+            | BootstrapEvent::Reached { host, .. }
+            | BootstrapEvent::NotReached { host, .. }
+            | BootstrapEvent::LookUp { host, .. }
+            | BootstrapEvent::Written { host, .. } => Some(*host),
+            BootstrapEvent::Deliver { to, .. } => Some(*to),
+            BootstrapEvent::Start { .. }
+            | BootstrapEvent::Fault(_)
+            | BootstrapEvent::Resume { .. }
+            | BootstrapEvent::Tick
+            | BootstrapEvent::Calm => None,
         }
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), Violation> {
-        if let Some(host) = World::host_of(&event)
+    fn happen(&mut self, event: BootstrapEvent) -> Checked {
+        if let Some(host) = BootstrapWorld::host_of(&event)
             && self.hosts[host as usize].paused_until > self.now
         {
             self.hosts[host as usize].deferred.push_back(event);
@@ -242,22 +248,22 @@ impl<'s> World<'s> {
         self.outcome.trace_hash = mix(self.outcome.trace_hash ^ self.now);
         let now = Time(self.now);
         match event {
-            Event::Start { host } => {
+            BootstrapEvent::Start { host } => {
                 if self.hosts[host as usize].running.is_none() {
                     self.start(host, None)?;
                 }
             }
-            Event::Wake { host, process } => {
+            BootstrapEvent::Wake { host, process } => {
                 if let Some(running) = self.running(host, process) {
                     running.boot.poll(now);
                     running.wakes = u64::MAX;
                     self.settle(host)?;
                 }
             }
-            Event::Deliver { from, sender, to, whom, connection, message } => {
+            BootstrapEvent::Deliver { from, sender, to, whom, connection, message } => {
                 self.deliver(from, sender, to, whom, connection, message)?;
             }
-            Event::Reached { host, process, seed, id, nonce, connection } => {
+            BootstrapEvent::Reached { host, process, seed, id, nonce, connection } => {
                 let is_open = self.links.connection(seed, host) == connection;
                 let at = self.now;
                 if let Some(running) = self.running(host, process).filter(|_| is_open) {
@@ -267,21 +273,21 @@ impl<'s> World<'s> {
                     self.settle(host)?;
                 }
             }
-            Event::NotReached { host, process, seed } => {
+            BootstrapEvent::NotReached { host, process, seed } => {
                 if let Some(running) = self.running(host, process) {
                     running.connected[seed as usize] = None;
                     running.boot.not_reached(seed, now);
                     self.settle(host)?;
                 }
             }
-            Event::LookUp { host, process } => {
+            BootstrapEvent::LookUp { host, process } => {
                 let addresses = self.addresses();
                 if let Some(running) = self.running(host, process) {
                     running.book = addresses;
-                    self.push(self.now + self.scene.look_up_ns, Event::LookUp { host, process });
+                    self.push(self.now + self.scene.look_up_ns, BootstrapEvent::LookUp { host, process });
                 }
             }
-            Event::Written { host, process } => {
+            BootstrapEvent::Written { host, process } => {
                 let record = self.hosts[host as usize].writes.pop_front();
                 if let Some(record) = record.filter(|_| self.running(host, process).is_some()) {
                     self.hosts[host as usize].disk = record;
@@ -289,10 +295,10 @@ impl<'s> World<'s> {
                     self.settle(host)?;
                 }
             }
-            Event::Fault(number) => self.go_wrong(&self.scene.faults[number].1.clone()),
-            Event::Resume { host } => self.resume(host),
-            Event::Tick => self.tick()?,
-            Event::Calm => self.calm(),
+            BootstrapEvent::Fault(number) => self.go_wrong(&self.scene.faults[number].1.clone()),
+            BootstrapEvent::Resume { host } => self.resume(host),
+            BootstrapEvent::Tick => self.tick()?,
+            BootstrapEvent::Calm => self.calm(),
         }
         Ok(())
     }
@@ -302,7 +308,7 @@ impl<'s> World<'s> {
     }
 
     /// Starts a process. If `belongs` is given, the process remembers that it was in that group.
-    fn start(&mut self, host: u32, belongs: Option<Incarnation>) -> Result<(), Violation> {
+    fn start(&mut self, host: u32, belongs: Option<Incarnation>) -> Checked {
         let nonce = self.places.len() as u32 + 1;
         let id = if self.scene.keeps_ids { 100 + host } else { 1000 * (host + 1) + nonce };
         let process = Process { id: MemberId(id.into()), nonce };
@@ -310,13 +316,13 @@ impl<'s> World<'s> {
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
         let (addresses, seeds) = (self.addresses(), self.scene.seeds);
         let state = &mut self.hosts[host as usize];
-        let mut record = if state.is_durable { state.disk.clone() } else { Record::default() };
+        let mut record = if state.is_durable { state.disk.clone() } else { BootstrapRecord::default() };
         record.belongs = belongs.or(record.belongs);
         let setup = Setup { me: process, members: self.scene.members, random, durable: state.is_durable, record };
         let mut boot = Bootstrap::new(setup, Time(self.now));
         let own = (0..seeds).filter(|seed| *seed == host).collect();
         boot.set_seeds(SeedList { count: seeds, own, digest: 1 }, Time(self.now));
-        state.running = Some(Running {
+        state.running = Some(RunningProcess {
             process,
             boot,
             since: self.now,
@@ -328,7 +334,7 @@ impl<'s> World<'s> {
             sent: (self.now, 0),
         });
         self.note(|| format!("h{host}: process {nonce} starts, as member {id}; it belongs to {belongs:?}"));
-        self.push(self.now + self.scene.look_up_ns, Event::LookUp { host, process: nonce });
+        self.push(self.now + self.scene.look_up_ns, BootstrapEvent::LookUp { host, process: nonce });
         self.settle(host)
     }
 
@@ -345,27 +351,29 @@ impl<'s> World<'s> {
     }
 
     /// Carries out the requests of a host's process, and schedules its next step.
-    fn settle(&mut self, host: u32) -> Result<(), Violation> {
+    fn settle(&mut self, host: u32) -> Checked {
         loop {
             let Some(running) = &mut self.hosts[host as usize].running else { return Ok(()) };
             let Some(output) = running.boot.next_output() else { break };
             let process = running.process;
             match output {
-                Output::Send { to, message } => self.transmit(host, process, to, message)?,
-                Output::Persist(record) => {
+                BootstrapOutput::Send { to, message } => self.transmit(host, process, to, message)?,
+                BootstrapOutput::Persist(record) => {
                     let at = self.now + self.random.below(self.scene.write_ns + 1);
                     // Writes end in order, so the last one in progress is the newest.
                     self.hosts[host as usize].writes.push_back(*record);
-                    self.push(at, Event::Written { host, process: process.nonce });
+                    self.push(at, BootstrapEvent::Written { host, process: process.nonce });
                 }
-                Output::Begin(initial_view) => self.begin(host, process, &initial_view)?,
-                Output::Join(incarnation) => self.note(|| format!("h{host}: asks to be let in to {incarnation}")),
-                Output::Waits(waiting) => {
+                BootstrapOutput::Begin(initial_view) => self.begin(host, process, &initial_view)?,
+                BootstrapOutput::Join(incarnation) => {
+                    self.note(|| format!("h{host}: asks to be let in to {incarnation}"))
+                }
+                BootstrapOutput::Waits(waiting) => {
                     self.note(|| format!("h{host}: waits, {waiting:?}"));
                     let running = self.running(host, process.nonce).expect("it has just said so");
                     running.told = Some(waiting);
                 }
-                Output::Conflict { mine, theirs } => {
+                BootstrapOutput::Conflict { mine, theirs } => {
                     self.outcome.conflicts += 1;
                     self.note(|| format!("h{host}: two groups, {mine} and {theirs}"));
                 }
@@ -376,13 +384,13 @@ impl<'s> World<'s> {
         let (wake, process) = (running.boot.wake_at().0.max(now), running.process.nonce);
         if wake < running.wakes {
             running.wakes = wake;
-            self.push(wake, Event::Wake { host, process });
+            self.push(wake, BootstrapEvent::Wake { host, process });
         }
         Ok(())
     }
 
-    fn transmit(&mut self, host: u32, sender: Process, to: To, message: Message) -> Result<(), Violation> {
-        if let Message::Pledge { incarnation } = message {
+    fn transmit(&mut self, host: u32, sender: Process, to: To, message: BootstrapMessage) -> Checked {
+        if let BootstrapMessage::Pledge { incarnation } = message {
             self.incarnations.pledges(sender.nonce.into(), incarnation.0);
         }
         let state = &self.hosts[host as usize];
@@ -401,15 +409,15 @@ impl<'s> World<'s> {
         }
         let (to_host, whom) = match to {
             To::Seed(seed) if running.book[seed as usize] != self.hosts[seed as usize].address => {
-                self.push(now + 10 * MS, Event::NotReached { host, process: sender.nonce, seed });
+                self.push(now + 10 * MS, BootstrapEvent::NotReached { host, process: sender.nonce, seed });
                 return Ok(());
             }
-            To::Seed(seed) => (seed, Whom::Seed(seed)),
-            To::Process(process) => (self.places[&process.nonce], Whom::Process(process.nonce)),
+            To::Seed(seed) => (seed, MessageTarget::Seed(seed)),
+            To::Process(process) => (self.places[&process.nonce], MessageTarget::Process(process.nonce)),
         };
-        if let Way::Arrives(at) = self.links.send(&mut self.random, host, to_host, now) {
+        if let SendFate::Arrives(at) = self.links.send(&mut self.random, host, to_host, now) {
             let connection = self.links.connection(host, to_host);
-            self.push(at, Event::Deliver { from: host, sender, to: to_host, whom, connection, message });
+            self.push(at, BootstrapEvent::Deliver { from: host, sender, to: to_host, whom, connection, message });
         }
         Ok(())
     }
@@ -419,39 +427,39 @@ impl<'s> World<'s> {
         from: u32,
         sender: Process,
         to: u32,
-        whom: Whom,
+        whom: MessageTarget,
         connection: u64,
-        message: Message,
-    ) -> Result<(), Violation> {
+        message: BootstrapMessage,
+    ) -> Checked {
         if self.links.connection(from, to) != connection {
             return Ok(());
         }
         let process = self.hosts[to as usize].running.as_ref().map(|running| running.process);
-        if let Whom::Seed(seed) = whom {
+        if let MessageTarget::Seed(seed) = whom {
             let known = self.running(from, sender.nonce).map(|running| running.connected[seed as usize]);
             let nonce = process.map(|process| process.nonce);
             if (nonce.is_none() || known.is_some_and(|known| known != nonce))
-                && let Way::Arrives(at) = self.links.send(&mut self.random, to, from, self.now)
+                && let SendFate::Arrives(at) = self.links.send(&mut self.random, to, from, self.now)
             {
                 let (host, sender, connection) = (from, sender.nonce, self.links.connection(to, from));
                 self.push(
                     at,
                     match process {
                         // The connection is refused.
-                        None => Event::NotReached { host, process: sender, seed },
+                        None => BootstrapEvent::NotReached { host, process: sender, seed },
                         Some(Process { id, nonce }) => {
-                            Event::Reached { host, process: sender, seed, id, nonce, connection }
+                            BootstrapEvent::Reached { host, process: sender, seed, id, nonce, connection }
                         }
                     },
                 );
             }
         }
-        let is_wanted = |process: &Process| !matches!(whom, Whom::Process(wanted) if wanted != process.nonce);
+        let is_wanted = |process: &Process| !matches!(whom, MessageTarget::Process(wanted) if wanted != process.nonce);
         let Some(process) = process.filter(is_wanted) else { return Ok(()) };
         self.outcome.messages += 1;
         self.note(|| format!("h{from} -> h{to}: {message:?}"));
         let now = self.now;
-        let is_answer = matches!(message, Message::Here { .. } | Message::Exists { .. });
+        let is_answer = matches!(message, BootstrapMessage::Here { .. } | BootstrapMessage::Exists { .. });
         let running = self.running(to, process.nonce).expect("it is there");
         if let Some((_, times)) = running.heard.get_mut(from as usize) {
             // If many answers arrive together, only one is recorded.
@@ -464,53 +472,42 @@ impl<'s> World<'s> {
         self.settle(to)
     }
 
-    /// Returns the groups that the seeds remember, in running processes or on disk.
-    fn remembered(&self) -> BTreeSet<u128> {
-        let of = |record: &Record| {
-            let voted = record.accepted.iter().map(|(_, initial_view)| initial_view.incarnation.0);
-            voted.chain(record.belongs.map(|incarnation| incarnation.0)).collect::<Vec<_>>()
-        };
-        let seeds = &self.hosts[..self.scene.seeds as usize];
-        let disks = seeds.iter().filter(|host| host.is_durable).flat_map(|host| of(&host.disk));
-        disks.chain(seeds.iter().filter_map(|host| host.running.as_ref()).flat_map(|r| of(r.boot.record()))).collect()
-    }
-
-    fn begin(&mut self, host: u32, process: Process, initial_view: &InitialView) -> Result<(), Violation> {
+    fn begin(&mut self, host: u32, process: Process, initial_view: &InitialView) -> Checked {
         self.note(|| format!("h{host}: process {} begins {initial_view:?}", process.nonce));
         let members: BTreeSet<u32> = initial_view.members.iter().map(|process| process.nonce).collect();
         let nonces: Vec<u64> = members.iter().map(|nonce| u64::from(*nonce)).collect();
         self.incarnations.begins(initial_view.incarnation.0, &nonces, &self.remembered(), self.has_word)?;
         if !self.groups.contains_key(&initial_view.incarnation.0) {
-            let lives = |group: &Group| group.view.iter().any(|process| self.runs(*process));
+            let lives = |group: &BootstrapGroup| group.view.iter().any(|process| self.runs(*process));
             self.has_forgotten |= !self.has_word && self.groups.values().any(lives);
-            self.groups.insert(initial_view.incarnation.0, Group::new(members));
+            self.groups.insert(initial_view.incarnation.0, BootstrapGroup::new(members));
         }
         Ok(())
     }
 
-    fn go_wrong(&mut self, fault: &Fault) {
+    fn go_wrong(&mut self, fault: &BootstrapFault) {
         self.note(|| format!("{fault:?}"));
         let now = self.now;
         match *fault {
-            Fault::Crash { host, down_ns, wipe, moves } => {
+            BootstrapFault::Crash { host, down_ns, wipe, moves } => {
                 if self.hosts[host as usize].running.is_none() {
                     return;
                 }
                 self.stop(host);
                 let state = &mut self.hosts[host as usize];
                 if wipe {
-                    (state.disk, state.is_durable) = (Record::default(), false);
+                    (state.disk, state.is_durable) = (BootstrapRecord::default(), false);
                 }
                 state.address += if moves { 1000 } else { 0 };
                 self.outcome.restarts += 1;
-                self.push(now + down_ns, Event::Start { host });
+                self.push(now + down_ns, BootstrapEvent::Start { host });
             }
-            Fault::Pause { host, ns } => {
+            BootstrapFault::Pause { host, ns } => {
                 self.hosts[host as usize].paused_until = now + ns;
-                self.push(now + ns, Event::Resume { host });
+                self.push(now + ns, BootstrapEvent::Resume { host });
             }
-            Fault::Cut { from, to, ns } => self.links.cut(from, to, now + ns),
-            Fault::Reset { a, b } => self.links.reset(a, b),
+            BootstrapFault::Cut { from, to, ns } => self.links.cut(from, to, now + ns),
+            BootstrapFault::Reset { a, b } => self.links.reset(a, b),
         }
     }
 
@@ -534,65 +531,13 @@ impl<'s> World<'s> {
             if std::mem::take(&mut self.hosts[host as usize].paused_until) > self.now {
                 self.resume(host);
             }
-            self.push(self.now, Event::Start { host });
+            self.push(self.now, BootstrapEvent::Start { host });
         }
-    }
-
-    fn is_at_work(&self, process: u32, incarnation: u128) -> bool {
-        let host = &self.hosts[self.places[&process] as usize];
-        let is_it = |running: &&Running| {
-            running.process.nonce == process && running.boot.member_of() == Some(Incarnation(incarnation))
-        };
-        host.paused_until <= self.now && host.running.as_ref().filter(is_it).is_some()
-    }
-
-    fn joins(&self, a: u32, b: u32) -> bool {
-        self.links.joins(self.places[&a], self.places[&b], self.now)
-    }
-
-    fn operative(&self, incarnation: u128) -> Option<BTreeSet<u32>> {
-        let group = &self.groups[&incarnation];
-        group.operative(|process| self.is_at_work(process, incarnation), |a, b| self.joins(a, b))
-    }
-
-    fn tick(&mut self) -> Result<(), Violation> {
-        self.push(self.now + TICK_NS, Event::Tick);
-        for incarnation in self.groups.keys().copied().collect::<Vec<_>>() {
-            self.act(incarnation)?;
-        }
-        let seeds = self.scene.seeds as usize;
-        for host in &self.hosts {
-            let Some(running) = host.running.as_ref().filter(|_| host.paused_until <= self.now) else { continue };
-            // After a pause a process gets time to read what has arrived.
-            let has_paused = host.resumed.is_some_and(|resumed| resumed + waiting::TRUE_FOR_NS > self.now);
-            if running.boot.member_of().is_some() || has_paused {
-                continue;
-            }
-            let told = running.told.as_ref();
-            let state = |seed: usize| told.map_or(SeedState::Own, |told| told.seeds[seed]);
-            let heard: Vec<Heard> = (0..seeds)
-                .filter(|seed| state(*seed) != SeedState::Own)
-                .map(|seed| Heard {
-                    told_answers: !matches!(state(seed), SeedState::Silent | SeedState::Unreachable),
-                    last: running.heard[seed].1.back().copied(),
-                    recent: running.heard[seed].1.iter().filter(|at| **at + 1_500 * MS > self.now).count() as u32,
-                    since: running.heard[seed].0,
-                })
-                .collect();
-            waiting::judge(self.now, running.since, told.is_some(), &heard).map_err(|violation| Violation {
-                what: format!("process {}: {}", running.process.nonce, violation.what),
-                ..violation
-            })?;
-        }
-        if self.is_calm {
-            self.rest()?;
-        }
-        Ok(())
     }
 
     /// Lets a group admit the processes that ask, evict the members that it misses, and inform the
     /// processes that it reaches.
-    fn act(&mut self, incarnation: u128) -> Result<(), Violation> {
+    fn act(&mut self, incarnation: u128) -> Checked {
         let operative = self.operative(incarnation);
         let now = self.now;
         let group = self.groups.get_mut(&incarnation).expect("it exists");
@@ -628,121 +573,16 @@ impl<'s> World<'s> {
     }
 
     /// Handles the eviction of a process: it stops, and joins again or is restarted.
-    fn leave(&mut self, host: u32, of: Incarnation) -> Result<(), Violation> {
+    fn leave(&mut self, host: u32, of: Incarnation) -> Checked {
         self.note(|| format!("h{host}: was evicted"));
         self.stop(host);
         self.outcome.restarts += 1;
         match self.scene.rejoins {
             true => self.start(host, Some(of)),
             false => {
-                self.push(self.now + RESTART_NS, Event::Start { host });
+                self.push(self.now + RESTART_NS, BootstrapEvent::Start { host });
                 Ok(())
             }
         }
-    }
-
-    /// Checks, once the faults are over, that all processes are in one group, or that this is
-    /// impossible.
-    fn rest(&mut self) -> Result<(), Violation> {
-        let living: Vec<u128> =
-            self.groups.keys().copied().filter(|incarnation| self.operative(*incarnation).is_some()).collect();
-        // Members of a group without a quorum wait for an operator while another group lives. The
-        // operator sees reports of both.
-        let is_stranded = |running: &Running| {
-            let of = running.boot.member_of().map(|of| of.0);
-            of.is_some_and(|of| !living.contains(&of) && !living.is_empty())
-        };
-        let is_in = |host: &Host| {
-            host.running.as_ref().is_some_and(|running| {
-                let of = running.boot.member_of().map(|of| of.0);
-                let is_in = |of: &u128| living.contains(of) && self.groups[of].view.contains(&running.process.nonce);
-                of.as_ref().is_some_and(is_in) || is_stranded(running)
-            })
-        };
-        if living.len() == 1 && self.hosts.iter().all(is_in) {
-            self.outcome.united = true;
-            return Ok(());
-        }
-        if self.now < self.ends_at {
-            return Ok(());
-        }
-        if self.has_forgotten && self.outcome.conflicts > 0 {
-            // Two groups are permitted in this case; only the report of them is promised.
-            (self.outcome.united, self.outcome.forgotten) = (true, true);
-            return Ok(());
-        }
-        if living.len() > 1 {
-            return LIVENESS.broken(format!("{} groups live at the end", living.len()));
-        }
-        if !living.is_empty() || self.has_word || !self.is_lost() {
-            let told: Vec<_> = self
-                .hosts
-                .iter()
-                .map(|host| {
-                    let running = host.running.as_ref()?;
-                    Some((running.boot.member_of(), running.boot.waiting().need))
-                })
-                .collect();
-            return LIVENESS.broken(format!("faults are over for long, and not all are in one group: {told:?}"));
-        }
-        self.outcome.lost = true;
-        for host in &self.hosts {
-            let Some(running) = &host.running else { continue };
-            let need = running.told.as_ref().map(|told| told.need);
-            if running.boot.member_of().is_none() && !matches!(need, Some(Need::Group(_) | Need::Admission(_))) {
-                return LIVENESS.broken(format!(
-                    "a group is lost for good, and process {} is told that it waits for {need:?}",
-                    running.process.nonce
-                ));
-            }
-        }
-        self.say_the_word()
-    }
-
-    /// Returns true if a group that a process remembers has no majority left that could continue.
-    fn is_lost(&self) -> bool {
-        let records = self.hosts.iter().filter_map(|host| host.running.as_ref()).map(|running| running.boot.record());
-        let mut views: BTreeMap<u128, BTreeSet<u32>> = BTreeMap::new();
-        for record in records {
-            if let Some((_, initial_view)) = &record.accepted {
-                let members = initial_view.members.iter().map(|process| process.nonce).collect();
-                views.insert(initial_view.incarnation.0, members);
-            }
-            if let Some(belongs) = record.belongs {
-                views.entry(belongs.0).or_default();
-            }
-        }
-        views.extend(
-            self.groups
-                .iter()
-                .map(|(incarnation, group)| (*incarnation, group.view.clone()))
-                .filter(|(of, _)| views.contains_key(of))
-                .collect::<Vec<_>>(),
-        );
-        let runs = |process: &&u32| self.runs(**process);
-        views.values().any(|view| 2 * view.iter().filter(runs).count() <= view.len())
-    }
-
-    fn runs(&self, process: u32) -> bool {
-        let running = self.hosts[self.places[&process] as usize].running.as_ref();
-        running.is_some_and(|running| running.process.nonce == process)
-    }
-
-    /// Plays an operator that stops the remaining members and creates a new group.
-    fn say_the_word(&mut self) -> Result<(), Violation> {
-        self.note(|| "an operator wants a new group".into());
-        self.has_word = true;
-        self.ends_at = self.now + CALM_FOR_NS;
-        for host in 0..self.scene.hosts {
-            let is_member = |running: &Running| running.boot.member_of().is_some();
-            if self.hosts[host as usize].running.as_ref().is_some_and(is_member) {
-                self.stop(host);
-                self.start(host, None)?;
-            }
-        }
-        if let Some(running) = &mut self.hosts[0].running {
-            running.boot.force_create();
-        }
-        Ok(())
     }
 }

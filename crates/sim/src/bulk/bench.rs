@@ -1,6 +1,6 @@
 //! The time that objects take in the model.
-use super::network::{Network, SlowLink};
-use super::plan::{GroupPlan, Scene};
+use super::network::{NetworkModel, SlowLink};
+use super::plan::{BulkScene, GroupPlan};
 use crate::Violation;
 use spindle_core::Rank;
 use spindle_core::rdmc::{Algorithm, BLOCK_BYTES, Schedule, blocks};
@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 /// One or more groups among the same hosts. Each sends one object, all at the same moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bench {
+pub struct BulkBench {
     /// The hosts and the costs. Every host is a member of every group.
-    pub network: Network,
+    pub network: NetworkModel,
     /// The algorithm by which blocks spread.
     pub algorithm: Algorithm,
     /// The size of each object in bytes.
@@ -30,7 +30,7 @@ pub struct Bench {
 
 /// The result of a bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timing {
+pub struct BulkTiming {
     /// The time from the start of the roots to the completion of the last receiver, in ns.
     pub ns: u64,
     /// The time of the fewest possible steps in ns, if a step takes the time of one block, with no
@@ -42,11 +42,11 @@ pub struct Timing {
     pub counters: u64,
 }
 
-impl Bench {
+impl BulkBench {
     /// One group on all hosts of `network` and one object, with the core's default settings, except
     /// that no object goes directly.
-    pub fn new(network: Network, bytes: u64) -> Bench {
-        Bench {
+    pub fn new(network: NetworkModel, bytes: u64) -> BulkBench {
+        BulkBench {
             network,
             algorithm: Algorithm::BinomialPipeline,
             bytes,
@@ -65,7 +65,7 @@ impl Bench {
     ///
     /// # Panics
     /// If the object has more blocks than fit, or there are no hosts.
-    pub fn run(&self) -> Result<Timing, Violation> {
+    pub fn run(&self) -> Result<BulkTiming, Violation> {
         let hosts = self.network.hosts;
         let count = blocks(self.bytes, self.block_bytes).expect("the blocks of the object fit");
         let group = |root: u32| GroupPlan {
@@ -80,7 +80,7 @@ impl Bench {
             objects: vec![(self.bytes, BEGIN_NS)],
             room_ns: 0,
         };
-        let scene = Scene {
+        let scene = BulkScene {
             seed: 0,
             network: self.network.clone(),
             groups: (0..self.roots).map(group).collect(),
@@ -97,7 +97,7 @@ impl Bench {
         let steps = u64::from(count) - 1 + u64::from(hosts.next_power_of_two().ilog2());
         let block_ns = self.network.bytes_ns(self.bytes.min(self.block_bytes));
         let optimum_ns = steps * block_ns * u64::from(hosts > 1);
-        Ok(Timing { ns: done - begun, optimum_ns, blocks: outcome.blocks, counters: outcome.counters })
+        Ok(BulkTiming { ns: done - begun, optimum_ns, blocks: outcome.blocks, counters: outcome.counters })
     }
 }
 
@@ -111,7 +111,7 @@ pub struct SlowLinkCost {
     pub twins: Option<f64>,
 }
 
-impl Bench {
+impl BulkBench {
     /// Returns the cost to a binomial pipeline of one link with `permille` thousandths of its
     /// speed. It tries up to `tries` links of each kind, spread evenly over the links in use.
     ///
@@ -119,7 +119,7 @@ impl Bench {
     /// If an invariant breaks, which would be a bug.
     ///
     /// # Panics
-    /// As [`Bench::run`].
+    /// As [`BulkBench::run`].
     pub fn slow_link(&self, permille: u64, tries: usize) -> Result<SlowLinkCost, Violation> {
         let hosts = self.network.hosts;
         let schedule = Schedule::new(Algorithm::BinomialPipeline, hosts);
@@ -145,7 +145,7 @@ impl Bench {
     }
 }
 
-impl Timing {
+impl BulkTiming {
     /// Returns the time beyond the optimum, as a fraction of the optimum.
     pub fn over_optimum(&self) -> f64 {
         self.ns as f64 / self.optimum_ns as f64 - 1.0

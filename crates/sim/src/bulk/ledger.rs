@@ -3,7 +3,7 @@
 //! the core.
 //!
 //! The invariants are those of the project's list, for blocks in place of messages.
-use crate::checkers::{Invariant, Violation};
+use crate::checkers::{Checked, Invariant};
 use spindle_core::rdmc::Columns;
 
 const NO_INVENTION: Invariant = Invariant(2, "no invention");
@@ -16,7 +16,7 @@ const LIVENESS: Invariant = Invariant(15, "liveness");
 
 /// The state of an object at one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum CopyState {
     Open,
     Complete,
     Failed,
@@ -31,7 +31,7 @@ struct Copy {
     sized: bool,
     room: bool,
     on_the_way: u64,
-    fate: Fate,
+    fate: CopyState,
 }
 
 impl Copy {
@@ -42,7 +42,7 @@ impl Copy {
 }
 
 #[derive(Clone, Debug)]
-struct Object {
+struct SentObject {
     bytes: u64,
     copies: Vec<Copy>,
     everywhere: bool,
@@ -50,10 +50,10 @@ struct Object {
 
 /// The record of one group.
 #[derive(Clone, Debug)]
-pub(super) struct Ledger {
+pub(super) struct BulkLedger {
     block_bytes: u64,
     slots: u64,
-    objects: Vec<Object>,
+    objects: Vec<SentObject>,
     /// By rank and slot: the counters that the member posted last.
     posted: Vec<Vec<Columns>>,
     /// By rank: true if the member closed.
@@ -62,11 +62,11 @@ pub(super) struct Ledger {
     dead: Vec<bool>,
 }
 
-impl Ledger {
-    pub(super) fn new(members: u32, slots: u32, block_bytes: u64) -> Ledger {
+impl BulkLedger {
+    pub(super) fn new(members: u32, slots: u32, block_bytes: u64) -> BulkLedger {
         let n = members as usize;
         let posted = vec![vec![Columns::default(); slots as usize]; n];
-        Ledger {
+        BulkLedger {
             block_bytes,
             slots: slots.into(),
             objects: vec![],
@@ -81,7 +81,7 @@ impl Ledger {
     }
 
     /// Records that the root sends an object.
-    pub(super) fn begin(&mut self, object: u64, bytes: u64) -> Result<(), Violation> {
+    pub(super) fn begin(&mut self, object: u64, bytes: u64) -> Checked {
         if object != self.objects.len() as u64 {
             return SEQUENCE.broken(format!("object {object} begins after {}", self.objects.len()));
         }
@@ -93,14 +93,14 @@ impl Ledger {
             sized: rank == 0,
             room: rank == 0,
             on_the_way: 0,
-            fate: Fate::Open,
+            fate: CopyState::Open,
         };
-        self.objects.push(Object { bytes, copies: (0..self.dead.len()).map(copy).collect(), everywhere: false });
+        self.objects.push(SentObject { bytes, copies: (0..self.dead.len()).map(copy).collect(), everywhere: false });
         Ok(())
     }
 
     /// Records that `from` posts a block of an object.
-    pub(super) fn posts(&mut self, from: u32, object: u64, at: u64, bytes: u64) -> Result<(), Violation> {
+    pub(super) fn posts(&mut self, from: u32, object: u64, at: u64, bytes: u64) -> Checked {
         if object >= self.objects.len() as u64 {
             return NO_INVENTION.broken(format!("r{from} posts a block of object {object}, which was not sent"));
         }
@@ -122,7 +122,7 @@ impl Ledger {
     }
 
     /// Records that `rank` posts its counters of a slot.
-    pub(super) fn counts(&mut self, rank: u32, slot: u32, now: Columns) -> Result<(), Violation> {
+    pub(super) fn counts(&mut self, rank: u32, slot: u32, now: Columns) -> Checked {
         let before = std::mem::replace(&mut self.posted[rank as usize][slot as usize], now);
         let fell =
             before.bytes > now.bytes || before.steps > now.steps || before.ready > now.ready || before.have > now.have;
@@ -139,12 +139,12 @@ impl Ledger {
     }
 
     /// Records that a block of `from` lands in the memory of `to`.
-    pub(super) fn lands(&mut self, to: u32, object: u64, at: u64, is_first: bool) -> Result<(), Violation> {
+    pub(super) fn lands(&mut self, to: u32, object: u64, at: u64, is_first: bool) -> Checked {
         let block = (at / self.block_bytes) as usize;
         let slot = object % self.slots;
         let earlier: u64 = (slot..object).step_by(self.slots as usize).map(|object| self.blocks(object)).sum();
         let before = object.checked_sub(self.slots).map(|object| &self.objects[object as usize].copies[to as usize]);
-        if before.is_some_and(|copy| copy.fate != Fate::Complete) {
+        if before.is_some_and(|copy| copy.fate != CopyState::Complete) {
             return FRAME_SAFETY.broken(format!(
                 "block {block} of object {object} lands at r{to}, whose slot holds object {}",
                 object - self.slots
@@ -172,7 +172,7 @@ impl Ledger {
     }
 
     /// Records that the application of `rank` learns the length of an object.
-    pub(super) fn size(&mut self, rank: u32, object: u64, bytes: u64) -> Result<(), Violation> {
+    pub(super) fn size(&mut self, rank: u32, object: u64, bytes: u64) -> Checked {
         let length = self.objects.get(object as usize).map(|object| object.bytes);
         if length != Some(bytes) {
             return NO_INVENTION
@@ -192,9 +192,9 @@ impl Ledger {
 
     /// Records that the application of `rank` learns that an object is complete. If the group is
     /// `closing`, it learns only that the object can no longer fail.
-    pub(super) fn complete(&mut self, rank: u32, object: u64, closing: bool) -> Result<(), Violation> {
+    pub(super) fn complete(&mut self, rank: u32, object: u64, closing: bool) -> Checked {
         self.is_open(rank, object)?;
-        if (0..object).any(|object| self.objects[object as usize].copies[rank as usize].fate != Fate::Complete) {
+        if (0..object).any(|object| self.objects[object as usize].copies[rank as usize].fate != CopyState::Complete) {
             return SEQUENCE.broken(format!("r{rank} completes object {object} before an earlier one"));
         }
         let copy = &mut self.objects[object as usize].copies[rank as usize];
@@ -211,12 +211,12 @@ impl Ledger {
                 copy.on_the_way
             ));
         }
-        copy.fate = Fate::Complete;
+        copy.fate = CopyState::Complete;
         Ok(())
     }
 
     /// Records that the root's application learns that every member has the object.
-    pub(super) fn everywhere(&mut self, object: u64) -> Result<(), Violation> {
+    pub(super) fn everywhere(&mut self, object: u64) -> Checked {
         let lacking =
             self.objects[object as usize].copies.iter().position(|copy| copy.holds() < copy.held.len() as u64);
         if let Some(rank) = lacking {
@@ -227,17 +227,17 @@ impl Ledger {
     }
 
     /// Records that the application of `rank` learns that an object failed.
-    pub(super) fn failed(&mut self, rank: u32, object: u64) -> Result<(), Violation> {
+    pub(super) fn failed(&mut self, rank: u32, object: u64) -> Checked {
         self.is_open(rank, object)?;
         if !self.dead.contains(&true) {
             return VALIDITY.broken(format!("object {object} failed at r{rank}, but no member died"));
         }
-        self.objects[object as usize].copies[rank as usize].fate = Fate::Failed;
+        self.objects[object as usize].copies[rank as usize].fate = CopyState::Failed;
         Ok(())
     }
 
     /// Records that `rank` closed the group and names `dead`.
-    pub(super) fn close(&mut self, rank: u32, dead: u32) -> Result<(), Violation> {
+    pub(super) fn close(&mut self, rank: u32, dead: u32) -> Checked {
         if !self.dead[dead as usize] {
             return VALIDITY.broken(format!("r{rank} closes the group for the death of r{dead}, which lives"));
         }
@@ -258,14 +258,14 @@ impl Ledger {
     }
 
     /// Checks the end state, when no event is left; the root had `sent` objects to send.
-    pub(super) fn rest(&self, sent: usize) -> Result<(), Violation> {
+    pub(super) fn rest(&self, sent: usize) -> Checked {
         let survivors = || (0..self.dead.len() as u32).filter(|rank| !self.dead[*rank as usize]);
         if !self.dead.contains(&true) {
             if self.objects.len() < sent {
                 return LIVENESS.broken(format!("{} of {sent} objects were begun", self.objects.len()));
             }
             for (o, object) in self.objects.iter().enumerate() {
-                if let Some(rank) = object.copies.iter().position(|copy| copy.fate != Fate::Complete) {
+                if let Some(rank) = object.copies.iter().position(|copy| copy.fate != CopyState::Complete) {
                     return LIVENESS.broken(format!("object {o} rests and is not complete at r{rank}"));
                 }
                 if !object.everywhere {
@@ -280,7 +280,7 @@ impl Ledger {
             }
             for (o, object) in self.objects.iter().enumerate() {
                 let copy = &object.copies[rank as usize];
-                if copy.sized && copy.fate == Fate::Open {
+                if copy.sized && copy.fate == CopyState::Open {
                     return VALIDITY.broken(format!("object {o} neither completes nor fails at r{rank}"));
                 }
             }
@@ -288,12 +288,12 @@ impl Ledger {
         Ok(())
     }
 
-    fn is_open(&self, rank: u32, object: u64) -> Result<(), Violation> {
+    fn is_open(&self, rank: u32, object: u64) -> Checked {
         let Some(of) = self.objects.get(object as usize) else {
             return NO_INVENTION.broken(format!("r{rank} is told of object {object}, which was not sent"));
         };
         let copy = &of.copies[rank as usize];
-        if copy.fate != Fate::Open || !copy.sized {
+        if copy.fate != CopyState::Open || !copy.sized {
             return VALIDITY
                 .broken(format!("r{rank} is told the end of object {object} again: it was {:?}", copy.fate));
         }
@@ -307,8 +307,8 @@ mod tests {
 
     /// Three members, two slots, blocks of 10 bytes. One object of 25 bytes is sent, and r1 is
     /// ready for all of it.
-    fn example() -> Ledger {
-        let mut ledger = Ledger::new(3, 2, 10);
+    fn example() -> BulkLedger {
+        let mut ledger = BulkLedger::new(3, 2, 10);
         ledger.begin(0, 25).unwrap();
         ledger.counts(1, 0, Columns { ready: 3, ..Columns::default() }).unwrap();
         ledger.size(1, 0, 25).unwrap();
@@ -316,7 +316,7 @@ mod tests {
         ledger
     }
 
-    fn number<T: std::fmt::Debug>(result: Result<T, Violation>) -> u8 {
+    fn number<T: std::fmt::Debug>(result: Result<T, crate::checkers::Violation>) -> u8 {
         result.unwrap_err().number
     }
 

@@ -22,7 +22,7 @@ pub struct Uplinks {
 
 /// Costs. The defaults are those of the RDMA network in the papers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Network {
+pub struct NetworkModel {
     /// The number of hosts.
     pub hosts: u32,
     /// The bytes per µs that a NIC sends; the same number applies to receiving.
@@ -45,10 +45,10 @@ pub struct Network {
     pub merges: bool,
 }
 
-impl Network {
+impl NetworkModel {
     /// A network of `hosts` hosts with links of 12.5 GB/s, 1.7 µs of latency, and 1 µs for a post.
-    pub fn rdma(hosts: u32) -> Network {
-        Network {
+    pub fn rdma(hosts: u32) -> NetworkModel {
+        NetworkModel {
             hosts,
             bytes_per_us: 12_500,
             latency_ns: 1_700,
@@ -89,14 +89,14 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    pub(super) fn new(network: &Network) -> Wires {
+    pub(super) fn new(network: &NetworkModel) -> Wires {
         let racks = network.uplinks.iter().flat_map(|uplinks| &uplinks.rack_of).max().map_or(0, |rack| rack + 1);
         let (hosts, racks) = (vec![0; network.hosts as usize], vec![0; racks as usize]);
         Wires { sending: hosts.clone(), receiving: hosts, up: racks.clone(), down: racks }
     }
 
     /// Returns when the last byte of a block leaves, if the block is posted at `at`.
-    pub(super) fn leave(&mut self, network: &Network, from: u32, to: u32, bytes: u64, at: u64) -> u64 {
+    pub(super) fn leave(&mut self, network: &NetworkModel, from: u32, to: u32, bytes: u64, at: u64) -> u64 {
         let free = &mut self.sending[from as usize];
         *free = at.max(*free) + network.link_ns(from, to, bytes);
         *free
@@ -104,7 +104,7 @@ impl Wires {
 
     /// Returns when the last byte of a block arrives, if it would arrive at `at` without other
     /// traffic.
-    pub(super) fn arrive(&mut self, network: &Network, from: u32, to: u32, bytes: u64, mut at: u64) -> u64 {
+    pub(super) fn arrive(&mut self, network: &NetworkModel, from: u32, to: u32, bytes: u64, mut at: u64) -> u64 {
         // All of them forward bytes as they arrive, so a free one costs no time.
         let mut pass = |free: &mut u64, ns: u64| {
             at = at.max(*free + ns);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_nic_sends_and_receives_one_block_at_a_time() {
-        let mut network = Network::rdma(4);
+        let mut network = NetworkModel::rdma(4);
         network.slow_links.push(SlowLink { from: 0, to: 2, permille: 500 });
         let mut wires = Wires::new(&network);
         assert_eq!(wires.leave(&network, 0, 1, 125_000, 5), 10_005);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn racks_share_their_uplink() {
-        let mut network = Network::rdma(4);
+        let mut network = NetworkModel::rdma(4);
         network.uplinks = Some(Uplinks { rack_of: vec![0, 0, 1, 1], bytes_per_us: 1_250 });
         let mut wires = Wires::new(&network);
         assert_eq!(wires.arrive(&network, 0, 1, 125_000, 200_000), 200_000);

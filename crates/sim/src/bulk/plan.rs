@@ -1,5 +1,5 @@
 //! The content of a scene, and how one is drawn from a seed.
-use super::network::{Network, SlowLink, Uplinks};
+use super::network::{NetworkModel, SlowLink, Uplinks};
 use crate::random::Random;
 use spindle_core::rdmc::{Algorithm, Racks, blocks};
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct GroupPlan {
 
 /// The death of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Death {
+pub struct HostDeath {
     /// The host.
     pub host: u32,
     /// The number of events of the scene after which it dies.
@@ -41,26 +41,26 @@ pub struct Death {
 
 /// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scene {
+pub struct BulkScene {
     /// The seed of the random choices during the run.
     pub seed: u64,
     /// The costs.
-    pub network: Network,
+    pub network: NetworkModel,
     /// The groups.
     pub groups: Vec<GroupPlan>,
     /// The host that dies, if one does.
-    pub death: Option<Death>,
+    pub death: Option<HostDeath>,
     /// One message in so many is up to one ms late; 0: none is.
     pub late_one_in: u64,
     /// The maximum number of events. A run with more is reported as endless.
     pub events_max: u64,
 }
 
-impl Scene {
+impl BulkScene {
     /// Draws the scene of a seed: one or two groups of up to 33 members, up to six objects each,
     /// with any schedule. With some probability it also has a death, slow hosts, slow links, late
     /// messages, and slow applications.
-    pub fn from_seed(seed: u64) -> Scene {
+    pub fn from_seed(seed: u64) -> BulkScene {
         let mut random = Random::new(seed, 7);
         let random = &mut random;
         let hosts = if random.one_in(3) { random.range(1, 33) } else { random.range(2, 9) } as u32;
@@ -76,14 +76,14 @@ impl Scene {
             (0..some(random, 3)).map(|_| (random.below(hosts.into()) as u32, random.range(1_000, 50_000))).collect();
         let rack_of: Vec<u32> = (0..hosts).map(|_| random.below(4) as u32).collect();
         let uplinks = random.one_in(3).then(|| Uplinks { rack_of: rack_of.clone(), bytes_per_us: 2_000 });
-        let network = Network {
+        let network = NetworkModel {
             jitter_ns: some(random, 20_000),
             latency_ns: random.range(1, 5_000),
             slow_links,
             slow_hosts,
             uplinks,
             merges: random.one_in(2),
-            ..Network::rdma(hosts)
+            ..NetworkModel::rdma(hosts)
         };
         let late_one_in = some(random, 200);
         let groups: Vec<GroupPlan> = (0..random.range(1, 2)).map(|_| group(random, hosts, &rack_of)).collect();
@@ -93,7 +93,7 @@ impl Scene {
         };
         let events = groups.iter().map(sent).sum::<u64>() * 5 + 50;
         let death = (hosts > 1 && random.one_in(2)).then(|| death(random, hosts, events));
-        Scene { seed, network, groups, death, late_one_in, events_max: 400 * events }
+        BulkScene { seed, network, groups, death, late_one_in, events_max: 400 * events }
     }
 
     /// Returns the number of faults that exist from the start.
@@ -138,18 +138,18 @@ fn group(random: &mut Random, hosts: u32, rack_of: &[u32]) -> GroupPlan {
 }
 
 /// Draws a death within `events` events. The network informs at least one other host of it.
-fn death(random: &mut Random, hosts: u32, events: u64) -> Death {
+fn death(random: &mut Random, hosts: u32, events: u64) -> HostDeath {
     let host = random.below(hosts.into()) as u32;
     let others: Vec<u32> = (0..hosts).filter(|other| *other != host).collect();
     let sure = random.pick(&others);
     let told = others.iter().filter(|other| **other == sure || !random.one_in(3)).copied().collect::<Vec<_>>();
     let noticed = told.into_iter().map(|other| (other, random.range(1_000, 1_000_000))).collect();
-    Death { host, event: random.below(events), noticed }
+    HostDeath { host, event: random.below(events), noticed }
 }
 
-impl fmt::Display for Scene {
+impl fmt::Display for BulkScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Network { hosts, latency_ns, jitter_ns, slow_links, slow_hosts, .. } = &self.network;
+        let NetworkModel { hosts, latency_ns, jitter_ns, slow_links, slow_hosts, .. } = &self.network;
         writeln!(f, "seed {}: {hosts} hosts, latency {latency_ns} ns and up to {jitter_ns} more", self.seed)?;
         for SlowLink { from, to, permille } in slow_links {
             writeln!(f, "the link from h{from} to h{to} has {permille} thousandths of its speed")?;
@@ -171,7 +171,7 @@ impl fmt::Display for Scene {
             )?;
         }
         match &self.death {
-            Some(Death { host, event, noticed }) => {
+            Some(HostDeath { host, event, noticed }) => {
                 writeln!(f, "h{host} dies at event {event}; (host, ns) {noticed:?} notice it")
             }
             None => Ok(()),

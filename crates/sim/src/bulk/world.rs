@@ -1,11 +1,13 @@
 //! Hosts, messages and time: one heap of events.
-use super::ledger::Ledger;
-use super::network::{Network, Wires};
-use super::plan::{Death, GroupPlan, Scene};
-use crate::checkers::{Invariant, Violation};
+use super::ledger::BulkLedger;
+use super::network::{NetworkModel, Wires};
+use super::plan::{BulkScene, GroupPlan, HostDeath};
+use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::Rank;
-use spindle_core::rdmc::{Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
+use spindle_core::rdmc::{
+    Columns, Input, ObjectNumber, Output, Schedule, Session, SessionSendError, SessionSettings, Slot,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write;
@@ -15,7 +17,7 @@ const FAULTLESS: Invariant = Invariant(11, "monotone rows, single writer");
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
+pub struct BulkOutcome {
     /// The first violation.
     pub violations: Vec<Violation>,
     /// Objects that roots began to send.
@@ -44,7 +46,7 @@ pub struct Outcome {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Event {
+enum TransferEvent {
     /// A host processes its inputs.
     Wake { host: u32 },
     /// The last byte of a block has reached its receiver's rack.
@@ -62,26 +64,26 @@ enum Event {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Content {
-    Block { object: Object, at: u64, bytes: u64, is_first: bool },
+enum BulkContent {
+    Block { object: ObjectNumber, at: u64, bytes: u64, is_first: bool },
     Columns,
     Closed { dead: Rank },
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Message {
+struct BulkMessage {
     group: usize,
     from: Rank,
     to: Rank,
     slot: Slot,
     columns: Columns,
-    content: Content,
+    content: BulkContent,
     landed: bool,
 }
 
 /// A host's processor.
 #[derive(Clone, Debug, Default)]
-struct Host {
+struct HostProcessor {
     inbox: VecDeque<(usize, Rank, Input)>,
     is_awake: bool,
     free_at: u64,
@@ -89,49 +91,49 @@ struct Host {
 }
 
 #[derive(Debug)]
-struct Group {
+struct SimBulkGroup {
     hosts: Vec<u32>,
     sessions: Vec<Session>,
-    ledger: Ledger,
+    ledger: BulkLedger,
     sent: usize,
 }
 
-pub(super) struct World<'a> {
-    scene: &'a Scene,
+pub(super) struct BulkWorld<'a> {
+    scene: &'a BulkScene,
     random: Random,
     wires: Wires,
-    hosts: Vec<Host>,
-    groups: Vec<Group>,
-    messages: Vec<Message>,
+    hosts: Vec<HostProcessor>,
+    groups: Vec<SimBulkGroup>,
+    messages: Vec<BulkMessage>,
     /// By sending and receiving host: messages that have not landed, or that wait for an earlier
     /// one.
     pairs: BTreeMap<(u32, u32), VecDeque<usize>>,
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    heap: BinaryHeap<Reverse<(u64, u64, TransferEvent)>>,
     pushed: u64,
     now: u64,
-    outcome: Outcome,
+    outcome: BulkOutcome,
     story: Option<&'a mut String>,
 }
 
-impl<'a> World<'a> {
-    pub(super) fn new(scene: &'a Scene, story: Option<&'a mut String>) -> World<'a> {
-        World {
+impl<'a> BulkWorld<'a> {
+    pub(super) fn new(scene: &'a BulkScene, story: Option<&'a mut String>) -> BulkWorld<'a> {
+        BulkWorld {
             scene,
             random: Random::new(scene.seed, 8),
             wires: Wires::new(&scene.network),
-            hosts: vec![Host::default(); scene.network.hosts as usize],
+            hosts: vec![HostProcessor::default(); scene.network.hosts as usize],
             groups: vec![],
             messages: vec![],
             pairs: BTreeMap::new(),
             heap: BinaryHeap::new(),
             pushed: 0,
             now: 0,
-            outcome: Outcome::default(),
+            outcome: BulkOutcome::default(),
             story,
         }
     }
 
-    pub(super) fn run(mut self) -> Outcome {
+    pub(super) fn run(mut self) -> BulkOutcome {
         if let Err(violation) = self.play() {
             self.outcome.violations.push(Violation { at: self.now, ..violation });
         }
@@ -139,7 +141,7 @@ impl<'a> World<'a> {
         self.outcome
     }
 
-    fn play(&mut self) -> Result<(), Violation> {
+    fn play(&mut self) -> Checked {
         for plan in &self.scene.groups {
             self.create(plan)?;
         }
@@ -157,14 +159,14 @@ impl<'a> World<'a> {
         self.groups.iter().zip(&self.scene.groups).try_for_each(|(group, plan)| group.ledger.rest(plan.objects.len()))
     }
 
-    fn create(&mut self, plan: &GroupPlan) -> Result<(), Violation> {
+    fn create(&mut self, plan: &GroupPlan) -> Checked {
         let members = plan.hosts.len() as u32;
         let schedule = Schedule::new(plan.algorithm.clone(), members);
         let group = self.groups.len();
         let (mut sessions, mut outs) = (vec![], vec![]);
         for me in (0..members).map(Rank) {
             let mut out = vec![];
-            let settings = Settings {
+            let settings = SessionSettings {
                 schedule: schedule.clone(),
                 me,
                 block_bytes: plan.block_bytes,
@@ -176,47 +178,47 @@ impl<'a> World<'a> {
             sessions.push(Session::new(settings, &mut out).expect("the plan is in range"));
             outs.push(out);
         }
-        let ledger = Ledger::new(members, plan.slots, plan.block_bytes);
-        self.groups.push(Group { hosts: plan.hosts.clone(), sessions, ledger, sent: 0 });
+        let ledger = BulkLedger::new(members, plan.slots, plan.block_bytes);
+        self.groups.push(SimBulkGroup { hosts: plan.hosts.clone(), sessions, ledger, sent: 0 });
         self.outcome.times.push(vec![]);
         for (rank, out) in (0..).map(Rank).zip(outs) {
             let mut at = 0;
             self.act(group, rank, &out, &mut at)?;
         }
         for (_, at) in &plan.objects {
-            self.push(*at, Event::Start { group });
+            self.push(*at, TransferEvent::Start { group });
         }
         Ok(())
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+    fn happen(&mut self, event: TransferEvent) -> Checked {
         match event {
-            Event::Wake { host } => self.wake(host),
-            Event::Tail { message } => {
-                let Message { group, from, to, content, .. } = self.messages[message];
+            TransferEvent::Wake { host } => self.wake(host),
+            TransferEvent::Tail { message } => {
+                let BulkMessage { group, from, to, content, .. } = self.messages[message];
                 let [from, to] = [from, to].map(|rank| self.host(group, rank));
-                if let Content::Block { bytes, .. } = content {
+                if let BulkContent::Block { bytes, .. } = content {
                     let at = self.wires.arrive(&self.scene.network, from, to, bytes, self.now);
-                    self.push(at, Event::Landed { message });
+                    self.push(at, TransferEvent::Landed { message });
                 }
                 Ok(())
             }
-            Event::Landed { message } => self.land(message),
-            Event::Gone { message } => {
-                let Message { group, from, slot, content, .. } = self.messages[message];
-                if let Content::Block { object, .. } = content {
+            TransferEvent::Landed { message } => self.land(message),
+            TransferEvent::Gone { message } => {
+                let BulkMessage { group, from, slot, content, .. } = self.messages[message];
+                if let BulkContent::Block { object, .. } = content {
                     self.groups[group].ledger.gone(from.0, object.0);
                     self.tell(group, from, Input::Gone { slot });
                 }
                 Ok(())
             }
-            Event::Room { group, rank, object } => {
+            TransferEvent::Room { group, rank, object } => {
                 self.groups[group].ledger.room(rank, object);
-                self.tell(group, Rank(rank), Input::Room { object: Object(object) });
+                self.tell(group, Rank(rank), Input::Room { object: ObjectNumber(object) });
                 Ok(())
             }
-            Event::Start { group } => self.start(group),
-            Event::Noticed { host } => {
+            TransferEvent::Start { group } => self.start(group),
+            TransferEvent::Noticed { host } => {
                 let dead = self.scene.death.as_ref().map(|death| death.host);
                 for group in 0..self.groups.len() {
                     let rank = |host| self.groups[group].hosts.iter().position(|other| Some(*other) == host);
@@ -230,7 +232,7 @@ impl<'a> World<'a> {
     }
 
     /// Lets a root send the objects that it has.
-    fn start(&mut self, group: usize) -> Result<(), Violation> {
+    fn start(&mut self, group: usize) -> Checked {
         let root = self.host(group, Rank(0));
         let plan = &self.scene.groups[group];
         while let Some((bytes, at)) = plan.objects.get(self.groups[group].sent).copied()
@@ -246,7 +248,7 @@ impl<'a> World<'a> {
                     self.outcome.objects += 1;
                     self.outcome.times[group].push((self.now, self.now));
                 }
-                Err(SendError::Full { .. } | SendError::Closed { .. }) => break,
+                Err(SessionSendError::Full { .. } | SessionSendError::Closed { .. }) => break,
                 Err(other) => return LIVENESS.broken(format!("g{group} can't send {bytes} bytes: {other}")),
             }
             let mut at = self.now.max(self.hosts[root as usize].free_at);
@@ -257,7 +259,7 @@ impl<'a> World<'a> {
     }
 
     /// Lets a host process all its inputs, and carries out the resulting actions.
-    fn wake(&mut self, host: u32) -> Result<(), Violation> {
+    fn wake(&mut self, host: u32) -> Checked {
         let mut at = self.now;
         self.hosts[host as usize].is_awake = false;
         while let Some((group, rank, input)) = self.hosts[host as usize].inbox.pop_front() {
@@ -278,7 +280,7 @@ impl<'a> World<'a> {
     }
 
     /// Carries out the output of a session from the time `at` on, and advances `at`.
-    fn act(&mut self, group: usize, rank: Rank, out: &[Output], at: &mut u64) -> Result<(), Violation> {
+    fn act(&mut self, group: usize, rank: Rank, out: &[Output], at: &mut u64) -> Checked {
         let host = self.host(group, rank);
         let post_ns = self.scene.network.on(host, self.scene.network.post_ns);
         let closing = out.iter().any(|output| matches!(output, Output::Closed { .. }));
@@ -293,20 +295,20 @@ impl<'a> World<'a> {
                     *at += post_ns;
                     ledger.posts(rank.0, object.0, offset, bytes)?;
                     ledger.counts(rank.0, slot.0, columns)?;
-                    let content = Content::Block { object, at: offset, bytes, is_first };
-                    self.transmit(Message { group, from: rank, to, slot, columns, content, landed: false }, *at);
+                    let content = BulkContent::Block { object, at: offset, bytes, is_first };
+                    self.transmit(BulkMessage { group, from: rank, to, slot, columns, content, landed: false }, *at);
                 }
                 Output::Columns { to, slot, columns } => {
                     *at += post_ns;
                     ledger.counts(rank.0, slot.0, columns)?;
                     self.outcome.counters += 1;
-                    let content = Content::Columns;
-                    self.transmit(Message { group, from: rank, to, slot, columns, content, landed: false }, *at);
+                    let content = BulkContent::Columns;
+                    self.transmit(BulkMessage { group, from: rank, to, slot, columns, content, landed: false }, *at);
                 }
                 Output::Size { object, bytes } => {
                     ledger.size(rank.0, object.0, bytes)?;
                     let delay = self.random.below(self.scene.groups[group].room_ns + 1);
-                    self.push(*at + delay, Event::Room { group, rank: rank.0, object: object.0 });
+                    self.push(*at + delay, TransferEvent::Room { group, rank: rank.0, object: object.0 });
                 }
                 Output::Complete { object } => {
                     ledger.complete(rank.0, object.0, closing)?;
@@ -318,7 +320,7 @@ impl<'a> World<'a> {
                 }
                 Output::Everywhere { object } => {
                     ledger.everywhere(object.0)?;
-                    self.push(*at, Event::Start { group });
+                    self.push(*at, TransferEvent::Start { group });
                 }
                 Output::Failed { object } => {
                     ledger.failed(rank.0, object.0)?;
@@ -328,8 +330,11 @@ impl<'a> World<'a> {
                     ledger.close(rank.0, dead.0)?;
                     for to in (0..self.groups[group].hosts.len() as u32).map(Rank).filter(|to| *to != rank) {
                         *at += post_ns;
-                        let (slot, columns, content) = (Slot(0), Columns::default(), Content::Closed { dead });
-                        self.transmit(Message { group, from: rank, to, slot, columns, content, landed: false }, *at);
+                        let (slot, columns, content) = (Slot(0), Columns::default(), BulkContent::Closed { dead });
+                        self.transmit(
+                            BulkMessage { group, from: rank, to, slot, columns, content, landed: false },
+                            *at,
+                        );
                     }
                 }
             }
@@ -338,8 +343,8 @@ impl<'a> World<'a> {
     }
 
     /// Posts a message at the time `at`.
-    fn transmit(&mut self, message: Message, at: u64) {
-        let network: &Network = &self.scene.network;
+    fn transmit(&mut self, message: BulkMessage, at: u64) {
+        let network: &NetworkModel = &self.scene.network;
         let [from, to] = [message.from, message.to].map(|rank| self.host(message.group, rank));
         let mut latency = network.latency_ns + self.random.below(network.jitter_ns + 1);
         if self.scene.late_one_in > 0 && self.random.one_in(self.scene.late_one_in) {
@@ -347,9 +352,10 @@ impl<'a> World<'a> {
             latency += self.random.below(1_000_000);
         }
         let pair = self.pairs.entry((from, to)).or_default();
-        if let (Content::Columns, true, Some(last)) = (message.content, network.merges, pair.back()) {
+        if let (BulkContent::Columns, true, Some(last)) = (message.content, network.merges, pair.back()) {
             let last = &mut self.messages[*last];
-            if (last.group, last.slot) == (message.group, message.slot) && matches!(last.content, Content::Columns) {
+            if (last.group, last.slot) == (message.group, message.slot) && matches!(last.content, BulkContent::Columns)
+            {
                 last.columns = message.columns;
                 return;
             }
@@ -358,20 +364,22 @@ impl<'a> World<'a> {
         self.messages.push(message);
         pair.push_back(id);
         match message.content {
-            Content::Block { bytes, .. } => {
+            BulkContent::Block { bytes, .. } => {
                 let left = self.wires.leave(network, from, to, bytes, at);
-                self.push(left + latency, Event::Tail { message: id });
+                self.push(left + latency, TransferEvent::Tail { message: id });
                 // The acknowledgement returns to the sender.
-                self.push(left + 2 * latency, Event::Gone { message: id });
+                self.push(left + 2 * latency, TransferEvent::Gone { message: id });
             }
-            Content::Columns | Content::Closed { .. } => self.push(at + latency, Event::Landed { message: id }),
+            BulkContent::Columns | BulkContent::Closed { .. } => {
+                self.push(at + latency, TransferEvent::Landed { message: id })
+            }
         }
     }
 
     /// Handles the arrival of a message. It becomes visible after all earlier ones from the same
     /// host.
-    fn land(&mut self, message: usize) -> Result<(), Violation> {
-        let Message { group, from, to, .. } = self.messages[message];
+    fn land(&mut self, message: usize) -> Checked {
+        let BulkMessage { group, from, to, .. } = self.messages[message];
         let pair = [from, to].map(|rank| self.host(group, rank));
         self.messages[message].landed = true;
         // No message arrives from a dead host or at one.
@@ -388,12 +396,12 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn show(&mut self, message: Message) -> Result<(), Violation> {
-        let Message { group, from, to, slot, columns, content, .. } = message;
+    fn show(&mut self, message: BulkMessage) -> Checked {
+        let BulkMessage { group, from, to, slot, columns, content, .. } = message;
         let input = match content {
-            Content::Closed { dead } => Input::Closed { dead },
-            Content::Columns => Input::Columns { from, slot, columns },
-            Content::Block { object, at, is_first, .. } => {
+            BulkContent::Closed { dead } => Input::Closed { dead },
+            BulkContent::Columns => Input::Columns { from, slot, columns },
+            BulkContent::Block { object, at, is_first, .. } => {
                 let ledger = &mut self.groups[group].ledger;
                 // The region of a member that has closed is no longer in use, so blocks that land
                 // there are ignored.
@@ -414,11 +422,11 @@ impl<'a> World<'a> {
         host.inbox.push_back((group, rank, input));
         if !std::mem::replace(&mut host.is_awake, true) {
             let at = self.now.max(host.free_at);
-            self.push(at, Event::Wake { host: number });
+            self.push(at, TransferEvent::Wake { host: number });
         }
     }
 
-    fn die(&mut self, death: &Death) {
+    fn die(&mut self, death: &HostDeath) {
         self.note(|| format!("h{} dies", death.host));
         self.outcome.deaths += 1;
         self.hosts[death.host as usize].is_dead = true;
@@ -428,7 +436,7 @@ impl<'a> World<'a> {
             }
         }
         for (host, after) in &death.noticed {
-            self.push(self.now + after, Event::Noticed { host: *host });
+            self.push(self.now + after, TransferEvent::Noticed { host: *host });
         }
     }
 
@@ -436,7 +444,7 @@ impl<'a> World<'a> {
         self.groups[group].hosts[rank.index()]
     }
 
-    fn push(&mut self, at: u64, event: Event) {
+    fn push(&mut self, at: u64, event: TransferEvent) {
         self.pushed += 1;
         self.heap.push(Reverse((at.max(self.now), self.pushed, event)));
     }

@@ -1,8 +1,8 @@
 //! Invariant 4, atomicity: members that go together from one view to the next delivered the same
 //! messages in the old one. In a subgroup with a total order they delivered the messages below the
 //! trims and no others, in a Fifo subgroup at least the messages below the trims.
-use super::{Invariant, Violation};
-use crate::ledger::Group;
+use super::{Checked, Invariant};
+use crate::ledger::SubgroupRecord;
 use spindle_core::{Order, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(4, "atomicity");
@@ -12,7 +12,7 @@ const INVARIANT: Invariant = Invariant(4, "atomicity");
 ///
 /// # Errors
 /// If the member lacks a message below the trims, or has delivered one beyond them.
-pub fn ended(group: &Group, subgroup: SubgroupId, member: Rank, trims: &[u64]) -> Result<(), Violation> {
+pub fn ended(group: &SubgroupRecord, subgroup: SubgroupId, member: Rank, trims: &[u64]) -> Checked {
     if !group.members.contains(&member) {
         return Ok(());
     }

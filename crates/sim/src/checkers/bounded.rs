@@ -1,8 +1,8 @@
 //! Invariant 14, bounded: claims stay inside their ring, and a poll does no more stores and posts
 //! than its subgroups and frames require. `tests/allocations.rs` checks that polls do not allocate,
 //! because only a test can count with an allocator of its own.
-use super::{Invariant, Violation};
-use crate::ledger::Lane;
+use super::{Checked, Invariant};
+use crate::ledger::SenderFrames;
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(14, "bounded");
@@ -12,7 +12,7 @@ const INVARIANT: Invariant = Invariant(14, "bounded");
 ///
 /// # Errors
 /// If the claim is outside its ring, or more is in use than the ring holds.
-pub fn claimed(lane: &Lane, subgroup: SubgroupId, at: u64, span: u64) -> Result<(), Violation> {
+pub fn claimed(lane: &SenderFrames, subgroup: SubgroupId, at: u64, span: u64) -> Checked {
     let ring = lane.ring;
     let (start, end) = (ring.at, ring.at + ring.size());
     if at < start || at >= start + ring.capacity || at + span > end {
@@ -38,7 +38,7 @@ pub fn claimed(lane: &Lane, subgroup: SubgroupId, at: u64, span: u64) -> Result<
 /// # Errors
 /// If it is more than six per subgroup (data twice, frames, nulls, receipt, delivery) and two at
 /// the end.
-pub fn posted(member: Rank, subgroups: u64, posts: u64) -> Result<(), Violation> {
+pub fn posted(member: Rank, subgroups: u64, posts: u64) -> Checked {
     let most = 6 * subgroups + 2;
     if posts <= most {
         return Ok(());

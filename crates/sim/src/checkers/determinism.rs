@@ -1,5 +1,5 @@
 //! Invariant 17, determinism: one seed has one trace hash, in a second run and in another build.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 
 const INVARIANT: Invariant = Invariant(17, "determinism");
 
@@ -30,7 +30,7 @@ impl TraceHash {
 ///
 /// # Errors
 /// If they differ.
-pub fn same(seed: u64, first: u64, second: u64) -> Result<(), Violation> {
+pub fn same(seed: u64, first: u64, second: u64) -> Checked {
     if first == second {
         return Ok(());
     }

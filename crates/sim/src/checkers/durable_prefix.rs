@@ -1,6 +1,6 @@
 //! Invariant 10, durable prefix: the logs of a subgroup's members are parts of one list, and a
 //! message that counts as durable is on the disk of every member.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 use spindle_core::{MemberId, Position, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,7 +9,7 @@ const INVARIANT: Invariant = Invariant(10, "durable prefix");
 
 /// A record of a log, apart from its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct LoggedRecord {
     /// Its clock, in ns.
     pub clock: u64,
     /// The time at which it was sent.
@@ -22,7 +22,7 @@ pub struct Entry {
 
 /// The log of one member. It has a disk, and memory before it.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct MemberLog {
     first: Position,
     last: Position,
     on_disk: Option<Position>,
@@ -31,8 +31,8 @@ struct Held {
 /// The one list of a subgroup, and the parts of it that logs have.
 #[derive(Clone, Debug, Default)]
 pub struct DurablePrefix {
-    list: BTreeMap<Position, Entry>,
-    logs: BTreeMap<MemberId, Held>,
+    list: BTreeMap<Position, LoggedRecord>,
+    logs: BTreeMap<MemberId, MemberLog>,
     /// By epoch: the number of messages, at members for which it has ended.
     ends: BTreeMap<ViewId, usize>,
     /// The epochs that began without any member of the epoch before.
@@ -76,7 +76,7 @@ impl DurablePrefix {
     /// # Errors
     /// If it differs from the record of another member, leaves out one that another has, is one
     /// that another has left out, or has a clock that does not follow.
-    pub fn appended(&mut self, member: MemberId, position: Position, entry: Entry) -> Result<(), Violation> {
+    pub fn appended(&mut self, member: MemberId, position: Position, entry: LoggedRecord) -> Checked {
         let before = self.list.range(..position).next_back().map(|(position, entry)| (*position, *entry));
         let expected = match self.logs.get(&member) {
             Some(held) => Some(held.last),
@@ -111,7 +111,7 @@ impl DurablePrefix {
                 self.list.insert(position, entry);
             }
         }
-        let held = self.logs.entry(member).or_insert(Held { first: position, last: position, on_disk: None });
+        let held = self.logs.entry(member).or_insert(MemberLog { first: position, last: position, on_disk: None });
         held.last = position;
         Ok(())
     }
@@ -121,7 +121,7 @@ impl DurablePrefix {
     ///
     /// # Errors
     /// If it is not.
-    pub fn durable(&self, by: MemberId, position: Position, member: MemberId) -> Result<(), Violation> {
+    pub fn durable(&self, by: MemberId, position: Position, member: MemberId) -> Checked {
         let last = self.list.range(..position).next_back().map(|(position, _)| *position);
         let (Some(last), Some(held)) = (last, self.logs.get(&member)) else { return Ok(()) };
         match last < held.first || held.on_disk >= Some(last) {
@@ -136,7 +136,7 @@ impl DurablePrefix {
     ///
     /// # Errors
     /// If they are fewer than `copies`.
-    pub fn copies(by: MemberId, members: usize, copies: u32) -> Result<(), Violation> {
+    pub fn copies(by: MemberId, members: usize, copies: u32) -> Checked {
         match members < copies as usize {
             true => INVARIANT.broken(format!(
                 "#{by} counts more as durable, in a subgroup of {members} members that wants {copies} copies"
@@ -150,7 +150,7 @@ impl DurablePrefix {
     /// # Errors
     /// If it has another number of records of that epoch than other logs, or than members have
     /// delivered messages.
-    pub fn ended(&mut self, member: MemberId, epoch: ViewId) -> Result<(), Violation> {
+    pub fn ended(&mut self, member: MemberId, epoch: ViewId) -> Checked {
         let end = self.last(member);
         let of_epoch = self.list.range(Position { epoch, sequence: 0 }..=Position { epoch, sequence: u64::MAX });
         let has = of_epoch.filter(|(position, _)| Some(**position) <= end).count();
@@ -161,7 +161,7 @@ impl DurablePrefix {
     ///
     /// # Errors
     /// If a record is not on its disk.
-    pub fn left(&self, member: MemberId) -> Result<(), Violation> {
+    pub fn left(&self, member: MemberId) -> Checked {
         match self.waiting(member) {
             0 => Ok(()),
             waiting => {
@@ -174,11 +174,11 @@ impl DurablePrefix {
     ///
     /// # Errors
     /// As [`ended`](Self::ended).
-    pub fn delivered(&mut self, member: MemberId, epoch: ViewId, count: usize) -> Result<(), Violation> {
+    pub fn delivered(&mut self, member: MemberId, epoch: ViewId, count: usize) -> Checked {
         self.has(member, epoch, count, "deliveries")
     }
 
-    fn has(&mut self, member: MemberId, epoch: ViewId, count: usize, what: &str) -> Result<(), Violation> {
+    fn has(&mut self, member: MemberId, epoch: ViewId, count: usize, what: &str) -> Checked {
         let expected = *self.ends.entry(epoch).or_insert(count);
         match count == expected {
             true => Ok(()),
@@ -193,7 +193,7 @@ impl DurablePrefix {
     ///
     /// # Errors
     /// If something is not in the log, not on disk, or not known to be durable.
-    pub fn at_rest(&self, member: MemberId, durable: Option<Position>) -> Result<(), Violation> {
+    pub fn at_rest(&self, member: MemberId, durable: Option<Position>) -> Checked {
         let Some((last, _)) = self.list.last_key_value() else { return Ok(()) };
         let held = self.logs.get(&member);
         let has_all = held.is_none_or(|held| held.last == *last && held.on_disk == Some(*last));
@@ -216,8 +216,8 @@ mod tests {
         Position { epoch: ViewId(epoch), sequence }
     }
 
-    fn entry(clock: u64) -> Entry {
-        Entry { clock, time: clock, sender: ME, digest: clock }
+    fn entry(clock: u64) -> LoggedRecord {
+        LoggedRecord { clock, time: clock, sender: ME, digest: clock }
     }
 
     fn example() -> DurablePrefix {
@@ -240,7 +240,10 @@ mod tests {
         assert!(list.appended(ME, at(2, 1), entry(9)).is_err(), "a clock that stands still");
         assert!(list.appended(ME, at(1, 9), entry(12)).is_err(), "an older position");
         assert!(list.appended(slow, at(1, 1), entry(5)).is_err(), "another has left it out");
-        assert!(list.appended(ME, at(2, 1), Entry { time: 20, ..entry(10) }).is_err(), "a clock before the time");
+        assert!(
+            list.appended(ME, at(2, 1), LoggedRecord { time: 20, ..entry(10) }).is_err(),
+            "a clock before the time"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Invariant 12, frame safety: no byte of a ring is given to a new claim before every member has
 //! finished with the frame in that place. A member has delivered all that it reports as delivered.
 //! A frame does not change while a consumer holds it.
-use super::{Invariant, Violation};
-use crate::ledger::Group;
+use super::{Checked, Invariant};
+use crate::ledger::SubgroupRecord;
 use spindle_core::{Order, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(12, "frame safety");
@@ -12,7 +12,7 @@ const INVARIANT: Invariant = Invariant(12, "frame safety");
 ///
 /// # Errors
 /// If a member has not finished with a frame in that place.
-pub fn claimed(group: &mut Group, subgroup: SubgroupId, lane: usize, at: u64, span: u64) -> Result<(), Violation> {
+pub fn claimed(group: &mut SubgroupRecord, subgroup: SubgroupId, lane: usize, at: u64, span: u64) -> Checked {
     let mut oldest = group.lanes[lane].oldest;
     let frames = group.lanes[lane].frames.len();
     while oldest < frames && group.members.iter().all(|member| group.is_done(*member, lane, oldest)) {
@@ -39,12 +39,12 @@ pub fn claimed(group: &mut Group, subgroup: SubgroupId, lane: usize, at: u64, sp
 /// # Errors
 /// If the member has not delivered a message among them.
 pub fn says_delivered(
-    group: &mut Group,
+    group: &mut SubgroupRecord,
     subgroup: SubgroupId,
     member: Rank,
     lane: usize,
     count: u64,
-) -> Result<(), Violation> {
+) -> Checked {
     group.delivered[member.index()][lane] = count;
     let lanes = group.lanes.len() as u64;
     for (i, sent) in group.lanes.iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn says_delivered(
 ///
 /// # Errors
 /// If the digests differ.
-pub fn given_back(member: Rank, sender: Rank, subgroup: SubgroupId, lent: u64, now: u64) -> Result<(), Violation> {
+pub fn given_back(member: Rank, sender: Rank, subgroup: SubgroupId, lent: u64, now: u64) -> Checked {
     if lent == now {
         return Ok(());
     }

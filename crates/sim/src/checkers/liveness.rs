@@ -4,8 +4,8 @@
 //!
 //! The simulator polls an engine only when an event has reached it. So a forgotten wake-up shows as
 //! a group at rest with work undone.
-use super::{Invariant, Violation};
-use crate::ledger::{Fate, Group};
+use super::{Checked, Invariant, Violation};
+use crate::ledger::{ClaimState, SubgroupRecord};
 use spindle_core::{MemberId, Rank, State, SubgroupId};
 use std::fmt::Display;
 
@@ -15,12 +15,12 @@ const INVARIANT: Invariant = Invariant(15, "liveness");
 ///
 /// # Errors
 /// If some member has not delivered a message of this subgroup.
-pub fn at_rest(id: SubgroupId, group: &Group) -> Result<(), Violation> {
+pub fn at_rest(id: SubgroupId, group: &SubgroupRecord) -> Checked {
     for lane in &group.lanes {
         for member in &group.members {
             let next = lane.next_message(*member);
             if let Some(frame) = lane.frames.get(next) {
-                let what = if frame.fate == Fate::Claimed { "uncommitted" } else { "undelivered" };
+                let what = if frame.fate == ClaimState::Claimed { "uncommitted" } else { "undelivered" };
                 return INVARIANT.broken(format!(
                     "the group is at rest, but claim {next} of m{} in s{id} (round {:?}, of {}) is {what} at m{member}",
                     lane.sender,
@@ -38,7 +38,7 @@ pub fn at_rest(id: SubgroupId, group: &Group) -> Result<(), Violation> {
 ///
 /// # Errors
 /// If they differ, because a post was forgotten.
-pub fn copied(holder: Rank, owner: Rank, at: u64, copy: u64, newest: u64) -> Result<(), Violation> {
+pub fn copied(holder: Rank, owner: Rank, at: u64, copy: u64, newest: u64) -> Checked {
     if copy == newest {
         return Ok(());
     }
@@ -51,7 +51,7 @@ pub fn copied(holder: Rank, owner: Rank, at: u64, copy: u64, newest: u64) -> Res
 ///
 /// # Errors
 /// If `member` has not finished.
-pub fn ended(member: Rank, state: &State) -> Result<(), Violation> {
+pub fn ended(member: Rank, state: &State) -> Checked {
     match state {
         State::Finished => Ok(()),
         state => INVARIANT.broken(format!("all claims are closed and nothing moves, but m{member} is {state:?}")),
@@ -105,7 +105,7 @@ pub fn evicted_for_nothing<T>(member: MemberId) -> Result<T, Violation> {
 ///
 /// # Errors
 /// Always.
-pub fn endless(events: u64) -> Result<(), Violation> {
+pub fn endless(events: u64) -> Checked {
     INVARIANT.broken(format!("after {events} events there still are messages to deliver"))
 }
 

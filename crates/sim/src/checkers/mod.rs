@@ -38,6 +38,9 @@ pub struct Violation {
     pub what: String,
 }
 
+/// The result of a check.
+pub(crate) type Checked = Result<(), Violation>;
+
 /// An invariant's number and name.
 pub(crate) struct Invariant(pub(crate) u8, pub(crate) &'static str);
 

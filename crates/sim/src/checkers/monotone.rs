@@ -1,8 +1,8 @@
 //! Invariant 11, monotone rows and single writer: no word of a control block decreases, in its
 //! owner's row or in any copy. An engine writes only the control block of its own row and the
 //! rounds of its own committed frames.
-use super::{Invariant, Violation};
-use crate::ledger::{Fate, Lane};
+use super::{Checked, Invariant, Violation};
+use crate::ledger::{ClaimState, SenderFrames};
 use spindle_core::Rank;
 
 const INVARIANT: Invariant = Invariant(11, "monotone rows, single writer");
@@ -50,7 +50,7 @@ impl Monotone {
 ///
 /// # Errors
 /// Always.
-pub fn went_back(holder: Rank, owner: Rank, at: u64, before: u64, now: u64) -> Result<(), Violation> {
+pub fn went_back(holder: Rank, owner: Rank, at: u64, before: u64, now: u64) -> Checked {
     INVARIANT.broken(format!("the word at {at} of m{owner}'s row went back from {before} to {now} in m{holder}'s copy"))
 }
 
@@ -58,8 +58,8 @@ pub fn went_back(holder: Rank, owner: Rank, at: u64, before: u64, now: u64) -> R
 ///
 /// # Errors
 /// If `at` isn't the round word of a committed frame that is not announced.
-pub fn stamped(lane: &Lane, at: u64) -> Result<(), Violation> {
-    let mut waiting = lane.frames[lane.announced..].iter().filter(|frame| frame.fate != Fate::Claimed);
+pub fn stamped(lane: &SenderFrames, at: u64) -> Checked {
+    let mut waiting = lane.frames[lane.announced..].iter().filter(|frame| frame.fate != ClaimState::Claimed);
     if waiting.any(|frame| frame.at + 8 == at) {
         return Ok(());
     }
@@ -73,10 +73,11 @@ pub fn stamped(lane: &Lane, at: u64) -> Result<(), Violation> {
 /// # Errors
 /// If the committed frames do not end exactly at `position`, or one of them is an object that some
 /// members do not have.
-pub fn announced(lane: &mut Lane, position: u64, word: impl Fn(u64) -> u64) -> Result<usize, Violation> {
+pub fn announced(lane: &mut SenderFrames, position: u64, word: impl Fn(u64) -> u64) -> Result<usize, Violation> {
     let before = lane.announced;
     while lane.position < position {
-        let committed = lane.frames.get_mut(lane.announced).filter(|frame| frame.fate != Fate::Claimed && !frame.held);
+        let committed =
+            lane.frames.get_mut(lane.announced).filter(|frame| frame.fate != ClaimState::Claimed && !frame.held);
         let Some(frame) = committed else { break };
         let round = word(frame.at + 8);
         frame.round = Some(round);
@@ -114,7 +115,7 @@ mod tests {
         let index = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         assert_eq!(stamped(&ledger.groups[0].lanes[0], 264).unwrap_err().number, 11);
         assert_eq!(announced(&mut ledger.groups[0].lanes[0], 64, |_| 0).unwrap_err().number, 11);
-        ledger.committed(SubgroupId(0), 0, index, Fate::Void);
+        ledger.committed(SubgroupId(0), 0, index, ClaimState::Void);
         let lane = &mut ledger.groups[0].lanes[0];
         assert!(stamped(lane, 272).is_err(), "in the payload");
         assert_eq!(stamped(lane, 264), Ok(()));

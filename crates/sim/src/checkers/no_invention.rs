@@ -1,6 +1,6 @@
 //! Invariant 2, no invention: a delivered message was committed by its sender, byte for byte.
-use super::{Invariant, Violation};
-use crate::ledger::{Fate, Ledger};
+use super::{Checked, Invariant};
+use crate::ledger::{ClaimState, Ledger};
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(2, "no invention");
@@ -9,16 +9,9 @@ const INVARIANT: Invariant = Invariant(2, "no invention");
 ///
 /// # Errors
 /// If the sender never committed these bytes.
-pub fn delivered(
-    ledger: &Ledger,
-    subgroup: SubgroupId,
-    member: Rank,
-    sender: usize,
-    len: u64,
-    digest: u64,
-) -> Result<(), Violation> {
+pub fn delivered(ledger: &Ledger, subgroup: SubgroupId, member: Rank, sender: usize, len: u64, digest: u64) -> Checked {
     let lane = ledger.lane(subgroup, sender);
-    let sent = Fate::Message { len, digest };
+    let sent = ClaimState::Message { len, digest };
     // Nearly always it is the next message. The search is needed only if this or the next invariant
     // is violated.
     let next = lane.frames.get(lane.next_message(member)).is_some_and(|frame| frame.fate == sent);
@@ -33,7 +26,7 @@ pub fn delivered(
 ///
 /// # Errors
 /// If they differ.
-pub fn sent_again(sender: Rank, subgroup: SubgroupId, number: u64, old: Fate, new: Fate) -> Result<(), Violation> {
+pub fn sent_again(sender: Rank, subgroup: SubgroupId, number: u64, old: ClaimState, new: ClaimState) -> Checked {
     if old == new {
         return Ok(());
     }
@@ -61,13 +54,13 @@ mod tests {
         let mut ledger = example(Order::Total);
         let index = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         assert!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 5).is_err());
-        ledger.committed(SubgroupId(0), 0, index, Fate::Void);
+        ledger.committed(SubgroupId(0), 0, index, ClaimState::Void);
         assert!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 5).is_err());
     }
     #[test]
     fn a_message_that_changes_between_views_is_found() {
-        let message = Fate::Message { len: 3, digest: 4 };
+        let message = ClaimState::Message { len: 3, digest: 4 };
         assert_eq!(sent_again(Rank(0), SubgroupId(0), 7, message, message), Ok(()));
-        assert_eq!(sent_again(Rank(0), SubgroupId(0), 7, message, Fate::Void).unwrap_err().number, 2);
+        assert_eq!(sent_again(Rank(0), SubgroupId(0), 7, message, ClaimState::Void).unwrap_err().number, 2);
     }
 }

@@ -1,7 +1,7 @@
 //! Invariant 16, no false storms: pauses shorter than the suspicion time, slow members, slow links
 //! and jumping clocks cause no view change. No member reports a fault of another, because no member
 //! in a seed sends garbage.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 use spindle_core::{Defect, Fault, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(16, "no false storms");
@@ -10,7 +10,7 @@ const INVARIANT: Invariant = Invariant(16, "no false storms");
 ///
 /// # Errors
 /// If there is one.
-pub fn polled(member: Rank, faults: &[Fault]) -> Result<(), Violation> {
+pub fn polled(member: Rank, faults: &[Fault]) -> Checked {
     match faults.first() {
         Some(fault) => INVARIANT.broken(format!("m{member} blames another, though all are correct: {fault}")),
         None => Ok(()),
@@ -22,7 +22,7 @@ pub fn polled(member: Rank, faults: &[Fault]) -> Result<(), Violation> {
 ///
 /// # Errors
 /// If there are more views than reasons.
-pub fn views(views: u64, reasons: u64) -> Result<(), Violation> {
+pub fn views(views: u64, reasons: u64) -> Checked {
     if views <= reasons {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub fn views(views: u64, reasons: u64) -> Result<(), Violation> {
 ///
 /// # Errors
 /// Always.
-pub fn consumer_stopped(member: Rank, subgroup: SubgroupId, defect: Defect) -> Result<(), Violation> {
+pub fn consumer_stopped(member: Rank, subgroup: SubgroupId, defect: Defect) -> Checked {
     let Defect { sender, position, header } = defect;
     INVARIANT.broken(format!(
         "a consumer of m{member} in s{subgroup} found no frame at {position} of m{sender}'s ring (header {header:#x})"

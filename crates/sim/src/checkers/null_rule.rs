@@ -1,8 +1,8 @@
 //! Invariant 13, the null rule: every round that a sender announces is a frame of its own, a
 //! declared skip, or a null for which some other sender's message waits. When applications are
 //! silent and everything is delivered, the group is silent too.
-use super::{Invariant, Violation};
-use crate::ledger::Group;
+use super::{Checked, Invariant};
+use crate::ledger::SubgroupRecord;
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(13, "null rule");
@@ -44,7 +44,7 @@ impl NullRule {
     /// # Errors
     /// If the rounds before it are not exactly those that were announced, skipped or given to
     /// frames.
-    pub fn stamped(&mut self, subgroup: SubgroupId, sender: usize, round: u64) -> Result<(), Violation> {
+    pub fn stamped(&mut self, subgroup: SubgroupId, sender: usize, round: u64) -> Checked {
         let account = &mut self.accounts[subgroup.index()][sender];
         let expected = account.rounds + account.skipped + account.frames;
         account.frames += 1;
@@ -62,13 +62,7 @@ impl NullRule {
     /// # Errors
     /// If the engine announces too few rounds, or more nulls than another sender's messages wait
     /// for.
-    pub fn announced(
-        &mut self,
-        group: &Group,
-        subgroup: SubgroupId,
-        sender: usize,
-        rounds: u64,
-    ) -> Result<(), Violation> {
+    pub fn announced(&mut self, group: &SubgroupRecord, subgroup: SubgroupId, sender: usize, rounds: u64) -> Checked {
         let account = &mut self.accounts[subgroup.index()][sender];
         let explained = account.rounds + account.frames + account.skipped;
         *account = Account { rounds, frames: 0, skipped: 0 };
@@ -82,7 +76,7 @@ impl NullRule {
         self.nulls += rounds - explained;
         // A message in round k waits for round k of each sender of lower rank, and for the rounds
         // below k of each sender of higher rank.
-        let waited = |(i, lane): (usize, &crate::ledger::Lane)| match i {
+        let waited = |(i, lane): (usize, &crate::ledger::SenderFrames)| match i {
             _ if i == sender || lane.spoken == 0 => 0,
             _ => lane.spoken - 1 + u64::from(sender < i),
         };
@@ -100,7 +94,7 @@ impl NullRule {
 ///
 /// # Errors
 /// If the poll found work or posted.
-pub fn at_rest(member: Rank, worked: bool, posts: u64) -> Result<(), Violation> {
+pub fn at_rest(member: Rank, worked: bool, posts: u64) -> Checked {
     if !worked && posts == 0 {
         return Ok(());
     }
@@ -111,7 +105,7 @@ pub fn at_rest(member: Rank, worked: bool, posts: u64) -> Result<(), Violation> 
 ///
 /// # Errors
 /// Always.
-pub fn restless(events: u64) -> Result<(), Violation> {
+pub fn restless(events: u64) -> Checked {
     INVARIANT.broken(format!("everything is delivered, and after {events} events the group still posts"))
 }
 

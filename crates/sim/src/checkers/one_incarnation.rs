@@ -1,7 +1,7 @@
 //! Invariant 18, one incarnation: two groups of one name never both live, whatever restarts, delays
 //! and partitions occur.
-use super::{Invariant, Violation};
-use spindle_core::control::{Ballot, Message};
+use super::{Checked, Invariant};
+use spindle_core::control::{BootstrapBallot, BootstrapMessage};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ONE_INCARNATION: Invariant = Invariant(18, "one incarnation");
@@ -38,7 +38,7 @@ impl OneIncarnation {
         members: &[u64],
         remembered: &BTreeSet<u128>,
         by_word: bool,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let other = self.begun.iter().find(|other| **other != incarnation && remembered.contains(other));
         if let Some(other) = other.filter(|_| !by_word && !self.begun.contains(&incarnation)) {
             return ONE_INCARNATION
@@ -62,10 +62,10 @@ impl OneIncarnation {
 ///
 /// # Errors
 /// If the message contains a promise or a vote that is not on the disk.
-pub fn told(message: &Message, promised: Ballot, voted: Option<Ballot>) -> Result<(), Violation> {
+pub fn told(message: &BootstrapMessage, promised: BootstrapBallot, voted: Option<BootstrapBallot>) -> Checked {
     let is_there = match message {
-        Message::Promise { ballot, .. } => *ballot <= promised,
-        Message::Accepted { ballot, .. } => Some(*ballot) <= voted,
+        BootstrapMessage::Promise { ballot, .. } => *ballot <= promised,
+        BootstrapMessage::Accepted { ballot, .. } => Some(*ballot) <= voted,
         _ => true,
     };
     match is_there {
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn an_answer_before_its_write_is_found() {
-        let [low, high] = [1, 2].map(|round| Ballot { round, seed: 0 });
-        told(&Message::Promise { ballot: low, durable: true, accepted: None }, high, None).unwrap();
-        assert!(told(&Message::Promise { ballot: high, durable: true, accepted: None }, low, None).is_err());
-        told(&Message::Accepted { ballot: low, durable: true }, high, Some(high)).unwrap();
-        assert!(told(&Message::Accepted { ballot: low, durable: true }, high, None).is_err());
+        let [low, high] = [1, 2].map(|round| BootstrapBallot { round, seed: 0 });
+        told(&BootstrapMessage::Promise { ballot: low, durable: true, accepted: None }, high, None).unwrap();
+        assert!(told(&BootstrapMessage::Promise { ballot: high, durable: true, accepted: None }, low, None).is_err());
+        told(&BootstrapMessage::Accepted { ballot: low, durable: true }, high, Some(high)).unwrap();
+        assert!(told(&BootstrapMessage::Accepted { ballot: low, durable: true }, high, None).is_err());
     }
 
     #[test]

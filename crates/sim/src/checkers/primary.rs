@@ -2,7 +2,7 @@
 //! voters. More voters accepted it than may know of another decision. A voter that did not accept
 //! can't know of another one if it is proven dead and its final row promises no higher ballot. Two
 //! such quorums meet in a row that the later leader reads, so a view never has two successors.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 use spindle_core::{Rank, View};
 
 const INVARIANT: Invariant = Invariant(6, "primary component");
@@ -36,7 +36,7 @@ impl Primary {
     ///
     /// # Errors
     /// If it has promised a higher one.
-    pub fn accepted(&mut self, member: Rank, ballot: u64) -> Result<(), Violation> {
+    pub fn accepted(&mut self, member: Rank, ballot: u64) -> Checked {
         let promised = self.promised[member.index()];
         if promised > ballot {
             return INVARIANT.broken(format!("m{member} accepts ballot {ballot:#x} after it promised {promised:#x}"));
@@ -55,7 +55,7 @@ impl Primary {
     ///
     /// # Errors
     /// If no quorum has accepted the ballot.
-    pub fn decided(&mut self, member: Rank, ballot: u64, is_final: impl Fn(Rank) -> bool) -> Result<(), Violation> {
+    pub fn decided(&mut self, member: Rank, ballot: u64, is_final: impl Fn(Rank) -> bool) -> Checked {
         if self.decided.iter().any(|decided| *decided <= ballot) {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! Invariant 3, no duplicate, no gap, first in first out: a member delivers exactly one message of
 //! a sender at a time, in the order of the sender's claims, and in the round that the sender gave
 //! it.
-use super::{Invariant, Violation};
-use crate::history::Sent;
-use crate::ledger::{Fate, Ledger};
+use super::{Checked, Invariant, Violation};
+use crate::history::SentMessage;
+use crate::ledger::{ClaimState, Ledger};
 use spindle_core::{MemberId, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
@@ -24,7 +24,7 @@ pub fn delivered(
     let group = &mut ledger.groups[subgroup.index()];
     let lane = &mut group.lanes[sender];
     let next = lane.next_message(member);
-    let is = |fate: Fate| matches!(fate, Fate::Message { digest: sent, .. } if sent == digest);
+    let is = |fate: ClaimState| matches!(fate, ClaimState::Message { digest: sent, .. } if sent == digest);
     if !lane.frames.get(next).is_some_and(|frame| is(frame.fate)) {
         let found = lane.frames.iter().position(|frame| is(frame.fate));
         return INVARIANT.broken(format!(
@@ -55,11 +55,11 @@ pub fn across_views(
     subgroup: SubgroupId,
     before: Option<u64>,
     number: u64,
-    sent: &[Sent],
-) -> Result<(), Violation> {
+    sent: &[SentMessage],
+) -> Checked {
     let Some(before) = before else { return Ok(()) };
     let between = || &sent[before as usize..number as usize];
-    if number >= before && between().iter().all(|sent| sent.fate == Fate::Void) {
+    if number >= before && between().iter().all(|sent| sent.fate == ClaimState::Void) {
         return Ok(());
     }
     let what = if number < before { "again" } else { "too early" };
@@ -90,8 +90,8 @@ mod tests {
     }
     #[test]
     fn duplicates_and_gaps_between_views_are_found() {
-        let message = Sent { fate: Fate::Message { len: 0, digest: 0 }, delivered: false };
-        let sent = [message, Sent { fate: Fate::Void, ..message }, message, message];
+        let message = SentMessage { fate: ClaimState::Message { len: 0, digest: 0 }, delivered: false };
+        let sent = [message, SentMessage { fate: ClaimState::Void, ..message }, message, message];
         let across = |before, number| across_views(MemberId(1), MemberId(2), SubgroupId(0), before, number, &sent);
         assert_eq!(across(Some(0), 0), Ok(()));
         assert_eq!(across(Some(1), 2), Ok(()), "over a void");

@@ -1,7 +1,7 @@
 //! Invariant 9, stability truth: when any member delivers a message of a totally ordered subgroup,
 //! every member has the message.
-use super::{Invariant, Violation};
-use crate::ledger::Frame;
+use super::{Checked, Invariant};
+use crate::ledger::ClaimedFrame;
 use spindle_core::wire::ring::{HEADER_BYTES, Header};
 use spindle_core::{Rank, Ring, Rows, SubgroupId};
 
@@ -18,9 +18,9 @@ pub fn held<R: Rows>(
     subgroup: SubgroupId,
     sender: Rank,
     ring: &Ring,
-    frame: &Frame,
+    frame: &ClaimedFrame,
     bytes: &[u8],
-) -> Result<(), Violation> {
+) -> Checked {
     let header = Header::decode(rows.load(sender, frame.at), ring);
     let expected = Header { kind: frame.kind, span: frame.span, len: bytes.len() as u64 };
     let round = rows.load(sender, frame.at + 8);
@@ -41,7 +41,7 @@ pub fn held<R: Rows>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Fate;
+    use crate::ledger::ClaimState;
     use spindle_core::wire::ring::Kind;
 
     struct Copy(Vec<u8>);
@@ -68,10 +68,10 @@ mod tests {
     #[test]
     fn a_member_that_lacks_header_round_or_bytes_is_found() {
         let ring = Ring::new(64, 2, 16);
-        let frame = Frame {
+        let frame = ClaimedFrame {
             at: 64,
             span: 32,
-            fate: Fate::Message { len: 16, digest: 0 },
+            fate: ClaimState::Message { len: 16, digest: 0 },
             round: Some(3),
             number: 0,
             kind: Kind::Message,

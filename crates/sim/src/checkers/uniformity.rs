@@ -1,7 +1,7 @@
 //! Invariant 8, uniformity: if any member delivered a message in a subgroup with a total order, all
 //! members that continue delivered it too. This holds also if the first member crashed or was
 //! evicted later.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 use spindle_core::{Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(8, "uniformity");
@@ -23,7 +23,7 @@ impl Uniformity {
     ///
     /// # Errors
     /// If a member delivered more, or another member ended with another count.
-    pub fn ended(&mut self, subgroup: SubgroupId, member: Rank, count: usize, list: usize) -> Result<(), Violation> {
+    pub fn ended(&mut self, subgroup: SubgroupId, member: Rank, count: usize, list: usize) -> Checked {
         let end = *self.ends[subgroup.index()].get_or_insert(count);
         if end != count {
             return INVARIANT.broken(format!(
@@ -42,7 +42,7 @@ impl Uniformity {
     ///
     /// # Errors
     /// If other members have ended the view without it.
-    pub fn delivered(&self, subgroup: SubgroupId, member: Rank, place: usize) -> Result<(), Violation> {
+    pub fn delivered(&self, subgroup: SubgroupId, member: Rank, place: usize) -> Checked {
         match self.ends[subgroup.index()] {
             Some(end) if place >= end => INVARIANT.broken(format!(
                 "m{member} makes delivery {place} in s{subgroup}, but others have ended the view with {end}"

@@ -1,6 +1,6 @@
 //! Invariant 5, one view sequence: the installed views form one chain. Each view that ends has one
 //! decision. A member goes from each view to its successor, or joins in the successor.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 use spindle_core::{MemberId, View, ViewId};
 
 const INVARIANT: Invariant = Invariant(5, "one view sequence");
@@ -23,13 +23,7 @@ impl ViewSequence {
     ///
     /// # Errors
     /// If another member knows another decision.
-    pub fn decided(
-        &mut self,
-        member: MemberId,
-        old: ViewId,
-        next: &View,
-        trims: &[Box<[u64]>],
-    ) -> Result<(), Violation> {
+    pub fn decided(&mut self, member: MemberId, old: ViewId, next: &View, trims: &[Box<[u64]>]) -> Checked {
         let first = self.views[0].id.0;
         let place = (old.0 - first) as usize;
         if next.id.0 != old.0 + 1 || place >= self.views.len() {
@@ -61,7 +55,7 @@ impl ViewSequence {
     ///
     /// # Errors
     /// If `view` is not the next one, not the decided one, or does not contain the member.
-    pub fn installed(&self, member: MemberId, view: &View, from: Option<ViewId>) -> Result<(), Violation> {
+    pub fn installed(&self, member: MemberId, view: &View, from: Option<ViewId>) -> Checked {
         let known = self.views.iter().find(|known| known.id == view.id);
         if known != Some(view) {
             return INVARIANT.broken(format!("member {member} installs a view {} that was not decided", view.id));

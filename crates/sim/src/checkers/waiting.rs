@@ -1,5 +1,5 @@
 //! Invariant 21: each waiting process reports what it waits for, and its reports are true.
-use super::{Invariant, Violation};
+use super::{Checked, Invariant};
 
 const TOLD: Invariant = Invariant(21, "a waiting process is informed");
 
@@ -10,7 +10,7 @@ pub const TRUE_FOR_NS: u64 = 6_000_000_000;
 
 /// A process's report on a seed, and the messages between the two. Times are in ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct SeedReport {
     /// True if the report says that the seed has answered.
     pub told_answers: bool,
     /// The time of the last message from the seed, if one arrived.
@@ -26,7 +26,7 @@ pub struct Heard {
 ///
 /// # Errors
 /// If the process has reported nothing in time, or a report is false.
-pub fn judge(now: u64, since: u64, is_told: bool, seeds: &[Heard]) -> Result<(), Violation> {
+pub fn judge(now: u64, since: u64, is_told: bool, seeds: &[SeedReport]) -> Checked {
     if !is_told && now > since + TOLD_WITHIN_NS {
         return TOLD.broken("a process was not told what it waits for".into());
     }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn false_reports_are_found() {
         let now = 10 * TRUE_FOR_NS;
-        let heard = |told_answers, last, recent| Heard { told_answers, last, recent, since: 0 };
+        let heard = |told_answers, last, recent| SeedReport { told_answers, last, recent, since: 0 };
         judge(now, 0, true, &[heard(true, Some(now), 1), heard(false, Some(1), 0), heard(false, None, 0)]).unwrap();
         assert!(judge(now, 0, true, &[heard(true, Some(1), 0)]).is_err());
         assert!(judge(now, 0, true, &[heard(true, None, 0)]).is_err());

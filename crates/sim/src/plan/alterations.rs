@@ -1,7 +1,7 @@
 //! Subgroups that change while messages are in flight: shards that lose members and get others, and
 //! windows and message sizes that grow and shrink.
-use super::{Changes, JOINERS_MAX};
-use crate::actions::{Action, What};
+use super::{JOINERS_MAX, PlannedChanges};
+use crate::actions::{Action, ActionKind};
 use crate::random::Random;
 use spindle_core::wire::ring::frame_bytes;
 use spindle_core::{Change, Rule, SubgroupSpec, View};
@@ -37,7 +37,7 @@ pub(super) fn describe(change: &Change) -> String {
     }
 }
 
-impl Changes {
+impl PlannedChanges {
     /// Draws members that leave or crash, and others that replace them a while later.
     pub(super) fn draw_turnover(&mut self, random: &mut Random, members: usize) {
         let unit = self.suspect_after_ns.unwrap_or(100_000);
@@ -48,13 +48,13 @@ impl Changes {
             }
             let process = random.below(members as u64) as usize;
             let goes = match random.one_in(3) {
-                true => What::Crash { process, actions: random.below(12) },
-                false => What::Leave { process },
+                true => ActionKind::Crash { process, actions: random.below(12) },
+                false => ActionKind::Leave { process },
             };
             self.actions.push(Action::at(at, goes));
             self.joiners += 1;
             at += random.range(unit / 16, unit * 2);
-            self.actions.push(Action::at(at, What::Join { process: members + self.joiners - 1 }));
+            self.actions.push(Action::at(at, ActionKind::Join { process: members + self.joiners - 1 }));
             at += random.below(unit);
         }
         self.end_ns = self.end_ns.max(at);
@@ -74,7 +74,7 @@ impl Changes {
             let window = random.range(1, 16).min(fitting);
             let (members, senders) = (vec![], vec![]);
             let altered = SubgroupSpec { members, senders, window, message_bytes_max, ..spec.clone() };
-            let what = What::Change { process: random.below(processes as u64) as usize, change: changes.len() };
+            let what = ActionKind::Change { process: random.below(processes as u64) as usize, change: changes.len() };
             changes.push(Change::Alter(altered));
             self.actions.push(Action::at(at, what));
             // Often the next change comes before the remaining messages of the last one have been

@@ -1,6 +1,6 @@
 //! Large groups: [`Setting::Large`].
 use super::{AppPlan, MemberPlan, Plan, draw_ids};
-use crate::actions::{Action, What};
+use crate::actions::{Action, ActionKind};
 use crate::options::{Faults, Options, Setting, Visibility};
 use crate::random::Random;
 use spindle_core::{Ablation, Change, Durability, MemberId, Order, Rule, SubgroupId, SubgroupSpec, View, ViewId};
@@ -91,18 +91,18 @@ fn draw_subgroup(random: &mut Random, i: u64, ids: &[MemberId]) -> SubgroupSpec 
 fn draw_changes(random: &mut Random, view: &View) -> (Vec<Action>, Vec<Change>) {
     let (mut actions, mut changes) = (vec![], vec![]);
     for process in SENIORS..PROCESSES {
-        actions.push(Action::at(random.below(HORIZON_NS), What::Join { process }));
+        actions.push(Action::at(random.below(HORIZON_NS), ActionKind::Join { process }));
     }
     for _ in 0..CHANGES {
         let process = random.below(SENIORS as u64) as usize;
         let what = match random.below(4) {
-            0 => What::Leave { process },
-            1 => What::Crash { process, actions: random.below(12) },
+            0 => ActionKind::Leave { process },
+            1 => ActionKind::Crash { process, actions: random.below(12) },
             _ => {
                 let spec = &view.subgroups[random.below(SUBGROUPS) as usize];
                 let (members, senders) = (vec![], vec![]);
                 changes.push(Change::Alter(SubgroupSpec { members, senders, window: spec.window + 1, ..spec.clone() }));
-                What::Change { process, change: changes.len() - 1 }
+                ActionKind::Change { process, change: changes.len() - 1 }
             }
         };
         actions.push(Action::at(random.below(HORIZON_NS), what));

@@ -2,14 +2,15 @@
 //! that a host leader lends to the other members of its host
 //! ([ADR 0027](../../../../docs/adr/0027-one-member-of-each-host-takes-part-in-blocks.md)).
 //!
-//! [`Running`] takes the input of its connections, and returns the packets to send and the
+//! [`RunningSession`] takes the input of its connections, and returns the packets to send and the
 //! completed objects.
-use super::objects::{Content, Stream};
-use super::plan::Large;
+use super::objects::{ObjectContent, StreamHandle};
+use super::plan::LargeMessages;
 use crate::Violation;
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::control::{ObjectGroup, RackName, SLOTS};
-use spindle_core::rdmc::{Columns, Hosts, Input, Object, Output, Schedule, Session, Settings, Slot};
+use spindle_core::rdmc::{Columns, Hosts, Input, ObjectNumber, Output, Schedule, Session, SessionSettings, Slot};
 use spindle_core::{MemberId, Rank, SubgroupId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,28 +21,28 @@ const POSTS_MAX: u32 = 2;
 
 /// A packet for large messages.
 #[derive(Clone, Debug)]
-pub(super) enum Parcel {
+pub(super) enum BulkPacket {
     /// A block, followed by the sender's counters.
-    Block { slot: Slot, at: u64, columns: Columns, bytes: Content },
+    Block { slot: Slot, at: u64, columns: Columns, bytes: ObjectContent },
     /// Counters of a slot.
     Columns { slot: Slot, columns: Columns },
     /// An object that a host leader lends.
-    Lent(Content),
+    Lent(ObjectContent),
     /// A report that one more lent object is available to its readers.
     Has,
     /// The group is closed, because this member is dead.
     Closed(Rank),
     /// An object for an observer or a learner; `None` if it is no longer kept.
-    Object(Option<Content>),
+    Object(Option<ObjectContent>),
 }
 
 /// An action of a member in a bulk group.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Sends a packet over a connection.
-    Send(usize, Parcel),
+    Send(usize, BulkPacket),
     /// The object with this number has arrived.
-    Here(u64, Content),
+    Here(u64, ObjectContent),
     /// The object with this number has arrived at all members. Occurs only at the root.
     Everywhere(u64),
     /// A member, by its position in the group, has failed.
@@ -53,9 +54,9 @@ pub(super) enum Effect {
 struct Relay {
     session: Session,
     /// By position.
-    streams: BTreeMap<Rank, Stream>,
+    streams: BTreeMap<Rank, StreamHandle>,
     /// By slot.
-    cargo: Vec<Cargo>,
+    cargo: Vec<SimSlotMemory>,
     /// Counters for the root. They wait until the other members of this host have the slot's
     /// object.
     due: Vec<(Slot, Columns)>,
@@ -63,7 +64,7 @@ struct Relay {
 
 /// The memory of a slot.
 #[derive(Debug, Default)]
-struct Cargo {
+struct SimSlotMemory {
     bytes: Vec<u8>,
     /// True if the object is complete here, and some other member of this host lacks it.
     is_withheld: bool,
@@ -72,13 +73,13 @@ struct Cargo {
 /// A member of this host to which its host leader lends.
 #[derive(Debug)]
 struct Mate {
-    stream: Stream,
+    stream: StreamHandle,
     had: u64,
 }
 
 /// One member's part in a group.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningSession {
     subgroup: SubgroupId,
     root: Rank,
     /// The ranks of the members in the view, by position in the group.
@@ -89,9 +90,9 @@ pub(super) struct Running {
     relay: Option<Relay>,
     mates: BTreeMap<Rank, Mate>,
     /// The stream from the leader of this host.
-    borrowed: Option<Stream>,
+    borrowed: Option<StreamHandle>,
     /// Objects that are complete here and that some other member of this host lacks.
-    lent: VecDeque<Content>,
+    lent: VecDeque<ObjectContent>,
     /// The number of objects that have arrived here.
     here: u64,
     /// The numbers of objects that are complete at all other host leaders, and at all members. Only
@@ -104,24 +105,24 @@ pub(super) struct Running {
     pub(super) withholds: bool,
 }
 
-impl Running {
+impl RunningSession {
     /// Returns the part of this member as a host leader. It has streams to the other host leaders,
     /// by position, and to the other members of its host.
     pub(super) fn head<'r>(
         group: &ObjectGroup<'_>,
-        streams: Vec<(Rank, Stream)>,
-        mates: Vec<(Rank, Stream)>,
-        large: &Large,
+        streams: Vec<(Rank, StreamHandle)>,
+        mates: Vec<(Rank, StreamHandle)>,
+        large: &LargeMessages,
         rack: impl Fn(MemberId) -> Option<&'r RackName>,
         effects: &mut Vec<Effect>,
-    ) -> Result<Running, Violation> {
-        let mut running = Running::new(group);
+    ) -> Result<RunningSession, Violation> {
+        let mut running = RunningSession::new(group);
         running.mates = mates.into_iter().map(|(place, stream)| (place, Mate { stream, had: 0 })).collect();
         let hosts = group.hosts();
         if hosts.count() == 1 {
             return Ok(running);
         }
-        let settings = Settings {
+        let settings = SessionSettings {
             schedule: Schedule::new(group.algorithm(rack), hosts.count()),
             me: hosts.position(group.my_position()),
             block_bytes: large.block_bytes,
@@ -133,20 +134,20 @@ impl Running {
         let mut outputs = vec![];
         let session = Session::new(settings, &mut outputs).expect("the settings are in their ranges");
         let streams = streams.into_iter().map(|(place, stream)| (hosts.position(place), stream)).collect();
-        let cargo = (0..SLOTS).map(|_| Cargo::default()).collect();
+        let cargo = (0..SLOTS).map(|_| SimSlotMemory::default()).collect();
         running.relay = Some(Relay { session, streams, cargo, due: vec![] });
         running.carry_out(outputs, effects)?;
         Ok(running)
     }
 
     /// Returns the part of this member as one to which the leader of its host lends.
-    pub(super) fn borrower(group: &ObjectGroup<'_>, stream: Stream) -> Running {
-        Running { borrowed: Some(stream), ..Running::new(group) }
+    pub(super) fn borrower(group: &ObjectGroup<'_>, stream: StreamHandle) -> RunningSession {
+        RunningSession { borrowed: Some(stream), ..RunningSession::new(group) }
     }
 
-    fn new(group: &ObjectGroup<'_>) -> Running {
+    fn new(group: &ObjectGroup<'_>) -> RunningSession {
         let (relay, mates, borrowed, lent) = Default::default();
-        Running {
+        RunningSession {
             subgroup: group.subgroup(),
             root: group.root(),
             members: group.members().to_vec(),
@@ -193,7 +194,7 @@ impl Running {
     }
 
     /// Sends an object. Only the root calls this.
-    pub(super) fn send(&mut self, object: Content, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+    pub(super) fn send(&mut self, object: ObjectContent, effects: &mut Vec<Effect>) -> Checked {
         if self.is_closed {
             return Ok(());
         }
@@ -210,18 +211,18 @@ impl Running {
         Ok(())
     }
 
-    fn lend(&mut self, object: &Content, effects: &mut Vec<Effect>) {
+    fn lend(&mut self, object: &ObjectContent, effects: &mut Vec<Effect>) {
         self.lent.push_back(object.clone());
-        effects.extend(self.mates.values().map(|mate| Effect::Send(*mate.stream, Parcel::Lent(object.clone()))));
+        effects.extend(self.mates.values().map(|mate| Effect::Send(*mate.stream, BulkPacket::Lent(object.clone()))));
     }
 
     /// Handles a packet from the member at this position.
-    pub(super) fn hear(&mut self, from: Rank, parcel: Parcel, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+    pub(super) fn hear(&mut self, from: Rank, parcel: BulkPacket, effects: &mut Vec<Effect>) -> Checked {
         if self.is_closed {
             return Ok(());
         }
         match parcel {
-            Parcel::Block { slot, at, columns, bytes } => {
+            BulkPacket::Block { slot, at, columns, bytes } => {
                 let position = self.hosts.position(from);
                 let Some(relay) = &mut self.relay else { return Ok(()) };
                 let announced: Vec<_> = relay.session.announced(position, slot, &columns).collect();
@@ -240,31 +241,31 @@ impl Running {
                 }
                 self.tell(Input::Columns { from: position, slot, columns }, effects)
             }
-            Parcel::Columns { slot, columns } => {
+            BulkPacket::Columns { slot, columns } => {
                 let from = self.hosts.position(from);
                 self.tell(Input::Columns { from, slot, columns }, effects)
             }
-            Parcel::Lent(object) => {
+            BulkPacket::Lent(object) => {
                 effects.push(Effect::Here(self.here, object));
                 self.here += 1;
                 // This must follow the effect above, because the host leader relies on the order.
-                effects.extend(self.borrowed.iter().map(|stream| Effect::Send(**stream, Parcel::Has)));
+                effects.extend(self.borrowed.iter().map(|stream| Effect::Send(**stream, BulkPacket::Has)));
                 Ok(())
             }
-            Parcel::Has => {
+            BulkPacket::Has => {
                 if let Some(mate) = self.mates.get_mut(&from) {
                     mate.had += 1;
                 }
                 self.settle(effects);
                 Ok(())
             }
-            Parcel::Closed(dead) => self.close(dead, effects),
-            Parcel::Object(_) => Ok(()),
+            BulkPacket::Closed(dead) => self.close(dead, effects),
+            BulkPacket::Object(_) => Ok(()),
         }
     }
 
     /// Handles the end of the connection to the member at this position.
-    pub(super) fn lose(&mut self, place: Rank, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+    pub(super) fn lose(&mut self, place: Rank, effects: &mut Vec<Effect>) -> Checked {
         if let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.head(place) == place) {
             relay.streams.remove(&self.hosts.position(place));
         }
@@ -274,19 +275,19 @@ impl Running {
     }
 
     /// Closes the group and informs all other members.
-    fn close(&mut self, dead: Rank, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+    fn close(&mut self, dead: Rank, effects: &mut Vec<Effect>) -> Checked {
         if self.is_closed {
             return Ok(());
         }
         let rank = self.hosts.position(dead);
         self.tell(Input::Died { rank }, effects)?;
         self.is_closed = true;
-        effects.extend(self.peers().into_iter().map(|(_, stream)| Effect::Send(stream, Parcel::Closed(dead))));
+        effects.extend(self.peers().into_iter().map(|(_, stream)| Effect::Send(stream, BulkPacket::Closed(dead))));
         effects.push(Effect::Lost(dead));
         Ok(())
     }
 
-    fn tell(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+    fn tell(&mut self, input: Input, effects: &mut Vec<Effect>) -> Checked {
         let Some(relay) = &mut self.relay else { return Ok(()) };
         let mut outputs = vec![];
         if let Err(fault) = relay.session.handle(input, &mut outputs) {
@@ -296,14 +297,14 @@ impl Running {
     }
 
     /// Carries out the output of the session.
-    fn carry_out(&mut self, outputs: Vec<Output>, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+    fn carry_out(&mut self, outputs: Vec<Output>, effects: &mut Vec<Effect>) -> Checked {
         let mut inputs = vec![];
         for output in outputs {
             let Some(relay) = &mut self.relay else { return Ok(()) };
             match output {
                 Output::Block { to, slot, at, bytes, columns, .. } => {
                     let bytes = relay.cargo[slot.0 as usize].bytes[at as usize..][..bytes as usize].into();
-                    let parcel = Parcel::Block { slot, at, columns, bytes };
+                    let parcel = BulkPacket::Block { slot, at, columns, bytes };
                     effects.extend(relay.streams.get(&to).map(|stream| Effect::Send(**stream, parcel)));
                     inputs.push(Input::Gone { slot });
                 }
@@ -311,7 +312,7 @@ impl Running {
                     relay.due.push((slot, columns));
                 }
                 Output::Columns { to, slot, columns } => {
-                    let parcel = Parcel::Columns { slot, columns };
+                    let parcel = BulkPacket::Columns { slot, columns };
                     effects.extend(relay.streams.get(&to).map(|stream| Effect::Send(**stream, parcel)));
                 }
                 Output::Size { object, bytes } => {
@@ -330,10 +331,10 @@ impl Running {
     }
 
     /// Handles the completion of an object here.
-    fn complete(&mut self, object: Object, effects: &mut Vec<Effect>) {
+    fn complete(&mut self, object: ObjectNumber, effects: &mut Vec<Effect>) {
         let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.root() != self.me) else { return };
         let cargo = &mut relay.cargo[slot_of(object.0)];
-        let data: Content = std::mem::take(&mut cargo.bytes).into();
+        let data: ObjectContent = std::mem::take(&mut cargo.bytes).into();
         cargo.is_withheld = self.withholds && !self.mates.is_empty();
         self.lend(&data, effects);
         self.settle(effects);
@@ -360,7 +361,7 @@ impl Running {
             self.here += 1;
             let root = relay.streams.get(&Rank(0)).map(|stream| **stream);
             for (slot, columns) in relay.due.extract_if(.., |(slot, _)| !relay.cargo[slot.0 as usize].is_withheld) {
-                effects.extend(root.map(|root| Effect::Send(root, Parcel::Columns { slot, columns })));
+                effects.extend(root.map(|root| Effect::Send(root, BulkPacket::Columns { slot, columns })));
             }
         }
     }
@@ -373,7 +374,7 @@ fn slot_of(object: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::objects::{Objects, content};
+    use crate::processes::objects::{ProcessObjects, content};
     use spindle_core::{SubgroupSpec, View, ViewId};
     use std::time::Duration;
 
@@ -387,10 +388,10 @@ mod tests {
 
     /// Members, the packets in flight between them, and the effects at each.
     struct Case {
-        members: Vec<Running>,
+        members: Vec<RunningSession>,
         /// Receiver, sender, packet.
-        on_the_way: VecDeque<(usize, usize, Parcel)>,
-        here: Vec<Vec<Content>>,
+        on_the_way: VecDeque<(usize, usize, BulkPacket)>,
+        here: Vec<Vec<ObjectContent>>,
         everywhere: u64,
         lost: Vec<usize>,
     }
@@ -398,8 +399,8 @@ mod tests {
     impl Case {
         /// Connection 10 a + b leads from position a to position b.
         fn new(hosts: [u128; 4], withholds: bool) -> Case {
-            let (view, mut objects) = (view(), Objects::new(Duration::from_secs(1)));
-            let large = Large { one_in: 1, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 0 };
+            let (view, mut objects) = (view(), ProcessObjects::new(Duration::from_secs(1)));
+            let large = LargeMessages { one_in: 1, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 0 };
             let host = |id: MemberId| hosts[id.0 as usize - 1];
             let mut case = Case {
                 members: vec![],
@@ -418,11 +419,11 @@ mod tests {
                     let heads = places.heads().iter().copied().filter(|to| *to != Rank(me));
                     let streams = heads.map(&mut stream).collect();
                     let mates = places.on_the_host_of(Rank(me)).filter(|to| *to != Rank(me)).map(stream).collect();
-                    Running::head(&group, streams, mates, &large, |_| None, &mut effects).expect("no fault")
+                    RunningSession::head(&group, streams, mates, &large, |_| None, &mut effects).expect("no fault")
                 } else {
-                    Running::borrower(&group, stream(places.head(Rank(me))).1)
+                    RunningSession::borrower(&group, stream(places.head(Rank(me))).1)
                 };
-                case.members.push(Running { withholds, ..running });
+                case.members.push(RunningSession { withholds, ..running });
                 begun.push(effects);
             }
             (0..4).zip(begun).for_each(|(me, effects)| case.take(me, effects));
@@ -448,7 +449,7 @@ mod tests {
             }
         }
 
-        fn send(&mut self, object: &Content) {
+        fn send(&mut self, object: &ObjectContent) {
             let mut effects = vec![];
             self.members[0].send(object.clone(), &mut effects).expect("no fault");
             self.take(0, effects);
@@ -470,7 +471,8 @@ mod tests {
     fn objects_come_to_all_members_wherever_they_are() {
         for hosts in [[0, 0, 0, 0], [0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 1, 1], [0, 1, 0, 1]] {
             let mut case = Case::new(hosts, true);
-            let objects: Vec<Content> = (1..=9).map(|number| content((7, number), 70 * number as usize)).collect();
+            let objects: Vec<ObjectContent> =
+                (1..=9).map(|number| content((7, number), 70 * number as usize)).collect();
             for object in &objects {
                 case.send(object);
                 case.rest(None);

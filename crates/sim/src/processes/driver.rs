@@ -1,14 +1,15 @@
 //! The duties of a driver: a process takes its inputs, lets the control plane act, and carries out
 //! the resulting orders.
-use super::host::Standing;
-use super::keeping::Answer;
-use super::network::Load;
+use super::host::LockedRole;
+use super::keeping::ObjectAnswer;
+use super::network::PacketLoad;
 use super::plan::{MS, S};
-use super::process::{Death, Heard, Near, Phase, Process, Way};
+use super::process::{DeathNotice, Near, NetworkEvent, ProcessPhase, RowAccess, SimProcess};
 use super::watching::ObserverStream;
-use super::world::{BOUNDED, Broken, Checked, Event, World};
+use super::world::{BOUNDED, Broken, HostsWorld, ProcessEvent};
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
-use spindle_core::control::{Act, ControlEvent, ControlMessage, Me, Order, Purpose, To};
+use spindle_core::control::{Act, ControlEvent, ControlMessage, Me, Purpose, RosterOrder, To};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
 use std::rc::Rc;
@@ -26,7 +27,7 @@ const ORDERS_MAX: u64 = 60_000;
 /// The maximum number of control messages that wait at one process.
 const CONTROL_MESSAGES_MAX: usize = 20_000;
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Runs one step of a process.
     pub(super) fn step(&mut self, number: usize) -> Checked {
         let Some(mut process) = self.processes[number].take() else { return Ok(()) };
@@ -42,16 +43,16 @@ impl World<'_> {
         done
     }
 
-    fn act(&mut self, process: &mut Process) -> Checked {
+    fn act(&mut self, process: &mut SimProcess) -> Checked {
         let now = Time(self.now);
         let news = self.take_news(process)?;
         let wake_at = match process.phase {
-            Phase::Seeks(_) => self.seek(process, news)?,
-            Phase::Installs(_) => self.install_first(process, news)?,
-            Phase::Member(_) => self.take_part(process, news)?,
-            Phase::Learns(_) => self.learn(process, news)?,
-            Phase::Watches(_) => self.watch_group(process, news)?,
-            Phase::Out => u64::MAX,
+            ProcessPhase::Seeks(_) => self.seek(process, news)?,
+            ProcessPhase::Installs(_) => self.install_first(process, news)?,
+            ProcessPhase::Member(_) => self.take_part(process, news)?,
+            ProcessPhase::Learns(_) => self.learn(process, news)?,
+            ProcessPhase::Watches(_) => self.watch_group(process, news)?,
+            ProcessPhase::Out => u64::MAX,
         };
         self.carry_out(process)?;
         let sends = self.send_states(process);
@@ -68,7 +69,7 @@ impl World<'_> {
     }
 
     /// Returns the events since the last step, in the order in which a driver processes them.
-    fn take_news(&mut self, process: &mut Process) -> Result<Vec<ControlEvent>, crate::Violation> {
+    fn take_news(&mut self, process: &mut SimProcess) -> Result<Vec<ControlEvent>, crate::Violation> {
         let now = Time(self.now);
         if std::mem::take(&mut process.is_displaced) && self.broken != Broken::RestoreForgotten {
             self.restore(process);
@@ -82,7 +83,7 @@ impl World<'_> {
         }
         self.carry_out(process)?;
         for (load, card, nonce) in self.take_messages(process) {
-            if let Load::ControlMessage(message, attachment) = load {
+            if let PacketLoad::ControlMessage(message, attachment) = load {
                 let message = ControlMessage::decode(&message).expect("a control message of this version");
                 process.roster.hear(message, Some((card, nonce)), &attachment, now);
                 self.carry_out(process)?;
@@ -95,16 +96,16 @@ impl World<'_> {
         let is_read = process.control_socket.is_empty() || self.broken == Broken::DeathsBeforeMessages;
         while let Some((id, death)) = process.deaths.pop_front_if(|_| is_read) {
             match death {
-                Death::Found(of) => {
+                DeathNotice::Found(of) => {
                     let Me { pid, birth, .. } = self.processes[of].as_ref().expect("another process").me;
                     process.roster.found_ended(id, pid, birth);
                 }
-                Death::Reported(of) if process.watched.get(&id) == Some(&of) => {
+                DeathNotice::Reported(of) if process.watched.get(&id) == Some(&of) => {
                     process.watched.remove(&id);
                     process.roster.watched_ended(id);
                 }
                 // The process watches another process with this id by now.
-                Death::Reported(_) => {}
+                DeathNotice::Reported(_) => {}
             }
         }
         let mut news = vec![];
@@ -115,7 +116,7 @@ impl World<'_> {
         Ok(news)
     }
 
-    fn gather(&mut self, process: &mut Process, news: &mut Vec<ControlEvent>) -> Checked {
+    fn gather(&mut self, process: &mut SimProcess, news: &mut Vec<ControlEvent>) -> Checked {
         self.carry_out(process)?;
         for one in process.roster.take_news() {
             if let ControlEvent::Bootstrap { from, nonce, config, words } = &one {
@@ -130,7 +131,7 @@ impl World<'_> {
     }
 
     /// Reads a control message of this host.
-    fn read(&mut self, process: &mut Process, near: &Near) {
+    fn read(&mut self, process: &mut SimProcess, near: &Near) {
         let message = ControlMessage::decode(&near.message).expect("a control message of this version");
         match (message, near.row) {
             (
@@ -138,7 +139,7 @@ impl World<'_> {
                 Some((row, owner)),
             ) => {
                 let me = Me { id: from, pid, birth };
-                let is_taken = process.roster.handed_over(incarnation, view, me, Way::Near(row, owner));
+                let is_taken = process.roster.handed_over(incarnation, view, me, RowAccess::Near(row, owner));
                 if is_taken {
                     process.roster.learn_near(from, address, rack);
                 }
@@ -153,38 +154,38 @@ impl World<'_> {
                 self.keep_link(process, (incarnation, view, number), from, (connection, true));
             }
             (ControlMessage::Objects { from, reply }, Some((connection, _))) => {
-                process.objects.answers.push(Answer { from, reply, connection });
+                process.objects.answers.push(ObjectAnswer { from, reply, connection });
             }
             (message, _) => process.roster.hear(message, None, &near.attachment, Time(self.now)),
         }
     }
 
-    fn hear_of_net(&mut self, process: &mut Process, heard: Heard) {
-        if !matches!(heard, Heard::Reached(..) | Heard::Delayed(..)) {
+    fn hear_of_net(&mut self, process: &mut SimProcess, heard: NetworkEvent) {
+        if !matches!(heard, NetworkEvent::Reached(..) | NetworkEvent::Delayed(..)) {
             self.note(|| format!("process {} hears: {heard:?}", process.number));
         }
         let (roster, now) = (&mut process.roster, Time(self.now));
         match heard {
-            Heard::Reached(address, with) => roster.reached(&address, &with),
-            Heard::Delayed(address, why) => roster.delayed(&address, why),
-            Heard::Lost(with) => roster.lost(&with),
-            Heard::Failed(address, purpose, why) => {
+            NetworkEvent::Reached(address, with) => roster.reached(&address, &with),
+            NetworkEvent::Delayed(address, why) => roster.delayed(&address, why),
+            NetworkEvent::Lost(with) => roster.lost(&with),
+            NetworkEvent::Failed(address, purpose, why) => {
                 roster.not_dialled(&address, &purpose, &why);
                 self.head_not_dialled(process, &address, purpose);
                 self.follower_not_dialled(process, &address, purpose);
             }
-            Heard::Ended { id, incarnation, view, answer_within } => {
+            NetworkEvent::Ended { id, incarnation, view, answer_within } => {
                 roster.seems_ended(id, incarnation, view, answer_within, now);
             }
-            Heard::Answers(with, process) => roster.answers(&with, process),
-            Heard::Stream { with, process: nonce, purpose, connection, dialled } => {
+            NetworkEvent::Answers(with, process) => roster.answers(&with, process),
+            NetworkEvent::Stream { with, process: nonce, purpose, connection, dialled } => {
                 let is_known = roster.recognises(&with, &purpose, now);
                 match purpose {
                     Purpose::Part { incarnation, view } if is_known => {
-                        roster.keep_stream((incarnation, view), (with.id, nonce), Way::Stream(connection));
+                        roster.keep_stream((incarnation, view), (with.id, nonce), RowAccess::Stream(connection));
                     }
                     Purpose::Observer { incarnation, view } if is_known && dialled => {
-                        roster.keep_observer_stream(incarnation, view, with.id, Way::Stream(connection));
+                        roster.keep_observer_stream(incarnation, view, with.id, RowAccess::Stream(connection));
                     }
                     Purpose::Observer { incarnation, view } if is_known && incarnation == roster.incarnation() => {
                         process.observers.push(ObserverStream { view, connection, is_served: false });
@@ -198,7 +199,7 @@ impl World<'_> {
                         self.serve_pledged(process, with.id, (view, reply), connection);
                     }
                     Purpose::Objects { reply, .. } if is_known => {
-                        process.objects.answers.push(Answer { from: with.id, reply, connection });
+                        process.objects.answers.push(ObjectAnswer { from: with.id, reply, connection });
                     }
                     _ => {
                         let end = self.connections.get(connection).map(|found| found.end_of(process.number));
@@ -212,7 +213,7 @@ impl World<'_> {
     }
 
     /// Lets the bootstrap continue, and sends its messages.
-    pub(super) fn step_boot(&mut self, process: &mut Process) -> Checked {
+    pub(super) fn step_boot(&mut self, process: &mut SimProcess) -> Checked {
         let Some(mut boot) = process.boot.take() else { return Ok(()) };
         let now = Time(self.now);
         if let Some(book) = process.roster.book() {
@@ -247,7 +248,7 @@ impl World<'_> {
     }
 
     /// Carries out the orders of the roster.
-    pub(super) fn carry_out(&mut self, process: &mut Process) -> Checked {
+    pub(super) fn carry_out(&mut self, process: &mut SimProcess) -> Checked {
         while let Some(order) = process.roster.next_order() {
             let second = self.now / S;
             if process.orders.0 != second {
@@ -258,7 +259,11 @@ impl World<'_> {
                 return BOUNDED
                     .broken(format!("process {} has more than {ORDERS_MAX} orders in a second", process.number));
             }
-            if let Order::Dial { .. } | Order::HandOver { .. } | Order::Watch { .. } | Order::WatchFar { .. } = &order {
+            if let RosterOrder::Dial { .. }
+            | RosterOrder::HandOver { .. }
+            | RosterOrder::Watch { .. }
+            | RosterOrder::WatchFar { .. } = &order
+            {
                 self.note(|| format!("process {}: {order:?}", process.number));
             }
             self.carry_out_one(process, order);
@@ -266,20 +271,22 @@ impl World<'_> {
         Ok(())
     }
 
-    fn carry_out_one(&mut self, process: &mut Process, order: Order) {
+    fn carry_out_one(&mut self, process: &mut SimProcess, order: RosterOrder) {
         match order {
-            Order::Near { to, message, attachment } => {
+            RosterOrder::Near { to, message, attachment } => {
                 let near = Near { message: message.encode().into(), attachment: (*attachment).into(), row: None };
                 process.outbox.push_back((to, near));
             }
-            Order::Far { message: ControlMessage::Ask { .. }, .. } if self.looks_here_only(process) => {}
-            Order::Far { address, whom, message, attachment } => {
-                let load = Load::ControlMessage(message.encode().into(), (*attachment).into());
+            RosterOrder::Far { message: ControlMessage::Ask { .. }, .. } if self.looks_here_only(process) => {}
+            RosterOrder::Far { address, whom, message, attachment } => {
+                let load = PacketLoad::ControlMessage(message.encode().into(), (*attachment).into());
                 self.post(process, address, whom, load);
             }
-            Order::HandOver { view, to } => self.hand_over(process, view, &to),
-            Order::Dial { address, whom, purpose } => self.begin_attempt(process.number, address, Some(whom), purpose),
-            Order::Watch { id, pid, birth } => {
+            RosterOrder::HandOver { view, to } => self.hand_over(process, view, &to),
+            RosterOrder::Dial { address, whom, purpose } => {
+                self.begin_attempt(process.number, address, Some(whom), purpose)
+            }
+            RosterOrder::Watch { id, pid, birth } => {
                 let owner = self.processes.iter().position(|other| {
                     other
                         .as_deref()
@@ -289,34 +296,34 @@ impl World<'_> {
                     Some(owner) if self.hosts[process.host].living.contains(&owner) => self.watch(process, id, owner),
                     Some(owner) => {
                         process.roster.unwatched(id);
-                        process.deaths.push_back((id, Death::Found(owner)));
+                        process.deaths.push_back((id, DeathNotice::Found(owner)));
                         self.wake(process.number, self.now + 1_000);
                     }
                     None => process.roster.unwatched(id),
                 }
             }
-            Order::Unwatch(id) => drop(process.watched.remove(&id)),
-            Order::WatchFar { address, id, view } => {
+            RosterOrder::Unwatch(id) => drop(process.watched.remove(&id)),
+            RosterOrder::WatchFar { address, id, view } => {
                 let incarnation = process.roster.incarnation();
                 self.watch_far(process, address, id, incarnation, view);
             }
-            Order::CheckFar { address, id, view } => {
+            RosterOrder::CheckFar { address, id, view } => {
                 let incarnation = process.roster.incarnation();
                 self.begin_attempt(process.number, address, Some(id), Purpose::Life { incarnation, view });
             }
-            Order::UnwatchFar(id) => self.unwatch_far(process, id),
-            Order::Forget(id) => {
+            RosterOrder::UnwatchFar(id) => self.unwatch_far(process, id),
+            RosterOrder::Forget(id) => {
                 process.outbox.retain(|(to, _)| *to != id);
                 process.tries.remove(&id);
             }
-            Order::Retain(wanted) => {
+            RosterOrder::Retain(wanted) => {
                 process.held.retain(|id, _| wanted.contains(id));
                 process.outbox.retain(|(to, _)| to.0 >= CLIENT_IDS_FROM || wanted.contains(to));
             }
-            Order::Restore if self.broken == Broken::RestoreForgotten => {}
-            Order::Restore => self.restore(process),
-            Order::LookUp(name) => self.look_up(process.number, name),
-            Order::Probe(ids) => {
+            RosterOrder::Restore if self.broken == Broken::RestoreForgotten => {}
+            RosterOrder::Restore => self.restore(process),
+            RosterOrder::LookUp(name) => self.look_up(process.number, name),
+            RosterOrder::Probe(ids) => {
                 let gone: Vec<MemberId> =
                     ids.into_iter().filter(|id| self.control_socket_of(process, *id).is_none()).collect();
                 self.note_missing(process, &gone);
@@ -325,22 +332,22 @@ impl World<'_> {
         }
     }
 
-    fn looks_here_only(&self, process: &Process) -> bool {
+    fn looks_here_only(&self, process: &SimProcess) -> bool {
         let is_first = self.process_places.iter().position(|place| *place == process.place) == Some(process.number);
         self.broken == Broken::LooksHereOnly && !is_first
     }
 
     /// Watches the process of `owner`, which may have ended. The kernel reports its end.
-    fn watch(&mut self, process: &mut Process, id: MemberId, owner: usize) {
+    fn watch(&mut self, process: &mut SimProcess, id: MemberId, owner: usize) {
         process.watched.insert(id, owner);
         if !self.hosts[process.host].living.contains(&owner) {
             let at = self.now + self.random.below(MS);
-            self.push(at, Event::Death { process: process.number, id, of: owner });
+            self.push(at, ProcessEvent::Death { process: process.number, id, of: owner });
         }
     }
 
     /// Creates the address of a process again, if it has vanished.
-    fn restore(&mut self, process: &Process) {
+    fn restore(&mut self, process: &SimProcess) {
         let id = process.me.id;
         if !self.hosts[process.host].bound.contains_key(&id) {
             self.note(|| format!("process {} makes its address again", process.number));
@@ -349,14 +356,14 @@ impl World<'_> {
     }
 
     /// Returns the process that is reached as `id` on this host.
-    pub(super) fn control_socket_of(&self, process: &Process, id: MemberId) -> Option<usize> {
+    pub(super) fn control_socket_of(&self, process: &SimProcess, id: MemberId) -> Option<usize> {
         let host = &self.hosts[process.host];
         let held = process.held.get(&id).copied().filter(|held| host.living.contains(held));
         held.or_else(|| host.bound.get(&id).copied().filter(|bound| host.living.contains(bound)))
     }
 
     /// Hands a row to processes of this host.
-    fn hand_over(&mut self, process: &mut Process, view: ViewId, to: &[MemberId]) {
+    fn hand_over(&mut self, process: &mut SimProcess, view: ViewId, to: &[MemberId]) {
         let made = process.made.as_ref().filter(|made| made.view == view).map(|made| made.row);
         let table = process.table.as_ref().filter(|table| table.view.id == view);
         let Some(row) = made.or_else(|| table.and_then(|table| table.places.rows[table.places.me.index()])) else {
@@ -377,7 +384,7 @@ impl World<'_> {
 
     /// Sends the control messages to processes of this host that have an address. Returns the time
     /// of the next attempt.
-    fn flush(&mut self, process: &mut Process) -> u64 {
+    fn flush(&mut self, process: &mut SimProcess) -> u64 {
         let mut unreached = vec![];
         let messages = std::mem::take(&mut process.outbox);
         for (to, near) in messages {
@@ -418,7 +425,7 @@ impl World<'_> {
         process.tries.values().map(|(at, _)| *at).min().unwrap_or(u64::MAX)
     }
 
-    fn note_missing(&self, process: &mut Process, ids: &[MemberId]) {
+    fn note_missing(&self, process: &mut SimProcess, ids: &[MemberId]) {
         if self.broken == Broken::MissingIsDead {
             ids.iter().for_each(|id| process.roster.has_ended(*id));
         }
@@ -429,10 +436,10 @@ impl World<'_> {
         let due = self.messages_due.entry((from, to)).or_default();
         *due = (*due).max(self.now + delay);
         let due = *due;
-        self.push(due, Event::Messages { process: to, near });
+        self.push(due, ProcessEvent::Messages { process: to, near });
     }
 
-    pub(super) fn check_control_socket(&self, process: &Process) -> Checked {
+    pub(super) fn check_control_socket(&self, process: &SimProcess) -> Checked {
         if process.control_socket.len() > CONTROL_MESSAGES_MAX || process.outbox.len() > CONTROL_MESSAGES_MAX {
             return BOUNDED.broken(format!(
                 "{} control messages wait at process {}",
@@ -445,11 +452,11 @@ impl World<'_> {
 
     /// Checks that no member counts a live one as dead, because members treat the row of a dead
     /// member as final.
-    fn check_deaths(&self, process: &Process) -> Checked {
-        let Phase::Member(member) = &process.phase else { return Ok(()) };
+    fn check_deaths(&self, process: &SimProcess) -> Checked {
+        let ProcessPhase::Member(member) = &process.phase else { return Ok(()) };
         let (of, view) = (process.roster.incarnation(), member.view());
-        let is_at_work = |other: &&Process, id: MemberId| {
-            let takes_part = matches!(&other.phase, Phase::Member(it) if it.view().id == view.id);
+        let is_at_work = |other: &&SimProcess, id: MemberId| {
+            let takes_part = matches!(&other.phase, ProcessPhase::Member(it) if it.view().id == view.id);
             other.me.id == id && other.is_alive && takes_part && other.roster.incarnation() == of
         };
         for id in view.members.iter().copied().filter(|id| process.roster.is_dead(*id)) {
@@ -466,14 +473,14 @@ impl World<'_> {
     }
 
     /// Looks for the group on this host alone, under the host's lock.
-    pub(super) fn stand(&mut self, process: &mut Process) -> Standing {
+    pub(super) fn stand(&mut self, process: &mut SimProcess) -> LockedRole {
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
         let (id, number) = (process.me.id, process.number);
         let standing = match self.broken {
-            Broken::LockIgnored => Standing::Founder,
+            Broken::LockIgnored => LockedRole::Founder,
             _ => self.hosts[process.host].create(id, number, random.max(1)),
         };
-        if standing == Standing::Founder {
+        if standing == LockedRole::Founder {
             self.note(|| format!("process {number} creates group {random:032x}"));
             process.roster.set_incarnation(random.max(1));
         }

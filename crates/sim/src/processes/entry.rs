@@ -1,21 +1,22 @@
 //! A process before it is in a group: its start, its search for the group, and its end.
-use super::host::Standing;
-use super::learning::App;
-use super::objects::Objects;
-use super::plan::{MS, Name};
-use super::process::{Phase, Process, birth};
+use super::host::LockedRole;
+use super::learning::AppState;
+use super::objects::ProcessObjects;
+use super::plan::{MS, SeedName};
+use super::process::{ProcessPhase, SimProcess, birth};
 use super::subgroups::first_view;
-use super::views::{FAREWELL_NS, Next};
-use super::world::{Broken, Checked, Event, World};
+use super::views::{FAREWELL_NS, NextView};
+use super::world::{Broken, HostsWorld, ProcessEvent};
+use crate::checkers::Checked;
 use spindle_core::control::{
-    Address, Book, Bootstrapping, Card, ControlEvent, Found, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
+    Address, Book, Bootstrapping, Card, ControlEvent, FoundGroup, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
 };
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Starts a process in a place, with this id if one is given.
     pub(super) fn start(&mut self, place: usize, id: Option<MemberId>) -> Checked {
         if self.places[place].process.is_some() || self.places[place].is_over {
@@ -38,7 +39,7 @@ impl World<'_> {
             if !self.scene.is_afar {
                 self.places[place].last_id = None;
             }
-            self.push(self.now + 100 * MS, Event::Start { place, id: None });
+            self.push(self.now + 100 * MS, ProcessEvent::Start { place, id: None });
             return Ok(());
         }
         self.outcome.counts.restarts += u64::from(self.places[place].last_id.is_some());
@@ -73,10 +74,10 @@ impl World<'_> {
             self.begin_watching(&mut process);
         } else if self.scene.is_afar {
             process.boot = Some(self.begin_boot(&process));
-        } else if let Standing::Joiner(_) = self.stand(&mut process) {
+        } else if let LockedRole::Joiner(_) = self.stand(&mut process) {
             match self.scene.learns {
                 true => self.begin_learning(&mut process),
-                false => process.phase = Phase::Seeks(Box::new(Seek::joiner(self.wants(place)))),
+                false => process.phase = ProcessPhase::Seeks(Box::new(Seek::joiner(self.wants(place)))),
             }
         }
         self.add_process(process);
@@ -95,7 +96,7 @@ impl World<'_> {
         me: Me,
         card: Card,
         address: Address,
-    ) -> Process {
+    ) -> SimProcess {
         let book = self.scene.is_afar.then(|| Book::new(card.clone(), self.seeds(address.clone()), true));
         let (control_socket, heard, deaths, outbox, tries, held, watched, posts) = Default::default();
         let room = limits::MEMBERS_MAX as u32;
@@ -104,7 +105,7 @@ impl World<'_> {
             false => Seek::founder(self.wants(place), self.scene.members),
         };
         let (settings, _) = self.scene.settings(place);
-        Process {
+        SimProcess {
             number,
             place,
             host,
@@ -121,7 +122,7 @@ impl World<'_> {
             started: self.now,
             roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
-            phase: Phase::Seeks(Box::new(seek)),
+            phase: ProcessPhase::Seeks(Box::new(seek)),
             control_socket,
             heard,
             deaths,
@@ -146,8 +147,8 @@ impl World<'_> {
             is_leaving: false,
             probes: BTreeMap::new(),
             orders: (0, 0),
-            objects: Objects::new(Duration::from_nanos(self.scene.suspect_after_ns)),
-            app: App::default(),
+            objects: ProcessObjects::new(Duration::from_nanos(self.scene.suspect_after_ns)),
+            app: AppState::default(),
             observers: vec![],
             sending: vec![],
             pledged: vec![],
@@ -162,21 +163,21 @@ impl World<'_> {
             let name = "seeds.test:7411".parse().expect("a name");
             return Seeds::new(vec![name], Some(seeds.count() as u32), me);
         }
-        let address = |(number, place): (usize, &super::plan::Place)| {
+        let address = |(number, place): (usize, &super::plan::ProcessPlace)| {
             format!("10.0.{}.{}:7411", place.host, number + 1).parse().expect("an address")
         };
         Seeds::new(seeds.map(address).collect(), None, me)
     }
 
     /// Returns the address of a seed that starts. The seeds' name soon resolves to it.
-    fn begin_seed(&mut self, place: usize, name: Name) -> Address {
+    fn begin_seed(&mut self, place: usize, name: SeedName) -> Address {
         let before = self.process_places.iter().filter(|of| **of == place).count();
         let host = self.scene.places[place].host;
         let network = if name.moves { before } else { 0 };
         self.outcome.counts.moved += u64::from(network > 0);
         let address: Address = format!("10.{network}.{host}.{}:7411", place + 1).parse().expect("an address");
         let at = self.now + self.random.range(1, name.late_ns);
-        self.push(at, Event::Renamed { address: address.clone(), is_there: true });
+        self.push(at, ProcessEvent::Renamed { address: address.clone(), is_there: true });
         address
     }
 
@@ -185,7 +186,7 @@ impl World<'_> {
         let Some(name) = self.scene.name else { return };
         self.outcome.counts.look_ups += 1;
         let at = self.now + self.random.range(1, name.look_up_ns);
-        self.push(at, Event::LookedUp { process, name: asked });
+        self.push(at, ProcessEvent::LookedUp { process, name: asked });
     }
 
     /// Answers a look-up, now and then with an error.
@@ -200,7 +201,7 @@ impl World<'_> {
         }
     }
 
-    fn begin_boot(&mut self, process: &Process) -> Bootstrapping {
+    fn begin_boot(&mut self, process: &SimProcess) -> Bootstrapping {
         let durable = self.scene.places[process.place].is_durable;
         let belongs = self.places[process.place].belongs.take();
         let mut record = if durable { self.places[process.place].disk.clone() } else { Default::default() };
@@ -216,9 +217,9 @@ impl World<'_> {
     }
 
     /// Runs a step of a process that looks for its group.
-    pub(super) fn seek(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
+    pub(super) fn seek(&mut self, process: &mut SimProcess, news: Vec<ControlEvent>) -> NextView {
         let now = Time(self.now);
-        let Phase::Seeks(seek) = &mut process.phase else { return Ok(u64::MAX) };
+        let ProcessPhase::Seeks(seek) = &mut process.phase else { return Ok(u64::MAX) };
         if process.is_leaving {
             return self.go_away(process);
         }
@@ -248,8 +249,8 @@ impl World<'_> {
             self.tell(process.number, || format!("asks with {whose}"));
         }
         let settings = match &found {
-            Some(Found::View { incarnation, .. }) => seek.settings_in(*incarnation),
-            Some(Found::Group) => seek.settings(now),
+            Some(FoundGroup::View { incarnation, .. }) => seek.settings_in(*incarnation),
+            Some(FoundGroup::Group) => seek.settings(now),
             _ => &own,
         };
         process.settings = settings.clone();
@@ -262,18 +263,18 @@ impl World<'_> {
         }
         self.carry_out(process)?;
         match found {
-            Some(Found::Refused(why)) => return self.refused(process, why),
-            Some(Found::Gone) => {
-                if self.stand(process) == Standing::Founder {
+            Some(FoundGroup::Refused(why)) => return self.refused(process, why),
+            Some(FoundGroup::Gone) => {
+                if self.stand(process) == LockedRole::Founder {
                     process.phase =
-                        Phase::Seeks(Box::new(Seek::founder(self.wants(process.place), self.scene.members)));
+                        ProcessPhase::Seeks(Box::new(Seek::founder(self.wants(process.place), self.scene.members)));
                 }
             }
-            Some(Found::Group) => {
+            Some(FoundGroup::Group) => {
                 self.begin_learning(process);
                 return Ok(self.now + 1_000);
             }
-            Some(Found::View { incarnation, view }) if self.enter(process, incarnation) => {
+            Some(FoundGroup::View { incarnation, view }) if self.enter(process, incarnation) => {
                 self.note(|| {
                     format!("process {} is let in to view {} of group {incarnation:032x}", process.number, view.id)
                 });
@@ -282,25 +283,25 @@ impl World<'_> {
                 process.roster.set_incarnation(incarnation);
                 return self.begin_first(process, view, &[]);
             }
-            Some(Found::Founders { incarnation, members })
+            Some(FoundGroup::Founders { incarnation, members })
                 if incarnation.is_none_or(|incarnation| self.enter(process, incarnation)) =>
             {
                 if let Some(incarnation) = incarnation {
                     process.roster.set_incarnation(incarnation);
                 }
                 let view = first_view(&self.scene.subgroups, members);
-                let Phase::Seeks(seek) = &process.phase else { unreachable!("it seeks") };
+                let ProcessPhase::Seeks(seek) = &process.phase else { unreachable!("it seeks") };
                 seek.creates(&view, &mut process.roster, now);
                 self.carry_out(process)?;
                 return self.begin_first(process, view, &[]);
             }
-            Some(Found::View { .. } | Found::Founders { .. }) | None => {}
+            Some(FoundGroup::View { .. } | FoundGroup::Founders { .. }) | None => {}
         }
         // The process may ask another one next, or a founder may have changed its decision.
         Ok(self.now + if self.broken == Broken::AsksAlways { MS / 100 } else { 10 * MS })
     }
 
-    pub(super) fn enter(&mut self, process: &Process, incarnation: u128) -> bool {
+    pub(super) fn enter(&mut self, process: &SimProcess, incarnation: u128) -> bool {
         let (id, number, host) = (process.me.id, process.number, &mut self.hosts[process.host]);
         match self.scene.is_afar {
             _ if self.broken == Broken::LockIgnored => true,
@@ -309,7 +310,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn refused(&mut self, process: &mut Process, why: Refusal) -> Next {
+    pub(super) fn refused(&mut self, process: &mut SimProcess, why: Refusal) -> NextView {
         self.note(|| format!("process {} is refused: {why}", process.number));
         self.tell(process.number, || format!("is refused: {why}"));
         self.outcome.counts.refusals += 1;
@@ -327,11 +328,11 @@ impl World<'_> {
     }
 
     /// Ends a process that is no member, and informs the processes that may wait for it.
-    pub(super) fn go_away(&mut self, process: &mut Process) -> Next {
+    pub(super) fn go_away(&mut self, process: &mut SimProcess) -> NextView {
         process.roster.farewell();
-        process.phase = Phase::Out;
+        process.phase = ProcessPhase::Out;
         let stays = if self.scene.is_afar { FAREWELL_NS } else { 2 * MS };
-        self.push(self.now + stays, Event::Exit { process: process.number });
+        self.push(self.now + stays, ProcessEvent::Exit { process: process.number });
         Ok(u64::MAX)
     }
 }

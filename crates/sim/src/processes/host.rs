@@ -6,7 +6,7 @@ use spindle_core::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
-pub(super) struct Host {
+pub(super) struct SimHost {
     /// The addresses in the directory, with their processes.
     pub(super) bound: BTreeMap<MemberId, usize>,
     /// The live members, each with its process and its group.
@@ -20,12 +20,12 @@ pub(super) struct Host {
 
 /// The role of a process that has looked for its group under the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum LockedRole {
     Founder,
     Joiner(Vec<MemberId>),
 }
 
-impl Host {
+impl SimHost {
     /// Creates the address of a process, unless another live process has it.
     pub(super) fn bind(&mut self, id: MemberId, process: usize) -> bool {
         if self.bound.get(&id).is_some_and(|other| *other != process && self.living.contains(other)) {
@@ -55,13 +55,13 @@ impl Host {
     }
 
     /// Creates the group unless a member lives.
-    pub(super) fn create(&mut self, id: MemberId, process: usize, incarnation: u128) -> Standing {
+    pub(super) fn create(&mut self, id: MemberId, process: usize, incarnation: u128) -> LockedRole {
         if !self.marks.is_empty() {
-            return Standing::Joiner(self.members());
+            return LockedRole::Joiner(self.members());
         }
         self.incarnation = Some(incarnation);
         self.marks.insert(id, (process, incarnation));
-        Standing::Founder
+        LockedRole::Founder
     }
 
     /// Makes a process a member of the group that was created here last. Returns false if another

@@ -1,17 +1,18 @@
 //! Objects for observers and learners: members keep and send them, and observers and learners wait
 //! for them
 //! ([ADR 0025](../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
-use super::blocks::Parcel;
+use super::blocks::BulkPacket;
 use super::large::ring_of;
-use super::ledger::Sent;
-use super::network::{Connection, Load};
-use super::objects::{Content, OBJECT_BYTES_MIN};
+use super::ledger::MessageId;
+use super::network::{PacketLoad, SimConnection};
+use super::objects::{OBJECT_BYTES_MIN, ObjectContent};
 use super::plan::{MS, S};
-use super::process::{Near, Phase, Process};
-use super::rows::{Board, Places};
+use super::process::{Near, ProcessPhase, SimProcess};
+use super::rows::{PolledTable, RowPlaces};
 use super::subgroups::decode;
 use super::watching::Following;
-use super::world::{BOUNDED, Checked, World};
+use super::world::{BOUNDED, HostsWorld};
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::control::{Address, ControlMessage, Fetched, Fetching, ObjectName, ObjectOrder, Purpose, Wanted};
 use spindle_core::{Lapped, MemberId, Observer, Seen, SubgroupId, Time, View, ViewId};
@@ -34,7 +35,7 @@ const KEPT_MAX: usize = 128;
 
 /// A process that receives objects.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServedProcess {
     connection: usize,
     view: ViewId,
     wanted: VecDeque<Wanted>,
@@ -44,7 +45,7 @@ pub(super) struct Served {
 
 /// Incoming objects: from this member, as the answer to this question, over this connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct ObjectAnswer {
     pub(super) from: MemberId,
     pub(super) reply: u64,
     pub(super) connection: usize,
@@ -52,20 +53,20 @@ pub(super) struct Answer {
 
 /// The messages that an observer or learner has read and can't yield yet.
 #[derive(Debug, Default)]
-pub(super) struct ReorderBuffer {
+pub(super) struct SimReorderBuffer {
     fetching: Fetching,
-    coming: Option<Coming>,
+    coming: Option<ObjectArrival>,
 }
 
 /// The connection over which objects arrive, with their lengths.
 #[derive(Debug)]
-struct Coming {
+struct ObjectArrival {
     question: u64,
     connection: usize,
     lengths: VecDeque<u64>,
 }
 
-impl ReorderBuffer {
+impl SimReorderBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.fetching.is_empty()
     }
@@ -92,10 +93,10 @@ impl ReorderBuffer {
     }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Sends the objects that a member keeps to the processes that have asked. Returns the time of
     /// the next step.
-    pub(super) fn serve_objects(&mut self, process: &mut Process) -> u64 {
+    pub(super) fn serve_objects(&mut self, process: &mut SimProcess) -> u64 {
         let now = self.now;
         while let Some(order) =
             process.objects.serving.next(process.objects.served.len() + process.objects.pledged.len())
@@ -122,7 +123,7 @@ impl World<'_> {
             {
                 let object = self.find_object(process, one.view, &wanted);
                 if let Some(end) = self.connections.get(one.connection).map(|found| found.end_of(process.number)) {
-                    self.send_over(one.connection, end, Load::Bulk(Parcel::Object(object)), false);
+                    self.send_over(one.connection, end, PacketLoad::Bulk(BulkPacket::Object(object)), false);
                 }
                 let is_long = self.random.one_in(400);
                 one.due = now + self.random.below(if is_long { LONG_PAUSE_NS } else { PAUSE_NS });
@@ -146,16 +147,16 @@ impl World<'_> {
         served.map(|one| if one.wanted.is_empty() { now + 100 * MS } else { one.due }).min().unwrap_or(u64::MAX)
     }
 
-    fn begin_to_serve(&mut self, process: &mut Process, order: ObjectOrder, connection: usize) {
+    fn begin_to_serve(&mut self, process: &mut SimProcess, order: ObjectOrder, connection: usize) {
         let due = self.now + self.random.below(PAUSE_NS);
         let ObjectOrder { view, objects, .. } = order;
-        process.objects.served.push(Served { connection, view, wanted: objects.into(), due, since: self.now });
+        process.objects.served.push(ServedProcess { connection, view, wanted: objects.into(), due, since: self.now });
     }
 
     /// Uses an established connection over which a process receives objects.
     pub(super) fn serve_pledged(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         to: MemberId,
         (view, reply): (ViewId, u64),
         connection: usize,
@@ -171,17 +172,17 @@ impl World<'_> {
     }
 
     /// Handles a process to which objects were to be sent and that can't be reached.
-    pub(super) fn follower_not_dialled(&self, process: &mut Process, address: &Address, of: Purpose) {
+    pub(super) fn follower_not_dialled(&self, process: &mut SimProcess, address: &Address, of: Purpose) {
         let Purpose::Objects { view, reply } = of else { return };
-        let Process { objects, roster, .. } = process;
+        let SimProcess { objects, roster, .. } = process;
         let is_it = |id: MemberId| roster.book().is_some_and(|book| book.far(id) == Some(address));
         objects.pledged.retain(|order| (order.view, order.reply) != (view, reply) || !is_it(order.from));
     }
 
     /// Returns an object that a member has, or keeps.
-    fn find_object(&self, process: &Process, view: ViewId, wanted: &Wanted) -> Option<Content> {
+    fn find_object(&self, process: &SimProcess, view: ViewId, wanted: &Wanted) -> Option<ObjectContent> {
         let on_shelf = || {
-            let Phase::Member(member) = &process.phase else { return None };
+            let ProcessPhase::Member(member) = &process.phase else { return None };
             let ring = ring_of(member, wanted.sender, wanted.subgroup).filter(|_| member.view().id == view)?;
             process.objects.object_table.get((wanted.sender, ring.at), wanted.number).cloned()
         };
@@ -189,15 +190,15 @@ impl World<'_> {
     }
 
     /// Returns a connection to another process of this host.
-    pub(super) fn connect_here(&mut self, process: &Process, other: usize) -> usize {
+    pub(super) fn connect_here(&mut self, process: &SimProcess, other: usize) -> usize {
         let mine = (process.card.clone(), process.nonce);
         let theirs = self.processes[other].as_deref().map(|other| (other.card.clone(), other.nonce));
         let cards = [mine.clone(), theirs.unwrap_or(mine)];
         let ends = [(process.number, process.host), (other, process.host)];
-        self.connections.add(Connection::new(ends, cards, self.scene.suspect_after_ns))
+        self.connections.add(SimConnection::new(ends, cards, self.scene.suspect_after_ns))
     }
 
-    pub(super) fn check_kept(&self, process: &Process) -> Checked {
+    pub(super) fn check_kept(&self, process: &SimProcess) -> Checked {
         match process.objects.kept_count > KEPT_MAX {
             true => BOUNDED.broken(format!("process {} keeps {} objects", process.number, process.objects.kept_count)),
             false => Ok(()),
@@ -208,13 +209,13 @@ impl World<'_> {
     /// that has yet to arrive are read, and wait for the object.
     pub(super) fn next_or_ahead(
         &mut self,
-        process: &mut Process,
-        (observer, places): (&mut Observer, &Places),
-        ahead: &mut ReorderBuffer,
+        process: &mut SimProcess,
+        (observer, places): (&mut Observer, &RowPlaces),
+        ahead: &mut SimReorderBuffer,
         view: &View,
-    ) -> Result<Option<(Seen, Sent)>, Lapped> {
+    ) -> Result<Option<(Seen, MessageId)>, Lapped> {
         let longest = self.scene.large.as_ref().map_or(0, |large| large.longest);
-        let board = Board { store: &mut self.store, places, posts: &mut vec![], object_table: None };
+        let board = PolledTable { store: &mut self.store, places, posts: &mut vec![], object_table: None };
         if ahead.is_empty() {
             match observer.next(&board) {
                 Err(lapped) if lapped.is_object => ahead.want(&lapped, observer.payload(), longest),
@@ -242,13 +243,13 @@ impl World<'_> {
     }
 
     /// Takes the objects that have arrived, and asks for the missing ones.
-    fn fetch(&mut self, process: &mut Process, ahead: &mut ReorderBuffer, view: &View) {
+    fn fetch(&mut self, process: &mut SimProcess, ahead: &mut SimReorderBuffer, view: &View) {
         let now = Time(self.now);
-        for Answer { from, reply, connection } in std::mem::take(&mut process.objects.answers) {
+        for ObjectAnswer { from, reply, connection } in std::mem::take(&mut process.objects.answers) {
             let lengths = ahead.fetching.answered(from, reply, now);
             let before = match lengths {
                 Some(lengths) => {
-                    let coming = Coming { question: reply, connection, lengths: lengths.into() };
+                    let coming = ObjectArrival { question: reply, connection, lengths: lengths.into() };
                     ahead.coming.replace(coming).map(|before| before.connection)
                 }
                 None => Some(connection),
@@ -257,10 +258,10 @@ impl World<'_> {
         }
         if let Some(coming) = &ahead.coming {
             let (parcels, is_open) = self.take_parcels(process.number, coming.connection);
-            let Coming { question, lengths, .. } = ahead.coming.as_mut().expect("it is there");
+            let ObjectArrival { question, lengths, .. } = ahead.coming.as_mut().expect("it is there");
             let question = *question;
             for parcel in parcels {
-                let Parcel::Object(object) = parcel else { continue };
+                let BulkPacket::Object(object) = parcel else { continue };
                 if ahead.fetching.question() != Some(question) {
                     break;
                 }
@@ -290,7 +291,7 @@ impl World<'_> {
 
     /// Checks that a missed object has a cause: some member of the subgroup has ended or had a
     /// fault.
-    pub(super) fn check_missed(&mut self, process: &Process, view: &View, subgroup: SubgroupId) -> Checked {
+    pub(super) fn check_missed(&mut self, process: &SimProcess, view: &View, subgroup: SubgroupId) -> Checked {
         self.outcome.counts.objects_missed += 1;
         let within = self.cause_ns();
         let troubles = self.troubled.iter().copied().chain([self.suspended, self.ended, process.paused_until]);
@@ -301,8 +302,9 @@ impl World<'_> {
         }
         let members = view.subgroups[subgroup.index()].members.iter().map(|rank| view.members[rank.index()]);
         let is_there = |id: MemberId| {
-            let is_it =
-                |other: &Process| other.me.id == id && other.is_alive && matches!(other.phase, Phase::Member(_));
+            let is_it = |other: &SimProcess| {
+                other.me.id == id && other.is_alive && matches!(other.phase, ProcessPhase::Member(_))
+            };
             self.processes.iter().flatten().any(|other| is_it(other))
         };
         match members.into_iter().all(is_there) {

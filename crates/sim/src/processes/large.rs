@@ -2,17 +2,18 @@
 //! objects of delivered messages
 //! ([ADR 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
 //! The core decides; this module opens connections and moves bytes.
-use super::blocks::{Effect, Parcel, Running};
-use super::network::Load;
-use super::objects::{Content, Dialling, Link, Objects};
+use super::blocks::{BulkPacket, Effect, RunningSession};
+use super::network::PacketLoad;
+use super::objects::{BulkConnection, Dialling, ObjectContent, ProcessObjects};
 use super::plan::MS;
-use super::process::{Near, Phase, Process, Table};
+use super::process::{Near, ProcessPhase, SimProcess, StreamedTable};
 use super::subgroups::Unsent;
-use super::world::{BOUNDED, Broken, Checked, World};
+use super::world::{BOUNDED, Broken, HostsWorld};
 use crate::Violation;
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::control::{
-    ControlMessage, LINK_LOOK, Member, ObjectGroup, ObjectName, Purpose, SLOTS, Step, TABLE_OBJECTS_MAX,
+    ControlMessage, GroupStep, LINK_LOOK, Member, ObjectGroup, ObjectName, Purpose, SLOTS, TABLE_OBJECTS_MAX,
 };
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
@@ -31,10 +32,10 @@ pub(super) fn ring_of(member: &Member, sender: Rank, subgroup: SubgroupId) -> Op
     if is_there { layout.row(sender).subgroup(subgroup)?.ring } else { None }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Begins a view: from now on this process sends in the rings of that view.
-    pub(super) fn begin_large(&mut self, process: &mut Process, view: &View) {
-        let Process { phase: Phase::Member(member), objects, .. } = process else { return };
+    pub(super) fn begin_large(&mut self, process: &mut SimProcess, view: &View) {
+        let SimProcess { phase: ProcessPhase::Member(member), objects, .. } = process else { return };
         objects.links.begin(view.id);
         objects.dialling.retain(|(of, ..), _| *of >= view.id);
         objects.settled.clear();
@@ -47,9 +48,9 @@ impl World<'_> {
 
     /// Ends a view: leaves its groups, and keeps the objects of the object table for processes that
     /// still need them.
-    pub(super) fn end_large(&mut self, process: &mut Process, view: &View) {
+    pub(super) fn end_large(&mut self, process: &mut SimProcess, view: &View) {
         self.settle_objects(process, true);
-        let Process { phase: Phase::Member(member), objects, .. } = process else { return };
+        let SimProcess { phase: ProcessPhase::Member(member), objects, .. } = process else { return };
         let mine = view.subgroups_of(member.engine().me()).filter(|_| self.broken != Broken::ShelfNotCleared);
         for (id, spec) in mine {
             for sender in &spec.senders {
@@ -67,7 +68,7 @@ impl World<'_> {
 
     /// Ends a view: the frames that are sent `again` get the contents of their objects, and all
     /// other objects of the subgroup are delivered.
-    pub(super) fn end_objects(&mut self, process: &mut Process, name: &str, again: &mut [Unsent]) {
+    pub(super) fn end_objects(&mut self, process: &mut SimProcess, name: &str, again: &mut [Unsent]) {
         if self.scene.large.is_none() {
             return;
         }
@@ -87,7 +88,7 @@ impl World<'_> {
     /// Returns false if there is no room now.
     pub(super) fn commit_object(
         &mut self,
-        objects: &mut Objects,
+        objects: &mut ProcessObjects,
         (claims, row, me): (&Claims, usize, Rank),
         name: &str,
         unsent: &Unsent,
@@ -106,7 +107,7 @@ impl World<'_> {
             outgoing.release();
         }
         let Ok(claim) = claim else { return false };
-        let object: Content = match unsent.own.and_then(|own| outgoing.object(own)) {
+        let object: ObjectContent = match unsent.own.and_then(|own| outgoing.object(own)) {
             Some(object) => object.clone(),
             None => unsent.bytes.as_slice().into(),
         };
@@ -134,12 +135,12 @@ impl World<'_> {
     }
 
     /// Opens bulk groups, and moves blocks. Returns the time of the next step.
-    pub(super) fn move_objects(&mut self, process: &mut Process) -> Result<u64, Violation> {
+    pub(super) fn move_objects(&mut self, process: &mut SimProcess) -> Result<u64, Violation> {
         if self.scene.large.is_none() {
             return Ok(u64::MAX);
         }
         self.run_groups(process)?;
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if member.engine().is_changing() {
             return Ok(u64::MAX);
         }
@@ -156,8 +157,10 @@ impl World<'_> {
         Ok(if is_pending { self.now + LINK_LOOK.as_nanos() as u64 } else { u64::MAX })
     }
 
-    fn open_groups(&mut self, process: &mut Process) -> Checked {
-        let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { unreachable!("a member") };
+    fn open_groups(&mut self, process: &mut SimProcess) -> Checked {
+        let (ProcessPhase::Member(member), Some(table)) = (&process.phase, &process.table) else {
+            unreachable!("a member")
+        };
         let (view, me, now) = (table.view.clone(), table.places.me, Time(self.now));
         let wants = |(id, name): &(SubgroupId, &str)| {
             member.engine().claims(*id).is_some()
@@ -181,7 +184,7 @@ impl World<'_> {
             match link.lends {
                 true if group.is_lent_by(from) => {
                     process.objects.groups.began(&group);
-                    process.objects.running.insert(link.number, Running::borrower(&group, link.stream));
+                    process.objects.running.insert(link.number, RunningSession::borrower(&group, link.stream));
                 }
                 true => {}
                 false => process.objects.groups.stream_came(&group, from, link.stream, now),
@@ -194,12 +197,12 @@ impl World<'_> {
             let has_objects = group.is_mine() && wanted.contains(&group.subgroup());
             for step in process.objects.groups.step(&group, has_objects, now) {
                 match step {
-                    Step::Dial(head) => self.dial_head(process, head, view.id, number),
-                    Step::Begin(streams) => {
+                    GroupStep::Dial(head) => self.dial_head(process, head, view.id, number),
+                    GroupStep::Begin(streams) => {
                         let mates = self.lend_here(process, &group);
                         let large = self.scene.large.as_ref().expect("there are large messages");
                         let rack = |id| process.roster.book()?.rack(id);
-                        let mut running = Running::head(&group, streams, mates, large, rack, &mut effects)?;
+                        let mut running = RunningSession::head(&group, streams, mates, large, rack, &mut effects)?;
                         running.withholds = self.broken != Broken::MatesIgnored;
                         process.objects.groups.began(&group);
                         process.objects.running.insert(number, running);
@@ -221,7 +224,7 @@ impl World<'_> {
     }
 
     /// Dials another host leader, unless an attempt is in progress.
-    fn dial_head(&mut self, process: &mut Process, head: MemberId, view: ViewId, number: u64) {
+    fn dial_head(&mut self, process: &mut SimProcess, head: MemberId, view: ViewId, number: u64) {
         let Some(address) = process.roster.book().and_then(|book| book.far(head)).cloned() else { return };
         let key = (view, number, head);
         let is_due = |dialling: &Dialling| dialling.failed_at.is_some_and(|at| at + DIAL_AGAIN_NS <= self.now);
@@ -233,7 +236,11 @@ impl World<'_> {
     }
 
     /// Gives the other members of this host the connections over which this host leader lends.
-    fn lend_here(&mut self, process: &mut Process, group: &ObjectGroup<'_>) -> Vec<(Rank, super::objects::Stream)> {
+    fn lend_here(
+        &mut self,
+        process: &mut SimProcess,
+        group: &ObjectGroup<'_>,
+    ) -> Vec<(Rank, super::objects::StreamHandle)> {
         let (me, mut mates) = (group.my_position(), vec![]);
         let places: Vec<Rank> = group.hosts().on_the_host_of(me).filter(|place| *place != me).collect();
         for place in places {
@@ -254,13 +261,13 @@ impl World<'_> {
     /// dialled.
     pub(super) fn keep_link(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         (incarnation, view, number): (u128, ViewId, u64),
         from: MemberId,
         (connection, lends): (usize, bool),
     ) {
         let stream = process.objects.stream(connection);
-        let link = Link { number, from, lends, stream };
+        let link = BulkConnection { number, from, lends, stream };
         process.objects.links.keep(process.roster.incarnation(), incarnation, view, link);
         self.close_dropped(process);
     }
@@ -268,7 +275,7 @@ impl World<'_> {
     /// Handles a failed connection attempt in a bulk group.
     pub(super) fn head_not_dialled(
         &self,
-        process: &mut Process,
+        process: &mut SimProcess,
         address: &spindle_core::control::Address,
         of: Purpose,
     ) {
@@ -279,14 +286,14 @@ impl World<'_> {
     }
 
     /// Closes the connections that are no longer needed.
-    pub(super) fn close_dropped(&mut self, process: &mut Process) {
+    pub(super) fn close_dropped(&mut self, process: &mut SimProcess) {
         for connection in process.objects.dropped() {
             self.close_side(connection, process.number);
         }
     }
 
     /// Processes the input of the groups that have begun.
-    fn run_groups(&mut self, process: &mut Process) -> Checked {
+    fn run_groups(&mut self, process: &mut SimProcess) -> Checked {
         let numbers: Vec<u64> = process.objects.running.keys().copied().collect();
         for number in numbers {
             let peers = process.objects.running[&number].peers();
@@ -309,7 +316,7 @@ impl World<'_> {
 
     /// Takes the packets for a process over a connection for objects. Returns them, and whether the
     /// connection is open.
-    pub(super) fn take_parcels(&mut self, number: usize, connection: usize) -> (Vec<Parcel>, bool) {
+    pub(super) fn take_parcels(&mut self, number: usize, connection: usize) -> (Vec<BulkPacket>, bool) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(connection) else { return (vec![], false) };
         let end = connection.end_of(number);
@@ -317,8 +324,8 @@ impl World<'_> {
         let is_open = connection.ends[end].is_open;
         while is_open && connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
             match connection.ends[1 - end].out.pop_front().expect("it is there").load {
-                Load::Bulk(parcel) => parcels.push(parcel),
-                Load::Reset => return (parcels, false),
+                PacketLoad::Bulk(parcel) => parcels.push(parcel),
+                PacketLoad::Reset => return (parcels, false),
                 _ => {}
             }
         }
@@ -326,10 +333,10 @@ impl World<'_> {
     }
 
     /// Submits objects to a group of this member's own, as far as the group accepts them.
-    fn submit(&mut self, process: &mut Process, number: u64) -> Checked {
+    fn submit(&mut self, process: &mut SimProcess, number: u64) -> Checked {
         loop {
             let Some(name) = own_subgroup(process, number) else { return Ok(()) };
-            let Objects { outgoing, running, .. } = &mut process.objects;
+            let ProcessObjects { outgoing, running, .. } = &mut process.objects;
             let Some(running) = running.get_mut(&number) else { return Ok(()) };
             let Some(object) = outgoing.get_mut(&name).and_then(|outgoing| outgoing.next_to_submit()) else {
                 return Ok(());
@@ -341,12 +348,14 @@ impl World<'_> {
     }
 
     /// Carries out the effects of a group.
-    fn take_effect(&mut self, process: &mut Process, number: u64, effects: Vec<Effect>) -> Checked {
+    fn take_effect(&mut self, process: &mut SimProcess, number: u64, effects: Vec<Effect>) -> Checked {
         for effect in effects {
             match effect {
                 Effect::Send(connection, parcel) => self.send_parcel(process.number, connection, parcel)?,
                 Effect::Here(object, content) => {
-                    let Process { phase: Phase::Member(member), objects, .. } = &mut *process else { continue };
+                    let SimProcess { phase: ProcessPhase::Member(member), objects, .. } = &mut *process else {
+                        continue;
+                    };
                     let running = &objects.running[&number];
                     let (root, subgroup) = (running.root(), running.subgroup());
                     let Some(ring) = ring_of(member, root, subgroup) else { continue };
@@ -358,7 +367,9 @@ impl World<'_> {
                 Effect::Everywhere(object) => {
                     let Some(name) = own_subgroup(process, number) else { continue };
                     self.check_held(process, &name, object)?;
-                    let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { continue };
+                    let (ProcessPhase::Member(member), Some(table)) = (&process.phase, &process.table) else {
+                        continue;
+                    };
                     let outgoing = process.objects.outgoing_in(&name);
                     let is_current = outgoing.everywhere(table.view.id, object);
                     let claims = table.view.subgroup(&name).and_then(|id| member.engine().claims(id));
@@ -380,12 +391,12 @@ impl World<'_> {
 
     /// Checks that each member of the subgroup that is in the view has the object with this number
     /// (INV-HELD).
-    fn check_held(&self, process: &Process, name: &str, object: u64) -> Checked {
+    fn check_held(&self, process: &SimProcess, name: &str, object: u64) -> Checked {
         let Some(table) = &process.table else { return Ok(()) };
         let (view, root) = (&table.view, table.places.me);
         let Some(id) = view.subgroup(name) else { return Ok(()) };
-        let is_lacking = |other: &&Process| {
-            let Phase::Member(member) = &other.phase else { return false };
+        let is_lacking = |other: &&SimProcess| {
+            let ProcessPhase::Member(member) = &other.phase else { return false };
             let is_in = other.is_alive && other.table.as_ref().is_some_and(|other| other.view == *view);
             let in_group = other.roster.incarnation() == process.roster.incarnation() && member.next().is_none();
             let is_member = view.subgroups[id.index()].members.contains(&member.engine().me());
@@ -401,17 +412,17 @@ impl World<'_> {
         }
     }
 
-    fn send_parcel(&mut self, number: usize, connection: usize, parcel: Parcel) -> Checked {
+    fn send_parcel(&mut self, number: usize, connection: usize, parcel: BulkPacket) -> Checked {
         let Some(end) = self.connections.get(connection).map(|found| found.end_of(number)) else { return Ok(()) };
         match &parcel {
-            Parcel::Block { .. } => self.outcome.counts.blocks += 1,
-            Parcel::Lent(_) => self.outcome.counts.lent += 1,
+            BulkPacket::Block { .. } => self.outcome.counts.blocks += 1,
+            BulkPacket::Lent(_) => self.outcome.counts.lent += 1,
             _ => {}
         }
-        self.send_over(connection, end, Load::Bulk(parcel), false);
+        self.send_over(connection, end, PacketLoad::Bulk(parcel), false);
         let Some(large) = &self.scene.large else { return Ok(()) };
         let Some(found) = self.connections.get(connection) else { return Ok(()) };
-        let is_block = |load: &Load| matches!(load, Load::Bulk(Parcel::Block { .. }));
+        let is_block = |load: &PacketLoad| matches!(load, PacketLoad::Bulk(BulkPacket::Block { .. }));
         let blocks = found.ends[end].out.iter().filter(|packet| is_block(&packet.load)).count();
         let most = SLOTS as usize * large.ahead as usize;
         match blocks > most {
@@ -422,9 +433,11 @@ impl World<'_> {
 
     /// Releases the objects of delivered messages: those of other members once delivered here, and
     /// this member's own once delivered everywhere.
-    pub(super) fn settle_objects(&mut self, process: &mut Process, is_over: bool) {
+    pub(super) fn settle_objects(&mut self, process: &mut SimProcess, is_over: bool) {
         let keeps = self.broken != Broken::KeepsTooShort;
-        let Process { phase: Phase::Member(member), objects, table: Some(table), .. } = process else { return };
+        let SimProcess { phase: ProcessPhase::Member(member), objects, table: Some(table), .. } = process else {
+            return;
+        };
         let (view, me, engine) = (&table.view, table.places.me, member.engine());
         for (id, spec) in view.subgroups_of(me) {
             for (place, sender) in spec.senders.iter().enumerate() {
@@ -451,16 +464,16 @@ impl World<'_> {
 }
 
 /// Returns the subgroup of a group of this process's own.
-fn own_subgroup(process: &Process, number: u64) -> Option<String> {
+fn own_subgroup(process: &SimProcess, number: u64) -> Option<String> {
     let running = process.objects.running.get(&number)?;
-    let table: &Table = process.table.as_ref()?;
+    let table: &StreamedTable = process.table.as_ref()?;
     (running.root() == table.places.me).then(|| table.view.subgroups[running.subgroup().index()].name.clone())
 }
 
 /// Forgets the names of ended objects, except in subgroups with an object that is to be sent again
 /// under its name.
-pub(super) fn forget_sent(process: &mut Process) {
-    let Process { objects, unsent, .. } = process;
+pub(super) fn forget_sent(process: &mut SimProcess) {
+    let SimProcess { objects, unsent, .. } = process;
     let waits: BTreeMap<&String, bool> =
         unsent.iter().map(|(name, unsent)| (name, unsent.iter().any(|unsent| unsent.own.is_some()))).collect();
     for (name, outgoing) in &mut objects.outgoing {

@@ -3,15 +3,16 @@
 //!
 //! The state of an application consists of its deliveries since the group was created: per
 //! subgroup, the number of messages, and a digest of them in their order.
-use super::ledger::Ledger;
-use super::network::Load;
+use super::ledger::HostsLedger;
+use super::network::PacketLoad;
 use super::plan::{MS, S};
-use super::process::{Near, Phase, Process};
+use super::process::{Near, ProcessPhase, SimProcess};
 use super::subgroups::is_common;
-use super::views::Next;
+use super::views::NextView;
 use super::watching::{Following, PAUSE_NS};
-use super::world::{Broken, Checked, World};
+use super::world::{Broken, HostsWorld};
 use crate::Violation;
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use crate::random::mix;
 use spindle_core::control::{
@@ -30,15 +31,15 @@ const SEND_NS: u64 = 300 * MS;
 const PATIENCE_NS: u64 = 5 * S;
 
 /// By the subgroup's name: the number of delivered messages, and their digest.
-type Delivered = BTreeMap<String, (u64, u64)>;
+type DeliveredCounts = BTreeMap<String, (u64, u64)>;
 
 /// The deliveries of an application.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct App {
-    delivered: Delivered,
+pub(super) struct AppState {
+    delivered: DeliveredCounts,
 }
 
-impl App {
+impl AppState {
     pub(super) fn apply(&mut self, view: &View, subgroup: u32, message: (u32, u32)) {
         let name = &view.subgroups[subgroup as usize].name;
         if !self.delivered.contains_key(name) {
@@ -51,7 +52,7 @@ impl App {
 
     /// Returns the states of the `touched` subgroups that contain all members and have a total
     /// order, if `id` is in the view. A subgroup is touched if the end of the view ends its epoch.
-    fn of(&self, view: &View, touched: &[bool], id: MemberId, initial: &[SubgroupSpec]) -> Delivered {
+    fn of(&self, view: &View, touched: &[bool], id: MemberId, initial: &[SubgroupSpec]) -> DeliveredCounts {
         let specs = view.rank_of(id).into_iter().flat_map(|rank| view.subgroups_of(rank));
         let common = specs.filter(|(id, spec)| touched[id.index()] && is_common(initial, &spec.name));
         let names = common.map(|(_, spec)| &spec.name);
@@ -63,13 +64,13 @@ impl App {
 /// view.
 #[derive(Debug, Default)]
 pub(super) struct States {
-    ends: BTreeMap<(u128, u64), (usize, Delivered)>,
+    ends: BTreeMap<(u128, u64), (usize, DeliveredCounts)>,
 }
 
 impl States {
     /// Records the state of a process that has delivered all of a view. All processes that did so
     /// have the same state, except those that were given up.
-    fn ends(&mut self, key: (u128, u64), process: usize, state: Delivered, ledger: &Ledger) -> Checked {
+    fn ends(&mut self, key: (u128, u64), process: usize, state: DeliveredCounts, ledger: &HostsLedger) -> Checked {
         if ledger.is_given_up(process) {
             return Ok(());
         }
@@ -88,14 +89,14 @@ impl States {
 
 /// A state between two deliveries.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct AppSnapshot {
     places: Vec<Option<u64>>,
-    app: App,
+    app: AppState,
 }
 
 /// A state that a member sends.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct StateSending {
     connection: usize,
     due: u64,
 }
@@ -105,23 +106,23 @@ pub(super) struct Sending {
 pub(super) struct Pledged {
     to: MemberId,
     view: ViewId,
-    snapshot: Rc<Snapshot>,
+    snapshot: Rc<AppSnapshot>,
 }
 
 /// An incoming state.
 #[derive(Debug)]
-struct Coming {
+struct StateArrival {
     connection: usize,
     view: ViewId,
     source: MemberId,
     since: u64,
-    head: Option<Rc<Snapshot>>,
+    head: Option<Rc<AppSnapshot>>,
     has_body: bool,
 }
 
 /// An item that the application applies in order.
 #[derive(Debug)]
-enum Item {
+enum AppItem {
     Message(SubgroupId, Rank, u64, (u32, u32)),
     Changed(Arc<View>),
 }
@@ -133,28 +134,28 @@ pub(super) struct Learning {
     following: Following,
     /// The bootstrap state, for use once this process is in a group.
     boot: Option<Bootstrapping>,
-    coming: Option<Coming>,
+    coming: Option<StateArrival>,
     /// The view in which the state that is being restored was taken.
     taken: Option<Arc<View>>,
     restored: Option<Restored>,
-    queue: VecDeque<Item>,
+    queue: VecDeque<AppItem>,
 }
 
 /// The result of a step.
-enum Step {
+enum LearningStep {
     Waits(u64),
     Failed(LearnError),
     Enters(View, Vec<(SubgroupId, Rank, u64)>),
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Begins a state transfer, because a group exists.
-    pub(super) fn begin_learning(&mut self, process: &mut Process) {
+    pub(super) fn begin_learning(&mut self, process: &mut SimProcess) {
         let now = Time(self.now);
         let failed = self.places[process.place].failed_source.take();
         self.note(|| format!("process {} learns", process.number));
         self.tell(process.number, || "asks for the state".into());
-        process.phase = Phase::Learns(Box::new(Learning {
+        process.phase = ProcessPhase::Learns(Box::new(Learning {
             learn: Learn::new(failed, now),
             following: Following::new(process.settings.digest(), self.scene.members, now),
             boot: process.boot.take(),
@@ -166,13 +167,13 @@ impl World<'_> {
     }
 
     /// Runs a step of a learner.
-    pub(super) fn learn(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
-        let Phase::Learns(mut learning) = std::mem::replace(&mut process.phase, Phase::Out) else {
+    pub(super) fn learn(&mut self, process: &mut SimProcess, news: Vec<ControlEvent>) -> NextView {
+        let ProcessPhase::Learns(mut learning) = std::mem::replace(&mut process.phase, ProcessPhase::Out) else {
             return Ok(u64::MAX);
         };
         let step = if process.is_leaving { None } else { Some(self.learn_more(process, &mut learning, news)?) };
-        if let Some(Step::Waits(wake_at)) = step {
-            process.phase = Phase::Learns(learning);
+        if let Some(LearningStep::Waits(wake_at)) = step {
+            process.phase = ProcessPhase::Learns(learning);
             return Ok(wake_at);
         }
         self.stop_following(process.number, &mut learning.following);
@@ -180,7 +181,7 @@ impl World<'_> {
             self.close_side(coming.connection, process.number);
         }
         match step {
-            Some(Step::Enters(view, known)) => {
+            Some(LearningStep::Enters(view, known)) => {
                 let incarnation = learning.following.follow.incarnation();
                 if self.enter(process, incarnation) {
                     self.note(|| format!("process {} is let in to view {} with the state", process.number, view.id));
@@ -191,7 +192,7 @@ impl World<'_> {
                     return self.begin_first(process, view, &known);
                 }
             }
-            Some(Step::Failed(why)) => {
+            Some(LearningStep::Failed(why)) => {
                 self.note(|| format!("process {} learns no more: {why:?}", process.number));
                 self.tell(process.number, || format!("stops learning: {why:?}"));
                 // The group may have admitted it.
@@ -216,10 +217,10 @@ impl World<'_> {
 
     fn learn_more(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         learning: &mut Learning,
         news: Vec<ControlEvent>,
-    ) -> Result<Step, Violation> {
+    ) -> Result<LearningStep, Violation> {
         let now = Time(self.now);
         self.apply_learned(process, learning);
         let Learning { learn, following, restored, queue, .. } = learning;
@@ -229,7 +230,7 @@ impl World<'_> {
         if learn.is_due(&mut following.follow, now) {
             let here = self.hosts[process.host].members();
             if let Err(why) = learn.ask(&here, &mut following.follow, &mut process.roster, now) {
-                return Ok(Step::Failed(why));
+                return Ok(LearningStep::Failed(why));
             }
         }
         self.carry_out(process)?;
@@ -242,22 +243,22 @@ impl World<'_> {
                     (process.is_told, process.knows_blocked) = (true, blocked)
                 }
                 Ok(_) => {}
-                Err(why) => return Ok(Step::Failed(why)),
+                Err(why) => return Ok(LearningStep::Failed(why)),
             }
         }
         self.progress_following(process.number, following);
         if let Some(why) = self.look_for_the_state(process, learning) {
-            return Ok(Step::Failed(why));
+            return Ok(LearningStep::Failed(why));
         }
         let Learning { learn, following, .. } = learning;
         if let Some(view) = learn.created(&following.follow, &process.roster) {
-            return Ok(Step::Enters(view, vec![]));
+            return Ok(LearningStep::Enters(view, vec![]));
         }
         if following.is_cut_off(now) {
-            return Ok(Step::Failed(LearnError::CutOff));
+            return Ok(LearningStep::Failed(LearnError::CutOff));
         }
         if let Err(why) = learn.check(&following.follow, &process.roster, now) {
-            return Ok(Step::Failed(why));
+            return Ok(LearningStep::Failed(why));
         }
         if let Some(start) = self.begin_following(process, following)? {
             let places = following.places();
@@ -267,7 +268,7 @@ impl World<'_> {
             match learn.begin(start, places, &mut following.follow, now) {
                 Ok(true) => learning.queue.clear(),
                 Ok(false) => {}
-                Err(why) => return Ok(Step::Failed(why)),
+                Err(why) => return Ok(LearningStep::Failed(why)),
             }
         }
         loop {
@@ -276,14 +277,14 @@ impl World<'_> {
                     let follow = &learning.following.follow;
                     let key = (follow.incarnation(), follow.view().expect("it is followed").id.0);
                     self.ledger.learns(key, process.number, seen.subgroup.0, message);
-                    learning.queue.push_back(Item::Message(seen.subgroup, seen.sender, seen.round, message));
+                    learning.queue.push_back(AppItem::Message(seen.subgroup, seen.sender, seen.round, message));
                 }
                 Ok(None) => break,
                 Err(lapped) => {
                     if let Some(view) = learning.following.follow.view().cloned().filter(|_| lapped.is_object) {
                         self.check_missed(process, &view, lapped.subgroup)?;
                     }
-                    return Ok(Step::Failed(LearnError::Lapped));
+                    return Ok(LearningStep::Failed(LearnError::Lapped));
                 }
             }
         }
@@ -293,7 +294,7 @@ impl World<'_> {
             }
             let is_in = match learning.learn.end(&next, &process.roster) {
                 Ok(is_in) => is_in,
-                Err(why) => return Ok(Step::Failed(why)),
+                Err(why) => return Ok(LearningStep::Failed(why)),
             };
             self.apply_learned(process, learning);
             if learning.restored.is_some() {
@@ -306,41 +307,41 @@ impl World<'_> {
                 }
             }
             if is_in {
-                return Ok(Step::Enters((*next).clone(), learning.following.known_in(&next)));
+                return Ok(LearningStep::Enters((*next).clone(), learning.following.known_in(&next)));
             }
             if learning.learn.has_state() {
-                learning.queue.push_back(Item::Changed(next));
+                learning.queue.push_back(AppItem::Changed(next));
             }
         }
         self.carry_out(process)?;
         // Seldom, the process gets no time for a while.
         let longest = if self.random.one_in(500) { 400 * MS } else { PAUSE_NS.1 };
-        Ok(Step::Waits(self.now + self.random.range(PAUSE_NS.0, longest)))
+        Ok(LearningStep::Waits(self.now + self.random.range(PAUSE_NS.0, longest)))
     }
 
     /// Applies the messages that have arrived after the state.
-    fn apply_learned(&mut self, process: &mut Process, learning: &mut Learning) {
+    fn apply_learned(&mut self, process: &mut SimProcess, learning: &mut Learning) {
         let Some(restored) = &mut learning.restored else { return };
         for item in learning.queue.drain(..) {
             match item {
-                Item::Message(subgroup, sender, round, message) if restored.lacks(subgroup, sender, round) => {
+                AppItem::Message(subgroup, sender, round, message) if restored.lacks(subgroup, sender, round) => {
                     process.app.apply(restored.view(), subgroup.0, message);
                 }
-                Item::Message(..) => {}
-                Item::Changed(view) => restored.begin(view),
+                AppItem::Message(..) => {}
+                AppItem::Changed(view) => restored.begin(view),
             }
         }
     }
 
     /// Restores the incoming state. Returns an error if the transfer failed.
-    fn look_for_the_state(&mut self, process: &mut Process, learning: &mut Learning) -> Option<LearnError> {
+    fn look_for_the_state(&mut self, process: &mut SimProcess, learning: &mut Learning) -> Option<LearnError> {
         let (now, number) = (Time(self.now), process.number);
         for (view, source, connection) in std::mem::take(&mut process.incoming) {
             if learning.taken.is_some() || !learning.learn.state_comes(view, source, &learning.following.follow) {
                 self.close_side(connection, number);
                 continue;
             }
-            let coming = Coming { connection, view, source, since: self.now, head: None, has_body: false };
+            let coming = StateArrival { connection, view, source, since: self.now, head: None, has_body: false };
             if let Some(before) = learning.coming.replace(coming) {
                 self.close_side(before.connection, number);
             }
@@ -387,23 +388,23 @@ impl World<'_> {
     }
 
     /// Records that a learner has a state.
-    fn tell_state(&mut self, process: usize, (of, view): (u128, ViewId), source: MemberId, app: &App) {
+    fn tell_state(&mut self, process: usize, (of, view): (u128, ViewId), source: MemberId, app: &AppState) {
         let source = self.name_of(of, view, source);
         let count: u64 = app.delivered.values().map(|(count, _)| count).sum();
         self.tell(process, || format!("has the state of {source}, which contains {count} messages"));
     }
 
     /// Receives the data of a state. Returns true if its connection is open.
-    fn receive_state(&mut self, number: usize, coming: &mut Coming) -> bool {
+    fn receive_state(&mut self, number: usize, coming: &mut StateArrival) -> bool {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(coming.connection) else { return false };
         let end = connection.end_of(number);
         let is_open = connection.ends[end].is_open;
         while is_open && connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
             match connection.ends[1 - end].out.pop_front().expect("it is there").load {
-                Load::StateHead(head) => (coming.head, coming.since) = (Some(head), now),
-                Load::StateBody => coming.has_body = true,
-                Load::Reset => return false,
+                PacketLoad::StateHead(head) => (coming.head, coming.since) = (Some(head), now),
+                PacketLoad::StateBody => coming.has_body = true,
+                PacketLoad::Reset => return false,
                 _ => {}
             }
         }
@@ -411,8 +412,8 @@ impl World<'_> {
     }
 
     /// Sends the state of a member's application to a learner that has asked for it.
-    pub(super) fn give_state(&mut self, process: &mut Process) -> Checked {
-        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else { return Ok(()) };
+    pub(super) fn give_state(&mut self, process: &mut SimProcess) -> Checked {
+        let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else { return Ok(()) };
         if !member.has_state_requests() {
             return Ok(());
         }
@@ -426,7 +427,7 @@ impl World<'_> {
             if self.broken == Broken::StateMisplaced {
                 places.iter_mut().flatten().for_each(|place| *place += 1);
             }
-            let snapshot = Rc::new(Snapshot { places, app: process.app.clone() });
+            let snapshot = Rc::new(AppSnapshot { places, app: process.app.clone() });
             self.note(|| format!("process {} gives its state in view {view} to {to}", process.number));
             let learner = self.name_of(process.roster.incarnation(), view, to);
             self.tell(process.number, || format!("gives its state to {learner}"));
@@ -447,7 +448,7 @@ impl World<'_> {
     }
 
     /// Uses an established connection over which this process sends a state to `to`.
-    pub(super) fn send_pledged(&mut self, process: &mut Process, to: MemberId, view: ViewId, connection: usize) {
+    pub(super) fn send_pledged(&mut self, process: &mut SimProcess, to: MemberId, view: ViewId, connection: usize) {
         let found = process.pledged.iter().position(|pledged| pledged.to == to && pledged.view == view);
         match found.map(|at| process.pledged.swap_remove(at)) {
             Some(pledged) => self.send_state(process, connection, pledged.snapshot),
@@ -455,18 +456,18 @@ impl World<'_> {
         }
     }
 
-    fn send_state(&mut self, process: &mut Process, connection: usize, snapshot: Rc<Snapshot>) {
-        self.send_over(connection, 0, Load::StateHead(snapshot), false);
+    fn send_state(&mut self, process: &mut SimProcess, connection: usize, snapshot: Rc<AppSnapshot>) {
+        self.send_over(connection, 0, PacketLoad::StateHead(snapshot), false);
         let due = self.now + self.random.range(MS / 10, SEND_NS);
-        process.sending.push(Sending { connection, due });
+        process.sending.push(StateSending { connection, due });
     }
 
     /// Sends the rest of the states in transfer. Returns the time of the next step.
-    pub(super) fn send_states(&mut self, process: &mut Process) -> u64 {
+    pub(super) fn send_states(&mut self, process: &mut SimProcess) -> u64 {
         let now = self.now;
         let due = process.sending.extract_if(.., |sending| sending.due <= now).collect::<Vec<_>>();
-        for Sending { connection, .. } in due {
-            self.send_over(connection, 0, Load::StateBody, false);
+        for StateSending { connection, .. } in due {
+            self.send_over(connection, 0, PacketLoad::StateBody, false);
         }
         process.sending.iter().map(|sending| sending.due).min().unwrap_or(u64::MAX)
     }
@@ -475,7 +476,7 @@ impl World<'_> {
     /// it.
     pub(super) fn check_state(
         &mut self,
-        process: &Process,
+        process: &SimProcess,
         key: (u128, u64),
         view: &View,
         touched: &[bool],

@@ -1,7 +1,7 @@
 //! The record of the groups, views and messages of a run, and its checks.
 use super::proposed_changes::settles;
 use super::shards::check_shards;
-use crate::checkers::{Invariant, Violation};
+use crate::checkers::{Checked, Invariant, Violation};
 use spindle_core::{Change, MemberId, Order, SubgroupId, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ const ALL: Invariant = Invariant(4, "atomicity");
 const SAME_END: Invariant = Invariant(8, "uniformity");
 
 /// A message: the sending process, and the message's number there.
-pub(super) type Sent = (u32, u32);
+pub(super) type MessageId = (u32, u32);
 
 /// A view of a group.
-pub(super) type Key = (u128, u64);
+pub(super) type ViewKey = (u128, u64);
 
 /// A process, a subgroup of a view, and a sender in it.
-type Lane = (usize, u32, u32);
+type LaneId = (usize, u32, u32);
 
 #[derive(Debug)]
 struct Viewed {
@@ -28,22 +28,22 @@ struct Viewed {
     /// By member, the process that has begun the view.
     processes: BTreeMap<MemberId, u32>,
     /// By subgroup with a total order: the delivered messages, in order.
-    orders: Vec<Vec<Sent>>,
+    orders: Vec<Vec<MessageId>>,
     /// By process and subgroup: how many of these messages the process has delivered.
     delivered: BTreeMap<usize, Vec<usize>>,
     /// By subgroup and sender: the messages in its ring, in order, with voids between them.
     rings: BTreeMap<(u32, u32), Vec<Option<u32>>>,
     /// The position of a process in these rings, and the last number of each sender that it has
     /// delivered here.
-    taken: BTreeMap<Lane, (usize, u32)>,
+    taken: BTreeMap<LaneId, (usize, u32)>,
     /// By subgroup: the end of the view in it.
-    ended: Vec<End>,
+    ended: Vec<SubgroupEnd>,
 }
 
 /// The end of a view in a subgroup: processes, and how many messages they had delivered or observed
 /// by then.
 #[derive(Clone, Default, Debug)]
-struct End {
+struct SubgroupEnd {
     /// The first member that has ended it.
     member: Option<(usize, usize)>,
     /// Observers that ended the view before any member. If no member ends it, because none
@@ -54,15 +54,15 @@ struct End {
 /// The last message of a sender in a subgroup that a process has delivered: its number, and the
 /// view.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastDelivered {
     number: u32,
     view: u64,
 }
 
 /// All groups, views and messages of a run.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    views: BTreeMap<Key, Viewed>,
+pub(super) struct HostsLedger {
+    views: BTreeMap<ViewKey, Viewed>,
     /// The times of the first and the last delivery of each group, over all processes.
     groups: BTreeMap<u128, Lived>,
     /// The number of messages that each process has sent.
@@ -70,7 +70,7 @@ pub(super) struct Ledger {
     /// By sender and subgroup: the numbers of its messages, without those that it has given up.
     numbers: BTreeMap<(u32, String), BTreeSet<u32>>,
     /// By process, sender and subgroup.
-    last: BTreeMap<(usize, u32, String), Last>,
+    last: BTreeMap<(usize, u32, String), LastDelivered>,
     /// Learners. They may lack messages that the group had received before they began to listen.
     learned: BTreeSet<usize>,
     /// By process and subgroup: the first of the consecutive views in which the process is a member
@@ -100,9 +100,9 @@ struct Lived {
     last: u64,
 }
 
-impl Ledger {
+impl HostsLedger {
     /// Returns the process that has begun a view as this member.
-    pub(super) fn process_of(&self, key: Key, id: MemberId) -> Option<usize> {
+    pub(super) fn process_of(&self, key: ViewKey, id: MemberId) -> Option<usize> {
         self.views.get(&key)?.processes.get(&id).map(|process| *process as usize)
     }
 
@@ -186,7 +186,7 @@ impl Ledger {
         }
         let count = view.subgroups.len();
         let (processes, delivered, rings, taken) = Default::default();
-        let (orders, ended) = (vec![vec![]; count], vec![End::default(); count]);
+        let (orders, ended) = (vec![vec![]; count], vec![SubgroupEnd::default(); count]);
         self.views.insert(key, Viewed { view: view.clone(), processes, orders, delivered, rings, taken, ended });
         Ok(true)
     }
@@ -198,7 +198,7 @@ impl Ledger {
 
     /// Records that the view `key` has ended with a recovery, whose `next` view lacks some of its
     /// members.
-    fn divide(&mut self, key: Key, next: &View) {
+    fn divide(&mut self, key: ViewKey, next: &View) {
         self.divided.insert(key.0, (key.1, next.id.0));
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
         let (left, lost): (Vec<_>, Vec<_>) = viewed.processes.iter().partition(|(id, _)| next.members.contains(id));
@@ -216,7 +216,7 @@ impl Ledger {
             home.orders[subgroup].truncate(counts.map(|counts| counts[subgroup]).max().unwrap_or(0));
             let end = &mut home.ended[subgroup];
             if end.member.is_some_and(|(process, _)| !left.contains(&process)) {
-                *end = End::default();
+                *end = SubgroupEnd::default();
             }
         }
         let later = self.views.range((key.0, key.1 + 1)..(key.0, next.id.0));
@@ -265,24 +265,24 @@ impl Ledger {
     }
 
     /// Records that a process puts a message, or a void, into its ring.
-    pub(super) fn commits(&mut self, key: Key, process: u32, subgroup: u32, number: Option<u32>) {
+    pub(super) fn commits(&mut self, key: ViewKey, process: u32, subgroup: u32, number: Option<u32>) {
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
         viewed.rings.entry((subgroup, process)).or_default().push(number);
     }
 
-    fn was_sent(&self, (sender, number): Sent) -> bool {
+    fn was_sent(&self, (sender, number): MessageId) -> bool {
         number != 0 && self.sent.get(&sender).is_some_and(|sent| *sent >= number)
     }
 
     /// Records that a process delivers a message.
     pub(super) fn delivers(
         &mut self,
-        key: Key,
+        key: ViewKey,
         process: usize,
         subgroup: u32,
-        message: Sent,
+        message: MessageId,
         now: u64,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         self.deliveries += 1;
         self.lives(key.0, now)?;
         let (sender, number) = message;
@@ -318,7 +318,7 @@ impl Ledger {
 
     /// Checks that a message follows the last one of this sender that the process has delivered: in
     /// the sender's ring of this view, and among all messages that it has sent in the subgroup.
-    fn follows(&mut self, key: Key, process: usize, subgroup: u32, (sender, number): Sent) -> Result<(), Violation> {
+    fn follows(&mut self, key: ViewKey, process: usize, subgroup: u32, (sender, number): MessageId) -> Checked {
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
         let name = viewed.view.subgroups[subgroup as usize].name.clone();
         let since = self.since.get(&(process, name.clone())).copied();
@@ -349,12 +349,12 @@ impl Ledger {
                 return GAPS.broken(format!("process {process} delivers {} and not {lost} before that", told()));
             }
         }
-        self.last.insert((process, sender, name), Last { number, view: key.1 });
+        self.last.insert((process, sender, name), LastDelivered { number, view: key.1 });
         Ok(())
     }
 
     /// Records that a group delivers.
-    fn lives(&mut self, of: u128, now: u64) -> Result<(), Violation> {
+    fn lives(&mut self, of: u128, now: u64) -> Checked {
         let lived = self.groups.entry(of).or_insert(Lived { first: u64::MAX, last: 0 });
         lived.first = lived.first.min(now);
         lived.last = now;
@@ -371,18 +371,18 @@ impl Ledger {
 
     /// Records that a process has delivered all messages of a subgroup's epoch that began with this
     /// view. `trims` contains the number of rounds of the epoch, by sender.
-    pub(super) fn ends(&mut self, key: Key, process: usize, id: SubgroupId, trims: &[u64]) -> Result<(), Violation> {
+    pub(super) fn ends(&mut self, key: ViewKey, process: usize, id: SubgroupId, trims: &[u64]) -> Checked {
         if self.given_up.contains(&process) {
             return Ok(());
         }
-        let Ledger { views, last, learned, .. } = self;
+        let HostsLedger { views, last, learned, .. } = self;
         let viewed = views.get_mut(&key).expect("a view that has begun");
         let Viewed { view, delivered, processes, rings, ended, .. } = viewed;
         let spec = &view.subgroups[id.index()];
         let name = &spec.name;
         if spec.order == Order::Total {
             let count = delivered.get(&process).map_or(0, |counts| counts[id.index()]);
-            let End { member, observers } = &mut ended[id.index()];
+            let SubgroupEnd { member, observers } = &mut ended[id.index()];
             let known = *member.get_or_insert((process, count));
             for told in [(process, count)].into_iter().chain(observers.drain(..)) {
                 same_end(known, key.1, name, told)?;
@@ -415,11 +415,11 @@ impl Ledger {
 
     /// Records that a learner reads a message of a Fifo subgroup: the message will not be delivered
     /// again there.
-    pub(super) fn learns(&mut self, key: Key, process: usize, subgroup: u32, (sender, number): Sent) {
+    pub(super) fn learns(&mut self, key: ViewKey, process: usize, subgroup: u32, (sender, number): MessageId) {
         self.learned.insert(process);
         let spec = &self.views[&key].view.subgroups[subgroup as usize];
         if spec.order == Order::Fifo {
-            self.last.insert((process, sender, spec.name.clone()), Last { number, view: key.1 });
+            self.last.insert((process, sender, spec.name.clone()), LastDelivered { number, view: key.1 });
         }
     }
 
@@ -434,11 +434,11 @@ impl Ledger {
     /// observer's new position in the order, if it is known.
     pub(super) fn observes(
         &mut self,
-        key: Key,
+        key: ViewKey,
         process: usize,
         subgroup: u32,
         (at, may_skip): (usize, bool),
-        message: Sent,
+        message: MessageId,
     ) -> Result<Option<usize>, Violation> {
         if !self.was_sent(message) {
             return ONCE.broken(format!("observer {process} is told {message:?}, which was not sent"));
@@ -464,12 +464,12 @@ impl Ledger {
     /// this sender, if none was missed between them.
     pub(super) fn observes_fifo(
         &self,
-        key: Key,
+        key: ViewKey,
         process: usize,
         subgroup: u32,
         last: Option<u32>,
-        message: Sent,
-    ) -> Result<(), Violation> {
+        message: MessageId,
+    ) -> Checked {
         let (sender, number) = message;
         let viewed = &self.views[&key];
         let ring = viewed.rings.get(&(subgroup, sender));
@@ -490,7 +490,7 @@ impl Ledger {
 
     /// Records that an observer has received all of a view: so many messages by subgroup with a
     /// total order.
-    pub(super) fn observed(&mut self, key: Key, process: usize, counts: Vec<usize>) -> Result<(), Violation> {
+    pub(super) fn observed(&mut self, key: ViewKey, process: usize, counts: Vec<usize>) -> Checked {
         let Viewed { view, ended, .. } = self.views.get_mut(&key).expect("a view that is known");
         for ((spec, ended), count) in view.subgroups.iter().zip(ended).zip(counts) {
             if spec.order == Order::Total {
@@ -504,19 +504,14 @@ impl Ledger {
     }
 
     /// Returns the last message of a sender that a process has delivered in a view.
-    pub(super) fn newest(&self, key: Key, lane: Lane) -> u32 {
+    pub(super) fn newest(&self, key: ViewKey, lane: LaneId) -> u32 {
         self.views.get(&key).and_then(|viewed| viewed.taken.get(&lane)).map_or(0, |(_, newest)| *newest)
     }
 }
 
 /// Checks that all processes that have delivered a whole view have delivered the same number of
 /// messages of a subgroup.
-fn same_end(
-    (other, known): (usize, usize),
-    view: u64,
-    name: &str,
-    (process, count): (usize, usize),
-) -> Result<(), Violation> {
+fn same_end((other, known): (usize, usize), view: u64, name: &str, (process, count): (usize, usize)) -> Checked {
     match known == count {
         true => Ok(()),
         false => SAME_END.broken(format!(
@@ -526,93 +521,4 @@ fn same_end(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::processes::subgroups::{first_view, plain, total};
-
-    const KEY: Key = (7, 1);
-
-    /// Processes 0 to 2 are members of a view with a Fifo subgroup, in which process 0 has sent
-    /// four messages and a void.
-    fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
-        let fifo = SubgroupSpec { order: Order::Fifo, ..total("f") };
-        let ids: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
-        let view = first_view(&[fifo], ids.clone());
-        for (process, id) in ids.into_iter().enumerate() {
-            ledger.begins(KEY.0, &view, process, id).unwrap();
-        }
-        for number in 1..=4 {
-            assert_eq!(ledger.sends(0, "f"), number);
-            ledger.commits(KEY, 0, 0, Some(number));
-            if number == 2 {
-                ledger.commits(KEY, 0, 0, None);
-            }
-        }
-        ledger
-    }
-
-    /// Returns the number of the invariant that a process breaks if it delivers these messages, and
-    /// ends the view with this trim of the first sender.
-    fn breaks(numbers: &[u32], trim: u64) -> Option<u8> {
-        let mut ledger = ledger();
-        let mut delivers = numbers.iter().map(|number| ledger.delivers(KEY, 1, 0, (0, *number), 5));
-        let delivered = delivers.find_map(Result::err);
-        let trims = [trim, 0, 0];
-        let ended = delivered.map_or_else(|| ledger.ends(KEY, 1, SubgroupId(0), &trims), Err);
-        ended.err().map(|violation| violation.number)
-    }
-
-    #[test]
-    fn gaps_duplicates_and_messages_below_the_trims_that_are_missing_are_found() {
-        assert_eq!(breaks(&[1, 2, 3], 4), None);
-        assert_eq!(breaks(&[1, 2, 3, 4], 2), None, "more than the trims say");
-        assert_eq!(breaks(&[1, 2], 4), Some(4), "round 3 is message 3");
-        assert_eq!(breaks(&[1, 2], 6), Some(4), "there are five rounds");
-        assert_eq!(breaks(&[2], 0), Some(3), "without the first");
-        assert_eq!(breaks(&[1, 3], 0), Some(3));
-        assert_eq!(breaks(&[1, 2, 2], 0), Some(3));
-        assert_eq!(breaks(&[1, 5], 0), Some(2), "it was not sent");
-    }
-
-    /// In the next view, which all processes begin, process 0 sends the messages from this one on
-    /// again.
-    fn delivers_again(from: u32, given_up: &[u32]) -> Result<(), Violation> {
-        let mut ledger = ledger();
-        ledger.delivers(KEY, 1, 0, (0, 1), 5)?;
-        let view = View { id: ViewId(2), ..ledger.views[&KEY].view.clone() };
-        for process in 0..3 {
-            ledger.begins(KEY.0, &view, process, MemberId(1 + process as u64))?;
-        }
-        given_up.iter().for_each(|number| ledger.gives_up(0, "f", *number));
-        (from..=4).for_each(|number| ledger.commits((KEY.0, 2), 0, 0, Some(number)));
-        ledger.delivers((KEY.0, 2), 1, 0, (0, from.max(2)), 6)
-    }
-
-    #[test]
-    fn a_message_that_is_not_sent_again_is_found_unless_it_was_given_up() {
-        assert_eq!(delivers_again(2, &[]), Ok(()));
-        assert_eq!(delivers_again(1, &[]), Ok(()), "what was delivered before is passed over");
-        assert_eq!(delivers_again(3, &[]).unwrap_err().number, 3);
-        assert_eq!(delivers_again(3, &[2]), Ok(()));
-    }
-
-    #[test]
-    fn an_observer_of_a_fifo_subgroup_is_told_all_behind_its_first() {
-        let ledger = ledger();
-        let told = |last, number| ledger.observes_fifo(KEY, 9, 0, last, (0, number)).err().map(|broken| broken.number);
-        assert_eq!([told(None, 3), told(Some(3), 4), told(Some(1), 2)], [None; 3]);
-        assert_eq!([told(Some(1), 3), told(Some(3), 3), told(Some(3), 2)], [Some(3); 3]);
-        assert_eq!(told(None, 5), Some(2));
-    }
-
-    #[test]
-    fn members_that_know_other_subgroups_of_a_view_are_found() {
-        let mut ledger = Ledger::default();
-        let mut view = first_view(&plain(), vec![MemberId(1)]);
-        ledger.sees(7, &view).unwrap();
-        assert_eq!(ledger.sees(7, &view), Ok(false));
-        view.subgroups[1].window += 1;
-        assert_eq!(ledger.sees(7, &view).unwrap_err().number, 5);
-    }
-}
+mod tests;

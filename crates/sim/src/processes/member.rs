@@ -1,15 +1,16 @@
 //! A step of a member: it takes its inputs, its applications send, and its engine is polled.
 use super::large::forget_sent;
-use super::ledger::Sent;
+use super::ledger::MessageId;
 use super::objects::OBJECT_BYTES_MIN;
 use super::plan::MS;
-use super::process::{Phase, Process};
+use super::process::{ProcessPhase, SimProcess};
 use super::recovery::MISTAKE;
-use super::rows::Board;
+use super::rows::PolledTable;
 use super::streams::RETIRED_NS;
 use super::subgroups::{LONG_BYTES, UNSENT_MAX, Unsent, decode};
-use super::views::Next;
-use super::world::{Broken, Checked, World};
+use super::views::NextView;
+use super::world::{Broken, HostsWorld};
+use crate::checkers::Checked;
 use spindle_core::control::{ControlEvent, Heard, Request};
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::Kind;
@@ -19,12 +20,12 @@ use std::sync::Arc;
 
 /// The messages that a poll delivers, by subgroup, and how many of them were sent as objects.
 struct Taken<'a> {
-    delivered: &'a mut Vec<(u32, Sent)>,
+    delivered: &'a mut Vec<(u32, MessageId)>,
     large: &'a mut u64,
 }
 
-impl<'a> Upcalls<Board<'a>> for Taken<'_> {
-    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, Board<'a>>) {
+impl<'a> Upcalls<PolledTable<'a>> for Taken<'_> {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, PolledTable<'a>>) {
         batch.for_each(|message| {
             *self.large += u64::from(message.payload.len() >= OBJECT_BYTES_MIN);
             self.delivered.push((subgroup.0, decode(message.payload)));
@@ -32,9 +33,9 @@ impl<'a> Upcalls<Board<'a>> for Taken<'_> {
     }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Runs a step of a member.
-    pub(super) fn take_part(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
+    pub(super) fn take_part(&mut self, process: &mut SimProcess, news: Vec<ControlEvent>) -> NextView {
         let now = Time(self.now);
         self.check_control_socket(process)?;
         self.attach_arrivals(process);
@@ -43,10 +44,11 @@ impl World<'_> {
         };
         let news: Vec<ControlEvent> = news.into_iter().filter(is_heard).collect();
         for news in news {
-            let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+            let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
                 unreachable!("a member")
             };
-            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], object_table: None };
+            let board =
+                PolledTable { store: &mut self.store, places: &table.places, posts: &mut vec![], object_table: None };
             match member.hear(news, &board, &mut process.roster, now) {
                 Some(Heard::Answer { to, reply, refused }) => {
                     if reply == MISTAKE && refused.is_none() && !std::mem::replace(&mut self.is_mistaken, true) {
@@ -66,7 +68,7 @@ impl World<'_> {
             self.carry_out(process)?;
         }
         let downs = self.progress(process);
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         for rank in member.newly_ended(&mut process.roster, now) {
             member.suspect(rank);
         }
@@ -87,7 +89,7 @@ impl World<'_> {
             self.give_up_waiting(process);
         }
         let has_unsent = process.has_unsent();
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if goes {
             member.go(has_unsent);
         }
@@ -98,7 +100,7 @@ impl World<'_> {
         self.carry_out(process)?;
         self.look_after_retired(process);
         let serves_at = self.serve_objects(process);
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if member.next().is_some() {
             return Ok(self.install_next(process)?.min(serves_at));
         }
@@ -111,9 +113,9 @@ impl World<'_> {
     }
 
     /// Polls the engine.
-    fn poll(&mut self, process: &mut Process) -> Next {
+    fn poll(&mut self, process: &mut SimProcess) -> NextView {
         let now = Time(self.now);
-        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+        let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
             unreachable!("a member")
         };
         for (rank, near) in (0..).map(Rank).zip(&table.near) {
@@ -128,7 +130,7 @@ impl World<'_> {
             member.engine_mut().evict(Rank(u32::from(table.places.me == Rank(0))));
         }
         let goes_on_at = self.poll_older(process)?;
-        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+        let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
             unreachable!("a member")
         };
         let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
@@ -136,7 +138,8 @@ impl World<'_> {
         let mut again = each_ns.map_or_else(|| 1 + self.random.below(3), |_| 1);
         let progress = loop {
             let object_table = Some(&process.objects.object_table);
-            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
+            let mut board =
+                PolledTable { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
             // The engine may sleep after any poll.
             member.engine_mut().before_sleep();
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
@@ -175,7 +178,7 @@ impl World<'_> {
             self.settle_objects(process, false);
             self.check_kept(process)?;
         }
-        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+        let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
             unreachable!("a member")
         };
         let state = member.engine().state().clone();
@@ -191,7 +194,7 @@ impl World<'_> {
         self.carry_out(process)?;
         match state {
             State::Running => {
-                let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+                let ProcessPhase::Member(member) = &process.phase else { unreachable!("a member") };
                 let patience = member.patience(&process.roster, now).map_or(u64::MAX, |wait| (now + wait).0);
                 let wake_at = progress.wake_at.map_or(u64::MAX, |at| at.0);
                 let wake_at = if progress.worked { self.now + self.random.range(300, 3_000) } else { wake_at };
@@ -208,10 +211,10 @@ impl World<'_> {
 
     /// Polls the engines of ended views in which subgroups continue. Returns the time of the next
     /// poll.
-    pub(super) fn poll_older(&mut self, process: &mut Process) -> Next {
+    pub(super) fn poll_older(&mut self, process: &mut SimProcess) -> NextView {
         let now = Time(self.now);
         let mut wake_at = u64::MAX;
-        let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &process.phase else { unreachable!("a member") };
         let each_ns = self.takes_ns(process.place);
         for view in member.older().collect::<Vec<_>>() {
             let mut table = process.table_of(view).expect("the tables of older views are kept").clone();
@@ -219,9 +222,10 @@ impl World<'_> {
             let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
             let object_table = Some(&process.objects.object_table)
                 .filter(|_| process.table.as_ref().is_some_and(|newest| newest.view.id == view));
-            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
+            let mut board =
+                PolledTable { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
-            let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+            let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
             let progress = member.poll_older(view, now, &mut board, &mut upcalls);
             if let Some(engine) = member.engine_of_mut(view) {
                 process.busy_ns += took(engine, each_ns, delivered.len());
@@ -244,7 +248,13 @@ impl World<'_> {
 
     /// Records deliveries in epochs that began with this view. Subgroups have the numbers of the
     /// newest view.
-    fn deliver(&mut self, process: &mut Process, of: u128, view: &Arc<View>, delivered: Vec<(u32, Sent)>) -> Checked {
+    fn deliver(
+        &mut self,
+        process: &mut SimProcess,
+        of: u128,
+        view: &Arc<View>,
+        delivered: Vec<(u32, MessageId)>,
+    ) -> Checked {
         let newest = Arc::clone(&process.table.as_ref().expect("a member").view);
         for (subgroup, message) in delivered {
             let there = view.subgroup(&newest.subgroups[subgroup as usize].name).expect("its epoch began there").0;
@@ -270,7 +280,7 @@ impl World<'_> {
     }
 
     /// Lets the applications of a process send.
-    pub(super) fn send(&mut self, process: &mut Process) -> Checked {
+    pub(super) fn send(&mut self, process: &mut SimProcess) -> Checked {
         if process.sends_at <= self.now && !process.is_leaving {
             process.sends_at = self.now + self.random.range(self.scene.send_every_ns / 2, 2 * self.scene.send_every_ns);
             self.add_message(process);
@@ -313,7 +323,7 @@ impl World<'_> {
     }
 
     /// Lets an application send a message in one of its subgroups, or abandon one in the middle.
-    fn add_message(&mut self, process: &mut Process) {
+    fn add_message(&mut self, process: &mut SimProcess) {
         let Some(table) = &process.table else { unreachable!("a member") };
         let (view, me, number) = (Arc::clone(&table.view), table.places.me, process.number as u32);
         let sends = |spec: &&SubgroupSpec| spec.senders.contains(&me) || spec.keeps(me);
@@ -359,7 +369,7 @@ impl World<'_> {
     /// Adapts the unsent messages to a view that has begun. Messages that wait for a subgroup with
     /// too few members are kept. Messages for a subgroup in which the member no longer sends are
     /// given up.
-    pub(super) fn settle(&mut self, process: &mut Process, view: &View) {
+    pub(super) fn settle(&mut self, process: &mut SimProcess, view: &View) {
         let me = view.rank_of(process.me.id).expect("it is in the view");
         let forgets = self.broken == Broken::KeptForgotten;
         // Messages of the previous view prove nothing about this one, but waiting messages belong
@@ -381,7 +391,7 @@ impl World<'_> {
 
     /// Gives up the messages that wait for subgroups with too few members, because the member is
     /// about to leave.
-    fn give_up_waiting(&mut self, process: &mut Process) {
+    fn give_up_waiting(&mut self, process: &mut SimProcess) {
         let Some(table) = &process.table else { unreachable!("a member") };
         let view = &table.view;
         process.unsent.retain(|name, unsent| {

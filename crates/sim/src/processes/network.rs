@@ -1,9 +1,9 @@
 //! The network between hosts: delays, cuts, and connections. A connection carries packets in order,
 //! and loses all of them when it breaks.
-use super::blocks::Parcel;
-use super::learning::Snapshot;
-use super::plan::Scene;
-use super::rows::Posted;
+use super::blocks::BulkPacket;
+use super::learning::AppSnapshot;
+use super::plan::HostsScene;
+use super::rows::PostedRange;
 use crate::random::Random;
 use spindle_core::ViewId;
 use spindle_core::control::Card;
@@ -18,7 +18,7 @@ const REPEATED_NS: u64 = 200_000_000;
 
 /// All links, each of one direction.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(super) struct HostLinks {
     delays: Vec<Vec<u64>>,
     jitter_ns: u64,
     lost_percent: u64,
@@ -28,10 +28,10 @@ pub(super) struct Links {
     cut_at: Vec<Vec<u64>>,
 }
 
-impl Links {
-    pub(super) fn new(scene: &Scene) -> Links {
+impl HostLinks {
+    pub(super) fn new(scene: &HostsScene) -> HostLinks {
         let hosts = scene.hosts as usize;
-        Links {
+        HostLinks {
             delays: scene.delays.clone(),
             jitter_ns: scene.jitter_ns,
             lost_percent: scene.lost_percent,
@@ -106,24 +106,24 @@ impl Links {
 
 /// The content of a packet.
 #[derive(Clone, Debug)]
-pub(super) enum Load {
+pub(super) enum PacketLoad {
     /// A control message, as bytes, and its attachment.
     ControlMessage(Rc<[u8]>, Rc<[u8]>),
     /// Posts of one poll.
-    Posts(Vec<Posted>),
+    Posts(Vec<PostedRange>),
     /// A whole row: the first packet of a stream.
-    Row(Posted),
+    Row(PostedRange),
     /// The end of the stream: the sender's view is over.
     Fin,
     /// The following packets belong to this view, the next one.
     Turn(ViewId),
     /// The number of messages that a state contains, and the state. It is complete once its body
     /// has arrived.
-    StateHead(Rc<Snapshot>),
+    StateHead(Rc<AppSnapshot>),
     /// The rest of a state.
     StateBody,
     /// A block of an object, or a message about one.
-    Bulk(Parcel),
+    Bulk(BulkPacket),
     /// The connection has ended at the other side.
     Reset,
 }
@@ -131,12 +131,12 @@ pub(super) enum Load {
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) due: u64,
-    pub(super) load: Load,
+    pub(super) load: PacketLoad,
 }
 
 /// One side of a connection.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct ConnectionEnd {
     pub(super) process: usize,
     pub(super) host: usize,
     pub(super) is_open: bool,
@@ -154,9 +154,9 @@ pub(super) struct End {
     pub(super) turned: Option<ViewId>,
 }
 
-impl End {
-    fn new(process: usize, host: usize) -> End {
-        End {
+impl ConnectionEnd {
+    fn new(process: usize, host: usize) -> ConnectionEnd {
+        ConnectionEnd {
             process,
             host,
             is_open: true,
@@ -171,9 +171,9 @@ impl End {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct SimConnection {
     /// The dialling side, and the other side.
-    pub(super) ends: [End; 2],
+    pub(super) ends: [ConnectionEnd; 2],
     /// The cards and numbers of both processes.
     pub(super) cards: [(Card, u128); 2],
     /// The silence after which the connection counts as broken.
@@ -182,9 +182,14 @@ pub(super) struct Connection {
     pub(super) is_black: bool,
 }
 
-impl Connection {
-    pub(super) fn new(ends: [(usize, usize); 2], cards: [(Card, u128); 2], silence_ns: u64) -> Connection {
-        Connection { ends: ends.map(|(process, host)| End::new(process, host)), cards, silence_ns, is_black: false }
+impl SimConnection {
+    pub(super) fn new(ends: [(usize, usize); 2], cards: [(Card, u128); 2], silence_ns: u64) -> SimConnection {
+        SimConnection {
+            ends: ends.map(|(process, host)| ConnectionEnd::new(process, host)),
+            cards,
+            silence_ns,
+            is_black: false,
+        }
     }
 
     /// Returns the index of the end at `process`.
@@ -199,14 +204,14 @@ impl Connection {
 
 /// All connections that were ever made, by number.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
-    all: BTreeMap<usize, Connection>,
+pub(super) struct SimConnections {
+    all: BTreeMap<usize, SimConnection>,
     made: usize,
 }
 
 /// The result of sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sent {
+pub(super) enum PacketFate {
     /// The packet arrives at this time.
     Due(u64),
     /// The packet waits for the link; the silence is checked at this time.
@@ -217,18 +222,18 @@ pub(super) enum Sent {
     Closed,
 }
 
-impl Connections {
-    pub(super) fn add(&mut self, connection: Connection) -> usize {
+impl SimConnections {
+    pub(super) fn add(&mut self, connection: SimConnection) -> usize {
         self.made += 1;
         self.all.insert(self.made, connection);
         self.made
     }
 
-    pub(super) fn get(&self, number: usize) -> Option<&Connection> {
+    pub(super) fn get(&self, number: usize) -> Option<&SimConnection> {
         self.all.get(&number)
     }
 
-    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Connection> {
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut SimConnection> {
         self.all.get_mut(&number)
     }
 
@@ -239,7 +244,7 @@ impl Connections {
 
     /// Returns the sides of connections that a process has open.
     pub(super) fn open_of(&self, process: usize) -> Vec<(usize, usize)> {
-        let sides = |(number, connection): (&usize, &Connection)| {
+        let sides = |(number, connection): (&usize, &SimConnection)| {
             let (number, ends) = (*number, [0, 1]);
             let is_its = ends.map(|end| connection.ends[end].process == process && connection.ends[end].is_open);
             ends.into_iter().filter(move |end| is_its[*end]).map(move |end| (number, end))
@@ -248,7 +253,7 @@ impl Connections {
     }
 
     pub(super) fn between(&self, a: usize, b: usize) -> Vec<usize> {
-        let is_it = |connection: &Connection| connection.hosts() == (a, b) || connection.hosts() == (b, a);
+        let is_it = |connection: &SimConnection| connection.hosts() == (a, b) || connection.hosts() == (b, a);
         self.all.iter().filter(|(_, connection)| is_it(connection)).map(|(number, _)| *number).collect()
     }
 
@@ -256,13 +261,13 @@ impl Connections {
     pub(super) fn send(
         &mut self,
         (number, end): (usize, usize),
-        load: Load,
-        links: &Links,
+        load: PacketLoad,
+        links: &HostLinks,
         random: &mut Random,
         now: u64,
-    ) -> Sent {
+    ) -> PacketFate {
         let Some(connection) = self.all.get_mut(&number).filter(|connection| connection.ends[end].is_open) else {
-            return Sent::Closed;
+            return PacketFate::Closed;
         };
         let (from, to) = (connection.ends[end].host, connection.ends[1 - end].host);
         let (silence_ns, is_black) = (connection.silence_ns, connection.is_black);
@@ -275,9 +280,9 @@ impl Connections {
         }
         if !links.joins(from, to) && side.stuck.is_none() {
             side.stuck = Some(now);
-            return Sent::Stuck(now + silence_ns);
+            return PacketFate::Stuck(now + silence_ns);
         }
-        if is_held { Sent::Held } else { Sent::Due(due) }
+        if is_held { PacketFate::Held } else { PacketFate::Due(due) }
     }
 
     /// Releases the packets that wait for a restored link. Returns the sides that sent them, each
@@ -285,7 +290,7 @@ impl Connections {
     pub(super) fn release(
         &mut self,
         (from, to): (usize, usize),
-        links: &Links,
+        links: &HostLinks,
         random: &mut Random,
         now: u64,
     ) -> Vec<(usize, u64)> {

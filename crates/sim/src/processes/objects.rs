@@ -1,8 +1,8 @@
 //! Messages that are too large for a ring: their contents, their names in rings, and the copies
 //! that a process has.
-use super::blocks::Running;
-use super::keeping::{Answer, Served};
-use super::ledger::Sent;
+use super::blocks::RunningSession;
+use super::keeping::{ObjectAnswer, ServedProcess};
+use super::ledger::MessageId;
 use crate::random::mix;
 use spindle_core::control::{self, GroupLinks, ObjectCache, ObjectGroups, ObjectName, ObjectOrder, Outgoing, Wanted};
 use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// The content of an object.
-pub(super) type Content = Rc<[u8]>;
+pub(super) type ObjectContent = Rc<[u8]>;
 
 /// The length of the shortest object. It is longer than any message that a ring holds, so the
 /// length separates objects from messages.
@@ -20,21 +20,21 @@ pub(super) const OBJECT_BYTES_MIN: usize = ObjectName::BYTES as usize;
 
 /// Returns the content of a message that is sent as an object. Every byte depends on the message
 /// and on its length.
-pub(super) fn content((sender, number): Sent, len: usize) -> Content {
+pub(super) fn content((sender, number): MessageId, len: usize) -> ObjectContent {
     let word = u64::from(sender) << 32 | u64::from(number);
     let rest = (1..).flat_map(|at| mix(word ^ mix(at << 32 | len as u64)).to_le_bytes());
     word.to_le_bytes().into_iter().chain(rest).take(len.max(OBJECT_BYTES_MIN)).collect()
 }
 
 /// The object table of a view. A ring is identified by its owner and its start.
-pub(super) type ObjectTable = control::ObjectTable<(Rank, u64), Content>;
+pub(super) type SimObjectTable = control::ObjectTable<(Rank, u64), ObjectContent>;
 
 /// A connection that belongs to a bulk group. When the last copy of the handle is dropped, the
 /// process closes its side.
 #[derive(Clone, Debug)]
-pub(super) struct Stream(Rc<usize>);
+pub(super) struct StreamHandle(Rc<usize>);
 
-impl Deref for Stream {
+impl Deref for StreamHandle {
     type Target = usize;
 
     fn deref(&self) -> &usize {
@@ -44,13 +44,13 @@ impl Deref for Stream {
 
 /// A connection to another member of a bulk group, made by that member.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct BulkConnection {
     /// The group's number.
     pub(super) number: u64,
     pub(super) from: MemberId,
     /// True if the leader of this host lends objects over it.
     pub(super) lends: bool,
-    pub(super) stream: Stream,
+    pub(super) stream: StreamHandle,
 }
 
 /// A connection attempt for a stream in a bulk group.
@@ -62,36 +62,36 @@ pub(super) struct Dialling {
 
 /// The large messages of a process.
 #[derive(Debug)]
-pub(super) struct Objects {
+pub(super) struct ProcessObjects {
     /// By subgroup: the objects to send.
-    pub(super) outgoing: BTreeMap<String, Outgoing<Content>>,
+    pub(super) outgoing: BTreeMap<String, Outgoing<ObjectContent>>,
     /// By subgroup of the view: the position in this process's ring below which all messages are
     /// delivered everywhere.
     pub(super) settled: BTreeMap<SubgroupId, u64>,
-    pub(super) object_table: ObjectTable,
-    pub(super) links: GroupLinks<Link>,
-    pub(super) groups: ObjectGroups<Stream>,
+    pub(super) object_table: SimObjectTable,
+    pub(super) links: GroupLinks<BulkConnection>,
+    pub(super) groups: ObjectGroups<StreamHandle>,
     /// The groups of the view that have begun, by number.
-    pub(super) running: BTreeMap<u64, Running>,
+    pub(super) running: BTreeMap<u64, RunningSession>,
     pub(super) dialling: BTreeMap<(ViewId, u64, MemberId), Dialling>,
-    pub(super) object_cache: ObjectCache<Content>,
+    pub(super) object_cache: ObjectCache<ObjectContent>,
     /// The number of objects that it keeps.
     pub(super) kept_count: usize,
     pub(super) serving: control::ObjectServer,
-    pub(super) served: Vec<Served>,
+    pub(super) served: Vec<ServedProcess>,
     /// Orders for processes on other hosts whose connections are not yet established.
     pub(super) pledged: Vec<ObjectOrder>,
     /// The connections with objects for which this process has asked.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<ObjectAnswer>,
     handles: Vec<(Weak<usize>, usize)>,
 }
 
-impl Objects {
-    pub(super) fn new(suspect_after: Duration) -> Objects {
-        Objects {
+impl ProcessObjects {
+    pub(super) fn new(suspect_after: Duration) -> ProcessObjects {
+        ProcessObjects {
             outgoing: BTreeMap::new(),
             settled: BTreeMap::new(),
-            object_table: ObjectTable::default(),
+            object_table: SimObjectTable::default(),
             links: GroupLinks::default(),
             groups: ObjectGroups::new(Some(suspect_after)),
             running: BTreeMap::new(),
@@ -107,10 +107,10 @@ impl Objects {
     }
 
     /// Returns the handle of a connection.
-    pub(super) fn stream(&mut self, connection: usize) -> Stream {
+    pub(super) fn stream(&mut self, connection: usize) -> StreamHandle {
         let handle = Rc::new(connection);
         self.handles.push((Rc::downgrade(&handle), connection));
-        Stream(handle)
+        StreamHandle(handle)
     }
 
     /// Returns the connections whose handles were dropped.
@@ -119,7 +119,7 @@ impl Objects {
         gone.map(|(_, connection)| connection).collect()
     }
 
-    pub(super) fn outgoing_in(&mut self, name: &str) -> &mut Outgoing<Content> {
+    pub(super) fn outgoing_in(&mut self, name: &str) -> &mut Outgoing<ObjectContent> {
         if !self.outgoing.contains_key(name) {
             self.outgoing.insert(name.into(), Outgoing::default());
         }
@@ -131,7 +131,7 @@ impl Objects {
         &mut self,
         view: ViewId,
         (subgroup, sender): (SubgroupId, Rank),
-        objects: impl IntoIterator<Item = (u64, Content)>,
+        objects: impl IntoIterator<Item = (u64, ObjectContent)>,
     ) {
         for (number, content) in objects {
             let bytes = content.len() as u64;
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_closed_when_its_last_handle_is_dropped() {
-        let mut objects = Objects::new(Duration::from_secs(1));
+        let mut objects = ProcessObjects::new(Duration::from_secs(1));
         let (one, other) = (objects.stream(5), objects.stream(6));
         let copy = one.clone();
         drop((one, other));

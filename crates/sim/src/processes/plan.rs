@@ -17,7 +17,7 @@ pub(super) const FOREVER_NS: u64 = 1_000_000 * S;
 
 /// A fault or a request. Hosts and places are numbered from 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum HostsFault {
     /// No packet passes from the hosts in `from` to the hosts in `to`.
     Cut {
         /// A bit mask of the sending hosts.
@@ -90,7 +90,7 @@ pub enum Fault {
 
 /// A place in which processes run, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ProcessPlace {
     /// The host.
     pub host: u32,
     /// The time at which the first process starts, in ns.
@@ -107,7 +107,7 @@ pub struct Place {
 
 /// A name that resolves to all seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Name {
+pub struct SeedName {
     /// The longest time of a look-up.
     pub look_up_ns: u64,
     /// The delay until answers reflect that a seed has started, or ended.
@@ -118,7 +118,7 @@ pub struct Name {
 
 /// Large messages, which are too large for a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Large {
+pub struct LargeMessages {
     /// One message in so many is large.
     pub one_in: u64,
     /// The size of the longest one in bytes.
@@ -154,7 +154,7 @@ pub struct Differing {
 
 /// Everything that determines a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scene {
+pub struct HostsScene {
     /// The seed.
     pub seed: u64,
     /// The number of hosts.
@@ -163,9 +163,9 @@ pub struct Scene {
     /// false, the lock of the only host decides.
     pub is_afar: bool,
     /// The places, the seeds first.
-    pub places: Vec<Place>,
+    pub places: Vec<ProcessPlace>,
     /// The name by which processes know the seeds; `None`: they know the addresses.
-    pub name: Option<Name>,
+    pub name: Option<SeedName>,
     /// The number of members that create the group.
     pub members: u32,
     /// The delay from each host to each other host, in ns.
@@ -184,7 +184,7 @@ pub struct Scene {
     /// The time after which a process that was evicted, or has lost its group, is restarted.
     pub restart_ns: u64,
     /// The faults with their times, ascending.
-    pub faults: Vec<(u64, Fault)>,
+    pub faults: Vec<(u64, HostsFault)>,
     /// The time at which all faults are over.
     pub calm_ns: u64,
     /// True if applications have a state, which joiners receive by state transfer.
@@ -198,7 +198,7 @@ pub struct Scene {
     /// alive or not.
     pub errs: bool,
     /// The large messages; `None`: there are none.
-    pub large: Option<Large>,
+    pub large: Option<LargeMessages>,
     /// True if subgroups continue that a change of the view does not touch.
     pub epochs: bool,
     /// The slow application; `None`: there is none.
@@ -207,9 +207,9 @@ pub struct Scene {
     pub differing: Vec<Differing>,
 }
 
-impl Scene {
+impl HostsScene {
     /// Draws the scene of a seed.
-    pub fn from_seed(seed: u64) -> Scene {
+    pub fn from_seed(seed: u64) -> HostsScene {
         let mut random = Random::new(seed, 21);
         let random = &mut random;
         let is_afar = !random.one_in(4);
@@ -218,7 +218,7 @@ impl Scene {
         let seeds = if is_afar { random.range(1, 3.min(count.into())) } else { 0 } as u32;
         let late = [0, 50 * MS, 3 * S][random.below(3) as usize];
         let durable = random.below(3);
-        let mut place = |number: u32| Place {
+        let mut place = |number: u32| ProcessPlace {
             host: if number < hosts { number } else { random.below(hosts.into()) as u32 },
             start_ns: random.below(late + 1),
             is_seed: number < seeds,
@@ -226,7 +226,7 @@ impl Scene {
             is_unreachable: false,
             is_observer: false,
         };
-        let mut places: Vec<Place> = (0..count).map(&mut place).collect();
+        let mut places: Vec<ProcessPlace> = (0..count).map(&mut place).collect();
         // Members beside it would reach it, and members that do not reach it would be evicted as
         // well as it.
         let last = hosts - 1;
@@ -275,20 +275,23 @@ impl Scene {
         for _ in 0..[0, 0, 0, 0, 1, 3][room.below(6) as usize] {
             let longest = [100 * MS, 3 * S, 20 * S][room.below(3) as usize];
             let (at, ns) = (room.below(calm_ns), room.range(MS, longest));
-            faults.push((at, Fault::Full { place: room.below(count.into()) as u32, ns }));
+            faults.push((at, HostsFault::Full { place: room.below(count.into()) as u32, ns }));
         }
         faults.sort_by_key(|(at, _)| *at);
         let mut names = Random::new(seed, 25);
         let is_named = is_afar && names.one_in(4);
-        let name = is_named.then(|| Name {
+        let name = is_named.then(|| SeedName {
             look_up_ns: names.range(MS, 3 * S),
             late_ns: names.range(MS, 5 * S),
             moves: names.one_in(2),
         });
-        let over = |(at, fault): &(u64, Fault)| match fault {
-            Fault::Cut { ns, .. } | Fault::Pause { ns, .. } | Fault::Full { ns, .. } => at + ns,
-            Fault::Kill { down_ns, .. } | Fault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
-            Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } | Fault::Propose { .. } => *at,
+        let over = |(at, fault): &(u64, HostsFault)| match fault {
+            HostsFault::Cut { ns, .. } | HostsFault::Pause { ns, .. } | HostsFault::Full { ns, .. } => at + ns,
+            HostsFault::Kill { down_ns, .. } | HostsFault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
+            HostsFault::Break { .. }
+            | HostsFault::Evict { .. }
+            | HostsFault::Vanish { .. }
+            | HostsFault::Propose { .. } => *at,
         };
         let calm_ns = faults.iter().map(over).max().unwrap_or(0).max(calm_ns);
         let mut apart = Random::new(seed, 23);
@@ -299,12 +302,12 @@ impl Scene {
             let start_ns = apart.below(calm_ns);
             if apart.one_in(3) {
                 let ns = apart.range(MS, 5 * S);
-                faults.push((start_ns + apart.below(calm_ns - start_ns), Fault::Pause { place: number, ns }));
+                faults.push((start_ns + apart.below(calm_ns - start_ns), HostsFault::Pause { place: number, ns }));
             }
             if apart.one_in(6) {
-                faults.push((calm_ns, Fault::Pause { place: number, ns: FOREVER_NS }));
+                faults.push((calm_ns, HostsFault::Pause { place: number, ns: FOREVER_NS }));
             }
-            places.push(Place {
+            places.push(ProcessPlace {
                 host,
                 start_ns,
                 is_seed: false,
@@ -329,7 +332,7 @@ impl Scene {
         // Over slower links an observer or learner needs more time for an object than a view lasts:
         // it dials, is dialled, and asks again after 2 s.
         let is_followed = learns || places.iter().any(|place| place.is_observer);
-        let large = Large::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
+        let large = LargeMessages::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
         if large.is_some() {
             let hold_names =
                 |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
@@ -339,8 +342,8 @@ impl Scene {
                 subgroups.iter_mut().for_each(|spec| spec.window += 2 + 4 * worst / send_every_ns);
             }
             faults.iter_mut().for_each(|(_, fault)| match fault {
-                Fault::Propose { change: ProposedChange::Create(spec), .. } => hold_names(spec),
-                Fault::Propose { change: ProposedChange::Alter { message_bytes_max, .. }, .. } => {
+                HostsFault::Propose { change: ProposedChange::Create(spec), .. } => hold_names(spec),
+                HostsFault::Propose { change: ProposedChange::Alter { message_bytes_max, .. }, .. } => {
                     *message_bytes_max = (*message_bytes_max).max(ObjectName::BYTES);
                 }
                 _ => {}
@@ -359,7 +362,7 @@ impl Scene {
             subgroups.iter_mut().for_each(|spec| spec.window = SLOW_WINDOW);
             send_every_ns = send_every_ns.min(slow.each_ns.max(5 * MS));
         }
-        Scene {
+        HostsScene {
             seed,
             hosts,
             is_afar,
@@ -394,7 +397,7 @@ impl Scene {
 
     /// Returns the length of the longest cut.
     pub(super) fn longest_cut_ns(&self) -> u64 {
-        let cuts = self.faults.iter().map(|(_, fault)| if let Fault::Cut { ns, .. } = fault { *ns } else { 0 });
+        let cuts = self.faults.iter().map(|(_, fault)| if let HostsFault::Cut { ns, .. } = fault { *ns } else { 0 });
         cuts.max().unwrap_or(0)
     }
 
@@ -406,15 +409,15 @@ impl Scene {
     }
 }
 
-impl Large {
+impl LargeMessages {
     /// Draws the large messages of a seed; a third of the scenes has some.
-    fn drawn(seed: u64) -> Option<Large> {
+    fn drawn(seed: u64) -> Option<LargeMessages> {
         let mut random = Random::new(seed, 27);
         if !random.one_in(3) {
             return None;
         }
         let block_bytes = random.pick(&[32, 64]);
-        Some(Large {
+        Some(LargeMessages {
             one_in: random.range(2, 8),
             longest: block_bytes * random.range(1, 10),
             block_bytes,
@@ -435,7 +438,7 @@ struct Of {
     suspect_after_ns: u64,
 }
 
-fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault)) {
+fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, HostsFault)) {
     let Of { hosts, places, suspect_after_ns } = *of;
     let host = random.below(hosts.into()) as u32;
     let other = (host + 1 + random.below(u64::from(hosts - 1).max(1)) as u32) % hosts;
@@ -445,47 +448,47 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
     let ns = random.range(MS, most);
     let down_ns = (!random.one_in(4)).then(|| random.range(MS, 5 * S));
     match kind {
-        0 | 1 => add(0, Fault::Kill { place, down_ns, renamed: random.one_in(2) }),
+        0 | 1 => add(0, HostsFault::Kill { place, down_ns, renamed: random.one_in(2) }),
         2 => (0..places).filter(|_| random.one_in(2)).collect::<Vec<_>>().into_iter().for_each(|place| {
             let down_ns = Some(random.range(MS, 5 * S));
-            add(random.below(50 * MS), Fault::Kill { place, down_ns, renamed: random.one_in(4) });
+            add(random.below(50 * MS), HostsFault::Kill { place, down_ns, renamed: random.one_in(4) });
         }),
-        3 => add(0, Fault::Pause { place, ns }),
-        4 => add(0, Fault::Leave { place, down_ns }),
+        3 => add(0, HostsFault::Pause { place, ns }),
+        4 => add(0, HostsFault::Leave { place, down_ns }),
         5 => {
             let whom = (place + 1 + random.below(u64::from(places - 1)) as u32) % places;
             let from = random.below(all + 1);
             // The time is before a cut, during it, or after it.
             let after = random.below(2 * ns);
             if from != 0 && from != all && random.one_in(2) {
-                add(0, Fault::Cut { from, to: all & !from, ns });
+                add(0, HostsFault::Cut { from, to: all & !from, ns });
                 if random.one_in(2) {
-                    add(0, Fault::Cut { from: all & !from, to: from, ns });
+                    add(0, HostsFault::Cut { from: all & !from, to: from, ns });
                 }
             }
-            add(after, Fault::Evict { by: place, whom });
+            add(after, HostsFault::Evict { by: place, whom });
         }
-        6 => add(0, Fault::Vanish { host }),
+        6 => add(0, HostsFault::Vanish { host }),
         _ if hosts < 2 => {}
-        7 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
+        7 => add(0, HostsFault::Cut { from: 1 << host, to: 1 << other, ns }),
         8 => {
             // Either a part of the hosts is cut off, or all links are cut.
             let side = if random.one_in(4) { all } else { random.below(all + 1) };
             let (there, ns) = if side == all { (all, random.range(S, 60 * S)) } else { (all & !side, ns) };
-            add(0, Fault::Cut { from: side, to: there, ns });
-            add(0, Fault::Cut { from: there, to: side, ns });
+            add(0, HostsFault::Cut { from: side, to: there, ns });
+            add(0, HostsFault::Cut { from: there, to: side, ns });
         }
         9 => {
             let (period, times) = (random.range(10, 1_500) * MS, random.range(2, 12));
             let both = random.one_in(2);
             for time in 0..times {
-                add(2 * time * period, Fault::Cut { from: 1 << host, to: 1 << other, ns: period });
+                add(2 * time * period, HostsFault::Cut { from: 1 << host, to: 1 << other, ns: period });
                 if both {
-                    add(2 * time * period, Fault::Cut { from: 1 << other, to: 1 << host, ns: period });
+                    add(2 * time * period, HostsFault::Cut { from: 1 << other, to: 1 << host, ns: period });
                 }
             }
         }
-        _ => add(0, Fault::Break { a: host, b: other, half: random.one_in(3) }),
+        _ => add(0, HostsFault::Break { a: host, b: other, half: random.one_in(3) }),
     }
 }
 
@@ -504,7 +507,7 @@ fn differing(seed: u64, places: u32, is_excluded: bool) -> Vec<Differing> {
     drawn
 }
 
-impl Scene {
+impl HostsScene {
     /// Returns the shared settings of the processes of a place, and whether they adopt others.
     pub(super) fn settings(&self, place: usize) -> (SharedSettings, Adoption) {
         let differing = self.differing.iter().find(|differing| differing.place as usize == place);
@@ -518,9 +521,9 @@ impl Scene {
 /// The key that differs.
 const WINDOW: &str = "subgroup.all.window";
 
-impl fmt::Display for Scene {
+impl fmt::Display for HostsScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, lost_percent, .. } = self;
+        let HostsScene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, lost_percent, .. } = self;
         writeln!(
             f,
             "seed {seed}: {} places on {hosts} hosts, the group {} span them; {members} members found it; delays of {} to {} us and up to {} \
@@ -535,7 +538,7 @@ impl fmt::Display for Scene {
             if self.learns { "; joiners take over a state" } else { "" }
         )?;
         for (number, place) in self.places.iter().enumerate() {
-            let Place { host, start_ns, is_seed, is_durable, is_unreachable, is_observer } = place;
+            let ProcessPlace { host, start_ns, is_seed, is_durable, is_unreachable, is_observer } = place;
             writeln!(
                 f,
                 "place {number}: host {host}, from {} ms on{}{}{}{}",

@@ -1,12 +1,13 @@
 //! A process: the control plane of the core, and the state that its driver holds for it.
-use super::learning::{App, Learning, Pledged, Sending};
-use super::network::Load;
-use super::objects::Objects;
-use super::rows::Places;
+use super::learning::{AppState, Learning, Pledged, StateSending};
+use super::network::PacketLoad;
+use super::objects::ProcessObjects;
+use super::rows::RowPlaces;
 use super::subgroups::Unsent;
 use super::watching::{ObserverStream, Watching};
 use spindle_core::control::{
-    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, SharedSettings, Waits,
+    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, SeedWait, Seek,
+    SharedSettings,
 };
 use spindle_core::{Engine, MemberId, SubgroupId, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 /// The access to a member's row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum RowAccess {
     /// The row is on this host: its number, and the process of its owner.
     Near(usize, usize),
     /// The row arrives over this connection.
@@ -34,7 +35,7 @@ pub(super) struct Near {
 
 /// An event from the network.
 #[derive(Clone, Debug)]
-pub(super) enum Heard {
+pub(super) enum NetworkEvent {
     Reached(Address, Card),
     Delayed(Address, String),
     Lost(Card),
@@ -46,9 +47,9 @@ pub(super) enum Heard {
 
 /// Control messages to one address.
 #[derive(Debug)]
-pub(super) struct Post {
-    pub(super) messages: VecDeque<(Option<MemberId>, Load)>,
-    pub(super) state: PostState,
+pub(super) struct ControlQueue {
+    pub(super) messages: VecDeque<(Option<MemberId>, PacketLoad)>,
+    pub(super) state: ControlQueueState,
     pub(super) waiting_since: u64,
     pub(super) back_off: u64,
     /// The process to which the last connection was made.
@@ -56,7 +57,7 @@ pub(super) struct Post {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PostState {
+pub(super) enum ControlQueueState {
     Trying,
     Pausing(u64),
     Up(usize),
@@ -64,10 +65,10 @@ pub(super) enum PostState {
 
 /// A table and the streams that fill it.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(super) struct StreamedTable {
     pub(super) incarnation: u128,
     pub(super) view: Arc<View>,
-    pub(super) places: Places,
+    pub(super) places: RowPlaces,
     /// By rank.
     pub(super) streams: Vec<Option<usize>>,
     /// The processes of members of this host, which posts wake.
@@ -89,14 +90,14 @@ pub(super) struct Made {
 
 /// A view that is over.
 #[derive(Debug)]
-pub(super) struct Over {
-    pub(super) table: Table,
+pub(super) struct EndedView {
+    pub(super) table: StreamedTable,
     pub(super) since: u64,
 }
 
 /// The state of a process.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum ProcessPhase {
     Seeks(Box<Seek>),
     /// Its first view is about to begin.
     Installs(Box<Install>),
@@ -111,7 +112,7 @@ pub(super) enum Phase {
 
 /// The way in which a process learns that another one, by its number, has ended.
 #[derive(Debug)]
-pub(super) enum Death {
+pub(super) enum DeathNotice {
     /// The kernel reports the end of a watched process.
     Reported(usize),
     /// The process had already ended when the watch was to begin.
@@ -119,7 +120,7 @@ pub(super) enum Death {
 }
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct SimProcess {
     pub(super) number: usize,
     pub(super) place: usize,
     pub(super) host: usize,
@@ -138,12 +139,12 @@ pub(super) struct Process {
     /// The time until which it has no room for descriptors.
     pub(super) full_until: u64,
     pub(super) started: u64,
-    pub(super) roster: Roster<Way>,
+    pub(super) roster: Roster<RowAccess>,
     pub(super) boot: Option<Bootstrapping>,
-    pub(super) phase: Phase,
+    pub(super) phase: ProcessPhase,
     pub(super) control_socket: VecDeque<Near>,
-    pub(super) heard: VecDeque<Heard>,
-    pub(super) deaths: VecDeque<(MemberId, Death)>,
+    pub(super) heard: VecDeque<NetworkEvent>,
+    pub(super) deaths: VecDeque<(MemberId, DeathNotice)>,
     pub(super) is_displaced: bool,
     /// Control messages to processes of this host that have no address now, and the times of the
     /// next attempts.
@@ -152,14 +153,14 @@ pub(super) struct Process {
     /// Processes that can be reached although their addresses have vanished.
     pub(super) held: BTreeMap<MemberId, usize>,
     pub(super) watched: BTreeMap<MemberId, usize>,
-    pub(super) posts: BTreeMap<Address, Post>,
+    pub(super) posts: BTreeMap<Address, ControlQueue>,
     /// Incoming connections for control messages.
     pub(super) inlets: BTreeSet<usize>,
-    pub(super) table: Option<Table>,
+    pub(super) table: Option<StreamedTable>,
     /// Tables of ended views in which subgroups continue.
-    pub(super) older: Vec<Table>,
+    pub(super) older: Vec<StreamedTable>,
     pub(super) made: Option<Made>,
-    pub(super) over: Vec<Over>,
+    pub(super) over: Vec<EndedView>,
     /// By subgroup: the messages to send, or to send again.
     pub(super) unsent: BTreeMap<String, VecDeque<Unsent>>,
     pub(super) sends_at: u64,
@@ -170,7 +171,7 @@ pub(super) struct Process {
     /// True if the last answer that it got was that the group can't continue.
     pub(super) knows_blocked: bool,
     /// The last report of its bootstrap.
-    pub(super) waits: Option<Waits>,
+    pub(super) waits: Option<SeedWait>,
     pub(super) is_refused: bool,
     pub(super) is_leaving: bool,
     /// By subgroup: the first message that it has sent since all faults are over.
@@ -178,13 +179,13 @@ pub(super) struct Process {
     /// The number of orders in the last second, and that second.
     pub(super) orders: (u64, u64),
     /// Its large messages.
-    pub(super) objects: Objects,
+    pub(super) objects: ProcessObjects,
     /// The deliveries of its application.
-    pub(super) app: App,
+    pub(super) app: AppState,
     /// Processes that observe or learn over streams.
     pub(super) observers: Vec<ObserverStream>,
     /// States that it sends, and pending ones whose connections are not yet established.
-    pub(super) sending: Vec<Sending>,
+    pub(super) sending: Vec<StateSending>,
     pub(super) pledged: Vec<Pledged>,
     /// Connections over which states begin to arrive, with their views.
     pub(super) incoming: Vec<(ViewId, MemberId, usize)>,
@@ -192,16 +193,16 @@ pub(super) struct Process {
     pub(super) troubled: u64,
 }
 
-impl Process {
+impl SimProcess {
     /// Returns the table of the newest view, or of an older one in which subgroups continue.
-    pub(super) fn table_of(&self, view: ViewId) -> Option<&Table> {
+    pub(super) fn table_of(&self, view: ViewId) -> Option<&StreamedTable> {
         self.older.iter().chain(&self.table).find(|table| table.view.id == view)
     }
 
     /// Returns the home of a subgroup of the newest view: the engine and the table with which its
     /// epoch began, and its number there.
-    pub(super) fn home(&self, subgroup: SubgroupId) -> Option<(&Engine, &Table, SubgroupId)> {
-        let Phase::Member(member) = &self.phase else { return None };
+    pub(super) fn home(&self, subgroup: SubgroupId) -> Option<(&Engine, &StreamedTable, SubgroupId)> {
+        let ProcessPhase::Member(member) = &self.phase else { return None };
         let (engine, id) = member.home(subgroup)?;
         Some((engine, self.table_of(engine.view().id)?, id))
     }

@@ -1,8 +1,8 @@
 //! Changes of subgroups that members propose while the group runs.
-use super::plan::Fault;
-use super::process::{Phase, Process};
+use super::plan::HostsFault;
+use super::process::{ProcessPhase, SimProcess};
 use super::subgroups::{LONG_BYTES, SHORT_BYTES, total};
-use super::world::{Broken, World};
+use super::world::{Broken, HostsWorld};
 use crate::random::Random;
 use spindle_core::{Change, Durability, MemberId, Order, Rule, SubgroupSpec, View, ViewId};
 use std::convert::Infallible;
@@ -43,14 +43,14 @@ pub(super) struct PendingChange {
 
 /// Draws the proposed changes of a seed, with their times. Members of the first `places` propose
 /// them before `calm_ns`, for the initial subgroups of a group or others.
-pub(super) fn drawn(seed: u64, initial: &[SubgroupSpec], places: u32, calm_ns: u64) -> Vec<(u64, Fault)> {
+pub(super) fn drawn(seed: u64, initial: &[SubgroupSpec], places: u32, calm_ns: u64) -> Vec<(u64, HostsFault)> {
     let mut random = Random::new(seed, 25);
     let random = &mut random;
     let amount = if random.one_in(2) { 0 } else { random.range(1, 8) };
     let change = |_| {
         let at = random.below(calm_ns);
         let place = random.below(places.into()) as u32;
-        (at, Fault::Propose { place, change: one(random, initial, places) })
+        (at, HostsFault::Propose { place, change: one(random, initial, places) })
     };
     (0..amount).map(change).collect()
 }
@@ -118,14 +118,14 @@ impl ProposedChange {
     }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Lets the application of a member propose a change.
     pub(super) fn propose_change(&mut self, place: u32, change: &ProposedChange) {
         let Some(number) = self.places[place as usize].process else { return };
         let is_lost = self.broken == Broken::ProposedChangesLost;
         let Some(process) = self.living(number) else { return };
         let of = process.roster.incarnation();
-        let Phase::Member(member) = &mut process.phase else { return };
+        let ProcessPhase::Member(member) = &mut process.phase else { return };
         let newest = member.newest().clone();
         let Some(change) = change.in_view(&newest) else { return };
         let view = newest.id;
@@ -143,7 +143,7 @@ impl World<'_> {
     }
 
     /// Returns a proposed change of a process that no view has settled, if one exists.
-    pub(super) fn unsettled(&self, process: &Process) -> Option<String> {
+    pub(super) fn unsettled(&self, process: &SimProcess) -> Option<String> {
         let is_its = |pending: &&PendingChange| pending.process == process.number && !process.is_leaving;
         let mut pending = self.pending.iter().filter(is_its);
         let open = pending.find(|pending| !self.ledger.has_settled(pending.of, pending.view, &pending.change));

@@ -1,8 +1,8 @@
 //! An operator of groups that have lost their quorum. It knows which processes have ended, and
 //! gives up no other process.
 use super::plan::MS;
-use super::process::{Near, Phase, Process};
-use super::world::{Event, OPERATOR, World};
+use super::process::{Near, ProcessPhase, SimProcess};
+use super::world::{HostsWorld, OPERATOR, ProcessEvent};
 use spindle_core::MemberId;
 use spindle_core::control::{ControlMessage, Request};
 
@@ -11,7 +11,7 @@ const ASK_NS: u64 = 500 * MS;
 /// The number of a request to give up members that may live.
 pub(super) const MISTAKE: u64 = 2;
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Checks whether a group has lost its quorum. When it is time, it asks a member to continue
     /// without the ended members. Returns true if such a group and an operator exist.
     pub(super) fn recover(&mut self) -> bool {
@@ -19,7 +19,7 @@ impl World<'_> {
         if self.scene.errs && !self.is_mistaken && self.now >= after.max(self.asks_at) {
             self.err();
         }
-        let living: Vec<&Process> =
+        let living: Vec<&SimProcess> =
             self.processes.iter().flatten().map(|process| &**process).filter(|process| process.is_alive).collect();
         let newest = self.newest_view(&living).filter(|_| !self.ledger.may_be_two);
         let lost = newest.filter(|(of, newest)| !self.has_quorum(&living, *of, newest));
@@ -32,18 +32,19 @@ impl World<'_> {
             return false;
         };
         // A process that waits for its first view has begun none, and waits again.
-        let is_member =
-            |process: &&&Process| process.roster.incarnation() == of && matches!(process.phase, Phase::Member(_));
-        let members: Vec<&Process> = living.iter().filter(is_member).copied().collect();
+        let is_member = |process: &&&SimProcess| {
+            process.roster.incarnation() == of && matches!(process.phase, ProcessPhase::Member(_))
+        };
+        let members: Vec<&SimProcess> = living.iter().filter(is_member).copied().collect();
         let is_gone = |id: &MemberId| !members.iter().any(|process| process.me.id == *id);
         let gone: Vec<MemberId> = newest.members.iter().copied().filter(is_gone).collect();
         let votes =
-            |process: &&Process| newest.rank_of(process.me.id).is_some_and(|rank| !newest.nonvoters.contains(&rank));
+            |process: &&SimProcess| newest.rank_of(process.me.id).is_some_and(|rank| !newest.nonvoters.contains(&rank));
         if !members.iter().any(votes) {
             // Either no member is left that could continue, or all are about to begin that view.
             // After a mistake a member with an id in it may be in a group of its own.
-            let is_behind = |process: &&Process| {
-                let Phase::Member(member) = &process.phase else { return false };
+            let is_behind = |process: &&SimProcess| {
+                let ProcessPhase::Member(member) = &process.phase else { return false };
                 let decided = member.engine().decision().map(|decision| decision.next.id);
                 let next = member.next().map(|next| next.view().id).or(decided);
                 let view = member.view().id;
@@ -67,21 +68,21 @@ impl World<'_> {
         self.note(|| format!("an operator asks process {number} to give up {lost:?}"));
         let message = ControlMessage::Request { from: OPERATOR, reply, what: Request::Recover(lost) };
         let near = Near { message: message.encode().into(), attachment: [].into(), row: None };
-        self.push(self.now, Event::Messages { process: number, near });
+        self.push(self.now, ProcessEvent::Messages { process: number, near });
     }
 
     /// Asks a blocked member to give up the members that it does not hear.
     fn err(&mut self) {
         let living = self.processes.iter().flatten().filter(|process| process.is_alive);
         let blocked: Vec<usize> = living
-            .filter(|process| matches!(&process.phase, Phase::Member(member) if member.engine().is_blocked()))
+            .filter(|process| matches!(&process.phase, ProcessPhase::Member(member) if member.engine().is_blocked()))
             .map(|process| process.number)
             .collect();
         if blocked.is_empty() {
             return;
         }
         let number = self.random.pick(&blocked);
-        let Some(Phase::Member(member)) = self.processes[number].as_deref().map(|process| &process.phase) else {
+        let Some(ProcessPhase::Member(member)) = self.processes[number].as_deref().map(|process| &process.phase) else {
             return;
         };
         let (view, engine) = (member.view(), member.engine());

@@ -1,9 +1,10 @@
 //! The checks of a run from outside: whether everything comes to rest, and whether evictions have
 //! causes.
 use super::plan::{MS, S};
-use super::process::{Phase, Process, Table};
+use super::process::{ProcessPhase, SimProcess, StreamedTable};
 use super::subgroups::UNSENT_MAX;
-use super::world::{BOUNDED, Checked, World};
+use super::world::{BOUNDED, HostsWorld};
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::{MemberId, Rank, SubgroupId, SubgroupSpec, View};
 
@@ -24,7 +25,7 @@ const MESSAGE_DELAYS: u64 = 3;
 const ROUNDS_MAX: u32 = 200;
 
 /// The state of a run.
-enum Rest {
+enum RunRest {
     /// All processes that can be members are in one view, and deliver.
     United,
     /// The group has lost its quorum, or no process can create it.
@@ -35,14 +36,14 @@ enum Rest {
     Not(String),
 }
 
-impl Process {
+impl SimProcess {
     /// Returns true if it has begun a view, or is about to.
     fn is_in_group(&self) -> bool {
-        matches!(self.phase, Phase::Member(_) | Phase::Installs(_))
+        matches!(self.phase, ProcessPhase::Member(_) | ProcessPhase::Installs(_))
     }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Returns the time within which everything comes to rest after the last fault. Suspicion times
     /// may have been doubled up to sixteen times. Founders that failed pause longer and longer.
     /// Leaders pause longer the longer they were cut off. An evicted process is restarted. The time
@@ -56,8 +57,8 @@ impl World<'_> {
     /// long ago.
     pub(super) fn check_eviction(&mut self, of: u128, id: MemberId) -> Checked {
         // Two groups may have members with the same ids, if no process remembered the first group.
-        let is_its = |process: &&Process| [0, of].contains(&process.roster.incarnation());
-        let lives = |process: &&Process| process.me.id == id && process.is_alive && is_its(process);
+        let is_its = |process: &&SimProcess| [0, of].contains(&process.roster.incarnation());
+        let lives = |process: &&SimProcess| process.me.id == id && process.is_alive && is_its(process);
         let found = self.processes.iter().flatten().map(|process| &**process).find(lives);
         let Some(process) = found.filter(|_| !self.excused.contains_key(&id)) else { return Ok(()) };
         // A paused member may have lost its streams, and this member may have been suspected by the
@@ -66,7 +67,7 @@ impl World<'_> {
         let within = self.cause_ns();
         let (number, is_unreachable) = (process.number, self.unreachable.contains(&process.address));
         // The process that was to inform it of the view may have ended.
-        let has_begun = !matches!(process.phase, Phase::Seeks(_) | Phase::Installs(_));
+        let has_begun = !matches!(process.phase, ProcessPhase::Seeks(_) | ProcessPhase::Installs(_));
         let is_new = !has_begun && self.now < self.ended + within;
         let is_calm = here == 0 || here + within < self.now;
         if is_calm && !is_unreachable && !is_new {
@@ -81,12 +82,14 @@ impl World<'_> {
 
     /// Checks the end of a process for its group. Only a decision ends a member that does not want
     /// to leave: a view without it, or a view later than the first one for which a process waits.
-    pub(super) fn check_end(&self, process: &Process) -> Checked {
+    pub(super) fn check_end(&self, process: &SimProcess) -> Checked {
         let (of, id) = (process.roster.incarnation(), process.me.id);
         let (view, is_decided) = match &process.phase {
-            Phase::Member(member) => (member.view().id, self.ledger.is_left_out(of, member.view().id.0, id)),
-            Phase::Installs(install) => (install.view().id, self.ledger.has_later(of, install.view().id.0)),
-            Phase::Seeks(_) | Phase::Learns(_) | Phase::Watches(_) | Phase::Out => return Ok(()),
+            ProcessPhase::Member(member) => (member.view().id, self.ledger.is_left_out(of, member.view().id.0, id)),
+            ProcessPhase::Installs(install) => (install.view().id, self.ledger.has_later(of, install.view().id.0)),
+            ProcessPhase::Seeks(_) | ProcessPhase::Learns(_) | ProcessPhase::Watches(_) | ProcessPhase::Out => {
+                return Ok(());
+            }
         };
         match is_decided || process.is_leaving {
             true => Ok(()),
@@ -117,7 +120,7 @@ impl World<'_> {
             return Ok(());
         }
         match self.rest() {
-            Rest::United => match self.kept_for() {
+            RunRest::United => match self.kept_for() {
                 None => {
                     self.outcome.united = true;
                     self.is_done = true;
@@ -125,11 +128,11 @@ impl World<'_> {
                 Some(why) if self.now >= self.calm_ns + 2 * self.patience_ns() => return BOUNDED.broken(why),
                 Some(_) => {}
             },
-            Rest::Two if self.now >= self.calm_ns + LOST_NS => {
+            RunRest::Two if self.now >= self.calm_ns + LOST_NS => {
                 self.outcome.lost = true;
                 self.is_done = true;
             }
-            Rest::Lost if !is_recoverable && self.now >= self.calm_ns + LOST_NS => match self.unaware() {
+            RunRest::Lost if !is_recoverable && self.now >= self.calm_ns + LOST_NS => match self.unaware() {
                 None => {
                     self.outcome.lost = true;
                     self.is_done = true;
@@ -139,7 +142,7 @@ impl World<'_> {
                 }
                 Some(_) => {}
             },
-            Rest::Lost if is_recoverable && self.now >= self.calm_ns + 2 * self.patience_ns() => {
+            RunRest::Lost if is_recoverable && self.now >= self.calm_ns + 2 * self.patience_ns() => {
                 return LIVENESS.broken(format!(
                     "the group does not go on, though all that are lost were given up: {}",
                     self.refusal
@@ -148,8 +151,8 @@ impl World<'_> {
             // Processes that no member reaches change views ever more rarely. After each change
             // members have to hear each other again, and the messages that show it wait behind all
             // others.
-            Rest::Not(_) if !self.recent_views.is_empty() && self.now < self.calm_ns + 2 * self.patience_ns() => {}
-            Rest::Not(why) if self.now >= self.calm_ns.max(self.recovered_at) + self.patience_ns() => {
+            RunRest::Not(_) if !self.recent_views.is_empty() && self.now < self.calm_ns + 2 * self.patience_ns() => {}
+            RunRest::Not(why) if self.now >= self.calm_ns.max(self.recovered_at) + self.patience_ns() => {
                 return LIVENESS.broken(format!("{why}, {} ms after all was calm", (self.now - self.calm_ns) / MS));
             }
             _ => {}
@@ -166,7 +169,7 @@ impl World<'_> {
             return BOUNDED.broken(format!("{views} views within 10 s"));
         }
         for process in self.processes.iter().flatten() {
-            if let Phase::Member(member) = &process.phase
+            if let ProcessPhase::Member(member) = &process.phase
                 && let Some(ballot) = member.engine().ballot()
                 && ballot.round > ROUNDS_MAX
             {
@@ -182,7 +185,7 @@ impl World<'_> {
             // A paused member answers nothing.
             let troubled = self.processes.iter().flatten().map(|process| process.troubled).max().unwrap_or(0);
             let since = process.started.max(troubled).max(self.troubled[process.host]);
-            let waits = matches!(process.phase, Phase::Seeks(_)) && !process.is_told;
+            let waits = matches!(process.phase, ProcessPhase::Seeks(_)) && !process.is_told;
             if waits && self.now > since + TOLD_NS + 8 * self.scene.worst_delay_ns() {
                 return TOLD.broken(format!("process {} was not told what it waits for", process.number));
             }
@@ -195,24 +198,25 @@ impl World<'_> {
     fn unaware(&self) -> Option<String> {
         let living = || {
             let processes = self.processes.iter().flatten().map(|process| &**process);
-            let is_awake = |process: &&Process| process.is_alive && process.paused_until <= self.now;
+            let is_awake = |process: &&SimProcess| process.is_alive && process.paused_until <= self.now;
             processes.filter(is_awake).filter(|process| !self.ledger.is_given_up(process.number))
         };
-        let members: Vec<&Process> = living().filter(|process| matches!(process.phase, Phase::Member(_))).collect();
-        let is_unaware = |process: &&&Process| match &process.phase {
-            Phase::Member(member) => !member.engine().is_blocked(),
+        let members: Vec<&SimProcess> =
+            living().filter(|process| matches!(process.phase, ProcessPhase::Member(_))).collect();
+        let is_unaware = |process: &&&SimProcess| match &process.phase {
+            ProcessPhase::Member(member) => !member.engine().is_blocked(),
             _ => false,
         };
         if let Some(process) = members.iter().find(is_unaware) {
             return Some(format!("process {}, member {}, does not know it", process.number, process.me.id));
         }
-        let asks = |process: &&Process| {
-            let is_there = |other: &&Process| other.host == process.host || self.scene.places[other.place].is_seed;
-            matches!(process.phase, Phase::Seeks(_))
+        let asks = |process: &&SimProcess| {
+            let is_there = |other: &&SimProcess| other.host == process.host || self.scene.places[other.place].is_seed;
+            matches!(process.phase, ProcessPhase::Seeks(_))
                 && !self.unreachable.contains(&process.address)
                 && members.iter().any(is_there)
         };
-        let is_unaware = |process: &Process| asks(&process) && !process.knows_blocked;
+        let is_unaware = |process: &SimProcess| asks(&process) && !process.knows_blocked;
         living()
             .find(|process| is_unaware(process))
             .map(|process| format!("process {} waits, and was not told of it", process.number))
@@ -228,61 +232,61 @@ impl World<'_> {
         })
     }
 
-    fn rest(&self) -> Rest {
-        let living: Vec<&Process> =
+    fn rest(&self) -> RunRest {
+        let living: Vec<&SimProcess> =
             self.processes.iter().flatten().map(|process| &**process).filter(|process| process.is_alive).collect();
-        let (observers, living): (Vec<&Process>, Vec<&Process>) =
+        let (observers, living): (Vec<&SimProcess>, Vec<&SimProcess>) =
             living.into_iter().partition(|process| self.scene.places[process.place].is_observer);
-        let is_missing = |(number, place): (usize, &super::world::Place)| {
+        let is_missing = |(number, place): (usize, &super::world::PlaceState)| {
             let is_expected = !place.is_over && !self.scene.places[number].is_observer && !self.cannot_learn(number);
             place.process.is_none() && is_expected
         };
         if self.ledger.may_be_two && self.are_two(&living) {
-            return Rest::Two;
+            return RunRest::Two;
         }
         if self.places.iter().enumerate().any(is_missing) {
-            return Rest::Not("a process is about to start".into());
+            return RunRest::Not("a process is about to start".into());
         }
         let Some((of, newest)) = self.newest_view(&living) else { return self.rest_without_group(&living) };
         if !self.has_quorum(&living, of, &newest) {
-            return Rest::Lost;
+            return RunRest::Lost;
         }
-        let is_expected = |process: &&&Process| self.is_expected(process, of, &living);
+        let is_expected = |process: &&&SimProcess| self.is_expected(process, of, &living);
         for process in living.iter().filter(is_expected) {
             if let Some(why) = self.misses(process, of, &living) {
-                return Rest::Not(format!("process {}, member {}, {why}", process.number, process.me.id));
+                return RunRest::Not(format!("process {}, member {}, {why}", process.number, process.me.id));
             }
         }
         // No member waits for a hung observer. A case that is not checked: if the members of a
         // group have died, its observer may miss that another group was created.
-        let is_expected = |process: &&&Process| process.paused_until <= self.now && self.ledger.bootstraps() == 1;
+        let is_expected = |process: &&&SimProcess| process.paused_until <= self.now && self.ledger.bootstraps() == 1;
         for process in observers.iter().filter(is_expected) {
             let finds = self.finds_group(process, of, &living);
-            if let Phase::Watches(watching) = &process.phase
+            if let ProcessPhase::Watches(watching) = &process.phase
                 && finds
-                && let Some(why) = World::check_observer(watching, &newest)
+                && let Some(why) = HostsWorld::check_observer(watching, &newest)
             {
-                return Rest::Not(format!("observer {} {why}", process.number));
+                return RunRest::Not(format!("observer {} {why}", process.number));
             }
         }
-        Rest::United
+        RunRest::United
     }
 
     /// Returns true if members of several groups live.
-    fn are_two(&self, living: &[&Process]) -> bool {
+    fn are_two(&self, living: &[&SimProcess]) -> bool {
         let mut groups =
             living.iter().filter(|process| process.is_in_group()).map(|process| process.roster.incarnation());
         groups.next().is_some_and(|first| groups.any(|other| other != first))
     }
 
     /// Returns true if a process has to be a member at the end.
-    fn is_expected(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
-        let is_given_up = |other: &Process| self.ledger.is_given_up(other.number);
+    fn is_expected(&self, process: &SimProcess, of: u128, living: &[&SimProcess]) -> bool {
+        let is_given_up = |other: &SimProcess| self.ledger.is_given_up(other.number);
         let comes = match process.is_in_group() {
             // The process was given up by mistake: it is in no view of the others, and they look
             // for it at the seeds.
             true if is_given_up(process) => {
-                let others: Vec<&Process> = living.iter().copied().filter(|other| !is_given_up(other)).collect();
+                let others: Vec<&SimProcess> = living.iter().copied().filter(|other| !is_given_up(other)).collect();
                 self.finds_group(process, of, &others)
             }
             true => true,
@@ -300,7 +304,7 @@ impl World<'_> {
 
     /// Returns true if a process can ask for the group: a member runs on its host, or at the
     /// address of a seed.
-    fn finds_group(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
+    fn finds_group(&self, process: &SimProcess, of: u128, living: &[&SimProcess]) -> bool {
         living.iter().any(|other| {
             let is_there = other.host == process.host || self.scene.places[other.place].is_seed;
             is_there && other.is_in_group() && other.roster.incarnation() == of
@@ -308,14 +312,14 @@ impl World<'_> {
     }
 
     /// Returns the newest view that a member knows.
-    pub(super) fn newest_view(&self, living: &[&Process]) -> Option<(u128, View)> {
+    pub(super) fn newest_view(&self, living: &[&SimProcess]) -> Option<(u128, View)> {
         let known = living.iter().filter_map(|process| match &process.phase {
-            Phase::Member(member) => {
+            ProcessPhase::Member(member) => {
                 let decided = member.engine().decision().map(|decision| &decision.next);
                 let next = member.next().map(|next| &**next.view());
                 Some((process.roster.incarnation(), next.or(decided).unwrap_or(member.view()).clone()))
             }
-            Phase::Installs(install) => Some((process.roster.incarnation(), (**install.view()).clone())),
+            ProcessPhase::Installs(install) => Some((process.roster.incarnation(), (**install.view()).clone())),
             _ => None,
         });
         known.max_by_key(|(_, view)| view.id)
@@ -323,12 +327,12 @@ impl World<'_> {
 
     /// Returns true if the live members, and those whose deaths they can prove, are enough to
     /// change the view.
-    pub(super) fn has_quorum(&self, living: &[&Process], of: u128, view: &View) -> bool {
+    pub(super) fn has_quorum(&self, living: &[&SimProcess], of: u128, view: &View) -> bool {
         let is_in = |id: &MemberId| {
             living.iter().any(|process| {
                 process.me.id == *id
                     && process.roster.incarnation() == of
-                    && !matches!(process.phase, Phase::Seeks(_) | Phase::Learns(_))
+                    && !matches!(process.phase, ProcessPhase::Seeks(_) | ProcessPhase::Learns(_))
             })
         };
         let voters: Vec<MemberId> = view
@@ -343,19 +347,19 @@ impl World<'_> {
         }
     }
 
-    fn rest_without_group(&self, living: &[&Process]) -> Rest {
+    fn rest_without_group(&self, living: &[&SimProcess]) -> RunRest {
         let waiting = living.iter().filter(|process| !self.unreachable.contains(&process.address)).count() as u32;
         // A group may exist that has lost all of its members, the number of processes is too small,
         // or processes wait that have other settings than the first one.
         if self.scene.is_afar || waiting < self.scene.members || !self.scene.differing.is_empty() {
-            return Rest::Lost;
+            return RunRest::Lost;
         }
-        Rest::Not(format!("{waiting} processes found no group"))
+        RunRest::Not(format!("{waiting} processes found no group"))
     }
 
     /// Returns a subgroup in which a member has delivered no message that another has sent since
     /// all faults are over, if one exists.
-    fn unheard<'t>(&self, process: &Process, table: &'t Table, other: &Process) -> Option<&'t str> {
+    fn unheard<'t>(&self, process: &SimProcess, table: &'t StreamedTable, other: &SimProcess) -> Option<&'t str> {
         let rank = table.view.rank_of(other.me.id)?;
         let is_unheard = |(id, spec): &(SubgroupId, &SubgroupSpec)| {
             let Some((_, home, there)) = process.home(*id) else { return true };
@@ -367,8 +371,8 @@ impl World<'_> {
     }
 
     /// Returns what a process lacks to work with all others.
-    fn misses(&self, process: &Process, of: u128, living: &[&Process]) -> Option<String> {
-        let Phase::Member(member) = &process.phase else { return Some("is no member".into()) };
+    fn misses(&self, process: &SimProcess, of: u128, living: &[&SimProcess]) -> Option<String> {
+        let ProcessPhase::Member(member) = &process.phase else { return Some("is no member".into()) };
         if process.roster.incarnation() != of {
             return Some("is in another group".into());
         }

@@ -2,7 +2,7 @@
 //!
 //! A row is stored once, and processes of its owner's host read it there. Each process of another
 //! host has a copy, which streams fill.
-use super::objects::ObjectTable;
+use super::objects::SimObjectTable;
 use crate::table::bits;
 use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table, Trace};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The words of a control block. They can be read after the view is over.
-pub(super) type Words = Arc<[AtomicU64]>;
+pub(super) type RowWords = Arc<[AtomicU64]>;
 
 /// A row, or a copy of one.
 #[derive(Debug)]
-pub(super) struct Row {
-    control: Words,
+pub(super) struct SimRow {
+    control: RowWords,
     rings: Box<[u8]>,
     /// The number of posts that have been applied here.
     applied: u64,
@@ -26,7 +26,7 @@ pub(super) struct Row {
     marked: bool,
 }
 
-impl Row {
+impl SimRow {
     fn control_bytes(&self) -> u64 {
         self.control.len() as u64 * 8
     }
@@ -58,13 +58,13 @@ impl Row {
     }
 
     /// Returns the content of a post of this range.
-    fn copy(&self, range: &Range<u64>) -> Posted {
+    fn copy(&self, range: &Range<u64>) -> PostedRange {
         let control = self.control_bytes();
         let words = range.start.min(control)..range.end.min(control);
         let frames = range.start.max(control)..range.end.max(control);
         let bytes =
             if frames.is_empty() { Rc::default() } else { self.bytes(frames.start, frames.end - frames.start).into() };
-        Posted {
+        PostedRange {
             words_at: words.start,
             words: words.step_by(8).map(|at| self.word(at)).collect(),
             bytes_at: frames.start,
@@ -72,7 +72,7 @@ impl Row {
         }
     }
 
-    fn apply(&mut self, posted: &Posted) {
+    fn apply(&mut self, posted: &PostedRange) {
         // Frames are written before the words that announce them.
         if !posted.bytes.is_empty() {
             self.fill(posted.bytes_at, &posted.bytes);
@@ -94,7 +94,7 @@ impl Row {
 
 /// The content of a range of a row.
 #[derive(Clone, Debug)]
-pub(super) struct Posted {
+pub(super) struct PostedRange {
     words_at: u64,
     words: Rc<[u64]>,
     bytes_at: u64,
@@ -103,13 +103,13 @@ pub(super) struct Posted {
 
 /// All rows and copies, by number.
 #[derive(Debug, Default)]
-pub(super) struct Store {
-    rows: Vec<Row>,
+pub(super) struct SimRows {
+    rows: Vec<SimRow>,
 }
 
-impl Store {
+impl SimRows {
     pub(super) fn add(&mut self, size: u64, control: u64) -> usize {
-        self.rows.push(Row {
+        self.rows.push(SimRow {
             control: (0..control / 8).map(|_| AtomicU64::new(0)).collect(),
             rings: vec![0; (size - control) as usize].into(),
             applied: 0,
@@ -118,43 +118,43 @@ impl Store {
         self.rows.len() - 1
     }
 
-    pub(super) fn row(&self, number: usize) -> &Row {
+    pub(super) fn row(&self, number: usize) -> &SimRow {
         &self.rows[number]
     }
 
-    pub(super) fn row_mut(&mut self, number: usize) -> &mut Row {
+    pub(super) fn row_mut(&mut self, number: usize) -> &mut SimRow {
         &mut self.rows[number]
     }
 
-    pub(super) fn words(&self, number: usize) -> Words {
+    pub(super) fn words(&self, number: usize) -> RowWords {
         Arc::clone(&self.rows[number].control)
     }
 
     /// Returns the content of a whole row.
-    pub(super) fn snapshot(&self, number: usize) -> Posted {
+    pub(super) fn snapshot(&self, number: usize) -> PostedRange {
         let row = &self.rows[number];
         row.copy(&(0..row.bytes_of_all()))
     }
 
-    pub(super) fn apply(&mut self, number: usize, posted: &Posted) {
+    pub(super) fn apply(&mut self, number: usize, posted: &PostedRange) {
         self.rows[number].apply(posted);
     }
 }
 
 /// A post of a poll.
 #[derive(Clone, Debug)]
-pub(super) struct Post {
+pub(super) struct RowPost {
     /// A bit mask of the peers.
     pub(super) peers: u64,
     /// `None` if no peer is on another host.
-    pub(super) content: Option<Posted>,
+    pub(super) content: Option<PostedRange>,
     /// True if the post wakes no peer.
     pub(super) quiet: bool,
 }
 
 /// A process's table in one view. A member whose row has not arrived has a row of zeros.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct RowPlaces {
     pub(super) me: Rank,
     pub(super) rows: Vec<Option<usize>>,
     /// A bit mask of the members that have a stream, or had one.
@@ -168,15 +168,15 @@ pub(super) struct Places {
 }
 
 /// A process's table while its engine is polled.
-pub(super) struct Board<'a> {
-    pub(super) store: &'a mut Store,
-    pub(super) places: &'a Places,
-    pub(super) posts: &'a mut Vec<Post>,
+pub(super) struct PolledTable<'a> {
+    pub(super) store: &'a mut SimRows,
+    pub(super) places: &'a RowPlaces,
+    pub(super) posts: &'a mut Vec<RowPost>,
     /// The object table of the view, from which messages are delivered.
-    pub(super) object_table: Option<&'a ObjectTable>,
+    pub(super) object_table: Option<&'a SimObjectTable>,
 }
 
-impl Rows for Board<'_> {
+impl Rows for PolledTable<'_> {
     fn load(&self, member: Rank, at: u64) -> u64 {
         self.places.rows[member.index()].map_or(0, |row| self.store.row(row).word(at))
     }
@@ -208,9 +208,9 @@ impl Rows for Board<'_> {
 /// The frames of a ring, whose objects are in an object table.
 #[derive(Clone, Copy)]
 pub(super) struct WithObjects<'b> {
-    frames: Lookup<'b, Board<'b>>,
+    frames: Lookup<'b, PolledTable<'b>>,
     ring: (Rank, u64),
-    object_table: Option<&'b ObjectTable>,
+    object_table: Option<&'b SimObjectTable>,
 }
 
 impl<'b> Frames<'b> for WithObjects<'b> {
@@ -229,7 +229,7 @@ impl<'b> Frames<'b> for WithObjects<'b> {
     }
 }
 
-impl Board<'_> {
+impl PolledTable<'_> {
     fn mine(&self) -> usize {
         self.places.rows[self.places.me.index()].expect("a member has its own row")
     }
@@ -252,11 +252,11 @@ impl Board<'_> {
     fn add(&mut self, peers: &[Rank], range: &Range<u64>, quiet: bool) {
         let peers = bits(peers);
         let content = (peers & self.places.far != 0).then(|| self.store.row(self.mine()).copy(range));
-        self.posts.push(Post { peers, content, quiet });
+        self.posts.push(RowPost { peers, content, quiet });
     }
 }
 
-impl Table for Board<'_> {
+impl Table for PolledTable<'_> {
     fn store(&mut self, at: u64, value: u64) {
         let mine = self.mine();
         self.store.row_mut(mine).set(at, value);
@@ -275,7 +275,7 @@ impl Table for Board<'_> {
 
     fn wake(&mut self, peers: &[Rank]) {
         self.mark(peers);
-        self.posts.push(Post { peers: bits(peers), content: None, quiet: false });
+        self.posts.push(RowPost { peers: bits(peers), content: None, quiet: false });
     }
 
     fn posts_cost(&self) -> bool {
@@ -283,7 +283,7 @@ impl Table for Board<'_> {
     }
 
     fn is_heard(&self, peer: Rank) -> bool {
-        let is_posted = |post: &Post| post.content.is_some() && post.peers & self.places.far >> peer.0 & 1 == 1;
+        let is_posted = |post: &RowPost| post.content.is_some() && post.peers & self.places.far >> peer.0 & 1 == 1;
         self.places.unheard >> peer.0 & 1 == 0 && !self.posts.iter().any(is_posted)
     }
 

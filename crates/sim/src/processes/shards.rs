@@ -1,12 +1,12 @@
 //! The rule of shards, as far as a view and the previous one show it.
 use super::ledger::VIEWS;
-use crate::Violation;
+use crate::checkers::Checked;
 use spindle_core::{Rank, Rule, View};
 use std::collections::BTreeSet;
 
 /// Checks that a member stays in its shard, is in at most one shard of a set, and sends in none
 /// that has too few members.
-pub(super) fn check_shards(before: &View, view: &View) -> Result<(), Violation> {
+pub(super) fn check_shards(before: &View, view: &View) -> Checked {
     let mut placed = BTreeSet::new();
     for spec in &view.subgroups {
         let Rule::Shard { set, least, most } = spec.member_rule else { continue };

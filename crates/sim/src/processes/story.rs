@@ -18,7 +18,7 @@ pub(super) use telling::Telling;
 
 use super::world::Broken;
 use script::Directive;
-use stage::Stage;
+use stage::StoryStage;
 
 /// The line between the directives and the trace.
 const RULE: &str = "----";
@@ -37,7 +37,7 @@ pub fn tell(text: &str) -> Result<String, String> {
 fn tell_with(broken: Broken, text: &str) -> Result<String, String> {
     let directives = directives(text)?;
     let stated = script::scene(directives.iter().map(|(_, directive)| directive))?;
-    let mut stage = Stage::new(&stated, broken);
+    let mut stage = StoryStage::new(&stated, broken);
     let mut directives = directives.into_iter().peekable();
     let (mut told, mut is_open, mut is_trace) = (String::new(), false, false);
     for (number, line) in text.lines().enumerate() {
@@ -65,7 +65,7 @@ fn tell_with(broken: Broken, text: &str) -> Result<String, String> {
 }
 
 /// Adds the trace of a block, if one ends here and has any.
-fn end_block(stage: &mut Stage<'_>, is_open: &mut bool, told: &mut String) {
+fn end_block(stage: &mut StoryStage<'_>, is_open: &mut bool, told: &mut String) {
     if std::mem::take(is_open) {
         let trace = stage.take_trace();
         if !trace.is_empty() {

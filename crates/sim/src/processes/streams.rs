@@ -1,10 +1,10 @@
 //! The memory of a process's views: rows of this host, streams that fill copies of other rows, and
 //! the streams of views that are over.
-use super::network::Load;
+use super::network::PacketLoad;
 use super::plan::S;
-use super::process::{Over, Phase, Process, Table, Way};
-use super::rows::{Places, Post};
-use super::world::{Broken, World};
+use super::process::{EndedView, ProcessPhase, RowAccess, SimProcess, StreamedTable};
+use super::rows::{RowPlaces, RowPost};
+use super::world::{Broken, HostsWorld};
 use spindle_core::{Layout, MemberId, Rank, Time, View, ViewId};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,25 +15,37 @@ pub(super) const RETIRED_NS: u64 = 2 * S;
 /// The time within which a peer on the same host is woken.
 const BELL_NS: (u64, u64) = (500, 20_000);
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Makes the table of a view, with the rows that have arrived. Returns the members whose rows
     /// these are.
-    pub(super) fn take_rows(&mut self, process: &mut Process, view: &Arc<View>, layout: &Layout) -> BTreeSet<MemberId> {
+    pub(super) fn take_rows(
+        &mut self,
+        process: &mut SimProcess,
+        view: &Arc<View>,
+        layout: &Layout,
+    ) -> BTreeSet<MemberId> {
         let me = view.rank_of(process.me.id).expect("it is in the view");
         let count = view.members.len();
         let mut rows = vec![None; count];
         rows[me.index()] = Some(process.made.take().expect("its row is made").row);
-        let table = Table {
+        let table = StreamedTable {
             incarnation: process.roster.incarnation(),
             view: Arc::clone(view),
-            places: Places { me, rows, far: 0, unheard: 0, membership: layout.row(me).membership, seen: Cell::new(0) },
+            places: RowPlaces {
+                me,
+                rows,
+                far: 0,
+                unheard: 0,
+                membership: layout.row(me).membership,
+                seen: Cell::new(0),
+            },
             streams: vec![None; count],
             near: vec![None; count],
             continued: 0,
             sizes: layout.rows().iter().map(|row| (row.size, row.control)).collect(),
         };
         let before = process.table.replace(table);
-        process.over.extend(before.map(|table| Over { table, since: self.now }));
+        process.over.extend(before.map(|table| EndedView { table, since: self.now }));
         let mut here = BTreeSet::new();
         for (rank, id) in view.ranks().zip(view.members.iter().copied()).filter(|(rank, _)| *rank != me) {
             if let Some(way) = process.roster.take_part(view.id, id) {
@@ -47,9 +59,9 @@ impl World<'_> {
 
     /// Attaches the access to a member's row. Data that arrived over an old stream is applied, and
     /// nothing after that.
-    fn attach(&mut self, number: usize, table: &mut Table, rank: Rank, way: Way) {
+    fn attach(&mut self, number: usize, table: &mut StreamedTable, rank: Rank, way: RowAccess) {
         match way {
-            Way::Near(row, owner) => {
+            RowAccess::Near(row, owner) => {
                 table.places.rows[rank.index()] = Some(row);
                 table.near[rank.index()] = Some(owner);
                 self.store.row_mut(row).mark();
@@ -57,7 +69,7 @@ impl World<'_> {
                 let at = self.now + self.random.range(BELL_NS.0, BELL_NS.1);
                 self.wake(owner, at);
             }
-            Way::Stream(connection) => {
+            RowAccess::Stream(connection) => {
                 let is_again = table.places.far >> rank.0 & 1 == 1;
                 if table.places.rows[rank.index()].is_none() {
                     let (size, control) = table.sizes[rank.index()];
@@ -76,14 +88,14 @@ impl World<'_> {
                 if let Some(end) =
                     self.connections.get(connection).map(|found| found.end_of(number)).filter(|_| !resumes)
                 {
-                    self.send_over(connection, end, Load::Row(row), false);
+                    self.send_over(connection, end, PacketLoad::Row(row), false);
                 }
             }
         }
     }
 
     /// Applies the data that has arrived over a stream. Returns true if the stream is open.
-    fn drain(&mut self, table: &Table, rank: Rank, number: usize, process: usize) -> bool {
+    fn drain(&mut self, table: &StreamedTable, rank: Rank, number: usize, process: usize) -> bool {
         let now = self.now;
         let row = table.places.rows[rank.index()].expect("a stream fills it");
         let Some(connection) = self.connections.get_mut(number) else { return false };
@@ -96,20 +108,23 @@ impl World<'_> {
         }
         while connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
             match connection.ends[1 - end].out.pop_front().expect("it is there").load {
-                Load::Row(posted) => self.store.apply(row, &posted),
-                Load::Posts(posts) => posts.iter().for_each(|posted| self.store.apply(row, posted)),
-                Load::Fin => connection.ends[end].has_fin = true,
-                Load::Turn(view) => {
+                PacketLoad::Row(posted) => self.store.apply(row, &posted),
+                PacketLoad::Posts(posts) => posts.iter().for_each(|posted| self.store.apply(row, posted)),
+                PacketLoad::Fin => connection.ends[end].has_fin = true,
+                PacketLoad::Turn(view) => {
                     connection.ends[end].turned = Some(view);
                     if self.broken != Broken::TurnIgnored {
                         return true;
                     }
                 }
-                Load::Reset => {
+                PacketLoad::Reset => {
                     connection.ends[end].is_open = false;
                     return false;
                 }
-                Load::ControlMessage(..) | Load::StateHead(_) | Load::StateBody | Load::Bulk(_) => {}
+                PacketLoad::ControlMessage(..)
+                | PacketLoad::StateHead(_)
+                | PacketLoad::StateBody
+                | PacketLoad::Bulk(_) => {}
             }
         }
         true
@@ -117,7 +132,7 @@ impl World<'_> {
 
     /// Applies the data that has arrived over all streams. Returns the members whose streams have
     /// ended, with the views.
-    pub(super) fn progress(&mut self, process: &mut Process) -> Vec<(ViewId, Rank, MemberId)> {
+    pub(super) fn progress(&mut self, process: &mut SimProcess) -> Vec<(ViewId, Rank, MemberId)> {
         let number = process.number;
         let mut downs = vec![];
         let (mut over, mut older) = (std::mem::take(&mut process.over), std::mem::take(&mut process.older));
@@ -137,8 +152,8 @@ impl World<'_> {
     }
 
     /// Lets the streams to members that stay continue in the next view, which is decided.
-    pub(super) fn continue_streams(&mut self, process: &mut Process) {
-        let (Phase::Member(member), Some(mut table)) = (&process.phase, process.table.take()) else {
+    pub(super) fn continue_streams(&mut self, process: &mut SimProcess) {
+        let (ProcessPhase::Member(member), Some(mut table)) = (&process.phase, process.table.take()) else {
             unreachable!("a member")
         };
         let next = Arc::clone(member.next().expect("a view follows").view());
@@ -154,14 +169,14 @@ impl World<'_> {
             let has_turned = std::mem::replace(&mut connection.ends[end].has_turned, true);
             let turned = connection.ends[end].turned;
             if !has_turned {
-                self.send_over(stream, end, Load::Turn(next.id), false);
+                self.send_over(stream, end, PacketLoad::Turn(next.id), false);
             }
             if turned == Some(next.id) || (has_turned && self.broken == Broken::ContinuesEarly) {
                 let connection = self.connections.get_mut(stream).expect("it is there");
                 (connection.ends[end].has_turned, connection.ends[end].turned) = (false, None);
                 table.streams[rank.index()] = None;
                 table.continued |= 1 << rank.0;
-                process.roster.keep_continued(next.id, id, Way::Stream(stream));
+                process.roster.keep_continued(next.id, id, RowAccess::Stream(stream));
                 self.outcome.counts.continued += 1;
             }
         }
@@ -169,10 +184,10 @@ impl World<'_> {
         process.table = Some(table);
     }
 
-    pub(super) fn attach_arrivals(&mut self, process: &mut Process) {
+    pub(super) fn attach_arrivals(&mut self, process: &mut SimProcess) {
         let now = Time(self.now);
         for arrival in process.roster.take_arrivals() {
-            let Phase::Member(member) = &mut process.phase else { return };
+            let ProcessPhase::Member(member) = &mut process.phase else { return };
             let over = process.over.iter_mut().map(|over| &mut over.table);
             let table = process
                 .table
@@ -182,7 +197,7 @@ impl World<'_> {
                 .find(|table| table.view.id == arrival.view);
             let found = table.and_then(|table| Some((table.view.rank_of(arrival.from)?, table)));
             let Some((rank, table)) = found.filter(|(rank, table)| *rank != table.places.me) else { continue };
-            if let Way::Near(..) = arrival.way
+            if let RowAccess::Near(..) = arrival.way
                 && table.places.rows[rank.index()].is_some()
             {
                 continue;
@@ -193,7 +208,7 @@ impl World<'_> {
     }
 
     /// Closes the streams of ended views once both sides have ended them, or after a while.
-    pub(super) fn look_after_retired(&mut self, process: &mut Process) {
+    pub(super) fn look_after_retired(&mut self, process: &mut SimProcess) {
         let number = process.number;
         let mut closed = vec![];
         for table in process.over.iter_mut().map(|over| &mut over.table).chain(&mut process.older) {
@@ -228,7 +243,7 @@ impl World<'_> {
             stays
         });
         let over: Vec<ViewId> = process.over.iter().map(|over| over.table.view.id).collect();
-        if let Phase::Member(member) = &mut process.phase {
+        if let ProcessPhase::Member(member) = &mut process.phase {
             member.retain_old(|view| over.contains(&view));
         }
         for connection in closed {
@@ -240,7 +255,7 @@ impl World<'_> {
 
     /// Returns a bit mask of the members whose hosts lack a post of the process of this number in a
     /// view.
-    pub(super) fn lacking(&self, number: usize, table: &Table) -> u64 {
+    pub(super) fn lacking(&self, number: usize, table: &StreamedTable) -> u64 {
         let lacks = |rank: &usize| {
             let connection = table.streams[*rank].and_then(|stream| self.connections.get(stream));
             connection.is_none_or(|found| found.ends[found.end_of(number)].out.iter().any(|sent| sent.due > self.now))
@@ -253,10 +268,10 @@ impl World<'_> {
     }
 
     /// Sends the posts of a poll of the process of this number.
-    pub(super) fn send_posts(&mut self, number: usize, table: &Table, posts: Vec<Post>) {
+    pub(super) fn send_posts(&mut self, number: usize, table: &StreamedTable, posts: Vec<RowPost>) {
         let mut event_counts = 0u64;
         let mut far: BTreeMap<usize, Vec<_>> = BTreeMap::new();
-        for Post { peers, content, quiet } in posts {
+        for RowPost { peers, content, quiet } in posts {
             if !quiet {
                 event_counts |= peers;
             }
@@ -276,7 +291,7 @@ impl World<'_> {
             if let Some(connection) = table.streams[rank]
                 && let Some(end) = self.connections.get(connection).map(|found| found.end_of(number))
             {
-                self.send_over(connection, end, Load::Posts(posts), event_counts >> rank & 1 == 0);
+                self.send_over(connection, end, PacketLoad::Posts(posts), event_counts >> rank & 1 == 0);
             }
         }
     }

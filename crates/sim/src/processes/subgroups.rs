@@ -1,7 +1,7 @@
 //! The subgroups of a group, and the messages that a member has to send in them.
-use super::ledger::Sent;
+use super::ledger::MessageId;
 use super::objects::{OBJECT_BYTES_MIN, content};
-use super::process::Process;
+use super::process::SimProcess;
 use crate::random::Random;
 use spindle_core::wire::ring::Kind;
 use spindle_core::{MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
@@ -85,14 +85,14 @@ pub(super) struct Unsent {
 
 impl Unsent {
     /// Returns a message of `len` bytes, or of the bytes that it needs at least.
-    pub(super) fn message(sent: Sent, len: usize) -> Unsent {
+    pub(super) fn message(sent: MessageId, len: usize) -> Unsent {
         let mut bytes = (u64::from(sent.0) << 32 | u64::from(sent.1)).to_le_bytes().to_vec();
         bytes.resize(len.max(SHORT_BYTES), sent.1 as u8);
         Unsent { kind: Kind::Message, bytes, again: false, own: None }
     }
 
     /// Returns a message of `len` bytes, which is sent as an object.
-    pub(super) fn object(sent: Sent, len: usize) -> Unsent {
+    pub(super) fn object(sent: MessageId, len: usize) -> Unsent {
         Unsent { kind: Kind::Object, bytes: content(sent, len).to_vec(), again: false, own: None }
     }
 
@@ -108,7 +108,7 @@ impl Unsent {
 
 /// Returns the message of these bytes. If they are not as the sender wrote them, it is a message
 /// that was never sent.
-pub(super) fn decode(bytes: &[u8]) -> Sent {
+pub(super) fn decode(bytes: &[u8]) -> MessageId {
     let word = bytes.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
     let (sender, number) = ((word >> 32) as u32, word as u32);
     if bytes.len() >= OBJECT_BYTES_MIN {
@@ -121,7 +121,7 @@ pub(super) fn decode(bytes: &[u8]) -> Sent {
     }
 }
 
-impl Process {
+impl SimProcess {
     /// Returns the messages to send in a subgroup.
     pub(super) fn unsent_in(&mut self, name: &str) -> &mut VecDeque<Unsent> {
         if !self.unsent.contains_key(name) {

@@ -5,7 +5,7 @@ use super::*;
 /// Returns the first seed below `most` at which the check of this name notices a broken driver.
 fn noticed(broken: Broken, name: &str, most: u64) -> Option<u64> {
     let is_noticed = |seed: &u64| {
-        let outcome = tell(&Scene::from_seed(*seed), broken, None);
+        let outcome = tell(&HostsScene::from_seed(*seed), broken, None);
         outcome.violations.first().is_some_and(|violation| violation.name == name)
     };
     (0..most).find(is_noticed)
@@ -23,15 +23,15 @@ fn some_seeds_break_nothing() {
 
 /// Returns the place of a process of that host, which asks the seeds. The processes of hosts 0 to 2
 /// are the seeds.
-fn place(host: u32, start_ns: u64) -> Place {
-    Place { host, start_ns, is_seed: host < 3, is_durable: false, is_unreachable: false, is_observer: false }
+fn place(host: u32, start_ns: u64) -> ProcessPlace {
+    ProcessPlace { host, start_ns, is_seed: host < 3, is_durable: false, is_unreachable: false, is_observer: false }
 }
 
 /// Returns a scene in which three members create a group, links have that delay, and no fault
 /// occurs.
-fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
+fn scene(places: Vec<ProcessPlace>, delay_ns: u64) -> HostsScene {
     let hosts = places.iter().map(|place| place.host + 1).max().unwrap_or(0);
-    Scene {
+    HostsScene {
         seed: 1,
         hosts,
         is_afar: true,
@@ -63,7 +63,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
 fn changes_of_views(seconds: u64, unreachable: bool) -> u64 {
     let mut places: Vec<_> = (0..4).map(|host| place(host, u64::from(host / 3) * 5 * S)).collect();
     places[3].is_unreachable = unreachable;
-    let outcome = play(&Scene { calm_ns: seconds * S, ..scene(places, MS) });
+    let outcome = play(&HostsScene { calm_ns: seconds * S, ..scene(places, MS) });
     assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
     outcome.counts.views
 }
@@ -80,9 +80,9 @@ fn a_process_that_no_member_reaches_changes_views_ever_more_rarely() {
 /// If the process voted before it has begun a view, the group would wait for its vote for ever.
 #[test]
 fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
-    let mut places = vec![place(0, 0), Place { is_seed: false, ..place(1, S) }];
+    let mut places = vec![place(0, 0), ProcessPlace { is_seed: false, ..place(1, S) }];
     places[1].is_unreachable = true;
-    let outcome = play(&Scene { members: 1, calm_ns: 20 * S, ..scene(places, MS) });
+    let outcome = play(&HostsScene { members: 1, calm_ns: 20 * S, ..scene(places, MS) });
     assert!(outcome.violations.is_empty() && outcome.counts.views >= 2, "{outcome:?}");
 }
 
@@ -106,9 +106,9 @@ fn connections_that_break_and_can_be_made_again_change_no_view() {
         let pairs = [(0, 1), (0, 2), (1, 2)];
         let pause = (500 * MS).max(10 * delay);
         let resets = (0..40).flat_map(|round| {
-            pairs.iter().map(move |(a, b)| (2 * S + round * pause, Fault::Break { a: *a, b: *b, half: false }))
+            pairs.iter().map(move |(a, b)| (2 * S + round * pause, HostsFault::Break { a: *a, b: *b, half: false }))
         });
-        let scene = Scene {
+        let scene = HostsScene {
             jitter_ns: delay / 2,
             suspect_after_ns: S.max(10 * delay),
             send_every_ns: 50 * MS,
@@ -129,15 +129,15 @@ fn connections_that_break_and_can_be_made_again_change_no_view() {
 fn a_slow_application_costs_its_process_no_place_when_the_view_changes() {
     for (is_afar, hosts) in [(false, 1), (true, 1), (true, 3)] {
         for epochs in [false, true] {
-            let places =
-                (0..4).map(|at| Place { is_seed: is_afar && at < 3, ..place(at % hosts, u64::from(at / 3) * 4 * S) });
+            let places = (0..4)
+                .map(|at| ProcessPlace { is_seed: is_afar && at < 3, ..place(at % hosts, u64::from(at / 3) * 4 * S) });
             let mut subgroups = subgroups::plain();
             subgroups.iter_mut().for_each(|spec| spec.window = 128);
-            let scene = Scene {
+            let scene = HostsScene {
                 is_afar,
                 slow: Some(Slow { place: 1, each_ns: 15 * MS }),
                 send_every_ns: 10 * MS,
-                faults: vec![(14 * S, Fault::Kill { place: 3, down_ns: None, renamed: false })],
+                faults: vec![(14 * S, HostsFault::Kill { place: 3, down_ns: None, renamed: false })],
                 calm_ns: 25 * S,
                 subgroups,
                 epochs,
@@ -155,11 +155,11 @@ fn a_slow_application_costs_its_process_no_place_when_the_view_changes() {
 /// that it did not know.
 #[test]
 fn a_member_that_was_cut_off_is_told_of_a_view_by_members_that_it_does_not_know() {
-    let places = vec![place(0, 0), place(1, 0), Place { is_seed: false, ..place(0, 0) }];
-    let cuts = [(1, 2), (2, 1)].map(|(from, to)| (3 * S, Fault::Cut { from, to, ns: 17 * S }));
+    let places = vec![place(0, 0), place(1, 0), ProcessPlace { is_seed: false, ..place(0, 0) }];
+    let cuts = [(1, 2), (2, 1)].map(|(from, to)| (3 * S, HostsFault::Cut { from, to, ns: 17 * S }));
     let kills = [(6 * S, 2, Some(300 * MS)), (12 * S, 0, None)];
-    let kills = kills.map(|(at, place, down_ns)| (at, Fault::Kill { place, down_ns, renamed: false }));
-    let scene = Scene { faults: [cuts, kills].concat(), calm_ns: 20 * S, ..scene(places, MS) };
+    let kills = kills.map(|(at, place, down_ns)| (at, HostsFault::Kill { place, down_ns, renamed: false }));
+    let scene = HostsScene { faults: [cuts, kills].concat(), calm_ns: 20 * S, ..scene(places, MS) };
     let outcome = play(&scene);
     assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
     assert!(outcome.united, "{outcome:?}");
@@ -174,11 +174,11 @@ fn members_that_go_on_one_after_the_other_keep_a_majority() {
         for pause in [900 * MS, 1500 * MS, 4 * S] {
             let stops = (0..members).map(|at| {
                 let ns = 2 * S + u64::from(at) * pause;
-                (3 * S, Fault::Pause { place: at, ns })
+                (3 * S, HostsFault::Pause { place: at, ns })
             });
             let places = (0..members).map(|at| place(at % hosts, 0)).collect();
             let calm_ns = 5 * S + u64::from(members) * pause;
-            let scene = Scene { members, faults: stops.collect(), calm_ns, ..scene(places, MS) };
+            let scene = HostsScene { members, faults: stops.collect(), calm_ns, ..scene(places, MS) };
             let outcome = play(&scene);
             assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
             let minority = u64::from(members - 1) / 2;
@@ -195,8 +195,8 @@ fn members_that_go_on_one_after_the_other_keep_a_majority() {
 fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
     for at in (0..200).map(|at| at * MS / 2) {
         let places = (0..2).map(|host| place(host, 0)).collect();
-        let fault = (at, Fault::Leave { place: 1, down_ns: None });
-        let outcome = play(&Scene { members: 2, faults: vec![fault], ..scene(places, 5 * MS) });
+        let fault = (at, HostsFault::Leave { place: 1, down_ns: None });
+        let outcome = play(&HostsScene { members: 2, faults: vec![fault], ..scene(places, 5 * MS) });
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
         assert!(outcome.united && outcome.counts.bootstraps == 1, "after {at} ns: {outcome:?}");
     }
@@ -206,13 +206,13 @@ fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
 /// gives the three up, and admit a process.
 #[test]
 fn a_group_that_has_lost_its_majority_continues_on_an_order() {
-    let kills = [0, 3, 4].map(|place| (3 * S, Fault::Kill { place, down_ns: None, renamed: false }));
+    let kills = [0, 3, 4].map(|place| (3 * S, HostsFault::Kill { place, down_ns: None, renamed: false }));
     let mut places: Vec<_> = (0..5).map(|host| place(host, 0)).collect();
-    places.push(Place { start_ns: 4 * S, ..place(5, 0) });
-    let lost = Scene { members: 5, faults: kills.to_vec(), ..scene(places, MS) };
+    places.push(ProcessPlace { start_ns: 4 * S, ..place(5, 0) });
+    let lost = HostsScene { members: 5, faults: kills.to_vec(), ..scene(places, MS) };
     let outcome = play(&lost);
     assert!(outcome.violations.is_empty() && outcome.lost, "{outcome:?}");
-    let outcome = play(&Scene { recovers_ns: Some(2 * S), ..lost });
+    let outcome = play(&HostsScene { recovers_ns: Some(2 * S), ..lost });
     assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
     assert_eq!((outcome.counts.recoveries, outcome.counts.joins, outcome.counts.evictions), (1, 1, 0));
 }
@@ -221,9 +221,9 @@ fn a_group_that_has_lost_its_majority_continues_on_an_order() {
 /// give the three up. When the cut heals, all join the group of the two.
 #[test]
 fn members_that_were_given_up_by_mistake_come_back() {
-    let cuts = [(0b11, 0b11100), (0b11100, 0b11)].map(|(from, to)| (3 * S, Fault::Cut { from, to, ns: 20 * S }));
+    let cuts = [(0b11, 0b11100), (0b11100, 0b11)].map(|(from, to)| (3 * S, HostsFault::Cut { from, to, ns: 20 * S }));
     let places = (0..5).map(|host| place(host, 0)).collect();
-    let scene = Scene {
+    let scene = HostsScene {
         members: 5,
         faults: cuts.to_vec(),
         calm_ns: 24 * S,
@@ -242,7 +242,7 @@ fn members_that_were_given_up_by_mistake_come_back() {
 fn processes_of_64_hosts_join_in_few_views() {
     let founders = (0..3).map(|host| place(host, 0));
     let joiners = (3..64).map(|host| place(host, 3 * S + u64::from(host) * MS));
-    let scene = Scene { send_every_ns: 500 * MS, ..scene(founders.chain(joiners).collect(), MS) };
+    let scene = HostsScene { send_every_ns: 500 * MS, ..scene(founders.chain(joiners).collect(), MS) };
     let outcome = play(&scene);
     assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
     assert_eq!((outcome.counts.joins, outcome.counts.views), (61, 2));
@@ -252,18 +252,18 @@ fn processes_of_64_hosts_join_in_few_views() {
 /// member is killed while objects are in flight.
 #[test]
 fn large_messages_are_sent_again_to_the_members_that_are_left() {
-    let large = Large { one_in: 2, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 2 };
-    let places: Vec<_> = (0..6).map(|number| Place { is_seed: number < 3, ..place(number % 3, 0) }).collect();
+    let large = LargeMessages { one_in: 2, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 2 };
+    let places: Vec<_> = (0..6).map(|number| ProcessPlace { is_seed: number < 3, ..place(number % 3, 0) }).collect();
     let mut subgroups = subgroups::plain();
     subgroups.iter_mut().for_each(|spec| spec.message_bytes_max = 24);
-    let kill = Fault::Kill { place: 1, down_ns: None, renamed: false };
-    let calm = Scene { members: 6, subgroups, large: Some(large), ..scene(places, 10 * MS) };
+    let kill = HostsFault::Kill { place: 1, down_ns: None, renamed: false };
+    let calm = HostsScene { members: 6, subgroups, large: Some(large), ..scene(places, 10 * MS) };
     let outcome = play(&calm);
     assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
     let Counts { large_sent, large, large_again, lent, blocks, groups_closed, .. } = outcome.counts;
     assert!(large > 5 * large_sent && blocks > large_sent && lent > 2 * large_sent, "{outcome:?}");
     assert_eq!((large_again, groups_closed), (0, 0));
-    let outcome = play(&Scene { faults: vec![(3 * S, kill)], ..calm });
+    let outcome = play(&HostsScene { faults: vec![(3 * S, kill)], ..calm });
     assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
     assert!(outcome.counts.large_again > 0 && outcome.counts.groups_closed > 0, "{outcome:?}");
 }
@@ -272,15 +272,16 @@ fn large_messages_are_sent_again_to_the_members_that_are_left() {
 /// leaves at last, so that the others are asked.
 #[test]
 fn processes_that_follow_fetch_large_messages_and_miss_none() {
-    let large = Large { one_in: 2, longest: 640, block_bytes: 64, ahead: 2, direct_below: 65, racks: 0 };
+    let large = LargeMessages { one_in: 2, longest: 640, block_bytes: 64, ahead: 2, direct_below: 65, racks: 0 };
     let mut places: Vec<_> = (0..3).map(|host| place(host, 0)).collect();
-    places.push(Place { start_ns: S, ..place(0, 0) });
-    places.extend([0, 3].map(|host| Place { is_seed: false, is_observer: true, ..place(host, S) }));
+    places.push(ProcessPlace { start_ns: S, ..place(0, 0) });
+    places.extend([0, 3].map(|host| ProcessPlace { is_seed: false, is_observer: true, ..place(host, S) }));
     places[3].is_seed = false;
     let mut subgroups = subgroups::plain();
     subgroups.iter_mut().for_each(|spec| (spec.message_bytes_max, spec.window) = (24, 8));
-    let leave = (3 * S, Fault::Leave { place: 2, down_ns: None });
-    let scene = Scene { learns: true, subgroups, large: Some(large), faults: vec![leave], ..scene(places, 5 * MS) };
+    let leave = (3 * S, HostsFault::Leave { place: 2, down_ns: None });
+    let scene =
+        HostsScene { learns: true, subgroups, large: Some(large), faults: vec![leave], ..scene(places, 5 * MS) };
     let outcome = play(&scene);
     assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
     let Counts { fetched, objects_missed, learned, gaps, leaves, .. } = outcome.counts;
@@ -290,8 +291,8 @@ fn processes_that_follow_fetch_large_messages_and_miss_none() {
 
 #[test]
 fn a_seed_means_the_same_run_for_ever() {
-    let hashes: Vec<u64> = (0..3).map(|seed| play(&Scene::from_seed(seed)).trace_hash).collect();
-    let again: Vec<u64> = (0..3).map(|seed| play(&Scene::from_seed(seed)).trace_hash).collect();
+    let hashes: Vec<u64> = (0..3).map(|seed| play(&HostsScene::from_seed(seed)).trace_hash).collect();
+    let again: Vec<u64> = (0..3).map(|seed| play(&HostsScene::from_seed(seed)).trace_hash).collect();
     assert_eq!(hashes, again);
     assert_eq!(hashes, PINNED);
 }

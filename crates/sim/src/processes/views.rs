@@ -1,12 +1,13 @@
 //! A process's views, from the first to its end: how they begin and end, and which messages are
 //! sent again.
-use super::network::Load;
+use super::network::PacketLoad;
 use super::plan::{MS, S};
-use super::process::{Made, Over, Phase, Process, Table};
-use super::rows::Board;
+use super::process::{EndedView, Made, ProcessPhase, SimProcess, StreamedTable};
+use super::rows::PolledTable;
 use super::subgroups::Unsent;
-use super::world::{Broken, Checked, Event, World};
+use super::world::{Broken, HostsWorld, ProcessEvent};
 use crate::Violation;
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use spindle_core::control::{Adoption, ControlEvent, INSTALL_LOOK, Incarnation, Install, Member, Terms};
 use spindle_core::wire::layout::membership;
@@ -23,16 +24,21 @@ pub(super) const FAREWELL_NS: u64 = 200 * MS;
 /// The time after which a process gives its first view up, as the library does.
 const GATHER_NS: u64 = 60 * S;
 
-pub(super) type Next = Result<u64, Violation>;
+pub(super) type NextView = Result<u64, Violation>;
 
-impl World<'_> {
-    fn terms(&self, process: &Process) -> Terms {
+impl HostsWorld<'_> {
+    fn terms(&self, process: &SimProcess) -> Terms {
         let settings = process.settings.clone();
         Terms { settings, suspect_after: Some(Duration::from_nanos(self.scene.suspect_after_ns)) }
     }
 
     /// Begins the first view of a process.
-    pub(super) fn begin_first(&mut self, process: &mut Process, view: View, known: &[(SubgroupId, Rank, u64)]) -> Next {
+    pub(super) fn begin_first(
+        &mut self,
+        process: &mut SimProcess,
+        view: View,
+        known: &[(SubgroupId, Rank, u64)],
+    ) -> NextView {
         let now = Time(self.now);
         let me = view.rank_of(process.me.id).expect("it is in the view");
         let ablation = Ablation { epochs: self.scene.epochs, ..Ablation::default() };
@@ -43,7 +49,7 @@ impl World<'_> {
         let mut install = Install::first(engine, self.terms(process).suspect_after, &mut process.roster, now);
         self.make_row(process, install.view().id, install.engine());
         install.prepared(&mut process.roster, now);
-        process.phase = Phase::Installs(Box::new(install));
+        process.phase = ProcessPhase::Installs(Box::new(install));
         self.carry_out(process)?;
         if let Some(boot) = &mut process.boot {
             boot.joined(process.roster.incarnation(), now);
@@ -53,14 +59,14 @@ impl World<'_> {
     }
 
     /// Makes a process's row for a view.
-    fn make_row(&mut self, process: &mut Process, view: ViewId, engine: &Engine) {
+    fn make_row(&mut self, process: &mut SimProcess, view: ViewId, engine: &Engine) {
         let layout = engine.layout().row(engine.me());
         let row = self.store.add(layout.size, layout.control);
         process.made = Some(Made { view, row, since: self.now });
     }
 
     /// Installs the first view of a process, when it has to wait for no other member.
-    pub(super) fn install_first(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
+    pub(super) fn install_first(&mut self, process: &mut SimProcess, news: Vec<ControlEvent>) -> NextView {
         let now = Time(self.now);
         let made = process.made.as_ref().expect("its row is made");
         if self.now > made.since + GATHER_NS {
@@ -73,7 +79,7 @@ impl World<'_> {
             return self.go_away(process);
         }
         let row = made.row;
-        let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
+        let ProcessPhase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         install.show_life(|at, word| self.store.row_mut(row).set(at, word));
         let mut is_over = false;
         for one in news.iter().filter(|_| self.broken != Broken::InstallsUnread) {
@@ -86,12 +92,12 @@ impl World<'_> {
             self.check_end(process)?;
             return self.go_away(process);
         }
-        let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
+        let ProcessPhase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         let has_sent_all = !process.outbox.iter().any(|(to, _)| process.roster.waits_to_reach(*to, install.view()));
         if !install.look(&mut process.roster, false, has_sent_all, |_| false, now) {
             return Ok(self.now + INSTALL_LOOK.as_nanos() as u64);
         }
-        let Phase::Installs(install) = std::mem::replace(&mut process.phase, Phase::Out) else {
+        let ProcessPhase::Installs(install) = std::mem::replace(&mut process.phase, ProcessPhase::Out) else {
             unreachable!("it installs")
         };
         let view = Arc::clone(install.view());
@@ -99,18 +105,18 @@ impl World<'_> {
         let here = self.take_rows(process, &view, &layout);
         let begun = install.begin(&here, &mut process.roster, now);
         let terms = self.terms(process);
-        process.phase = Phase::Member(Box::new(Member::new(begun, terms, &process.roster, now)));
+        process.phase = ProcessPhase::Member(Box::new(Member::new(begun, terms, &process.roster, now)));
         self.has_begun(process, &view)?;
         Ok(self.now + 1_000)
     }
 
     /// Installs the next view, after the end of the one before.
-    pub(super) fn install_next(&mut self, process: &mut Process) -> Next {
+    pub(super) fn install_next(&mut self, process: &mut SimProcess) -> NextView {
         let now = Time(self.now);
         self.continue_streams(process);
         self.send(process)?;
         let goes_on_at = self.poll_older(process)?;
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         let row = process.made.as_ref().expect("its row is made").row;
         let next = member.next_mut().expect("a view follows");
         next.show_life(|at, word| self.store.row_mut(row).set(at, word));
@@ -134,16 +140,16 @@ impl World<'_> {
         let words = Box::new(move |rank: Rank, at: u64| {
             before[rank.index()].as_ref().map_or(0, |words| words[at as usize / 8].load(Ordering::Relaxed))
         });
-        let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &process.phase else { unreachable!("a member") };
         let next = member.next().expect("a view follows");
         let (view, layout) = (Arc::clone(next.view()), next.engine().layout().clone());
         let here = self.take_rows(process, &view, &layout);
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         member.begin(&here, words, &mut process.roster, now);
         let older: Vec<ViewId> = member.older().collect();
-        let goes_on = |table: &Table| older.contains(&table.view.id);
+        let goes_on = |table: &StreamedTable| older.contains(&table.view.id);
         let ended = process.older.extract_if(.., |table| !goes_on(table));
-        process.over.extend(ended.map(|table| Over { table, since: now.0 }));
+        process.over.extend(ended.map(|table| EndedView { table, since: now.0 }));
         process.older.extend(process.over.extract_if(.., |over| goes_on(&over.table)).map(|over| over.table));
         for rank in member.newly_ended(&mut process.roster, now) {
             member.suspect(rank);
@@ -154,7 +160,7 @@ impl World<'_> {
     }
 
     /// Handles the begin of a view.
-    fn has_begun(&mut self, process: &mut Process, view: &Arc<View>) -> Checked {
+    fn has_begun(&mut self, process: &mut SimProcess, view: &Arc<View>) -> Checked {
         let of = process.roster.incarnation();
         let mut seen = (**view).clone();
         if self.broken == Broken::ViewForged && process.number == 1 {
@@ -174,10 +180,10 @@ impl World<'_> {
         let ended = process.over.iter().filter(|over| over.since == self.now);
         for connection in ended.flat_map(|over| over.table.streams.iter().flatten()).copied().collect::<Vec<_>>() {
             if let Some(end) = self.connections.get(connection).map(|found| found.end_of(process.number)) {
-                self.send_over(connection, end, Load::Fin, false);
+                self.send_over(connection, end, PacketLoad::Fin, false);
             }
         }
-        if let Phase::Member(member) = &mut process.phase {
+        if let ProcessPhase::Member(member) = &mut process.phase {
             member.retain_old(|view| over.contains(&view));
         }
         self.begin_large(process, view);
@@ -187,7 +193,7 @@ impl World<'_> {
 
     /// Checks that all members of a group have the same settings, and that no process has given up
     /// a setting that its user gave.
-    fn check_settings(&mut self, process: &Process, of: u128) -> Checked {
+    fn check_settings(&mut self, process: &SimProcess, of: u128) -> Checked {
         let settings = self.group_settings.entry(of).or_insert_with(|| process.settings.clone());
         let number = process.number;
         if *settings != process.settings {
@@ -207,12 +213,12 @@ impl World<'_> {
 
     /// Permits a second group if no seed remembers the first one: no seed has a disk that contains
     /// it, and none has lived since.
-    fn look_for_another_group(&mut self, process: &Process, of: u128, view: &View) {
+    fn look_for_another_group(&mut self, process: &SimProcess, of: u128, view: &View) {
         // The first group needs no permission.
         if !self.scene.is_afar || view.id != ViewId(1) || self.ledger.bootstraps() == 0 || self.ledger.knows(of) {
             return;
         }
-        let remembers = |(number, place): (usize, &super::plan::Place)| {
+        let remembers = |(number, place): (usize, &super::plan::ProcessPlace)| {
             let state = &self.places[number];
             let on_disk = place.is_durable && state.disk.belongs.is_some_and(|belongs| belongs.0 != of);
             let is_known = state.knows.is_some_and(|knows| knows.0 != of);
@@ -227,11 +233,11 @@ impl World<'_> {
 
     /// Sends again the undelivered messages of ended epochs, after the application has received all
     /// deliveries of these epochs.
-    fn end_epochs(&mut self, process: &mut Process) -> Checked {
+    fn end_epochs(&mut self, process: &mut SimProcess) -> Checked {
         let Some(table) = &process.table else { unreachable!("a member") };
         let key = (table.incarnation, table.view.id.0);
         let (view, me) = (Arc::clone(&table.view), table.places.me);
-        let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &process.phase else { unreachable!("a member") };
         let decision = member.engine().decision().expect("the view has ended").clone();
         let touched = view.touched_by(&decision.next);
         self.check_state(process, key, &view, &touched)?;
@@ -242,7 +248,8 @@ impl World<'_> {
             let Some(claims) = engine.claims(there) else { continue };
             claims.revoke();
             let Some(mut resend) = engine.resend(there) else { continue };
-            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], object_table: None };
+            let board =
+                PolledTable { store: &mut self.store, places: &table.places, posts: &mut vec![], object_table: None };
             let mut unsent = vec![];
             while let Some(resent) = resend.next(&board) {
                 let bytes = spindle_core::Rows::bytes(&board, engine.me(), resent.at, resent.len).to_vec();
@@ -277,9 +284,9 @@ impl World<'_> {
     }
 
     /// Ends the view here, and prepares the next one.
-    pub(super) fn end_view(&mut self, process: &mut Process) -> Next {
+    pub(super) fn end_view(&mut self, process: &mut SimProcess) -> NextView {
         let now = Time(self.now);
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if member.waits_for_rest(&mut process.roster, false, now).is_some() {
             self.carry_out(process)?;
             return Ok(self.now + self.random.range(300, 3_000));
@@ -289,31 +296,32 @@ impl World<'_> {
             self.outcome.counts.leaves += 1;
             return self.leave_group(process, "has left");
         }
-        let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &process.phase else { unreachable!("a member") };
         let next = member.next().expect("it was made");
         let (view, layout) = (next.view().id, next.engine().layout().row(next.engine().me()).clone());
         let row = self.store.add(layout.size, layout.control);
         process.made = Some(Made { view, row, since: self.now });
         self.continue_streams(process);
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         member.prepared(&mut process.roster, now);
         self.carry_out(process)?;
-        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         member.tell_joiners(&mut process.roster);
         self.carry_out(process)?;
         Ok(self.now + 1_000)
     }
 
     /// Ends the part of a process in its group.
-    pub(super) fn leave_group(&mut self, process: &mut Process, why: &str) -> Next {
+    pub(super) fn leave_group(&mut self, process: &mut SimProcess, why: &str) -> NextView {
         self.note(|| format!("process {} {why}", process.number));
         self.tell(process.number, || why.into());
         self.check_end(process)?;
-        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+        let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
             unreachable!("a member")
         };
         let mut posts = vec![];
-        let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, object_table: None };
+        let mut board =
+            PolledTable { store: &mut self.store, places: &table.places, posts: &mut posts, object_table: None };
         member.engine_mut().abandon(1, &mut board);
         let (is_finished, view) = (*member.engine().state() == State::Finished, member.view().id);
         self.serve_observers(process, !posts.is_empty());
@@ -326,9 +334,9 @@ impl World<'_> {
         if let Some(made) = &process.made {
             self.store.row_mut(made.row).set(membership::ABANDONED, 1);
         }
-        process.phase = Phase::Out;
+        process.phase = ProcessPhase::Out;
         let stays = self.random.below(FAREWELL_NS);
-        self.push(self.now + stays, Event::Exit { process: process.number });
+        self.push(self.now + stays, ProcessEvent::Exit { process: process.number });
         Ok(u64::MAX)
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! An observer has a place of its own. It reads the rows of this host directly, and copies that
 //! members of other hosts send it.
-use super::keeping::ReorderBuffer;
-use super::network::Load;
+use super::keeping::SimReorderBuffer;
+use super::network::PacketLoad;
 use super::plan::MS;
-use super::process::{Phase, Process, Way};
-use super::rows::{Board, Places};
-use super::views::Next;
-use super::world::{Broken, Checked, Event, World};
+use super::process::{ProcessPhase, RowAccess, SimProcess};
+use super::rows::{PolledTable, RowPlaces};
+use super::views::NextView;
+use super::world::{Broken, HostsWorld, ProcessEvent};
 use crate::Violation;
+use crate::checkers::Checked;
 use spindle_core::control::{
     ANY_CONFIG, ControlEvent, ControlMessage, Follow, FollowError, Request, RowsState, ViewStart,
 };
@@ -25,12 +26,12 @@ pub(super) const PAUSE_NS: (u64, u64) = (MS, 10 * MS);
 const UNREAD_MAX: usize = 64;
 
 /// A message of the ledger.
-type Sent = (u32, u32);
+type LedgerMessage = (u32, u32);
 
 /// The rows of a view.
 #[derive(Debug)]
-struct Watched {
-    places: Places,
+struct WatchedRows {
+    places: RowPlaces,
     streams: Vec<Option<usize>>,
     /// A bit mask of the streams that have brought a row.
     filled: u64,
@@ -40,10 +41,10 @@ struct Watched {
 #[derive(Debug)]
 pub(super) struct Following {
     pub(super) follow: Follow,
-    followed: Option<(Observer, Watched)>,
-    arriving: Option<Watched>,
+    followed: Option<(Observer, WatchedRows)>,
+    arriving: Option<WatchedRows>,
     /// Messages that wait for objects.
-    pub(super) ahead: ReorderBuffer,
+    pub(super) ahead: SimReorderBuffer,
 }
 
 /// An observer.
@@ -51,7 +52,7 @@ pub(super) struct Following {
 pub(super) struct Watching {
     following: Following,
     /// By subgroup of the view that is followed.
-    checks: Vec<Check>,
+    checks: Vec<ObserverCheck>,
     /// The view of the checks.
     before: Option<Arc<View>>,
     /// Messages that it received, or was reported to have missed, since all faults are over.
@@ -60,7 +61,7 @@ pub(super) struct Watching {
 
 /// The progress of an observer in the order of a subgroup.
 #[derive(Clone, Debug, Default)]
-struct Check {
+struct ObserverCheck {
     /// The number of messages of the order before its position, as far as that is known.
     at: usize,
     /// True if it was reported to have missed messages after that position.
@@ -83,7 +84,7 @@ impl Following {
             follow: Follow::new(config, members, now),
             followed: None,
             arriving: None,
-            ahead: ReorderBuffer::default(),
+            ahead: SimReorderBuffer::default(),
         }
     }
 
@@ -105,10 +106,10 @@ impl Following {
     }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Applies the data that has arrived for the rows of a view. Returns whether any has, and
     /// whether a stream has ended.
-    fn fill(&mut self, number: usize, watched: &mut Watched) -> (bool, bool) {
+    fn fill(&mut self, number: usize, watched: &mut WatchedRows) -> (bool, bool) {
         let now = self.now;
         let (mut came, mut down) = (false, false);
         for rank in 0..watched.streams.len() {
@@ -120,12 +121,12 @@ impl World<'_> {
                 is_open = connection.ends[end].is_open;
                 while is_open && connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
                     match connection.ends[1 - end].out.pop_front().expect("it is there").load {
-                        Load::Row(posted) => {
+                        PacketLoad::Row(posted) => {
                             self.store.apply(row, &posted);
                             watched.filled |= 1 << rank;
                             came = true;
                         }
-                        Load::Reset => is_open = false,
+                        PacketLoad::Reset => is_open = false,
                         _ => {}
                     }
                 }
@@ -146,7 +147,7 @@ impl World<'_> {
         }
     }
 
-    fn drop_rows(&mut self, number: usize, watched: Option<Watched>) {
+    fn drop_rows(&mut self, number: usize, watched: Option<WatchedRows>) {
         for stream in watched.into_iter().flat_map(|watched| watched.streams).flatten() {
             self.close_side(stream, number);
         }
@@ -177,24 +178,24 @@ impl World<'_> {
     /// Begins a view once its rows have arrived.
     pub(super) fn begin_following(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         following: &mut Following,
     ) -> Result<Option<ViewStart>, Violation> {
         let now = Time(self.now);
         if let Some((view, ways)) = following.follow.look(&mut process.roster, now) {
             let layout = Layout::new(&view).expect("a view of the simulator");
-            let mut watched = Watched {
-                places: Places { me: Rank(0), rows: vec![], far: 0, unheard: 0, membership: 0, seen: Cell::new(0) },
+            let mut watched = WatchedRows {
+                places: RowPlaces { me: Rank(0), rows: vec![], far: 0, unheard: 0, membership: 0, seen: Cell::new(0) },
                 streams: vec![None; ways.len()],
                 filled: 0,
             };
             for (rank, way) in ways.into_iter().enumerate() {
                 let row = match way.expect("all have come") {
-                    Way::Near(row, _) => {
+                    RowAccess::Near(row, _) => {
                         watched.filled |= 1 << rank;
                         row
                     }
-                    Way::Stream(connection) => {
+                    RowAccess::Stream(connection) => {
                         watched.streams[rank] = Some(connection);
                         let row = layout.row(Rank(rank as u32));
                         self.store.add(row.size, row.control)
@@ -235,8 +236,12 @@ impl World<'_> {
         let observer = match &last {
             Some((last, _)) if start == ViewStart::Next => last.successor((*view).clone()),
             _ => {
-                let board =
-                    Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], object_table: None };
+                let board = PolledTable {
+                    store: &mut self.store,
+                    places: &watched.places,
+                    posts: &mut vec![],
+                    object_table: None,
+                };
                 Observer::new((*view).clone(), &board)
             }
         };
@@ -252,9 +257,9 @@ impl World<'_> {
     /// Returns the next message.
     pub(super) fn next_seen(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         following: &mut Following,
-    ) -> Result<Option<(Seen, Sent)>, Lapped> {
+    ) -> Result<Option<(Seen, LedgerMessage)>, Lapped> {
         let Following { follow, followed, ahead, .. } = following;
         let (Some((observer, watched)), true) = (followed, follow.is_following()) else { return Ok(None) };
         let Some(view) = follow.view() else { return Ok(None) };
@@ -264,14 +269,15 @@ impl World<'_> {
     /// Returns the change of the view, if the whole view was yielded.
     pub(super) fn end_following(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         following: &mut Following,
     ) -> Option<(Arc<View>, Arc<View>)> {
         let (observer, watched) = following.followed.as_ref().filter(|_| following.follow.is_following())?;
         if !following.ahead.is_empty() {
             return None;
         }
-        let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![], object_table: None };
+        let board =
+            PolledTable { store: &mut self.store, places: &watched.places, posts: &mut vec![], object_table: None };
         let decision = observer.decision().filter(|_| observer.is_at_end(&board))?;
         let old = Arc::clone(following.follow.view()?);
         let next = following.follow.end(decision, &mut process.roster, Time(self.now));
@@ -279,13 +285,13 @@ impl World<'_> {
     }
 
     /// Runs a step of an observer.
-    pub(super) fn watch_group(&mut self, process: &mut Process, news: Vec<ControlEvent>) -> Next {
-        let Phase::Watches(mut watching) = std::mem::replace(&mut process.phase, Phase::Out) else {
+    pub(super) fn watch_group(&mut self, process: &mut SimProcess, news: Vec<ControlEvent>) -> NextView {
+        let ProcessPhase::Watches(mut watching) = std::mem::replace(&mut process.phase, ProcessPhase::Out) else {
             return Ok(u64::MAX);
         };
         match self.look_on(process, &mut watching, news)? {
             Ok(wake_at) => {
-                process.phase = Phase::Watches(watching);
+                process.phase = ProcessPhase::Watches(watching);
                 Ok(wake_at)
             }
             Err(why) => {
@@ -298,14 +304,14 @@ impl World<'_> {
                     }
                 }
                 self.stop_following(process.number, &mut watching.following);
-                self.push(self.now + 2 * MS, Event::Exit { process: process.number });
+                self.push(self.now + 2 * MS, ProcessEvent::Exit { process: process.number });
                 Ok(u64::MAX)
             }
         }
     }
 
     /// Checks a message that an observer receives.
-    fn observe(&mut self, number: usize, watching: &mut Watching, seen: &Seen, message: Sent) -> Checked {
+    fn observe(&mut self, number: usize, watching: &mut Watching, seen: &Seen, message: LedgerMessage) -> Checked {
         self.outcome.counts.observed += 1;
         watching.heard += u64::from(self.is_calm);
         let view = watching.following.follow.view().expect("it is followed");
@@ -325,7 +331,7 @@ impl World<'_> {
 
     fn look_on(
         &mut self,
-        process: &mut Process,
+        process: &mut SimProcess,
         watching: &mut Watching,
         news: Vec<ControlEvent>,
     ) -> Result<Result<u64, String>, Violation> {
@@ -354,7 +360,7 @@ impl World<'_> {
                         self.check_missed(process, &view, lapped.subgroup)?;
                     }
                     let Some((observer, watched)) = &mut watching.following.followed else { break };
-                    let board = Board {
+                    let board = PolledTable {
                         store: &mut self.store,
                         places: &watched.places,
                         posts: &mut vec![],
@@ -408,7 +414,7 @@ impl World<'_> {
                     .zip(old.into_iter().map(|check| check.last))
                     .collect();
             }
-            let check = |spec: &SubgroupSpec| Check {
+            let check = |spec: &SubgroupSpec| ObserverCheck {
                 at: 0,
                 may_skip,
                 last: lasts.remove(spec.name.as_str()).unwrap_or_default(),
@@ -427,14 +433,14 @@ impl World<'_> {
     }
 
     /// Begins to observe.
-    pub(super) fn begin_watching(&mut self, process: &mut Process) {
+    pub(super) fn begin_watching(&mut self, process: &mut SimProcess) {
         let following = Following::new(ANY_CONFIG, 1, Time(self.now));
-        process.phase = Phase::Watches(Box::new(Watching { following, checks: vec![], before: None, heard: 0 }));
+        process.phase = ProcessPhase::Watches(Box::new(Watching { following, checks: vec![], before: None, heard: 0 }));
     }
 
     /// Serves the processes that follow a member's view over streams. `posted` is true if new posts
     /// exist.
-    pub(super) fn serve_observers(&mut self, process: &mut Process, posted: bool) {
+    pub(super) fn serve_observers(&mut self, process: &mut SimProcess, posted: bool) {
         let number = process.number;
         let Some(table) = process.table.as_ref().filter(|_| !process.observers.is_empty()) else { return };
         let (view, mine) = (table.view.id, table.places.rows[table.places.me.index()].expect("its own"));
@@ -456,7 +462,7 @@ impl World<'_> {
                     connection.ends[end].out.pop_back();
                 }
                 let row = self.store.snapshot(mine);
-                self.send_over(observer.connection, end, Load::Row(row), false);
+                self.send_over(observer.connection, end, PacketLoad::Row(row), false);
             }
         }
         for at in gone.into_iter().rev() {
@@ -467,8 +473,8 @@ impl World<'_> {
 
     /// Records whether the group has observers or learners, which need the deliveries for a while
     /// yet.
-    pub(super) fn heed_observers(&self, process: &mut Process) {
-        let Phase::Member(member) = &mut process.phase else { return };
+    pub(super) fn heed_observers(&self, process: &mut SimProcess) {
+        let ProcessPhase::Member(member) = &mut process.phase else { return };
         let observers = process.observers.iter().filter(|observer| observer.is_served).count();
         let is_followed = member.note_followers(observers, &process.roster);
         process.objects.set_followed(is_followed);

@@ -5,7 +5,7 @@ use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
 
 /// A group of one subgroup with a total order. Each member has a host of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bench {
+pub struct SmallBench {
     /// The costs.
     pub costs: Costs,
     /// The number of members, at most 64.
@@ -26,7 +26,7 @@ pub struct Bench {
 
 /// The result of a bench.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Timing {
+pub struct SmallTiming {
     /// Messages that were delivered at every member, per second.
     pub messages_per_second: f64,
     /// The median time from the commit of a message to its delivery at each other member, in ns.
@@ -43,13 +43,13 @@ pub struct Timing {
     pub messages_per_delivery: f64,
 }
 
-impl Bench {
+impl SmallBench {
     /// A bench in which all members send messages of `size` bytes. The rings have 1 MiB or 1,000
     /// messages, and a sender builds 128 KiB or 256 messages between two polls.
-    pub fn new(costs: Costs, members: u32, size: u64) -> Bench {
+    pub fn new(costs: Costs, members: u32, size: u64) -> SmallBench {
         let window = ((1 << 20) / (size + HEADER_BYTES)).clamp(4, 1_000);
         let burst = ((128 << 10) / size.max(1)).clamp(1, 256);
-        Bench { costs, members, senders: members, size, window, burst, laps: 2, ablation: Ablation::default() }
+        SmallBench { costs, members, senders: members, size, window, burst, laps: 2, ablation: Ablation::default() }
     }
 
     pub(super) fn view(&self) -> View {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn large_messages_take_the_whole_link_and_no_more() {
         for members in [2, 5, 16] {
-            let bench = Bench { senders: 1, ..Bench::new(Costs::rdma(), members, 10_240) };
+            let bench = SmallBench { senders: 1, ..SmallBench::new(Costs::rdma(), members, 10_240) };
             let timing = bench.flood().unwrap();
             // The sender's link carries one copy for each peer.
             near(timing.messages_per_second * 10_240.0 * f64::from(members - 1), 12.5e9, 0.1);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn small_messages_take_the_whole_processor() {
-        let timing = Bench::new(Costs::rdma(), 4, 64).flood().unwrap();
+        let timing = SmallBench::new(Costs::rdma(), 4, 64).flood().unwrap();
         assert!(timing.processor_use > 0.95 && timing.link_use < 0.2, "{timing:?}");
         // A member builds one of four messages and takes all four, which costs at least this.
         assert!(timing.messages_per_second < 1e9 / (50.0 + 50.0 / 4.0), "{timing:?}");
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn one_message_takes_its_way_there_and_the_word_that_all_have_it() {
-        let one = |costs, members| Bench { senders: 1, ..Bench::new(costs, members, 1) }.one_in_flight().unwrap();
+        let one =
+            |costs, members| SmallBench { senders: 1, ..SmallBench::new(costs, members, 1) }.one_in_flight().unwrap();
         let two = one(Costs::rdma(), 2);
         // Post, wire, look, deliver: a sender acknowledges the message by sending it.
         let least = 1_000 + 1_700 + 150 + 2 * 15 + 50;
@@ -113,29 +114,29 @@ mod tests {
 
     #[test]
     fn batching_pays() {
-        let usual = Bench::new(Costs::tcp(), 4, 128);
+        let usual = SmallBench::new(Costs::tcp(), 4, 128);
         let ablation = Ablation { send_batch: false, receive_batch: false, delivery_batch: false, ..usual.ablation };
-        let without = Bench { ablation, laps: 1, window: 100, ..usual };
+        let without = SmallBench { ablation, laps: 1, window: 100, ..usual };
         assert!(usual.flood().unwrap().messages_per_second > 5.0 * without.flood().unwrap().messages_per_second);
     }
 
     #[test]
     fn a_group_that_stands_still_is_noticed() {
-        let usual = Bench::new(Costs::rdma(), 3, 128);
-        let stuck = Bench { ablation: Ablation { null_sends: false, ..usual.ablation }, ..usual };
+        let usual = SmallBench::new(Costs::rdma(), 3, 128);
+        let stuck = SmallBench { ablation: Ablation { null_sends: false, ..usual.ablation }, ..usual };
         assert_eq!(stuck.one_in_flight().unwrap_err().name, "liveness");
         assert!(usual.one_in_flight().is_ok());
     }
 
     #[test]
     fn a_bench_comes_to_the_same_each_time() {
-        let bench = Bench { laps: 1, ..Bench::new(Costs::tcp(), 5, 1_000) };
+        let bench = SmallBench { laps: 1, ..SmallBench::new(Costs::tcp(), 5, 1_000) };
         assert_eq!(bench.flood().unwrap(), bench.flood().unwrap());
     }
 
     #[test]
     fn sixty_four_members_agree() {
-        let bench = Bench { window: 8, burst: 8, laps: 1, ..Bench::new(Costs::rdma(), 64, 100) };
+        let bench = SmallBench { window: 8, burst: 8, laps: 1, ..SmallBench::new(Costs::rdma(), 64, 100) };
         assert!(bench.flood().unwrap().messages_per_second > 0.0);
     }
 }

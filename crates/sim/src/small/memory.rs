@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// All rows.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct SmallMemory {
     /// By owner: the row as its owner has it.
     rows: Vec<Vec<Cell<u64>>>,
     /// By reader and owner: the control block, as far as it has arrived.
@@ -20,26 +20,26 @@ pub(super) struct Memory {
 
 /// One member's view of the memory, for one poll.
 #[derive(Debug)]
-pub(super) struct Desk<'a> {
-    memory: &'a Memory,
+pub(super) struct PollMemory<'a> {
+    memory: &'a SmallMemory,
     me: Rank,
     /// The posts: a bit mask of the peers, and the range that was posted.
     pub(super) posts: Vec<(u64, Range<u64>)>,
 }
 
-impl Memory {
-    pub(super) fn new(layout: &Layout, message_bytes_max: u64) -> Memory {
+impl SmallMemory {
+    pub(super) fn new(layout: &Layout, message_bytes_max: u64) -> SmallMemory {
         let words = |bytes: u64| (0..bytes / 8).map(|_| Cell::new(0)).collect::<Vec<_>>();
         let copies = || layout.rows().iter().map(|row| words(row.control)).collect();
-        Memory {
+        SmallMemory {
             rows: layout.rows().iter().map(|row| words(row.size)).collect(),
             copies: layout.rows().iter().map(|_| copies()).collect(),
             zeros: vec![0; message_bytes_max as usize],
         }
     }
 
-    pub(super) fn desk(&self, me: Rank) -> Desk<'_> {
-        Desk { memory: self, me, posts: vec![] }
+    pub(super) fn desk(&self, me: Rank) -> PollMemory<'_> {
+        PollMemory { memory: self, me, posts: vec![] }
     }
 
     /// Returns a word of the owner's own row.
@@ -58,7 +58,7 @@ impl Memory {
     }
 }
 
-impl Rows for Desk<'_> {
+impl Rows for PollMemory<'_> {
     fn load(&self, member: Rank, at: u64) -> u64 {
         let copy = &self.memory.copies[self.me.index()][member.index()];
         match copy.get(at as usize / 8).filter(|_| member != self.me) {
@@ -81,7 +81,7 @@ impl Rows for Desk<'_> {
     }
 }
 
-impl Table for Desk<'_> {
+impl Table for PollMemory<'_> {
     fn store(&mut self, at: u64, value: u64) {
         self.memory.own(self.me, at).set(value);
     }
@@ -114,7 +114,7 @@ mod tests {
             subgroups: vec![spec].into(),
         };
         let layout = Layout::new(&view).unwrap();
-        let memory = Memory::new(&layout, 10_000);
+        let memory = SmallMemory::new(&layout, 10_000);
         let (mut one, two) = (memory.desk(Rank(0)), memory.desk(Rank(1)));
         let control = layout.row(Rank(0)).control;
         one.store(64, 7);

@@ -1,7 +1,8 @@
 //! The events, and their times.
-use super::bench::{Bench, Timing};
-use super::memory::Memory;
+use super::bench::{SmallBench, SmallTiming};
+use super::memory::SmallMemory;
 use crate::Violation;
+use crate::checkers::Checked;
 use crate::checkers::Invariant;
 use crate::checkers::total_order::TotalOrder;
 use spindle_core::wire::ring::{HEADER_BYTES, Kind};
@@ -19,7 +20,7 @@ const LONE_MESSAGES: u64 = 10;
 const GAP_NS: u64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Event {
+enum SmallEvent {
     /// The processor of a member is free, and work may exist.
     Poll(usize),
     /// The last byte of the oldest batch has left the NIC.
@@ -34,7 +35,7 @@ enum Event {
 
 /// The data that goes to a peer at once.
 #[derive(Clone, Debug, Default)]
-struct Batch {
+struct SmallBatch {
     bytes: u64,
     /// Control words: the offset and the value of each.
     words: Vec<(u64, u64)>,
@@ -42,14 +43,14 @@ struct Batch {
 
 /// A link from one member to another.
 #[derive(Debug, Default)]
-struct Link {
+struct SmallLink {
     /// Frames that are to be sent, and the span of control words.
     ranges: Vec<Range<u64>>,
     span: Option<Range<u64>>,
     /// Bytes that were handed to the NIC and are unsent.
     unsent_bytes: u64,
     /// Batches in flight, in order: in the NIC, on the wire, and landed but not yet read.
-    batches: VecDeque<Batch>,
+    batches: VecDeque<SmallBatch>,
     /// The number of batches that have left the NIC; how many of these have landed; and how many
     /// are arriving at the peer.
     left: usize,
@@ -57,7 +58,7 @@ struct Link {
     coming: usize,
 }
 
-struct Member {
+struct SmallMember {
     engine: Engine,
     /// Its ring, if it sends.
     sending: Option<(Arc<Claims>, Exclusive)>,
@@ -72,24 +73,24 @@ struct Member {
     total: u64,
 }
 
-pub(super) struct World<'a> {
-    bench: &'a Bench,
+pub(super) struct SmallWorld<'a> {
+    bench: &'a SmallBench,
     lone: bool,
     /// The messages that every member must deliver before the measurement, and again during it.
     goal: u64,
     /// The time at which the measurement began.
     begun: Option<u64>,
-    memory: Memory,
-    members: Vec<Member>,
+    memory: SmallMemory,
+    members: Vec<SmallMember>,
     /// By sender and receiver.
-    links: Vec<Vec<Link>>,
+    links: Vec<Vec<SmallLink>>,
     /// By host: the times at which its NIC is free to send and to receive.
     sending: Vec<u64>,
     receiving: Vec<u64>,
     /// By host: the time that its NIC has sent during the measurement.
     sent_ns: Vec<u64>,
     now: u64,
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    heap: BinaryHeap<Reverse<(u64, u64, SmallEvent)>>,
     pushed: u64,
     order: TotalOrder,
     /// By sender: the times at which its messages were committed.
@@ -102,9 +103,9 @@ pub(super) struct World<'a> {
     batches: u64,
 }
 
-impl<'a> World<'a> {
+impl<'a> SmallWorld<'a> {
     /// `lone` means one message at a time.
-    pub(super) fn new(bench: &'a Bench, lone: bool) -> World<'a> {
+    pub(super) fn new(bench: &'a SmallBench, lone: bool) -> SmallWorld<'a> {
         let view = bench.view();
         let layout = Layout::new(&view).expect("a bench within the limits");
         let count = bench.members as usize;
@@ -115,7 +116,7 @@ impl<'a> World<'a> {
                 let exclusive = claims.begin_exclusive();
                 (claims, exclusive)
             });
-            Member {
+            SmallMember {
                 engine,
                 sending,
                 left: if lone { 0 } else { u64::MAX },
@@ -126,14 +127,14 @@ impl<'a> World<'a> {
                 total: 0,
             }
         };
-        World {
+        SmallWorld {
             bench,
             lone,
             goal: if lone { LONE_MESSAGES } else { bench.laps * bench.window * u64::from(bench.senders) },
             begun: None,
-            memory: Memory::new(&layout, bench.size),
+            memory: SmallMemory::new(&layout, bench.size),
             members: view.ranks().map(member).collect(),
-            links: (0..count).map(|_| (0..count).map(|_| Link::default()).collect()).collect(),
+            links: (0..count).map(|_| (0..count).map(|_| SmallLink::default()).collect()).collect(),
             sending: vec![0; count],
             receiving: vec![0; count],
             sent_ns: vec![0; count],
@@ -151,26 +152,26 @@ impl<'a> World<'a> {
     }
 
     /// Runs until the measurement is complete.
-    pub(super) fn run(mut self) -> Result<Timing, Violation> {
+    pub(super) fn run(mut self) -> Result<SmallTiming, Violation> {
         for member in 0..self.members.len() {
             self.wake(member);
         }
         if self.lone {
-            self.push(GAP_NS, Event::Send);
+            self.push(GAP_NS, SmallEvent::Send);
         }
         while let Some(Reverse((at, _, event))) = self.heap.pop() {
             self.now = at;
             match event {
-                Event::Poll(_) if self.is_done() => return Ok(self.timing()),
-                Event::Poll(member) => self.poll(member).map_err(|violation| Violation { at, ..violation })?,
-                Event::Left { from, to } => self.left(from, to),
-                Event::Reached { from, to } => self.reached(from, to),
-                Event::Landed { from, to } => {
+                SmallEvent::Poll(_) if self.is_done() => return Ok(self.timing()),
+                SmallEvent::Poll(member) => self.poll(member).map_err(|violation| Violation { at, ..violation })?,
+                SmallEvent::Left { from, to } => self.left(from, to),
+                SmallEvent::Reached { from, to } => self.reached(from, to),
+                SmallEvent::Landed { from, to } => {
                     self.links[from][to].landed += 1;
                     self.links[from][to].coming -= 1;
                     self.wake(to);
                 }
-                Event::Send => {
+                SmallEvent::Send => {
                     self.members[0].left = 1;
                     self.wake(0);
                 }
@@ -197,13 +198,13 @@ impl<'a> World<'a> {
         least >= 2 * self.goal
     }
 
-    fn timing(mut self) -> Timing {
+    fn timing(mut self) -> SmallTiming {
         self.latencies.sort_unstable();
         let seconds = (self.now - self.begun.unwrap_or(0)).max(1) as f64 / 1e9;
         let members = self.members.len() as f64;
         let messages = self.counted as f64 / members;
         let busiest = |ns: &mut dyn Iterator<Item = u64>| (ns.max().unwrap_or(0) as f64 / 1e9 / seconds).min(1.0);
-        Timing {
+        SmallTiming {
             messages_per_second: messages / seconds,
             latency_ns: self.latencies.get(self.latencies.len() / 2).copied().unwrap_or(0),
             latency_max_ns: self.latencies.last().copied().unwrap_or(0),
@@ -218,22 +219,22 @@ impl<'a> World<'a> {
         self.begun.is_some()
     }
 
-    fn push(&mut self, at: u64, event: Event) {
+    fn push(&mut self, at: u64, event: SmallEvent) {
         self.pushed += 1;
         self.heap.push(Reverse((at, self.pushed, event)));
     }
 
     /// Schedules a poll of a member, because data has arrived for it or its NIC has room.
     fn wake(&mut self, member: usize) {
-        let Member { scheduled, busy_until, .. } = &mut self.members[member];
+        let SmallMember { scheduled, busy_until, .. } = &mut self.members[member];
         if !std::mem::replace(scheduled, true) {
             let at = self.now.max(*busy_until);
-            self.push(at, Event::Poll(member));
+            self.push(at, SmallEvent::Poll(member));
         }
     }
 
     /// Runs one turn of a member's thread.
-    fn poll(&mut self, me: usize) -> Result<(), Violation> {
+    fn poll(&mut self, me: usize) -> Checked {
         let costs = &self.bench.costs;
         self.members[me].scheduled = false;
         let mut took = costs.poll_ns + costs.look_ns * self.members.len() as u64;
@@ -323,7 +324,7 @@ impl<'a> World<'a> {
         built
     }
 
-    fn deliver(&mut self, me: usize, sender: Rank, round: u64, at: u64) -> Result<(), Violation> {
+    fn deliver(&mut self, me: usize, sender: Rank, round: u64, at: u64) -> Checked {
         self.order.delivered(SUBGROUP, Rank(me as u32), sender, round, 0)?;
         let member = &mut self.members[me];
         let number = member.delivered[sender.index()];
@@ -339,7 +340,7 @@ impl<'a> World<'a> {
             self.confirmed += 1;
             if self.confirmed == self.bench.members {
                 self.confirmed = 0;
-                self.push(at + GAP_NS, Event::Send);
+                self.push(at + GAP_NS, SmallEvent::Send);
             }
         }
         Ok(())
@@ -357,7 +358,7 @@ impl<'a> World<'a> {
         let frames: u64 = link.ranges.drain(..).map(|range| range.end - range.start).sum();
         let words = span.clone().step_by(8).map(|at| (at, self.memory.own(Rank(me as u32), at).get()));
         let bytes = frames + (span.end - span.start) + ranges * costs.range_bytes;
-        link.batches.push_back(Batch { bytes, words: words.collect() });
+        link.batches.push_back(SmallBatch { bytes, words: words.collect() });
         link.unsent_bytes += bytes;
         let took = costs.write_ns + ranges * costs.range_ns + costs.copy_ns(bytes);
         let begins = (at + took).max(self.sending[me]);
@@ -366,7 +367,7 @@ impl<'a> World<'a> {
             self.sent_ns[me] += costs.link_ns(bytes);
             self.batches += 1;
         }
-        self.push(self.sending[me], Event::Left { from: me, to });
+        self.push(self.sending[me], SmallEvent::Left { from: me, to });
         took
     }
 
@@ -375,7 +376,7 @@ impl<'a> World<'a> {
         link.unsent_bytes -= link.batches[link.left].bytes;
         link.left += 1;
         let waits = !link.ranges.is_empty() || link.span.is_some();
-        self.push(self.now + self.bench.costs.latency_ns, Event::Reached { from, to });
+        self.push(self.now + self.bench.costs.latency_ns, SmallEvent::Reached { from, to });
         if waits {
             self.wake(from);
         }
@@ -389,13 +390,13 @@ impl<'a> World<'a> {
         // The NIC forwards data as it arrives, so a free NIC costs no time.
         *free = self.now.max(*free + self.bench.costs.link_ns(bytes));
         let at = *free;
-        self.push(at, Event::Landed { from, to });
+        self.push(at, SmallEvent::Landed { from, to });
     }
 }
 
-impl Link {
+impl SmallLink {
     /// Adds a posted range of `owner`'s row.
-    fn add(&mut self, memory: &Memory, owner: usize, range: &Range<u64>) {
+    fn add(&mut self, memory: &SmallMemory, owner: usize, range: &Range<u64>) {
         if memory.is_control(Rank(owner as u32), range) {
             let span = self.span.take().unwrap_or(range.clone());
             self.span = Some(span.start.min(range.start)..span.end.max(range.end));

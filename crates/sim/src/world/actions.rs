@@ -1,6 +1,7 @@
 //! The faults and requests of processes: crashes, hangs, cuts, suspicions, joins and leaves.
-use super::{Checked, Doom, Event, Life, Process, World};
-use crate::actions::{Action, Step, What, When};
+use super::{Doom, Event, ProcessLife, ViewProcess, World};
+use crate::actions::{Action, ActionKind, InstallStep, When};
+use crate::checkers::Checked;
 use crate::options::Visibility;
 use crate::seat::Seat;
 use spindle_core::{Engine, Rank, State};
@@ -15,7 +16,7 @@ impl World<'_> {
     pub(super) fn perform(&mut self, i: usize) -> Checked {
         let Action { when, what } = self.plan.actions[i];
         match what {
-            What::Crash { process, actions } => {
+            ActionKind::Crash { process, actions } => {
                 let last_poll = matches!(when, When::At(_));
                 match self.processes[process].seat {
                     // A paused process makes no further poll in which it could crash.
@@ -26,9 +27,9 @@ impl World<'_> {
                     _ => self.crash(process),
                 }
             }
-            What::Hang { process, ns } if self.processes[process].life.is_alive() => {
+            ActionKind::Hang { process, ns } if self.processes[process].life.is_alive() => {
                 let now = self.now;
-                let Process { hung_since, hung_until, .. } = &mut self.processes[process];
+                let ViewProcess { hung_since, hung_until, .. } = &mut self.processes[process];
                 if *hung_until < now {
                     *hung_since = now;
                 }
@@ -45,15 +46,15 @@ impl World<'_> {
                 self.outcome.counts.faults += 1;
                 note!(self, "p{process} hangs for {ns} ns");
             }
-            What::Suspect { by, whom } => self.suspect(by, whom),
-            What::Join { process } if self.processes[process].life == Life::Outside => {
-                self.processes[process].life = Life::Asking;
+            ActionKind::Suspect { by, whom } => self.suspect(by, whom),
+            ActionKind::Join { process } if self.processes[process].life == ProcessLife::Outside => {
+                self.processes[process].life = ProcessLife::Asking;
                 self.outcome.counts.joins += 1;
                 self.outcome.counts.reasons += 1;
                 note!(self, "p{process} asks to join, as #{}", self.plan.members[process].id);
                 self.push(self.now, Event::Ask(process));
             }
-            What::Leave { process } if self.is_member(process) => {
+            ActionKind::Leave { process } if self.is_member(process) => {
                 self.processes[process].leaving = true;
                 self.outcome.counts.leaves += 1;
                 self.outcome.counts.reasons += 1;
@@ -62,7 +63,7 @@ impl World<'_> {
                 self.stages[seat.stage].member_mut(seat.rank).engine.leave();
                 self.wake(seat);
             }
-            What::Cut { from, to, ns } => {
+            ActionKind::Cut { from, to, ns } => {
                 let until = self.now.saturating_add(ns);
                 self.outcome.counts.cuts += 1;
                 self.outcome.counts.reasons += 1;
@@ -74,14 +75,14 @@ impl World<'_> {
                     self.push(until, Event::Heal(from, to));
                 }
             }
-            What::Change { process, change } => self.ask_for_change(process, change),
-            What::Hang { .. } | What::Join { .. } | What::Leave { .. } | What::Miss { .. } => {}
+            ActionKind::Change { process, change } => self.ask_for_change(process, change),
+            ActionKind::Hang { .. } | ActionKind::Join { .. } | ActionKind::Leave { .. } | ActionKind::Miss { .. } => {}
         }
         Ok(())
     }
 
     /// Triggers the actions that wait for this step of the member.
-    pub(super) fn took(&mut self, seat: Seat, step: Step) {
+    pub(super) fn took(&mut self, seat: Seat, step: InstallStep) {
         let process = self.process_of(seat);
         let view = self.stages[seat.stage].view.id.0;
         let now = When::Step { process, view, step };
@@ -89,7 +90,7 @@ impl World<'_> {
             if self.plan.actions[i].when == now && !std::mem::replace(&mut self.happened[i], true) {
                 match self.plan.actions[i].what {
                     // The actions count from the step itself, not from the next event.
-                    What::Crash { process: same, actions } if same == process => {
+                    ActionKind::Crash { process: same, actions } if same == process => {
                         self.processes[process].doom = Some(Doom { actions, last_poll: false });
                     }
                     _ => self.push(self.now, Event::Happen(i)),
@@ -120,8 +121,8 @@ impl World<'_> {
             return;
         }
         // A joiner that asks may be admitted after its death.
-        let counts = self.processes[process].life != Life::Outside;
-        self.processes[process].life = Life::Crashed;
+        let counts = self.processes[process].life != ProcessLife::Outside;
+        self.processes[process].life = ProcessLife::Crashed;
         self.processes[process].doom = None;
         self.outcome.counts.crashes += 1;
         self.outcome.counts.faults += 1;
@@ -211,7 +212,7 @@ impl World<'_> {
     /// Lets a joiner check whether a member has admitted it, and ask all members for admission if
     /// not.
     pub(super) fn ask(&mut self, process: usize) -> Checked {
-        if self.processes[process].life != Life::Asking {
+        if self.processes[process].life != ProcessLife::Asking {
             return Ok(());
         }
         let id = self.plan.members[process].id;

@@ -1,7 +1,8 @@
 //! Consumers that deliver on threads of their own: they take frames, hold them for a while, and
 //! report.
-use super::{Checked, Event, World};
-use crate::apps::{Consumer, Lent, digest};
+use super::{Event, World};
+use crate::apps::{Consumer, LentFrame, digest};
+use crate::checkers::Checked;
 use crate::checkers::{frame_safety, no_storms};
 use crate::seat::Seat;
 use spindle_core::wire::ring::HEADER_BYTES;
@@ -38,7 +39,7 @@ impl World<'_> {
             let on = &mut self.stages[stage];
             let group = &on.ledger.groups[subgroup.index()];
             let sender = group.sender_rank(message.sender).expect("a sender of the subgroup");
-            on.consumers[i].lent.push(Lent { sender, index, len: message.len, digest: message.digest });
+            on.consumers[i].lent.push(LentFrame { sender, index, len: message.len, digest: message.digest });
         }
         self.told.delivered = delivered;
         self.went_back(stage, rank)?;

@@ -1,10 +1,10 @@
 //! Checks of deliveries: against the messages that were sent, against each other, and against the
 //! reports of engines.
-use super::stage::{Stage, Still, Word};
-use super::{Checked, Delivered, World};
-use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
+use super::stage::{Stage, Still, WordMeaning};
+use super::{SimDelivery, World};
+use crate::checkers::{Checked, Violation, frame_safety, no_invention, sequence, stability};
 use crate::seat::Seat;
-use crate::table::Action;
+use crate::table::TableAction;
 
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Order, Rank};
@@ -12,9 +12,9 @@ use spindle_core::{Order, Rank};
 impl World<'_> {
     /// Lets `seat` take a message out of a batch. The member has then finished with the message,
     /// unless it is only lent.
-    pub(super) fn deliver(&mut self, seat: Seat, message: Delivered, done: bool) -> Result<usize, Violation> {
+    pub(super) fn deliver(&mut self, seat: Seat, message: SimDelivery, done: bool) -> Result<usize, Violation> {
         let rank = seat.rank;
-        let Delivered { subgroup, sender: from, round, len, digest, .. } = message;
+        let SimDelivery { subgroup, sender: from, round, len, digest, .. } = message;
         self.last_change = self.last_change.max(self.now);
         note!(self, "{seat} s{subgroup} delivers round {round} of m{from}, {len} bytes");
         self.hash.add(digest ^ round);
@@ -64,14 +64,14 @@ impl World<'_> {
     }
 
     /// Compares an engine's reports on its deliveries with the deliveries.
-    pub(super) fn believe(&mut self, seat: Seat, actions: &[Action]) -> Checked {
+    pub(super) fn believe(&mut self, seat: Seat, actions: &[TableAction]) -> Checked {
         let rank = seat.rank;
         let stage = &mut self.stages[seat.stage];
         for action in actions {
-            let Action::Store { at, value } = action else { continue };
+            let TableAction::Store { at, value } = action else { continue };
             let (id, by_sender) = match stage.member(rank).words.get(*at as usize / 8) {
-                Some(Word::BySender(id, sender)) => (*id, Some(*sender)),
-                Some(Word::Entry(id, "delivered")) => (*id, None),
+                Some(WordMeaning::BySender(id, sender)) => (*id, Some(*sender)),
+                Some(WordMeaning::Entry(id, "delivered")) => (*id, None),
                 _ => continue,
             };
             match by_sender {

@@ -1,6 +1,7 @@
 //! Subgroups that changes of the view do not touch. They stay on the stage with which their epoch
 //! began.
-use super::{Checked, World};
+use super::World;
+use crate::checkers::Checked;
 use crate::seat::Seat;
 use spindle_core::{Decision, SubgroupId};
 use std::rc::Rc;

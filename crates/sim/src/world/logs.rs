@@ -1,7 +1,8 @@
 //! The logs of processes, in logged subgroups: what engines hand over, and disks that write it at
 //! their own pace. A disk loses what it has not written when its process crashes.
-use super::{Checked, Event, World};
-use crate::checkers::durable_prefix::{DurablePrefix, Entry};
+use super::{Event, World};
+use crate::checkers::Checked;
+use crate::checkers::durable_prefix::{DurablePrefix, LoggedRecord};
 use crate::random::mix;
 use crate::seat::Seat;
 use spindle_core::view::Durability;
@@ -18,14 +19,14 @@ const FAST_NS: u64 = 60_000;
 pub(super) struct Logged {
     pub(super) subgroup: SubgroupId,
     pub(super) position: Position,
-    pub(super) entry: Entry,
+    pub(super) entry: LoggedRecord,
     /// Stores and posts of the poll before it.
     pub(super) after: u64,
 }
 
 /// The log of one process in one subgroup.
 #[derive(Default)]
-struct Log {
+struct MemberLogState {
     /// The position up to which the disk writes.
     writing: Option<Position>,
     /// The position before which everything counted as durable here last.
@@ -36,7 +37,7 @@ struct Log {
 #[derive(Default)]
 pub(super) struct Logs {
     lists: BTreeMap<SubgroupId, DurablePrefix>,
-    logs: BTreeMap<(usize, SubgroupId), Log>,
+    logs: BTreeMap<(usize, SubgroupId), MemberLogState>,
 }
 
 impl World<'_> {

@@ -1,10 +1,10 @@
 //! Polls of engines, and their results.
-use super::{Checked, Event, Life, World};
+use super::{Event, ProcessLife, World};
 use crate::apps::Consumer;
-use crate::checkers::{Violation, bounded, no_storms};
+use crate::checkers::{Checked, Violation, bounded, no_storms};
 use crate::options::Visibility;
 use crate::seat::Seat;
-use crate::table::Action;
+use crate::table::TableAction;
 use spindle_core::{Progress, State, Time};
 use std::rc::Rc;
 
@@ -76,7 +76,7 @@ impl World<'_> {
 
     /// Carries the actions of a poll, as far as its process lived, and compares them with the
     /// deliveries. Returns the number of posts.
-    pub(super) fn compare(&mut self, seat: Seat, actions: &[Action]) -> Result<u64, Violation> {
+    pub(super) fn compare(&mut self, seat: Seat, actions: &[TableAction]) -> Result<u64, Violation> {
         let (carried, posts) = self.carry(seat, actions)?;
         self.note_stable(seat);
         let delivered = std::mem::take(&mut self.told.delivered);
@@ -99,7 +99,7 @@ impl World<'_> {
         self.stages[seat.stage].member_mut(seat.rank).finished = true;
         if *state == State::Evicted {
             self.outcome.counts.evictions += 1;
-            self.processes[process].life = Life::Evicted;
+            self.processes[process].life = ProcessLife::Evicted;
             note!(self, "{seat} learns that the others go on without it");
             // The process then exits, and the host reports that.
             if self.plan.visibility == Visibility::Shared {

@@ -1,8 +1,8 @@
 //! The upcalls of an engine to its application in one poll.
-use super::Delivered;
+use super::SimDelivery;
 use super::logs::Logged;
 use crate::apps::digest;
-use crate::checkers::durable_prefix::Entry;
+use crate::checkers::durable_prefix::LoggedRecord;
 use crate::random::Random;
 use crate::table::SimTable;
 use spindle_core::{Batch, Records, SubgroupId, Upcalls};
@@ -14,7 +14,7 @@ pub(super) struct Recorder {
     /// Stores and posts so far in the current poll.
     pub(super) count: Rc<Cell<u64>>,
     partial: bool,
-    pub(super) delivered: Vec<Delivered>,
+    pub(super) delivered: Vec<SimDelivery>,
     pub(super) rooms: Vec<SubgroupId>,
     pub(super) handed_off: Vec<SubgroupId>,
     /// Records for the logs of the process that is polled.
@@ -54,7 +54,7 @@ impl Recorder {
         let take = |message: spindle_core::Message<'_>| {
             let spindle_core::Message { sender, round, payload, .. } = message;
             let (len, digest) = (payload.len() as u64, digest(payload));
-            delivered.push(Delivered { subgroup, sender, round, len, digest, after });
+            delivered.push(SimDelivery { subgroup, sender, round, len, digest, after });
         };
         match most {
             usize::MAX => batch.for_each(take),
@@ -78,7 +78,7 @@ impl Upcalls<SimTable> for Recorder {
             if goes {
                 *room = room.saturating_sub(1);
                 let spindle_core::Record { position, clock, time, message } = *record;
-                let entry = Entry { clock, time, sender: message.sender_id, digest: digest(message.payload) };
+                let entry = LoggedRecord { clock, time, sender: message.sender_id, digest: digest(message.payload) };
                 logged.push(Logged { subgroup, position, entry, after });
             }
             goes

@@ -1,7 +1,8 @@
 //! The checks at the end, when no event is left: one group works, or no set of members could form
 //! one.
 use super::stage::Stage;
-use super::{Checked, Event, Life, Process, World};
+use super::{Event, ProcessLife, ViewProcess, World};
+use crate::checkers::Checked;
 use crate::checkers::{liveness, no_storms, null_rule, validity};
 use crate::seat::Seat;
 use spindle_core::wire::layout::membership;
@@ -21,23 +22,23 @@ impl World<'_> {
                 continue;
             }
             match self.rest_of(seat) {
-                Rest::Works if seat.stage == last => live = Some(last),
-                Rest::Works => return liveness::stuck(seat, "works in a view that others have ended".into()),
-                Rest::Blocked => blocked = true,
-                Rest::Stuck(why) => return liveness::stuck(seat, why),
+                MemberRest::Works if seat.stage == last => live = Some(last),
+                MemberRest::Works => return liveness::stuck(seat, "works in a view that others have ended".into()),
+                MemberRest::Blocked => blocked = true,
+                MemberRest::Stuck(why) => return liveness::stuck(seat, why),
             }
         }
         self.outcome.blocked = blocked && live.is_none();
         self.check_survival(last, live)?;
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
-            let Process { life, leaving, seat, .. } = self.processes[process];
+            let ViewProcess { life, leaving, seat, .. } = self.processes[process];
             // A member that is blocked in an older view can't know that the others have evicted it.
             let is_there = seat.is_some_and(|seat| seat.stage == stage);
-            if life == Life::Asking {
+            if life == ProcessLife::Asking {
                 return liveness::never_admitted(self.plan.members[process].id);
             }
-            if life == Life::Member && leaving && is_there {
+            if life == ProcessLife::Member && leaving && is_there {
                 return liveness::never_let_go(self.plan.members[process].id);
             }
         }
@@ -53,8 +54,8 @@ impl World<'_> {
     /// Checks that members that were separated from a majority do not end it.
     fn check_survival(&self, last: usize, live: Option<usize>) -> Checked {
         for (process, member) in self.plan.members.iter().enumerate() {
-            let Process { life, seat, .. } = self.processes[process];
-            let Some(_) = seat.filter(|_| life == Life::Evicted && self.plan.leaves_alone(process)) else {
+            let ViewProcess { life, seat, .. } = self.processes[process];
+            let Some(_) = seat.filter(|_| life == ProcessLife::Evicted && self.plan.leaves_alone(process)) else {
                 continue;
             };
             let was_cut = self.plan.cuts().any(|(_, from, to)| from == process || to == process);
@@ -86,7 +87,7 @@ impl World<'_> {
     }
 
     /// Returns the state of a member that has not finished.
-    fn rest_of(&self, seat: Seat) -> Rest {
+    fn rest_of(&self, seat: Seat) -> MemberRest {
         let stage = &self.stages[seat.stage];
         let engine = &stage.member(seat.rank).engine;
         let at = |whom: Rank| membership::SUSPECTED + u64::from(whom.0) / 64 * 8;
@@ -102,8 +103,8 @@ impl World<'_> {
         let missing = with_me.iter().copied().find(|rank| !here(rank));
         if !engine.is_changing() {
             return match missing {
-                Some(rank) => Rest::Stuck(format!("goes on with m{rank}, which is not there any more")),
-                None => Rest::Works,
+                Some(rank) => MemberRest::Stuck(format!("goes on with m{rank}, which is not there any more")),
+                None => MemberRest::Works,
             };
         }
         let is_enough = |with: &[Rank]| {
@@ -117,14 +118,16 @@ impl World<'_> {
         let with_me = largest_without(&with_me, &|one, other| strained(one, other) || strained(other, one));
         match missing {
             _ if !is_enough(&with_me) && self.is_majority_connected(seat, is_enough) => {
-                Rest::Stuck("does not go on, although a majority lives and is connected".into())
+                MemberRest::Stuck("does not go on, although a majority lives and is connected".into())
             }
-            _ if !is_enough(&with_me) && !engine.is_blocked() => Rest::Stuck("is blocked, and does not say so".into()),
-            _ if !is_enough(&with_me) => Rest::Blocked,
+            _ if !is_enough(&with_me) && !engine.is_blocked() => {
+                MemberRest::Stuck("is blocked, and does not say so".into())
+            }
+            _ if !is_enough(&with_me) => MemberRest::Blocked,
             Some(rank) => {
-                Rest::Stuck(format!("waits for m{rank}, which is not there any more, and does not suspect it"))
+                MemberRest::Stuck(format!("waits for m{rank}, which is not there any more, and does not suspect it"))
             }
-            None => Rest::Stuck("is wedged although a quorum is there".into()),
+            None => MemberRest::Stuck("is wedged although a quorum is there".into()),
         }
     }
 
@@ -208,7 +211,8 @@ impl World<'_> {
     /// Checks that all running members have finished. Events in progress when the group came to
     /// rest may have changed the view once more.
     pub(super) fn check_end(&self) -> Checked {
-        let seats = || self.processes.iter().filter(|process| process.life == Life::Member).filter_map(|it| it.seat);
+        let seats =
+            || self.processes.iter().filter(|process| process.life == ProcessLife::Member).filter_map(|it| it.seat);
         let last = seats().map(|seat| seat.stage).max().unwrap_or(0);
         for seat in seats().filter(|seat| seat.stage == last) {
             liveness::ended(seat.rank, self.stages[last].member(seat.rank).engine.state())?;
@@ -272,7 +276,7 @@ fn survive_without(cuts: &[(usize, usize)], count: usize, wanted: usize) -> bool
 }
 
 /// The state of a member when no event is left.
-enum Rest {
+enum MemberRest {
     /// It could work, with all members of its view.
     Works,
     /// Too few members are in contact with it.

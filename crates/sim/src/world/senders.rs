@@ -1,8 +1,8 @@
 //! Sending application threads: they claim, build a message for a while, and commit.
-use super::{Checked, Event, World};
+use super::{Event, World};
 use crate::apps::{App, OpenRing, digest, fill};
-use crate::checkers::{Violation, bounded, frame_safety};
-use crate::ledger::Fate;
+use crate::checkers::{Checked, Violation, bounded, frame_safety};
+use crate::ledger::ClaimState;
 use crate::options::Visibility;
 use crate::random::mix;
 use crate::seat::Seat;
@@ -160,13 +160,14 @@ impl World<'_> {
         index: usize,
         kind: Kind,
         len: u64,
-    ) -> (Fate, Interruption) {
+    ) -> (ClaimState, Interruption) {
         let (seat, id, sender) = (ring.seat, ring.subgroup, ring.sender);
         let Seat { stage, rank } = seat;
         let me = rank.index();
         let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
         let bytes = self.stages[stage].tables[me].rows[me].slice(at + HEADER_BYTES, len);
-        let fate = if kind == Kind::Void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
+        let fate =
+            if kind == Kind::Void { ClaimState::Void } else { ClaimState::Message { len, digest: digest(bytes) } };
         // This is the header that `Claims::commit` will store, a moment earlier: the engine reads
         // it only after the mark.
         let span = claim.span();

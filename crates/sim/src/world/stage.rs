@@ -1,7 +1,7 @@
 //! A stage: one view with the state that belongs to it alone. That is its memory, its members'
 //! engines and consumers, and the state of the checkers of one view. The state that outlives a view
 //! (time, processes, applications) belongs to the world.
-use crate::actions::Step;
+use crate::actions::InstallStep;
 use crate::apps::Consumer;
 use crate::checkers::monotone::Monotone;
 use crate::checkers::null_rule::NullRule;
@@ -19,9 +19,9 @@ use std::rc::Rc;
 
 /// The meaning of a word of a control block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(super) enum WordMeaning {
     Unused,
-    Membership(&'static str, Option<Step>),
+    Membership(&'static str, Option<InstallStep>),
     /// The members that it suspects: a suspicion may be withdrawn.
     Suspected,
     Promised,
@@ -34,7 +34,7 @@ pub(super) enum Word {
 }
 
 /// A member that has installed the view.
-pub(super) struct Member {
+pub(super) struct StageMember {
     pub(super) engine: Engine,
     pub(super) scheduled: bool,
     /// True if the view has ended for it.
@@ -47,7 +47,7 @@ pub(super) struct Member {
     pub(super) alarm: Option<u64>,
     /// Polls that it will still make without work.
     pub(super) spins: u64,
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<WordMeaning>,
     pub(super) subgroups: u64,
     /// By subgroup: the stable frontier that the trace contains last.
     pub(super) stable: Vec<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Stage {
     /// By rank: the member's process.
     pub(super) cast: Vec<usize>,
     /// By rank: the members that have installed the view.
-    pub(super) members: Vec<Option<Member>>,
+    pub(super) members: Vec<Option<StageMember>>,
     pub(super) tables: Vec<SimTable>,
     /// Stores and posts so far in the current poll.
     pub(super) count: Rc<Cell<u64>>,
@@ -125,7 +125,7 @@ impl Stage {
                 self.consumers.push(Consumer::new(me, id, cursor, handoff));
             }
         }
-        self.members[me.index()] = Some(Member {
+        self.members[me.index()] = Some(StageMember {
             engine,
             scheduled: false,
             has_ended: false,
@@ -140,11 +140,11 @@ impl Stage {
     }
 
     /// Returns a member that has installed the view.
-    pub(super) fn member(&self, rank: Rank) -> &Member {
+    pub(super) fn member(&self, rank: Rank) -> &StageMember {
         self.members[rank.index()].as_ref().expect("it has installed the view")
     }
 
-    pub(super) fn member_mut(&mut self, rank: Rank) -> &mut Member {
+    pub(super) fn member_mut(&mut self, rank: Rank) -> &mut StageMember {
         self.members[rank.index()].as_mut().expect("it has installed the view")
     }
 
@@ -199,26 +199,26 @@ fn begun_by(view: &View) -> View {
     begun
 }
 
-fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
-    let mut words = vec![Word::Unused; layout.row(me).control as usize / 8];
-    let mut name = |at: u64, word: Word| words[at as usize / 8] = word;
-    name(membership::FINISHED, Word::Membership("finished sending", None));
-    name(membership::LEFT, Word::Membership("leaving", None));
-    name(membership::ABANDONED, Word::Membership("gone", None));
-    name(membership::HEARTBEAT, Word::Heartbeat);
-    name(membership::CLOSING, Word::Membership("for ending the view", Some(Step::Wedges)));
-    name(membership::LEAVING, Word::Membership("asking to be left out", None));
-    name(membership::PROMISED, Word::Promised);
-    name(membership::ACCEPTED, Word::Accepted);
-    name(membership::DECIDED, Word::Decided);
-    name(membership::ENDED, Word::Membership("through with the view", Some(Step::Ends)));
+fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<WordMeaning> {
+    let mut words = vec![WordMeaning::Unused; layout.row(me).control as usize / 8];
+    let mut name = |at: u64, word: WordMeaning| words[at as usize / 8] = word;
+    name(membership::FINISHED, WordMeaning::Membership("finished sending", None));
+    name(membership::LEFT, WordMeaning::Membership("leaving", None));
+    name(membership::ABANDONED, WordMeaning::Membership("gone", None));
+    name(membership::HEARTBEAT, WordMeaning::Heartbeat);
+    name(membership::CLOSING, WordMeaning::Membership("for ending the view", Some(InstallStep::Wedges)));
+    name(membership::LEAVING, WordMeaning::Membership("asking to be left out", None));
+    name(membership::PROMISED, WordMeaning::Promised);
+    name(membership::ACCEPTED, WordMeaning::Accepted);
+    name(membership::DECIDED, WordMeaning::Decided);
+    name(membership::ENDED, WordMeaning::Membership("through with the view", Some(InstallStep::Ends)));
     for i in 0..view.members.len().div_ceil(64) as u64 {
-        name(membership::SUSPECTED + 8 * i, Word::Suspected);
-        name(membership::evicting(view.members.len()) + 8 * i, Word::Suspected);
-        name(membership::asking(view.members.len()) + 8 * i, Word::Suspected);
+        name(membership::SUSPECTED + 8 * i, WordMeaning::Suspected);
+        name(membership::evicting(view.members.len()) + 8 * i, WordMeaning::Suspected);
+        name(membership::asking(view.members.len()) + 8 * i, WordMeaning::Suspected);
     }
     for at in (layout.row(me).proposals.start..layout.row(me).touched.end).step_by(8) {
-        name(at, Word::Proposal);
+        name(at, WordMeaning::Proposal);
     }
     for (id, spec) in view.subgroups_of(me) {
         let Some(place) = layout.row(me).subgroup(id) else { continue };
@@ -233,11 +233,11 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
             (entry::CLOSED, "closed"),
         ];
         for (at, name) in names {
-            words[(place.entry + at) as usize / 8] = Word::Entry(id, name);
+            words[(place.entry + at) as usize / 8] = WordMeaning::Entry(id, name);
         }
         if spec.order == Order::Fifo {
             for sender in 0..spec.senders.len() {
-                words[place.by_sender as usize / 8 + sender] = Word::BySender(id, sender);
+                words[place.by_sender as usize / 8 + sender] = WordMeaning::BySender(id, sender);
             }
         }
     }

@@ -1,18 +1,18 @@
 //! The effects of engines and applications on memory, on their way to the other members.
-use super::stage::Word;
-use super::{Checked, Event, World};
-use crate::actions::Step;
-use crate::checkers::{Violation, monotone};
+use super::stage::WordMeaning;
+use super::{Event, World};
+use crate::actions::InstallStep;
+use crate::checkers::{Checked, Violation, monotone};
 use crate::options::Visibility;
 use crate::seat::Seat;
-use crate::table::{Action, Travel};
+use crate::table::{TableAction, Travel};
 use spindle_core::{Rank, SubgroupId};
 use std::ops::Range;
 
 impl World<'_> {
     /// Carries the stores and posts of an engine, as long as its process lives. Returns how many
     /// stores and posts it carried, and how many of them were posts.
-    pub(super) fn carry(&mut self, seat: Seat, actions: &[Action]) -> Result<(usize, u64), Violation> {
+    pub(super) fn carry(&mut self, seat: Seat, actions: &[TableAction]) -> Result<(usize, u64), Violation> {
         let process = self.process_of(seat);
         let mut posts = 0;
         for (carried, action) in actions.iter().enumerate() {
@@ -24,17 +24,17 @@ impl World<'_> {
                 doom.actions -= 1;
             }
             match action {
-                Action::Store { at, value } => self.stored(seat, *at, *value)?,
-                Action::Post { quiet: true, .. } if self.plan.visibility == Visibility::Shared => {}
-                Action::Post { peers, range, copied, .. } => {
+                TableAction::Store { at, value } => self.stored(seat, *at, *value)?,
+                TableAction::Post { quiet: true, .. } if self.plan.visibility == Visibility::Shared => {}
+                TableAction::Post { peers, range, copied, .. } => {
                     posts += 1;
                     self.posted(seat, *peers, range, *copied);
                 }
-                Action::Wake { peers } if self.plan.visibility == Visibility::Shared => {
+                TableAction::Wake { peers } if self.plan.visibility == Visibility::Shared => {
                     self.rung(seat, *peers, true);
                 }
                 // Each post wakes the peer when it arrives.
-                Action::Wake { .. } => {}
+                TableAction::Wake { .. } => {}
             }
         }
         if self.processes[process].doom.is_some_and(|doom| doom.actions == 0 || doom.last_poll) {
@@ -52,18 +52,19 @@ impl World<'_> {
         if at >= stage.layout.row(rank).control {
             let groups = (0..).map(SubgroupId).zip(&mut stage.ledger.groups);
             let mut mine = groups.filter_map(|(id, group)| Some((id, group.sender_rank(rank)?, group)));
-            let within = |lane: &crate::ledger::Lane| (lane.ring.at..lane.ring.at + lane.ring.size()).contains(&at);
+            let within =
+                |lane: &crate::ledger::SenderFrames| (lane.ring.at..lane.ring.at + lane.ring.size()).contains(&at);
             if let Some((_, sender, group)) = mine.find(|(_, sender, group)| within(&group.lanes[*sender])) {
                 monotone::stamped(&group.lanes[sender], at)?;
             }
         } else {
             let word = stage.member(rank).words[at as usize / 8];
-            if word == Word::Proposal {
+            if word == WordMeaning::Proposal {
                 stage.monotone.replaced(rank, at, value);
                 self.spread(seat, at, value);
                 return Ok(());
             }
-            if word == Word::Suspected {
+            if word == WordMeaning::Suspected {
                 let before = stage.monotone.newest(rank, at);
                 stage.monotone.replaced(rank, at, value);
                 self.last_change = self.last_change.max(self.now);
@@ -71,39 +72,39 @@ impl World<'_> {
                     (0..64).filter(|bit| value >> bit & 1 == 1).map(|bit| format!("m{bit}")).collect();
                 note!(self, "{seat} suspects [{}]", whom.join(" "));
                 if value & !before != 0 {
-                    self.took(seat, Step::Suspects);
+                    self.took(seat, InstallStep::Suspects);
                 }
                 self.spread(seat, at, value);
                 return Ok(());
             }
             let before = stage.monotone.stored(rank, rank, at, value)?;
-            if word != Word::Heartbeat {
+            if word != WordMeaning::Heartbeat {
                 self.last_change = self.last_change.max(self.now);
             }
             match word {
-                Word::Membership(name, step) => {
+                WordMeaning::Membership(name, step) => {
                     note!(self, "{seat} is {name}");
                     if let Some(step) = step.filter(|_| value != before) {
                         self.took(seat, step);
                     }
                 }
-                Word::Promised => {
+                WordMeaning::Promised => {
                     stage.primary.promised(rank, value & !1);
                     note!(self, "{seat} promises {}", ballot(value));
                 }
-                Word::Accepted => {
+                WordMeaning::Accepted => {
                     stage.primary.accepted(rank, value & !1)?;
                     note!(self, "{seat} accepts {}", ballot(value));
-                    self.took(seat, Step::Adopts);
+                    self.took(seat, InstallStep::Adopts);
                 }
-                Word::Decided => {
+                WordMeaning::Decided => {
                     note!(self, "{seat} knows that {} is decided", ballot(value));
                     let dead = self.final_rows(seat);
                     self.stages[seat.stage].primary.decided(rank, value & !1, |rank| dead.contains(&rank))?;
-                    self.took(seat, Step::Decides);
+                    self.took(seat, InstallStep::Decides);
                 }
-                Word::Heartbeat | Word::Proposal | Word::Suspected => {}
-                Word::Entry(id, name) => {
+                WordMeaning::Heartbeat | WordMeaning::Proposal | WordMeaning::Suspected => {}
+                WordMeaning::Entry(id, name) => {
                     if name != "delivered" {
                         note!(self, "{seat} s{id} {name} {before} -> {value}");
                     }
@@ -122,7 +123,7 @@ impl World<'_> {
                     }
                 }
                 // `believe` checks them after the deliveries.
-                Word::BySender(..) | Word::Unused => {}
+                WordMeaning::BySender(..) | WordMeaning::Unused => {}
             }
         }
         self.spread(seat, at, value);

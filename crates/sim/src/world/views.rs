@@ -1,10 +1,10 @@
 //! The change from one view to the next: the end of a stage for a member, its seat on the next
 //! stage, and the messages that it sends again there.
 use super::stage::{Stage, Still};
-use super::{Checked, Event, Life, World};
-use crate::actions::{Step, What, When};
+use super::{Event, ProcessLife, World};
+use crate::actions::{ActionKind, InstallStep, When};
 use crate::apps::{App, OpenRing};
-use crate::checkers::{Violation, atomicity, no_invention};
+use crate::checkers::{Checked, Violation, atomicity, no_invention};
 use crate::options::Visibility;
 use crate::seat::Seat;
 use spindle_core::wire::layout::membership;
@@ -17,13 +17,13 @@ use std::collections::VecDeque;
 pub(super) struct Moving {
     ring: OpenRing,
     /// The newest view first. The messages in its ring were sent before the rest of older views.
-    sources: VecDeque<Source>,
+    sources: VecDeque<UndeliveredSource>,
     /// True if the applications have closed the old ring.
     closed: bool,
 }
 
 /// The location of undelivered messages.
-pub(super) struct Source {
+pub(super) struct UndeliveredSource {
     seat: Seat,
     resend: Resend,
     /// A message that was taken out of the ring and is not sent yet.
@@ -34,7 +34,7 @@ pub(super) struct Source {
 pub(super) struct Luggage {
     pub(super) subgroup: SubgroupId,
     /// The newest view first.
-    pub(super) sources: VecDeque<Source>,
+    pub(super) sources: VecDeque<UndeliveredSource>,
     pub(super) closed: bool,
 }
 
@@ -102,7 +102,7 @@ impl World<'_> {
         }
         let Some(engine) = next else {
             note!(self, "{seat} is out");
-            self.processes[process].life = Life::Left;
+            self.processes[process].life = ProcessLife::Left;
             self.processes[process].seat = None;
             return Ok(());
         };
@@ -171,7 +171,7 @@ impl World<'_> {
             claims.revoke();
             let resend = engine.resend(subgroup).expect("it has sent there");
             let mut closed = claims.is_closed();
-            let mut sources = VecDeque::from([Source { seat, resend, waiting: None }]);
+            let mut sources = VecDeque::from([UndeliveredSource { seat, resend, waiting: None }]);
             if let Some(i) = moving.iter().position(|moving| moving.ring.subgroup == subgroup) {
                 let older = moving.swap_remove(i);
                 older.ring.leave();
@@ -207,7 +207,7 @@ impl World<'_> {
         self.stages[stage].install(engine, &self.plan.members[process].hand_offs);
         self.begin_logs(seat, from);
         let me = &mut self.processes[process];
-        (me.seat, me.life) = (Some(seat), Life::Member);
+        (me.seat, me.life) = (Some(seat), ProcessLife::Member);
         self.line_up_consumers(seat, from);
         let begins = |(_, spec): &(SubgroupId, &spindle_core::SubgroupSpec)| spec.epoch.is_none();
         for (id, _) in self.stages[stage].view.clone().subgroups_of(seat.rank).filter(begins) {
@@ -219,7 +219,7 @@ impl World<'_> {
         for peer in self.stages[stage].view.clone().ranks().filter(|peer| *peer != seat.rank) {
             self.schedule(Seat { stage, rank: peer }, seat.rank);
             let other = &self.processes[self.stages[stage].cast[peer.index()]];
-            let dead = matches!(other.life, Life::Crashed | Life::Evicted);
+            let dead = matches!(other.life, ProcessLife::Crashed | ProcessLife::Evicted);
             if dead && self.plan.visibility == Visibility::Shared && !self.is_absent(seat, peer) {
                 self.announce_death(stage, peer, seat.rank);
             }
@@ -239,7 +239,7 @@ impl World<'_> {
             }
         }
         self.put_by(seat, luggage);
-        self.took(seat, Step::Installs);
+        self.took(seat, InstallStep::Installs);
         self.wake(seat);
         self.send_again(seat)
     }
@@ -249,13 +249,13 @@ impl World<'_> {
     fn miss(&mut self, seat: Seat, engine: &mut Engine) {
         let process = self.process_of(seat);
         let view = self.stages[seat.stage].view.clone();
-        let now = When::Step { process, view: view.id.0, step: Step::Installs };
+        let now = When::Step { process, view: view.id.0, step: InstallStep::Installs };
         for action in self.plan.actions.iter().filter(|action| action.when == now) {
-            let What::Miss { whom, .. } = action.what else { continue };
+            let ActionKind::Miss { whom, .. } = action.what else { continue };
             let Some(rank) = view.rank_of(self.plan.members[whom].id).filter(|rank| *rank != seat.rank) else {
                 continue;
             };
-            let is_dead = matches!(self.processes[whom].life, Life::Crashed | Life::Evicted);
+            let is_dead = matches!(self.processes[whom].life, ProcessLife::Crashed | ProcessLife::Evicted);
             // Without suspicion for silence, a member waits for all live members.
             if self.plan.visibility != Visibility::Shared || !(is_dead || self.plan.suspect_after_ns.is_some()) {
                 continue;
@@ -463,6 +463,6 @@ impl World<'_> {
     /// Returns true if the host reports to all members that this process is dead.
     pub(super) fn is_proven_dead(&self, stage: usize, rank: Rank) -> bool {
         let life = self.processes[self.stages[stage].cast[rank.index()]].life;
-        matches!(life, Life::Crashed | Life::Evicted) && self.plan.visibility == Visibility::Shared
+        matches!(life, ProcessLife::Crashed | ProcessLife::Evicted) && self.plan.visibility == Visibility::Shared
     }
 }

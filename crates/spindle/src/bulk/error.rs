@@ -1,5 +1,5 @@
 //! The errors of a bulk group, one type for each kind of call.
-use super::event::{Failure, ObjectId};
+use super::event::{BulkFailure, ObjectId};
 use spindle_core::Rank;
 use spindle_core::rdmc::SessionError;
 use spindle_fabric::RegionError;
@@ -57,7 +57,7 @@ pub enum BulkError {
 pub enum BulkSendError {
     /// The root can't send now, or this member is not the root.
     #[error(transparent)]
-    Session(#[from] spindle_core::rdmc::SendError),
+    Session(#[from] spindle_core::rdmc::SessionSendError),
     /// The group was destroyed, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,
@@ -115,7 +115,7 @@ pub enum DestroyError {
     },
     /// The group was closed by a death.
     #[error("the group was closed before: {0}")]
-    Failed(Failure),
+    Failed(BulkFailure),
     /// The group was destroyed before, or its thread has ended.
     #[error("the bulk group is destroyed")]
     Destroyed,

@@ -10,7 +10,7 @@ pub struct ObjectId(pub u64);
 
 /// An event of a member.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum BulkEvent {
     /// An object is coming: call [`post_receive_buffer`](crate::bulk::BulkNode::post_receive_buffer) with a
     /// buffer of this length. Meanwhile the first block is received and passed on. The others wait,
     /// here and at the members behind this one.
@@ -35,17 +35,17 @@ pub enum Event {
         object: ObjectId,
     },
     /// The group is closed. It is the last event, and comes at most once.
-    Failed(Failure),
+    Failed(BulkFailure),
 }
 
 /// How a bulk group ended at one member.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("member {dead} is lost: {cause}")]
-pub struct Failure {
+pub struct BulkFailure {
     /// The member whose death or misbehaviour closed it.
     pub dead: Rank,
     /// How this was detected.
-    pub cause: Cause,
+    pub cause: FailureCause,
     /// Known objects that will never be complete here; at the root, those that may be incomplete at
     /// another member.
     pub objects: Vec<ObjectId>,
@@ -54,7 +54,7 @@ pub struct Failure {
 /// How a member learned that another one is lost.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum FailureCause {
     /// By its own connection to the lost member.
     #[error("{0}")]
     Down(std::sync::Arc<BulkDown>),
@@ -73,10 +73,10 @@ pub enum Cause {
     Left,
 }
 
-impl Failure {
+impl BulkFailure {
     /// Logs that a bulk group is closed at `me`.
     pub(super) fn tell(&self, me: Rank) {
-        let Failure { dead, cause, objects } = self;
+        let BulkFailure { dead, cause, objects } = self;
         let objects = objects.len();
         info!(target: "spindle::object", rank = me.0, dead = dead.0, reason = %cause, objects, "bulk group is closed");
     }

@@ -4,15 +4,15 @@
 //! The session over streams takes an object that is complete here for complete on this host. So a
 //! receiving host leader reports an object as complete only when all its borrowers have it, too.
 use super::error::BulkSendError;
-use super::event::{Cause, Event, Failure, ObjectId};
+use super::event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 use super::shared_memory_bulk::SharedMemoryBulk;
 use super::stream_bulk::StreamBulk;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_core::Rank;
-use spindle_core::rdmc::SendError;
+use spindle_core::rdmc::SessionSendError;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, Object, Segment};
+use spindle_transport::waiting::wait_readable;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -42,10 +42,10 @@ pub(super) struct HostGateway {
     far: u64,
     /// The error that left no memory for an incoming object.
     shortage: Option<RegionError>,
-    failure: Option<Failure>,
-    events: Vec<Event>,
+    failure: Option<BulkFailure>,
+    events: Vec<BulkEvent>,
     /// Kept for its memory.
-    heard: Vec<Event>,
+    heard: Vec<BulkEvent>,
 }
 
 impl HostGateway {
@@ -87,12 +87,12 @@ impl HostGateway {
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
         if let Some(failure) = &self.failure {
-            return Err(SendError::Closed { dead: failure.dead }.into());
+            return Err(SessionSendError::Closed { dead: failure.dead }.into());
         }
         // One side may have a slot again before the other.
         let sent = self.told + self.lent.len() as u64;
         if self.is_root && sent - self.told_everywhere >= self.slots {
-            return Err(SendError::Full { slots: self.slots as u32 }.into());
+            return Err(SessionSendError::Full { slots: self.slots as u32 }.into());
         }
         let object = if self.is_root { self.shared_memory.shareable(object)? } else { object };
         let id = self.streams.send(object.clone())?;
@@ -105,7 +105,7 @@ impl HostGateway {
         self.lent.push_back(object.clone());
         match self.shared_memory.send(object) {
             // The side that closed the group reports that.
-            Ok(_) | Err(BulkSendError::Session(SendError::Closed { .. })) => {}
+            Ok(_) | Err(BulkSendError::Session(SessionSendError::Closed { .. })) => {}
             Err(error) => unreachable!("it stands in memory that can be lent, and there is a slot for it: {error}"),
         }
     }
@@ -114,7 +114,7 @@ impl HostGateway {
         self.shared_memory.segment(bytes)
     }
 
-    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+    pub(super) fn poll(&mut self, events: &mut Vec<BulkEvent>) -> bool {
         let mut worked = !self.events.is_empty();
         let mut heard = std::mem::take(&mut self.heard);
         if self.failure.is_none() {
@@ -125,7 +125,7 @@ impl HostGateway {
                 }
             }
             if let Some(error) = self.shortage.take() {
-                self.close(self.me, Cause::Memory(Arc::new(error)));
+                self.close(self.me, FailureCause::Memory(Arc::new(error)));
             }
         }
         if self.failure.is_none() {
@@ -142,9 +142,9 @@ impl HostGateway {
         worked
     }
 
-    fn hear_from_afar(&mut self, event: Event) {
+    fn hear_from_afar(&mut self, event: BulkEvent) {
         match event {
-            Event::Allocate { object, bytes } => {
+            BulkEvent::Allocate { object, bytes } => {
                 let memory: Result<Buffer, RegionError> = match self.shared_memory.goes_inside(bytes) {
                     true => Ok(vec![0; bytes as usize].into()),
                     false => self.shared_memory.segment(bytes).map(Into::into),
@@ -155,12 +155,12 @@ impl HostGateway {
                     Err(error) => self.shortage = Some(error),
                 }
             }
-            Event::Complete { object, .. } if !self.is_root && self.lent.len() as u64 >= self.slots => {
+            BulkEvent::Complete { object, .. } if !self.is_root && self.lent.len() as u64 >= self.slots => {
                 // The root uses a slot again before this member has reported that its object is
                 // here.
-                self.close(self.root, Cause::Down(Arc::new(BulkDown::Garbage { word: object.0 })));
+                self.close(self.root, FailureCause::Down(Arc::new(BulkDown::Garbage { word: object.0 })));
             }
-            Event::Complete { object, data } => {
+            BulkEvent::Complete { object, data } => {
                 self.complete = object.0 + 1;
                 if !self.is_root {
                     self.streams.withhold(object);
@@ -168,28 +168,28 @@ impl HostGateway {
                 }
                 self.settle();
             }
-            Event::Everywhere { object } => {
+            BulkEvent::Everywhere { object } => {
                 self.far = object.0 + 1;
                 self.settle();
             }
-            Event::Failed(failure) => {
+            BulkEvent::Failed(failure) => {
                 self.shared_memory.close(failure.dead, failure.cause.clone());
                 self.fail(failure);
             }
         }
     }
 
-    fn hear_from_mates(&mut self, event: Event) {
+    fn hear_from_mates(&mut self, event: BulkEvent) {
         match event {
-            Event::Everywhere { object } => {
+            BulkEvent::Everywhere { object } => {
                 self.near = object.0 + 1;
                 if !self.is_root {
                     self.streams.release(object);
                 }
                 self.settle();
             }
-            Event::Failed(failure) => self.close(failure.dead, failure.cause),
-            Event::Allocate { .. } | Event::Complete { .. } => {}
+            BulkEvent::Failed(failure) => self.close(failure.dead, failure.cause),
+            BulkEvent::Allocate { .. } | BulkEvent::Complete { .. } => {}
         }
     }
 
@@ -198,16 +198,16 @@ impl HostGateway {
         while self.told < self.near.min(self.complete)
             && let Some(data) = self.lent.pop_front()
         {
-            self.events.push(Event::Complete { object: ObjectId(self.told), data });
+            self.events.push(BulkEvent::Complete { object: ObjectId(self.told), data });
             self.told += 1;
         }
         while self.is_root && self.told_everywhere < self.near.min(self.far) {
-            self.events.push(Event::Everywhere { object: ObjectId(self.told_everywhere) });
+            self.events.push(BulkEvent::Everywhere { object: ObjectId(self.told_everywhere) });
             self.told_everywhere += 1;
         }
     }
 
-    fn fail(&mut self, mut failure: Failure) {
+    fn fail(&mut self, mut failure: BulkFailure) {
         if self.failure.is_some() {
             return;
         }
@@ -217,16 +217,16 @@ impl HostGateway {
         } else {
             // These objects are complete here, whichever other members have them.
             for data in lent {
-                self.events.push(Event::Complete { object: ObjectId(self.told), data });
+                self.events.push(BulkEvent::Complete { object: ObjectId(self.told), data });
                 self.told += 1;
             }
         }
-        self.events.push(Event::Failed(failure.clone()));
+        self.events.push(BulkEvent::Failed(failure.clone()));
         self.failure = Some(failure);
     }
 
     /// Closes the group on both sides.
-    fn close(&mut self, dead: Rank, cause: Cause) {
+    fn close(&mut self, dead: Rank, cause: FailureCause) {
         self.shared_memory.close(dead, cause.clone());
         self.streams.close(dead, cause);
         // The failure that the streams report lists the objects that are incomplete here.
@@ -236,28 +236,24 @@ impl HostGateway {
             match event {
                 // The object is complete here. The other members of this host are not informed of
                 // it any more.
-                Event::Complete { data, .. } if !self.is_root => self.lent.push_back(data),
-                Event::Failed(failure) => self.fail(failure),
+                BulkEvent::Complete { data, .. } if !self.is_root => self.lent.push_back(data),
+                BulkEvent::Failed(failure) => self.fail(failure),
                 _ => {}
             }
         }
     }
 
     pub(super) fn wait(&mut self, at_most: Duration) {
-        if self.has_unread() {
-            return;
+        if !self.has_unread() {
+            wait_readable(&self.epoll, at_most);
         }
-        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
-        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
-        // Interrupted is as good as timed out.
-        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
     }
 
     pub(super) fn has_unread(&self) -> bool {
         !self.events.is_empty() || self.streams.has_unread() || self.shared_memory.has_unread()
     }
 
-    pub(super) fn failure(&self) -> Option<&Failure> {
+    pub(super) fn failure(&self) -> Option<&BulkFailure> {
         self.failure.as_ref()
     }
 

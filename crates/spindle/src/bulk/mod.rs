@@ -30,10 +30,10 @@ mod tests;
 mod thread;
 
 pub use error::{BulkError, BulkSendError, DestroyError, PostError};
-pub use event::{Cause, Event, Failure, ObjectId};
+pub use event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 pub use node::BulkNode;
-pub use settings::{BulkSettings, Waiting};
+pub use settings::{BulkSettings, BulkWaiting};
 pub use spindle_core::rdmc::{Algorithm, Hosts, Racks, RacksError};
 pub use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, LocalPart, Object, Segment};
 pub use spindle_transport::{Connection, SocketOptions, SocketStream, Stream};
-pub use thread::{BulkGroup, BulkThread, Upcalls};
+pub use thread::{BulkGroup, BulkThread, BulkUpcalls};

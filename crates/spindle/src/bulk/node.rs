@@ -1,6 +1,6 @@
 //! One member of a bulk group, polled by its creator.
 use super::error::{BulkError, BulkSendError, DestroyError, PostError};
-use super::event::{Event, Failure, ObjectId};
+use super::event::{BulkEvent, BulkFailure, ObjectId};
 use super::host_gateway::HostGateway;
 use super::settings::BulkSettings;
 use super::shared_memory_bulk::SharedMemoryBulk;
@@ -151,7 +151,7 @@ impl BulkNode {
         }
     }
 
-    /// Passes the memory for an object that [`Event::Allocate`] has announced, any time after that.
+    /// Passes the memory for an object that [`BulkEvent::Allocate`] has announced, any time after that.
     ///
     /// # Errors
     /// [`PostError`].
@@ -165,7 +165,7 @@ impl BulkNode {
 
     /// Does the work that is possible now, adds events to `events`, and returns whether there was
     /// any work. It does not wait.
-    pub fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+    pub fn poll(&mut self, events: &mut Vec<BulkEvent>) -> bool {
         let worked = carrier!(self, carrier => carrier.poll(events));
         if self.finishing == Finishing::Wanted && carrier!(self, carrier => carrier.is_at_rest()) {
             carrier!(self, carrier => carrier.tell_finished());
@@ -186,7 +186,7 @@ impl BulkNode {
     }
 
     /// Returns how the group was closed, if it was.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub fn failure(&self) -> Option<&BulkFailure> {
         match &self.carrier {
             Carrier::Streams(streams) => streams.failure(),
             Carrier::Local(shared_memory) => shared_memory.failure(),
@@ -230,7 +230,7 @@ impl BulkNode {
     ///
     /// # Errors
     /// [`DestroyError`].
-    pub fn destroy(mut self, at_most: Duration, events: &mut Vec<Event>) -> Result<(), DestroyError> {
+    pub fn destroy(mut self, at_most: Duration, events: &mut Vec<BulkEvent>) -> Result<(), DestroyError> {
         let start = Instant::now();
         self.finish();
         loop {

@@ -1,7 +1,7 @@
 //! The settings of a bulk group.
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
-use spindle_core::rdmc::{Algorithm, Schedule, Settings};
+use spindle_core::rdmc::{Algorithm, Schedule, SessionSettings};
 use std::time::Duration;
 
 /// The settings that the members of a bulk group have to agree on. This is checked when their
@@ -60,10 +60,10 @@ impl Default for BulkSettings {
 }
 
 impl BulkSettings {
-    pub(super) fn session(&self, hosts: &Hosts, me: Rank) -> Settings {
+    pub(super) fn session(&self, hosts: &Hosts, me: Rank) -> SessionSettings {
         let BulkSettings { block_bytes, slots, ahead, posts_max, direct_below, .. } = *self;
         let schedule = Schedule::new(self.algorithm.clone(), hosts.count());
-        Settings { schedule, me: hosts.position(me), block_bytes, slots, ahead, posts_max, direct_below }
+        SessionSettings { schedule, me: hosts.position(me), block_bytes, slots, ahead, posts_max, direct_below }
     }
 
     /// Returns a digest of all settings that must be equal at all members.
@@ -88,7 +88,7 @@ impl BulkSettings {
 
 /// How a thread that serves bulk groups waits for work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Waiting {
+pub enum BulkWaiting {
     /// It never sleeps: this has the lowest latency, and takes a core.
     Polling,
     /// It looks for this long after its last work, and then sleeps. If other threads want its core
@@ -101,9 +101,9 @@ pub enum Waiting {
     Interrupt,
 }
 
-impl Default for Waiting {
+impl Default for BulkWaiting {
     /// Sleeps after 50 µs.
-    fn default() -> Waiting {
-        Waiting::Hybrid { spin_for: Duration::from_micros(50) }
+    fn default() -> BulkWaiting {
+        BulkWaiting::Hybrid { spin_for: Duration::from_micros(50) }
     }
 }

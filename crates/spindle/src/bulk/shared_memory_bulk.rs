@@ -1,10 +1,10 @@
 //! A member of a bulk group on one machine: the root lends its objects, the others map them.
 use super::error::{BulkError, BulkSendError};
-use super::event::{Cause, Event, Failure, ObjectId};
+use super::event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
-use spindle_core::rdmc::{SendError, Session};
+use spindle_core::rdmc::{Session, SessionSendError};
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{BulkDown, LocalEvent, LocalLinks, LocalPart, Object, Segment};
 use std::collections::VecDeque;
@@ -29,8 +29,8 @@ pub(super) struct SharedMemoryBulk {
     /// By rank: the number of objects that the member has, as far as the root knows.
     have: Vec<u64>,
     finished: Vec<bool>,
-    failure: Option<Failure>,
-    events: Vec<Event>,
+    failure: Option<BulkFailure>,
+    events: Vec<BulkEvent>,
     /// Whether the arrival of an object is being reported to the application. The next poll then
     /// reports it to the root.
     is_telling: bool,
@@ -65,18 +65,18 @@ impl SharedMemoryBulk {
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
         if let Some(failure) = &self.failure {
-            return Err(SendError::Closed { dead: failure.dead }.into());
+            return Err(SessionSendError::Closed { dead: failure.dead }.into());
         }
         if self.me != self.root {
-            return Err(SendError::NotRoot { me: self.me }.into());
+            return Err(SessionSendError::NotRoot { me: self.me }.into());
         }
         if self.lent.len() as u64 >= u64::from(self.slots) {
-            return Err(SendError::Full { slots: self.slots }.into());
+            return Err(SessionSendError::Full { slots: self.slots }.into());
         }
         let has_left = |rank: &Rank| self.have[rank.index()] < u64::MAX && !self.links.is_open(*rank);
         if let Some(gone) = (0..self.have.len() as u32).map(Rank).find(has_left) {
-            self.close(gone, Cause::Left);
-            return Err(SendError::Closed { dead: gone }.into());
+            self.close(gone, FailureCause::Left);
+            return Err(SessionSendError::Closed { dead: gone }.into());
         }
         let object = self.shareable(object)?;
         let number = self.done + self.lent.len() as u64;
@@ -110,7 +110,7 @@ impl SharedMemoryBulk {
         Ok(segment.into())
     }
 
-    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+    pub(super) fn poll(&mut self, events: &mut Vec<BulkEvent>) -> bool {
         let told = self.events.is_empty() && std::mem::take(&mut self.is_telling);
         if told {
             self.links.post_have(self.done);
@@ -149,7 +149,7 @@ impl SharedMemoryBulk {
         self.is_telling || !self.events.is_empty() || !self.ready.is_empty()
     }
 
-    pub(super) fn failure(&self) -> Option<&Failure> {
+    pub(super) fn failure(&self) -> Option<&BulkFailure> {
         self.failure.as_ref()
     }
 
@@ -184,7 +184,7 @@ impl SharedMemoryBulk {
             }
             LocalEvent::Object { number, object } => {
                 self.done += 1;
-                self.events.push(Event::Complete { object: ObjectId(number), data: object });
+                self.events.push(BulkEvent::Complete { object: ObjectId(number), data: object });
                 self.is_telling = true;
             }
             LocalEvent::Have { objects } => {
@@ -198,7 +198,7 @@ impl SharedMemoryBulk {
             LocalEvent::Closed { dead } if dead.index() >= self.have.len() => {
                 return nonsense(dead.0.into());
             }
-            LocalEvent::Closed { dead } => self.close(dead, Cause::Reported { by: from }),
+            LocalEvent::Closed { dead } => self.close(dead, FailureCause::Reported { by: from }),
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ impl SharedMemoryBulk {
             && let Some(data) = self.lent.pop_front()
         {
             let object = ObjectId(self.done);
-            self.events.extend([Event::Complete { object, data }, Event::Everywhere { object }]);
+            self.events.extend([BulkEvent::Complete { object, data }, BulkEvent::Everywhere { object }]);
             self.done += 1;
         }
     }
@@ -221,25 +221,25 @@ impl SharedMemoryBulk {
         let is_missed = self.me == self.root && self.have[peer.index()] < self.done + self.lent.len() as u64;
         match down {
             BulkDown::Closed | BulkDown::Os { .. } if has_left && !is_missed => {}
-            BulkDown::Closed | BulkDown::Os { .. } if has_left => self.close(peer, Cause::Left),
+            BulkDown::Closed | BulkDown::Os { .. } if has_left => self.close(peer, FailureCause::Left),
             // The lender is not at fault.
-            BulkDown::Segment(error) => self.close(self.me, Cause::Memory(Arc::new(error))),
-            down => self.close(peer, Cause::Down(Arc::new(down))),
+            BulkDown::Segment(error) => self.close(self.me, FailureCause::Memory(Arc::new(error))),
+            down => self.close(peer, FailureCause::Down(Arc::new(down))),
         }
     }
 
     /// Closes the group because of a failure, which may be reported from elsewhere.
-    pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
+    pub(super) fn close(&mut self, dead: Rank, cause: FailureCause) {
         if self.failure.is_some() {
             return;
         }
         self.links.close(dead);
         let objects = (self.done..).take(self.lent.len()).map(ObjectId).collect();
         self.lent.clear();
-        let failure = Failure { dead, cause, objects };
+        let failure = BulkFailure { dead, cause, objects };
         failure.tell(self.me);
         self.failure = Some(failure.clone());
-        self.events.push(Event::Failed(failure));
+        self.events.push(BulkEvent::Failed(failure));
     }
 }
 

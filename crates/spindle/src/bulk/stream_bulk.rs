@@ -1,11 +1,11 @@
 //! A member of a bulk group over streams: the core's session, the memory of objects, and the links.
 use super::error::{BulkError, BulkSendError, PostError};
-use super::event::{Cause, Event, Failure, ObjectId};
+use super::event::{BulkEvent, BulkFailure, FailureCause, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::rdmc::Hosts;
-use spindle_core::rdmc::{Announced, Columns, Input, Output, SendError, Session, Slot};
-use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
+use spindle_core::rdmc::{AnnouncedBlock, Columns, Input, Output, Session, SessionSendError, Slot};
+use spindle_fabric::bulk::{BlockHead, BlockStore, Buffer, BulkDown, BulkLinks, LinkReadiness, Object, PeerWord};
 use spindle_transport::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct StreamBulk {
     /// go when the slot is not withheld any more.
     due: Vec<(Slot, Columns)>,
     /// Kept for their memory.
-    ready: Vec<Ready>,
+    ready: Vec<LinkReadiness>,
     gone: Vec<Slot>,
 }
 
@@ -32,26 +32,26 @@ struct Side {
     hosts: Hosts,
     object_bytes_max: u64,
     /// By slot.
-    cargo: Vec<Cargo>,
+    cargo: Vec<SlotObject>,
     /// The session's outputs that are not carried out yet.
     outputs: Vec<Output>,
-    events: Vec<Event>,
+    events: Vec<BulkEvent>,
     /// By rank: whether the member has reported that its part is done.
     finished: Vec<bool>,
     /// The member whose death closes the group, and how the death was noticed.
-    loss: Option<(Rank, Cause)>,
+    loss: Option<(Rank, FailureCause)>,
     failed: Vec<ObjectId>,
     /// Objects that the root has sent and that are not everywhere.
     on_the_way: u64,
-    failure: Option<Failure>,
+    failure: Option<BulkFailure>,
 }
 
 /// The memory behind a slot.
 #[derive(Debug, Default)]
-struct Cargo {
+struct SlotObject {
     /// The object that is on the way, and its length.
     object: Option<(ObjectId, u64)>,
-    memory: Memory,
+    memory: SlotMemory,
     /// Whether the session waits for room.
     is_room_wanted: bool,
     /// Whether the slot's last object is complete here and not at the other members of this host.
@@ -63,7 +63,7 @@ struct Cargo {
 }
 
 #[derive(Debug, Default)]
-enum Memory {
+enum SlotMemory {
     #[default]
     None,
     Sending(Object),
@@ -86,7 +86,7 @@ impl StreamBulk {
             session,
             me,
             object_bytes_max: settings.object_bytes_max,
-            cargo: (0..settings.slots).map(|_| Cargo::default()).collect(),
+            cargo: (0..settings.slots).map(|_| SlotObject::default()).collect(),
             outputs,
             events: vec![],
             finished: vec![false; hosts.members() as usize],
@@ -105,7 +105,7 @@ impl StreamBulk {
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
         if let Some(failure) = &self.side.failure {
-            return Err(SendError::Closed { dead: failure.dead }.into());
+            return Err(SessionSendError::Closed { dead: failure.dead }.into());
         }
         let bytes = object.len() as u64;
         let id = ObjectId(self.side.session.send(bytes, &mut self.side.outputs)?.0);
@@ -113,7 +113,7 @@ impl StreamBulk {
         let slot = self.side.slot_of(id);
         let cargo = &mut self.side.cargo[slot];
         cargo.object = Some((id, bytes));
-        cargo.memory = Memory::Sending(object);
+        cargo.memory = SlotMemory::Sending(object);
         self.act();
         Ok(id)
     }
@@ -124,7 +124,7 @@ impl StreamBulk {
         Ok(())
     }
 
-    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+    pub(super) fn poll(&mut self, events: &mut Vec<BulkEvent>) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         if ready.is_empty() {
             self.links.ready(Duration::ZERO, &mut ready);
@@ -141,7 +141,7 @@ impl StreamBulk {
                 self.act();
             }
         }
-        for Ready { peer, to_receive, to_send } in ready.drain(..) {
+        for LinkReadiness { peer, to_receive, to_send } in ready.drain(..) {
             if to_send {
                 worked |= self.links.send(peer, &self.side, &mut self.gone);
                 self.act();
@@ -189,12 +189,12 @@ impl StreamBulk {
     }
 
     /// Closes the group, because a member is dead to which no stream exists.
-    pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
+    pub(super) fn close(&mut self, dead: Rank, cause: FailureCause) {
         self.side.bury(dead, cause);
         self.act();
     }
 
-    pub(super) fn failure(&self) -> Option<&Failure> {
+    pub(super) fn failure(&self) -> Option<&BulkFailure> {
         self.side.failure.as_ref()
     }
 
@@ -225,7 +225,7 @@ impl StreamBulk {
         let has_left = self.side.finished[peer.index()];
         // A peer that closed without reading all that came looks like a failure to the system.
         if !(has_left && matches!(down, BulkDown::Closed | BulkDown::Broken | BulkDown::Os { .. })) {
-            self.side.bury(peer, Cause::Down(Arc::new(down)));
+            self.side.bury(peer, FailureCause::Down(Arc::new(down)));
         }
         self.act();
     }
@@ -273,7 +273,7 @@ impl StreamBulk {
                 if self.links.is_open(to) && !side.finished[to.index()] {
                     self.links.post_block(to, BlockHead { slot, at, bytes, columns });
                 } else {
-                    side.bury(to, Cause::Left);
+                    side.bury(to, FailureCause::Left);
                 }
             }
             Output::Columns { to: Rank(0), slot, columns }
@@ -286,12 +286,12 @@ impl StreamBulk {
             Output::Complete { object } => side.complete(ObjectId(object.0)),
             Output::Everywhere { object } => {
                 side.on_the_way -= 1;
-                side.events.push(Event::Everywhere { object: ObjectId(object.0) });
+                side.events.push(BulkEvent::Everywhere { object: ObjectId(object.0) });
             }
             Output::Failed { object } => side.failed.push(ObjectId(object.0)),
             Output::Closed { dead } => {
                 // The session knows only the host of the dead member.
-                let (dead, cause) = side.loss.clone().unwrap_or((side.rank(dead), Cause::Left));
+                let (dead, cause) = side.loss.clone().unwrap_or((side.rank(dead), FailureCause::Left));
                 self.links.close(dead);
                 side.close(dead, cause);
             }
@@ -334,7 +334,7 @@ impl Side {
     }
 
     /// Takes a member for dead.
-    fn bury(&mut self, dead: Rank, cause: Cause) {
+    fn bury(&mut self, dead: Rank, cause: FailureCause) {
         if !self.is_over() {
             self.loss = Some((dead, cause));
             self.tell(Input::Died { rank: self.position(dead) });
@@ -347,7 +347,7 @@ impl Side {
         let cargo = &mut self.cargo[slot];
         if cargo.object.is_none() {
             cargo.object = Some((object, bytes));
-            self.events.push(Event::Allocate { object, bytes });
+            self.events.push(BulkEvent::Allocate { object, bytes });
         }
     }
 
@@ -357,8 +357,8 @@ impl Side {
         let slot = self.slot_of(object);
         let cargo = &mut self.cargo[slot];
         match cargo.memory {
-            Memory::None => cargo.is_room_wanted = true,
-            _ => self.tell(Input::Room { object: spindle_core::rdmc::Object(object.0) }),
+            SlotMemory::None => cargo.is_room_wanted = true,
+            _ => self.tell(Input::Room { object: spindle_core::rdmc::ObjectNumber(object.0) }),
         }
     }
 
@@ -366,7 +366,7 @@ impl Side {
         let (slot, is_over) = (self.slot_of(object), self.is_over());
         let cargo = &mut self.cargo[slot];
         let expected = match (cargo.object, &cargo.memory) {
-            (Some((awaited, bytes)), Memory::None) if awaited == object && !is_over => bytes,
+            (Some((awaited, bytes)), SlotMemory::None) if awaited == object && !is_over => bytes,
             _ => return Err(PostError::NotAwaited { object }),
         };
         let found = buffer.len() as u64;
@@ -378,9 +378,9 @@ impl Side {
             // buffer.
             buffer[at as usize..][..cargo.first_bytes.len()].copy_from_slice(&cargo.first_bytes);
         }
-        cargo.memory = Memory::Receiving(buffer);
+        cargo.memory = SlotMemory::Receiving(buffer);
         if std::mem::take(&mut cargo.is_room_wanted) {
-            self.tell(Input::Room { object: spindle_core::rdmc::Object(object.0) });
+            self.tell(Input::Room { object: spindle_core::rdmc::ObjectNumber(object.0) });
         }
         Ok(())
     }
@@ -390,42 +390,42 @@ impl Side {
         let cargo = &mut self.cargo[slot];
         cargo.object = None;
         let data = match std::mem::take(&mut cargo.memory) {
-            Memory::None => return,
-            Memory::Sending(object) => object,
-            Memory::Receiving(buffer) => buffer.into(),
+            SlotMemory::None => return,
+            SlotMemory::Sending(object) => object,
+            SlotMemory::Receiving(buffer) => buffer.into(),
         };
-        self.events.push(Event::Complete { object, data });
+        self.events.push(BulkEvent::Complete { object, data });
     }
 
-    fn close(&mut self, dead: Rank, cause: Cause) {
+    fn close(&mut self, dead: Rank, cause: FailureCause) {
         let mut objects = std::mem::take(&mut self.failed);
         // Room may have been asked for before the session knows of an object.
         objects.extend(self.cargo.iter().filter_map(|cargo| cargo.object.map(|(object, _)| object)));
         objects.sort_unstable();
         objects.dedup();
-        let failure = Failure { dead, cause, objects };
+        let failure = BulkFailure { dead, cause, objects };
         failure.tell(self.me);
-        self.cargo.iter_mut().for_each(|cargo| *cargo = Cargo::default());
+        self.cargo.iter_mut().for_each(|cargo| *cargo = SlotObject::default());
         self.failure = Some(failure.clone());
-        self.events.push(Event::Failed(failure));
+        self.events.push(BulkEvent::Failed(failure));
     }
 
     /// Returns the block that these counters announce, if they announce exactly one.
-    fn announced(&self, from: Rank, block: &BlockHead) -> Option<Announced> {
+    fn announced(&self, from: Rank, block: &BlockHead) -> Option<AnnouncedBlock> {
         let mut announced = self.session.announced(self.position(from), block.slot, &block.columns);
         announced.next().filter(|_| announced.next().is_none())
     }
 }
 
-impl Store for Side {
+impl BlockStore for Side {
     fn block(&self, block: &BlockHead) -> &[u8] {
         let cargo = &self.cargo[block.slot.0 as usize];
         let (at, bytes) = (block.at as usize, block.bytes as usize);
         match &cargo.memory {
-            Memory::Sending(object) => &object[at..][..bytes],
-            Memory::Receiving(buffer) => &buffer[at..][..bytes],
+            SlotMemory::Sending(object) => &object[at..][..bytes],
+            SlotMemory::Receiving(buffer) => &buffer[at..][..bytes],
             // Only the first block can be sent before the object has room.
-            Memory::None => &cargo.first_bytes[..bytes],
+            SlotMemory::None => &cargo.first_bytes[..bytes],
         }
     }
 
@@ -444,7 +444,7 @@ impl Store for Side {
             return Err(BulkDown::TooLong { bytes: announced.object_bytes, max: self.object_bytes_max });
         }
         self.announce(ObjectId(announced.object.0), announced.object_bytes);
-        Ok(!matches!(self.cargo[slot.0 as usize].memory, Memory::None))
+        Ok(!matches!(self.cargo[slot.0 as usize].memory, SlotMemory::None))
     }
 
     fn place(&mut self, _: Rank, block: &BlockHead) -> Option<&mut [u8]> {
@@ -454,9 +454,9 @@ impl Store for Side {
         let cargo = &mut self.cargo[block.slot.0 as usize];
         let (at, bytes) = (block.at as usize, block.bytes as usize);
         match &mut cargo.memory {
-            Memory::Receiving(buffer) => Some(&mut buffer[at..][..bytes]),
-            Memory::Sending(_) => None,
-            Memory::None => {
+            SlotMemory::Receiving(buffer) => Some(&mut buffer[at..][..bytes]),
+            SlotMemory::Sending(_) => None,
+            SlotMemory::None => {
                 cargo.first = Some(block.at);
                 cargo.first_bytes.resize(bytes, 0);
                 Some(&mut cargo.first_bytes)
@@ -464,28 +464,28 @@ impl Store for Side {
         }
     }
 
-    fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown> {
+    fn arrived(&mut self, from: Rank, word: PeerWord) -> Result<(), BulkDown> {
         let (slot, columns) = match word {
-            _ if self.is_over() && word != Word::Finished => return Ok(()),
-            Word::Block(BlockHead { slot, columns, .. }) => (slot, columns),
-            Word::Columns { slot, .. } if slot.0 as usize >= self.cargo.len() => {
+            _ if self.is_over() && word != PeerWord::Finished => return Ok(()),
+            PeerWord::Block(BlockHead { slot, columns, .. }) => (slot, columns),
+            PeerWord::Columns { slot, .. } if slot.0 as usize >= self.cargo.len() => {
                 return Err(BulkDown::Garbage { word: slot.0.into() });
             }
-            Word::Columns { slot, columns } => {
+            PeerWord::Columns { slot, columns } => {
                 if self.session.announced(self.position(from), slot, &columns).next().is_some() {
                     return Err(BulkDown::Unsent { slot });
                 }
                 (slot, columns)
             }
-            Word::Closed { dead } if dead.0 >= self.hosts.members() => {
+            PeerWord::Closed { dead } if dead.0 >= self.hosts.members() => {
                 return Err(BulkDown::Garbage { word: dead.0.into() });
             }
-            Word::Closed { dead } => {
-                self.loss = Some((dead, Cause::Reported { by: from }));
+            PeerWord::Closed { dead } => {
+                self.loss = Some((dead, FailureCause::Reported { by: from }));
                 self.tell(Input::Closed { dead: self.position(dead) });
                 return Ok(());
             }
-            Word::Finished => {
+            PeerWord::Finished => {
                 self.finished[from.index()] = true;
                 return Ok(());
             }

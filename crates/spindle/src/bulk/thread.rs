@@ -1,12 +1,13 @@
 //! A thread that serves bulk groups, and its handles.
 use super::error::{BulkError, BulkSendError, DestroyError, PostError};
-use super::event::{Event, Failure, ObjectId};
+use super::event::{BulkEvent, BulkFailure, ObjectId};
 use super::node::BulkNode;
-use super::settings::Waiting;
-use crate::pace::{Idle, Pace, SLEEP_MAX};
+use super::settings::BulkWaiting;
+use crate::pace::{Idle, PollPace, SLEEP_MAX};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use spindle_fabric::bulk::{Buffer, Object, Segment};
+use spindle_transport::waiting::wait_readable;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +18,12 @@ use std::time::{Duration, Instant};
 
 /// The application's part on the polling thread. It must not wait: all groups of the thread wait
 /// with it.
-pub trait Upcalls: Send {
+pub trait BulkUpcalls: Send {
     /// Returns the memory for an object that is coming, of exactly this length. With `None`,
     /// [`post_receive_buffer`](BulkGroup::post_receive_buffer) has to be called later.
     fn allocate(&mut self, object: ObjectId, bytes: u64) -> Option<Buffer>;
 
-    /// Takes an object that is all here; see [`Event::Complete`].
+    /// Takes an object that is all here; see [`BulkEvent::Complete`].
     fn complete(&mut self, object: ObjectId, data: Object);
 
     /// Reports at the root that every member has all of an object.
@@ -32,14 +33,14 @@ pub trait Upcalls: Send {
     fn refused(&mut self, _error: BulkSendError) {}
 
     /// Reports that the group is closed. It is the last upcall, and comes at most once.
-    fn failed(&mut self, failure: Failure);
+    fn failed(&mut self, failure: BulkFailure);
 }
 
 /// A thread that serves any number of bulk groups. Dropping it ends it, and leaves all groups at
 /// once.
 #[derive(Debug)]
 pub struct BulkThread {
-    shared: Arc<Shared>,
+    shared: Arc<ThreadState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -48,11 +49,11 @@ pub struct BulkThread {
 #[derive(Debug)]
 pub struct BulkGroup {
     id: u64,
-    shared: Arc<Shared>,
+    shared: Arc<ThreadState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ThreadState {
     orders: Mutex<Orders>,
     /// Whether there are orders, or the thread has to end.
     ordered: AtomicBool,
@@ -62,14 +63,14 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Orders {
-    list: Vec<Order>,
+    list: Vec<ThreadOrder>,
     groups: u64,
     stop: bool,
     has_ended: bool,
 }
 
-enum Order {
-    Run(u64, Box<BulkNode>, Box<dyn Upcalls>),
+enum ThreadOrder {
+    Run(u64, Box<BulkNode>, Box<dyn BulkUpcalls>),
     Send(u64, Object, SyncSender<Result<ObjectId, BulkSendError>>),
     Submit(u64, Object),
     Post(u64, ObjectId, Buffer, SyncSender<Result<(), PostError>>),
@@ -78,16 +79,16 @@ enum Order {
     Drop(u64),
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for ThreadOrder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, group) = match self {
-            Order::Run(group, ..) => ("Run", group),
-            Order::Send(group, ..) => ("Send", group),
-            Order::Submit(group, ..) => ("Submit", group),
-            Order::Post(group, ..) => ("Post", group),
-            Order::Segment(group, ..) => ("Segment", group),
-            Order::Destroy(group, ..) => ("Destroy", group),
-            Order::Drop(group) => ("Drop", group),
+            ThreadOrder::Run(group, ..) => ("Run", group),
+            ThreadOrder::Send(group, ..) => ("Send", group),
+            ThreadOrder::Submit(group, ..) => ("Submit", group),
+            ThreadOrder::Post(group, ..) => ("Post", group),
+            ThreadOrder::Segment(group, ..) => ("Segment", group),
+            ThreadOrder::Destroy(group, ..) => ("Destroy", group),
+            ThreadOrder::Drop(group) => ("Drop", group),
         };
         write!(f, "{name}({group})")
     }
@@ -98,15 +99,15 @@ impl BulkThread {
     ///
     /// # Errors
     /// [`BulkError::Thread`].
-    pub fn start(waiting: Waiting) -> Result<BulkThread, BulkError> {
+    pub fn start(waiting: BulkWaiting) -> Result<BulkThread, BulkError> {
         let os = |errno: rustix::io::Errno| BulkError::Thread(errno.into());
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(os)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os)?;
         epoll::add(&epoll, &event, EventData::new_u64(u64::MAX), EventFlags::IN).map_err(os)?;
         let shared =
-            Shared { orders: Mutex::default(), ordered: AtomicBool::default(), event, thread: Mutex::default() };
+            ThreadState { orders: Mutex::default(), ordered: AtomicBool::default(), event, thread: Mutex::default() };
         let shared = Arc::new(shared);
-        let server = Server { shared: shared.clone(), epoll, members: vec![], events: vec![] };
+        let server = BulkServer { shared: shared.clone(), epoll, members: vec![], events: vec![] };
         let thread = thread::Builder::new().name("spindle-bulk".to_string()).spawn(move || server.run(waiting));
         let thread = thread.map_err(BulkError::Thread)?;
         *shared.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().id());
@@ -117,14 +118,14 @@ impl BulkThread {
     ///
     /// # Errors
     /// [`BulkError::Thread`]: the thread has ended, since an upcall panicked.
-    pub fn run(&self, node: BulkNode, upcalls: impl Upcalls + 'static) -> Result<BulkGroup, BulkError> {
+    pub fn run(&self, node: BulkNode, upcalls: impl BulkUpcalls + 'static) -> Result<BulkGroup, BulkError> {
         let mut orders = self.shared.lock();
         if orders.has_ended {
             return Err(BulkError::Thread(io::Error::other("it has ended")));
         }
         orders.groups += 1;
         let id = orders.groups;
-        orders.list.push(Order::Run(id, Box::new(node), Box::new(upcalls)));
+        orders.list.push(ThreadOrder::Run(id, Box::new(node), Box::new(upcalls)));
         drop(orders);
         self.shared.wake();
         Ok(BulkGroup { id, shared: self.shared.clone() })
@@ -155,13 +156,13 @@ impl BulkGroup {
             return Err(BulkSendError::InUpcall);
         }
         let object = object.into();
-        self.order(|answer| Order::Send(self.id, object, answer)).unwrap_or(Err(BulkSendError::Destroyed))
+        self.order(|answer| ThreadOrder::Send(self.id, object, answer)).unwrap_or(Err(BulkSendError::Destroyed))
     }
 
     /// As [`send`](Self::send), without waiting for an answer, so upcalls may call it. Objects are
-    /// sent in the order of the calls. [`Upcalls::refused`] reports an object that is not sent.
+    /// sent in the order of the calls. [`BulkUpcalls::refused`] reports an object that is not sent.
     pub fn submit(&self, object: impl Into<Object>) {
-        self.shared.push(Order::Submit(self.id, object.into()));
+        self.shared.push(ThreadOrder::Submit(self.id, object.into()));
     }
 
     /// As [`BulkNode::segment`].
@@ -172,7 +173,7 @@ impl BulkGroup {
         if self.shared.is_this_thread() {
             return Err(BulkSendError::InUpcall);
         }
-        self.order(|answer| Order::Segment(self.id, bytes, answer)).unwrap_or(Err(BulkSendError::Destroyed))
+        self.order(|answer| ThreadOrder::Segment(self.id, bytes, answer)).unwrap_or(Err(BulkSendError::Destroyed))
     }
 
     /// As [`BulkNode::post_receive_buffer`].
@@ -184,7 +185,7 @@ impl BulkGroup {
             return Err(PostError::InUpcall);
         }
         let buffer = buffer.into();
-        self.order(|answer| Order::Post(self.id, object, buffer, answer)).unwrap_or(Err(PostError::Destroyed))
+        self.order(|answer| ThreadOrder::Post(self.id, object, buffer, answer)).unwrap_or(Err(PostError::Destroyed))
     }
 
     /// As [`BulkNode::destroy`].
@@ -198,11 +199,11 @@ impl BulkGroup {
         // Longer than the life of any process.
         let now = Instant::now();
         let until = now.checked_add(at_most).unwrap_or(now + Duration::from_secs(1 << 32));
-        self.order(|answer| Order::Destroy(self.id, until, answer)).unwrap_or(Err(DestroyError::Destroyed))
+        self.order(|answer| ThreadOrder::Destroy(self.id, until, answer)).unwrap_or(Err(DestroyError::Destroyed))
     }
 
     /// Gives the thread an order and waits for the result; `None` if the thread has ended.
-    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> ThreadOrder) -> Option<T> {
         let (answer, answered) = sync_channel(1);
         self.shared.push(order(answer));
         // The ending thread drops the orders that it has not carried out, together with their
@@ -213,16 +214,16 @@ impl BulkGroup {
 
 impl Drop for BulkGroup {
     fn drop(&mut self) {
-        self.shared.push(Order::Drop(self.id));
+        self.shared.push(ThreadOrder::Drop(self.id));
     }
 }
 
-impl Shared {
+impl ThreadState {
     fn lock(&self) -> std::sync::MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, order: Order) {
+    fn push(&self, order: ThreadOrder) {
         let mut orders = self.lock();
         if !orders.has_ended {
             orders.list.push(order);
@@ -244,32 +245,32 @@ impl Shared {
 }
 
 /// The thread's side.
-struct Server {
-    shared: Arc<Shared>,
+struct BulkServer {
+    shared: Arc<ThreadState>,
     /// The epoll instance for the members' descriptors and the event.
     epoll: OwnedFd,
-    members: Vec<Member>,
-    events: Vec<Event>,
+    members: Vec<ThreadMember>,
+    events: Vec<BulkEvent>,
 }
 
-struct Member {
+struct ThreadMember {
     id: u64,
     node: BulkNode,
-    upcalls: Box<dyn Upcalls>,
-    leaving: Option<Leaving>,
+    upcalls: Box<dyn BulkUpcalls>,
+    leaving: Option<LeavingGroup>,
 }
 
-struct Leaving {
+struct LeavingGroup {
     since: Instant,
     until: Instant,
     answer: SyncSender<Result<(), DestroyError>>,
 }
 
-impl Server {
-    fn run(mut self, waiting: Waiting) {
+impl BulkServer {
+    fn run(mut self, waiting: BulkWaiting) {
         let mut pace = match waiting {
-            Waiting::Hybrid { spin_for } => Pace::new(spin_for),
-            Waiting::Polling | Waiting::Interrupt => Pace::new(Duration::MAX),
+            BulkWaiting::Hybrid { spin_for } => PollPace::new(spin_for),
+            BulkWaiting::Polling | BulkWaiting::Interrupt => PollPace::new(Duration::MAX),
         };
         loop {
             let mut worked = false;
@@ -286,8 +287,8 @@ impl Server {
             if worked {
                 pace.worked();
             } else if self.members.is_empty()
-                || waiting == Waiting::Interrupt
-                || (pace.idle() == Idle::Sleep && waiting != Waiting::Polling)
+                || waiting == BulkWaiting::Interrupt
+                || (pace.idle() == Idle::Sleep && waiting != BulkWaiting::Polling)
             {
                 self.sleep();
             }
@@ -310,22 +311,22 @@ impl Server {
         false
     }
 
-    fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: ThreadOrder) {
         let members = &mut self.members;
         // A caller that no longer waits for the answer does not need it.
         let _ = match order {
-            Order::Run(id, node, upcalls) => {
+            ThreadOrder::Run(id, node, upcalls) => {
                 // Without it only the longest sleep would end: the member lives on, slowly.
                 let added = epoll::add(&self.epoll, &*node, EventData::new_u64(id), EventFlags::IN);
                 debug_assert!(added.is_ok());
-                members.push(Member { id, node: *node, upcalls, leaving: None });
+                members.push(ThreadMember { id, node: *node, upcalls, leaving: None });
                 true
             }
-            Order::Send(id, object, answer) => {
+            ThreadOrder::Send(id, object, answer) => {
                 let sent = find(members, id).map_or(Err(BulkSendError::Destroyed), |i| members[i].node.send(object));
                 answer.try_send(sent).is_ok()
             }
-            Order::Submit(id, object) => {
+            ThreadOrder::Submit(id, object) => {
                 if let Some(member) = find(members, id).map(|i| &mut members[i])
                     && let Err(error) = member.node.send(object)
                 {
@@ -333,24 +334,24 @@ impl Server {
                 }
                 true
             }
-            Order::Post(id, object, buffer, answer) => {
+            ThreadOrder::Post(id, object, buffer, answer) => {
                 let found = find(members, id);
                 let post = |i: usize| members[i].node.post_receive_buffer(object, buffer);
                 answer.try_send(found.map_or(Err(PostError::Destroyed), post)).is_ok()
             }
-            Order::Segment(id, bytes, answer) => {
+            ThreadOrder::Segment(id, bytes, answer) => {
                 let found = find(members, id).ok_or(BulkSendError::Destroyed);
                 answer.try_send(found.and_then(|i| Ok(members[i].node.segment(bytes)?))).is_ok()
             }
-            Order::Destroy(id, until, answer) => match find(members, id) {
+            ThreadOrder::Destroy(id, until, answer) => match find(members, id) {
                 Some(i) => {
                     members[i].node.finish();
-                    members[i].leaving = Some(Leaving { since: Instant::now(), until, answer });
+                    members[i].leaving = Some(LeavingGroup { since: Instant::now(), until, answer });
                     true
                 }
                 None => answer.try_send(Err(DestroyError::Destroyed)).is_ok(),
             },
-            Order::Drop(id) => {
+            ThreadOrder::Drop(id) => {
                 // A member that leaves in order is dropped when it has left.
                 members.retain(|member| member.id != id || member.leaving.is_some());
                 true
@@ -364,18 +365,15 @@ impl Server {
         }
         let until = self.members.iter().filter_map(|member| Some(member.leaving.as_ref()?.until)).min();
         let left = until.map_or(SLEEP_MAX, |until| until.saturating_duration_since(Instant::now()));
-        let at_most = left.min(SLEEP_MAX);
-        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
-        // An interruption counts as a timeout.
-        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+        wait_readable(&self.epoll, left.min(SLEEP_MAX));
     }
 }
 
-fn find(members: &[Member], id: u64) -> Option<usize> {
+fn find(members: &[ThreadMember], id: u64) -> Option<usize> {
     members.iter().position(|member| member.id == id)
 }
 
-impl Drop for Server {
+impl Drop for BulkServer {
     fn drop(&mut self) {
         // Also when an upcall panics: no caller may wait for an answer that never comes.
         let mut orders = self.shared.lock();
@@ -386,12 +384,12 @@ impl Drop for Server {
     }
 }
 
-impl Member {
-    fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+impl ThreadMember {
+    fn poll(&mut self, events: &mut Vec<BulkEvent>) -> bool {
         let worked = self.node.poll(events);
         for event in events.drain(..) {
             match event {
-                Event::Allocate { object, bytes } => {
+                BulkEvent::Allocate { object, bytes } => {
                     if let Some(buffer) = self.upcalls.allocate(object, bytes) {
                         match self.node.post_receive_buffer(object, buffer) {
                             // The group may have been closed since.
@@ -401,9 +399,9 @@ impl Member {
                         }
                     }
                 }
-                Event::Complete { object, data } => self.upcalls.complete(object, data),
-                Event::Everywhere { object } => self.upcalls.everywhere(object),
-                Event::Failed(failure) => self.upcalls.failed(failure),
+                BulkEvent::Complete { object, data } => self.upcalls.complete(object, data),
+                BulkEvent::Everywhere { object } => self.upcalls.everywhere(object),
+                BulkEvent::Failed(failure) => self.upcalls.failed(failure),
             }
         }
         worked

@@ -6,12 +6,12 @@ use super::net::dial_error;
 use super::ways::{Rendezvous, Ways};
 use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE};
 use crate::shared::lock;
-use crate::transfer::Way;
+use crate::transfer::TransferWay;
 use spindle_core::control::{self, ControlMessage, Me, Purpose};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::{Peer, RowDescriptors};
 use spindle_transport::Connection;
-use spindle_transport::net::Event;
+use spindle_transport::net::NetEvent;
 use spindle_transport::rendezvous::disclose;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -121,12 +121,12 @@ impl ControlPlane {
             }
             ControlMessage::State { view, from } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(ControlPlaneEvent::State { view, from, way: Way::Pipe(pipe) });
+                    news.push(ControlPlaneEvent::State { view, from, way: TransferWay::Pipe(pipe) });
                 }
             }
             ControlMessage::Objects { from, reply } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(ControlPlaneEvent::Objects { from, reply, way: Way::Pipe(pipe) });
+                    news.push(ControlPlaneEvent::Objects { from, reply, way: TransferWay::Pipe(pipe) });
                 }
             }
             ControlMessage::Bulk { incarnation, view, from, number } => {
@@ -204,18 +204,18 @@ impl ControlPlane {
         self.notices.tell_of_net();
     }
 
-    fn take_event(&mut self, event: Event, news: &mut Vec<ControlPlaneEvent>) {
+    fn take_event(&mut self, event: NetEvent, news: &mut Vec<ControlPlaneEvent>) {
         match event {
-            Event::ControlMessage { from, process, message, attachment } => {
+            NetEvent::ControlMessage { from, process, message, attachment } => {
                 self.hear(message, Some((from, process)), &attachment);
             }
-            Event::Stream { with, process, purpose, stream, dialled } => {
+            NetEvent::Stream { with, process, purpose, stream, dialled } => {
                 let now = self.now();
                 if self.roster.recognises(&with, &purpose, now) {
                     self.take_stream(with.id, process, purpose, stream, dialled, news);
                 }
             }
-            Event::Failed { address, purpose, why } => {
+            NetEvent::Failed { address, purpose, why } => {
                 if is_sent(&purpose) {
                     let is_it = |id: &MemberId| self.roster.book().is_some_and(|book| book.far(*id) == Some(&address));
                     // Its thread no longer waits.
@@ -223,17 +223,17 @@ impl ControlPlane {
                 }
                 self.roster.not_dialled(&address, &purpose, &dial_error(&why));
             }
-            Event::Reached { address, with } => self.roster.reached(&address, &with),
-            Event::Delayed { address, why } => self.roster.delayed(&address, why),
-            Event::LookedUp { address, found } => {
+            NetEvent::Reached { address, with } => self.roster.reached(&address, &with),
+            NetEvent::Delayed { address, why } => self.roster.delayed(&address, why),
+            NetEvent::LookedUp { address, found } => {
                 self.roster.looked_up(&address, found.as_deref().map_err(ToString::to_string));
             }
-            Event::Lost { with } => self.roster.lost(&with),
-            Event::Ended { with, incarnation, view, answer_within } => {
+            NetEvent::Lost { with } => self.roster.lost(&with),
+            NetEvent::Ended { with, incarnation, view, answer_within } => {
                 let now = self.now();
                 self.roster.seems_ended(with.id, incarnation, view, answer_within, now);
             }
-            Event::Answers { with, process } => self.roster.answers(&with, process),
+            NetEvent::Answers { with, process } => self.roster.answers(&with, process),
             _ => {}
         }
         self.carry_out();
@@ -265,10 +265,10 @@ impl ControlPlane {
                 }
             }
             Purpose::Objects { reply, .. } => {
-                news.push(ControlPlaneEvent::Objects { from: with, reply, way: Way::Stream(stream) });
+                news.push(ControlPlaneEvent::Objects { from: with, reply, way: TransferWay::Stream(stream) });
             }
             Purpose::State { view } => {
-                news.push(ControlPlaneEvent::State { view, from: with, way: Way::Stream(stream) })
+                news.push(ControlPlaneEvent::State { view, from: with, way: TransferWay::Stream(stream) })
             }
             Purpose::Bulk { incarnation, view, number } => {
                 let link = BulkLink { number, from: with, way: BulkWay::Stream(stream) };

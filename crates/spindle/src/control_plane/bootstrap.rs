@@ -1,26 +1,26 @@
-//! Creates a group between hosts: passes control messages between [`Bootstrapping`] and the seeds.
+//! Creates a group between hosts: passes control messages between [`BootstrapDriver`] and the seeds.
 use super::ControlPlane;
-use super::bootstrapping::Bootstrapping;
+use super::bootstrapping::BootstrapDriver;
 use crate::data_dir::DataDirError;
-use spindle_core::control::{InitialView, To, Waits};
+use spindle_core::control::{InitialView, SeedWait, To};
 
 impl ControlPlane {
     /// Lets this process take part in the creation of a group, or be found as a member.
-    pub(crate) fn set_bootstrap(&mut self, bootstrap: Bootstrapping) {
+    pub(crate) fn set_bootstrap(&mut self, bootstrap: BootstrapDriver) {
         self.bootstrap = Some(bootstrap);
     }
 
     /// Ends this process's part in the creation of a group.
-    pub(crate) fn take_bootstrap(&mut self) -> Option<Bootstrapping> {
+    pub(crate) fn take_bootstrap(&mut self) -> Option<BootstrapDriver> {
         self.bootstrap.take()
     }
 
-    pub(crate) fn bootstrap(&mut self) -> Option<&mut Bootstrapping> {
+    pub(crate) fn bootstrap(&mut self) -> Option<&mut BootstrapDriver> {
         self.bootstrap.as_mut()
     }
 
     /// Returns the conditions that this process waits for.
-    pub(crate) fn waits(&self) -> Option<Waits> {
+    pub(crate) fn waits(&self) -> Option<SeedWait> {
         self.bootstrap.as_ref()?.waits()
     }
 
@@ -34,7 +34,7 @@ impl ControlPlane {
             bootstrap.joined(incarnation, now);
         }
         self.step_bootstrap();
-        self.bootstrap.as_mut().and_then(Bootstrapping::take_failure).map_or(Ok(()), Err)
+        self.bootstrap.as_mut().and_then(BootstrapDriver::take_failure).map_or(Ok(()), Err)
     }
 
     /// Makes the next look find [`news`](Self::news) if a message has to be sent to the seeds.

@@ -4,7 +4,7 @@
 //! Control messages are passed by the [`ControlPlane`](crate::control_plane::ControlPlane), which
 //! contains this for as long as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
-use spindle_core::control::{self, Act, ControlMessage, Incarnation, Me, Record, Setup, To};
+use spindle_core::control::{self, Act, BootstrapRecord, ControlMessage, Incarnation, Me, Setup, To};
 use spindle_core::{Process, Time};
 use std::ops::{Deref, DerefMut};
 use tracing::{error, trace};
@@ -29,21 +29,21 @@ pub(crate) struct BootstrapTerms {
 
 /// The state machine, and its disk.
 #[derive(Debug)]
-pub(crate) struct Bootstrapping {
+pub(crate) struct BootstrapDriver {
     inner: control::Bootstrapping,
     dir: Option<DataDir>,
     failed: Option<DataDirError>,
 }
 
-impl Bootstrapping {
-    pub(crate) fn new(terms: BootstrapTerms, now: Time) -> Bootstrapping {
+impl BootstrapDriver {
+    pub(crate) fn new(terms: BootstrapTerms, now: Time) -> BootstrapDriver {
         let BootstrapTerms { me, process, config, members, random, dir, belongs, word } = terms;
         let durable = dir.as_ref().is_some_and(|dir| dir.is_initialised);
-        let mut record = dir.as_ref().map_or_else(Record::default, |dir| dir.record.clone());
+        let mut record = dir.as_ref().map_or_else(BootstrapRecord::default, |dir| dir.record.clone());
         record.belongs = belongs.map(Incarnation).or(record.belongs);
         let random = u128::from(random[0]) << 64 | u128::from(random[1]);
         let setup = Setup { me, members, random, durable, record };
-        Bootstrapping { inner: control::Bootstrapping::new(setup, process, config, word, now), dir, failed: None }
+        BootstrapDriver { inner: control::Bootstrapping::new(setup, process, config, word, now), dir, failed: None }
     }
 
     /// Returns the next control message, with its destination. The records that it depends on are
@@ -74,7 +74,7 @@ impl Bootstrapping {
     }
 }
 
-impl Deref for Bootstrapping {
+impl Deref for BootstrapDriver {
     type Target = control::Bootstrapping;
 
     fn deref(&self) -> &control::Bootstrapping {
@@ -82,7 +82,7 @@ impl Deref for Bootstrapping {
     }
 }
 
-impl DerefMut for Bootstrapping {
+impl DerefMut for BootstrapDriver {
     fn deref_mut(&mut self) -> &mut control::Bootstrapping {
         &mut self.inner
     }

@@ -11,7 +11,7 @@ use spindle_core::control::{self, Address, Book, DialError, Purpose, Seeds};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric_ofi::OfiPort;
 use spindle_transport::SocketOptions;
-use spindle_transport::net::{Declined, Endpoint, Event, NetError, Options, Security};
+use spindle_transport::net::{Declined, EndpointOptions, NetEndpoint, NetError, NetEvent, Security};
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ const BULK_RETRY: Duration = Duration::from_millis(100);
 /// The connections of this process to processes of other hosts. The [`Book`] has the addresses.
 #[derive(Debug)]
 pub(crate) struct Net {
-    endpoint: Endpoint,
+    endpoint: NetEndpoint,
     /// The streams that are being dialled for bulk groups, by view and number.
     bulk_dialling: BTreeMap<(ViewId, u64, MemberId), Dialled>,
     /// The port at which peers call this process through libfabric, if rows use it.
@@ -58,7 +58,7 @@ impl Net {
         let port = if has_row { open_port(network)? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
-        let options = Options {
+        let options = EndpointOptions {
             group,
             me,
             host,
@@ -69,13 +69,13 @@ impl Net {
             socket: SocketOptions { silence_ms: Some(silence_ms), ..SocketOptions::default() },
             names: network.names.clone(),
         };
-        let endpoint = Endpoint::open(options, tell)?;
+        let endpoint = NetEndpoint::open(options, tell)?;
         let seeds = Seeds::new(network.seeds.clone(), network.seed_count, endpoint.card().address.clone());
         let book = Book::new(endpoint.card().clone(), seeds, port.is_none());
         Ok((Net { endpoint, bulk_dialling: BTreeMap::new(), port }, book))
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &NetEndpoint {
         &self.endpoint
     }
 
@@ -97,9 +97,9 @@ impl Net {
     }
 
     /// Returns the next event.
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<NetEvent> {
         let event = self.endpoint.receive()?;
-        if let Event::Failed { address, purpose: Purpose::Bulk { view, number, .. }, .. } = &event {
+        if let NetEvent::Failed { address, purpose: Purpose::Bulk { view, number, .. }, .. } = &event {
             let is_it = |(key, dialled): &(&(ViewId, u64, MemberId), &mut Dialled)| {
                 (key.0, key.1) == (*view, *number) && dialled.address == *address
             };

@@ -4,10 +4,10 @@ use super::ways::Ways;
 use super::{ControlPlane, Death, STARVED_PAUSE, SharedRowDescriptors};
 use crate::shared::lock;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use spindle_core::control::{self, Book, ControlMessage, Me, Order};
+use spindle_core::control::{self, Book, ControlMessage, Me, RosterOrder};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
-use spindle_transport::rendezvous::{Fate, fate};
+use spindle_transport::rendezvous::{KernelAnswer, fate};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +19,7 @@ impl ControlPlane {
             match &mut self.ways {
                 Ways::Rendezvous(_) => self.carry_out_one(order),
                 Ways::Local(board) => {
-                    if let Order::HandOver { view, to } = order {
+                    if let RosterOrder::HandOver { view, to } = order {
                         let Some(handover) = self.shared_rows.get(&view) else { continue };
                         for to in to {
                             let Ok(parts) = handover.try_clone() else { continue };
@@ -37,10 +37,10 @@ impl ControlPlane {
         }
     }
 
-    fn carry_out_one(&mut self, order: Order) {
+    fn carry_out_one(&mut self, order: RosterOrder) {
         let Ways::Rendezvous(rendezvous) = &mut self.ways else { return };
         match order {
-            Order::Near { to, message, attachment } => {
+            RosterOrder::Near { to, message, attachment } => {
                 let fds = match message.fds() {
                     0 => vec![],
                     _ => match rendezvous.enclose(&attachment) {
@@ -52,36 +52,36 @@ impl ControlPlane {
                 // soon.
                 let _ = rendezvous.outbox.push(to, message, &fds);
             }
-            Order::Far { address, whom, message, attachment } => {
+            RosterOrder::Far { address, whom, message, attachment } => {
                 if let Some(net) = &rendezvous.net {
                     net.endpoint().send(&address, whom, &message, &attachment);
                 }
             }
-            Order::HandOver { view, to } => self.hand_over(view, &to),
-            Order::Dial { address, whom, purpose } => {
+            RosterOrder::HandOver { view, to } => self.hand_over(view, &to),
+            RosterOrder::Dial { address, whom, purpose } => {
                 if let Some(net) = &rendezvous.net {
                     net.endpoint().dial(&address, Some(whom), purpose);
                 }
             }
-            Order::Watch { id, pid, birth } => self.watch(id, pid, birth),
-            Order::Unwatch(id) => rendezvous.unwatch(id),
-            Order::WatchFar { address, id, view } => {
+            RosterOrder::Watch { id, pid, birth } => self.watch(id, pid, birth),
+            RosterOrder::Unwatch(id) => rendezvous.unwatch(id),
+            RosterOrder::WatchFar { address, id, view } => {
                 if let Some(net) = &rendezvous.net {
                     net.endpoint().watch(&address, id, self.roster.incarnation(), view);
                 }
             }
-            Order::CheckFar { address, id, view } => {
+            RosterOrder::CheckFar { address, id, view } => {
                 if let Some(net) = &rendezvous.net {
                     net.endpoint().check(&address, id, self.roster.incarnation(), view);
                 }
             }
-            Order::UnwatchFar(id) => {
+            RosterOrder::UnwatchFar(id) => {
                 if let Some(net) = &rendezvous.net {
                     net.endpoint().unwatch(id);
                 }
             }
-            Order::Forget(id) => rendezvous.outbox.forget(id),
-            Order::Retain(wanted) => {
+            RosterOrder::Forget(id) => rendezvous.outbox.forget(id),
+            RosterOrder::Retain(wanted) => {
                 rendezvous.control_socket.retain_peers(|id| wanted.contains(&id));
                 // A process that waits for admission asks again, and an admin client waits for one
                 // answer only.
@@ -89,13 +89,13 @@ impl ControlPlane {
                 let outside: BTreeSet<MemberId> = rendezvous.outbox.addressees().filter(is_outside).collect();
                 outside.into_iter().for_each(|id| rendezvous.outbox.forget(id));
             }
-            Order::Restore => self.restore(),
-            Order::LookUp(name) => {
+            RosterOrder::Restore => self.restore(),
+            RosterOrder::LookUp(name) => {
                 if let Some(net) = &rendezvous.net {
                     net.endpoint().look_up(&name);
                 }
             }
-            Order::Probe(ids) => {
+            RosterOrder::Probe(ids) => {
                 let is_gone = |id: &MemberId| rendezvous.control_socket.reaches(*id).is_ok_and(|reaches| !reaches);
                 self.roster.unreached(ids.into_iter().filter(is_gone));
             }
@@ -112,16 +112,16 @@ impl ControlPlane {
                 .ok()
                 .and_then(Pid::from_raw)
                 .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-                .map_or(Fate::Unknown, Fate::Lives),
+                .map_or(KernelAnswer::Unknown, KernelAnswer::Lives),
         };
         match fate {
-            Fate::Lives(pidfd) => {
+            KernelAnswer::Lives(pidfd) => {
                 if rendezvous.watch(id, pidfd).is_err() {
                     self.roster.unwatched(id);
                 }
             }
-            Fate::Unknown => self.roster.unwatched(id),
-            Fate::Ended => {
+            KernelAnswer::Unknown => self.roster.unwatched(id),
+            KernelAnswer::Ended => {
                 self.roster.unwatched(id);
                 self.deaths.extend(birth.map(|birth| (id, Death::Found(pid, birth))));
                 self.notices.note_messages();

@@ -3,7 +3,7 @@ use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
 use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Question, Request, ViewAnnouncement};
-use spindle_transport::net::Event;
+use spindle_transport::net::NetEvent;
 use spindle_transport::rendezvous::enclose;
 use std::path::PathBuf;
 
@@ -214,7 +214,7 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });
     let start = Instant::now();
     let Ways::Rendezvous(Rendezvous { net: Some(net), .. }) = &mut far.ways else { unreachable!() };
-    while !matches!(net.next(), Some(Event::Stream { .. })) {
+    while !matches!(net.next(), Some(NetEvent::Stream { .. })) {
         assert!(start.elapsed() < PATIENCE);
         std::thread::yield_now();
     }

@@ -6,7 +6,7 @@ use super::receiver::{Inlet, Receiver, Stretch};
 use super::tracking::Tracker;
 use crate::error::Ended;
 use crate::histogram::Histogram;
-use crate::large::{ObjectCache, Outbound};
+use crate::large::{LargeObjectCache, Outbound};
 use crate::logs::SubgroupLog;
 use crate::mesh::Mesh;
 use crate::shared::{Notices, Shared};
@@ -159,7 +159,7 @@ impl SubgroupHandles {
     }
 
     /// Handles the end of the epoch. `engine` and `fabric` are those of its [home](Self::home).
-    pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, object_cache: &ObjectCache) {
+    pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, object_cache: &LargeObjectCache) {
         let Some((_, id)) = self.home else { return };
         self.count_epoch(id, engine);
         self.slot.tracker.end_view(id, engine, fabric);
@@ -300,7 +300,7 @@ impl SubgroupHandles {
     }
 
     /// Forgets its own objects that are delivered everywhere.
-    pub(crate) fn look_after_objects(&mut self, engine: &Engine, object_cache: &ObjectCache) {
+    pub(crate) fn look_after_objects(&mut self, engine: &Engine, object_cache: &LargeObjectCache) {
         let Some((_, id)) = self.home else { return };
         let position = engine.delivered_everywhere(id).unwrap_or(0);
         if position != self.settled {

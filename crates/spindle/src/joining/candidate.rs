@@ -1,21 +1,21 @@
 //! How a process becomes a member: it creates the group with others, or asks the members of a
 //! group.
-use super::learner::Admitted;
+use super::learner::AdmittedLearner;
 use super::preparing::First;
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::{Config, Network, Terms, take_over};
-use crate::control_plane::{BootstrapTerms, Bootstrapping, ControlPlane, ControlPlaneEvent, after};
+use crate::control_plane::{BootstrapDriver, BootstrapTerms, ControlPlane, ControlPlaneEvent, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::handler::{Batch, Handler};
 use crate::logs;
 use crate::random::{random_id, random_word};
 use crate::transfer::TARGET;
-use spindle_core::control::{Attempts, Found, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
+use spindle_core::control::{Attempts, FoundGroup, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
-    ControlSocket, GroupName, RendezvousError, Role, RuntimeDir, Standing, found_or_find,
+    ControlSocket, CreateOutcome, GroupName, RendezvousError, Role, RuntimeDir, found_or_find,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ pub(crate) struct Candidate<'a> {
     has_restored: bool,
     /// The state machine that decided, between hosts, that a group exists, while that group is
     /// followed.
-    bootstrap: Option<Bootstrapping>,
+    bootstrap: Option<BootstrapDriver>,
     /// The group that admitted this process and continued without it.
     left_out: Option<u128>,
 }
@@ -149,8 +149,8 @@ impl<'a> Candidate<'a> {
         let role = found_or_find(&self.dir, &self.group, self.config.id, self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (control_socket, mut standing) = match role {
-            Role::Founder { control_socket, incarnation } => (control_socket, Standing::Founder { incarnation }),
-            Role::Joiner { control_socket, members } => (control_socket, Standing::Joiner { members }),
+            Role::Founder { control_socket, incarnation } => (control_socket, CreateOutcome::Founder { incarnation }),
+            Role::Joiner { control_socket, members } => (control_socket, CreateOutcome::Joiner { members }),
         };
         let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
         self.see_myself(&control_plane);
@@ -158,15 +158,15 @@ impl<'a> Candidate<'a> {
             let seek = match standing {
                 // A new group begins without state, and the handler now contains the state of the
                 // dead group.
-                Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
-                Standing::Founder { incarnation } => {
+                CreateOutcome::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
+                CreateOutcome::Founder { incarnation } => {
                     self.use_own();
                     control_plane.set_incarnation(incarnation);
                     Seek::founder(self.wants(false), self.config.founders)
                 }
-                Standing::Joiner { .. } => match handler {
+                CreateOutcome::Joiner { .. } => match handler {
                     Some(handler) => {
-                        let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
+                        let AdmittedLearner { control_plane, first } = self.restore(control_plane, *handler)?;
                         return self.install(control_plane, first);
                     }
                     None => Seek::joiner(self.wants(false)),
@@ -208,7 +208,7 @@ impl<'a> Candidate<'a> {
             // From now on this process does not wait for seeds.
             self.seen.seeds = None;
             let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
-            let Admitted { control_plane, first } = self.restore(control_plane, *handler)?;
+            let AdmittedLearner { control_plane, first } = self.restore(control_plane, *handler)?;
             return self.install(control_plane, first);
         };
         if self.has_restored {
@@ -233,14 +233,14 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the state machine that decides whether a group is created between hosts.
-    fn begin_bootstrap<W>(&self, roster: &Roster<W>, now: Time) -> Result<Bootstrapping, JoinError> {
+    fn begin_bootstrap<W>(&self, roster: &Roster<W>, now: Time) -> Result<BootstrapDriver, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
         let (members, word) = (self.config.founders, self.config.force_create);
         let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in());
         let config = self.settings.digest();
         let terms = BootstrapTerms { me, process, config, members, random, dir, belongs, word };
-        Ok(Bootstrapping::new(terms, now))
+        Ok(BootstrapDriver::new(terms, now))
     }
 
     /// Looks for the group until a view contains this process, or none can.
@@ -251,7 +251,7 @@ impl<'a> Candidate<'a> {
                 if let Some(bootstrap) = control_plane.bootstrap() {
                     bootstrap.hold(!members.is_empty());
                 }
-                if let Some(Found::Gone) = control_plane.act(|roster, now| seek.ask(&members, roster, now)) {
+                if let Some(FoundGroup::Gone) = control_plane.act(|roster, now| seek.ask(&members, roster, now)) {
                     return Ok(Sought::Gone);
                 }
             }
@@ -260,11 +260,11 @@ impl<'a> Candidate<'a> {
                 _ => None,
             });
             let news = news.collect();
-            if let Some(error) = control_plane.bootstrap().and_then(Bootstrapping::take_failure) {
+            if let Some(error) = control_plane.bootstrap().and_then(BootstrapDriver::take_failure) {
                 return Err(error.into());
             }
             let found = control_plane.act(|roster, now| seek.step(news, roster, now));
-            let found = found.or_else(|| control_plane.take_begun().map(Found::from));
+            let found = found.or_else(|| control_plane.take_begun().map(FoundGroup::from));
             seek.take_heard().into_iter().for_each(|here| self.hear_of(here));
             let now = control_plane.now();
             self.see_settings(&seek, now);
@@ -280,18 +280,18 @@ impl<'a> Candidate<'a> {
             self.see_waits(control_plane);
             let view = match found {
                 None => continue,
-                Some(Found::Refused(Refusal::Config { settings, .. })) => {
+                Some(FoundGroup::Refused(Refusal::Config { settings, .. })) => {
                     self.use_own();
                     return Err(self.other_settings(&settings));
                 }
-                Some(Found::Refused(why)) => return Err(JoinError::Refused(why)),
-                Some(Found::Group) => return Ok(Sought::Group),
-                Some(Found::Gone) => return Ok(Sought::Gone),
-                Some(Found::View { incarnation, view }) => {
+                Some(FoundGroup::Refused(why)) => return Err(JoinError::Refused(why)),
+                Some(FoundGroup::Group) => return Ok(Sought::Group),
+                Some(FoundGroup::Gone) => return Ok(Sought::Gone),
+                Some(FoundGroup::View { incarnation, view }) => {
                     self.take_over(&seek.settings_in(incarnation).clone())?;
                     Self::enter(control_plane, incarnation)?.then_some(view)
                 }
-                Some(Found::Founders { incarnation, members }) => {
+                Some(FoundGroup::Founders { incarnation, members }) => {
                     self.use_own();
                     self.create(control_plane, &seek, incarnation, members)?
                 }

@@ -30,7 +30,7 @@ pub(crate) struct Follower {
     dir: RuntimeDir,
     group: GroupName,
     /// The newest view that was begun.
-    followed: Option<Followed>,
+    followed: Option<FollowedRows>,
     /// The rows of the view that is about to begin.
     arriving: Option<Watched>,
     /// The memory for copies of rows.
@@ -45,7 +45,7 @@ pub(crate) struct Follower {
 
 /// The rows of a view, and the position in them.
 #[derive(Debug)]
-struct Followed {
+struct FollowedRows {
     observer: Observer,
     rows: Watched,
 }
@@ -133,7 +133,7 @@ impl Follower {
     /// Returns, by subgroup of the view that was begun, how many sequence numbers of its order were
     /// passed.
     pub(crate) fn sequences(&self) -> Vec<u64> {
-        let place = |followed: &Followed| {
+        let place = |followed: &FollowedRows| {
             let ids = (0..followed.observer.view().subgroups.len() as u32).map(SubgroupId);
             ids.map(|id| followed.observer.sequence(id)).collect()
         };
@@ -272,7 +272,7 @@ impl Follower {
             Some(last) => last.observer.successor(view)?,
             None => Observer::new(view, rows.rows())?,
         };
-        self.followed = Some(Followed { observer, rows });
+        self.followed = Some(FollowedRows { observer, rows });
         self.reorder_buffer.begin();
         Ok(Some(start))
     }
@@ -286,7 +286,8 @@ impl Follower {
         self.payload = None;
         if self.reorder_buffer.is_empty() {
             match &mut self.followed {
-                Some(Followed { observer, rows }) if self.follow.is_following() => match observer.next(rows.rows()) {
+                Some(FollowedRows { observer, rows }) if self.follow.is_following() => match observer.next(rows.rows())
+                {
                     Err(lapped) if lapped.is_object => {
                         self.reorder_buffer.want(&lapped, observer.payload(), self.object_bytes_max);
                     }
@@ -300,7 +301,7 @@ impl Follower {
 
     /// As [`next`](Self::next), while an object is still to come.
     fn next_behind(&mut self) -> Result<Option<Seen>, Lapped> {
-        let Some(Followed { observer, rows }) = &mut self.followed else { return Ok(None) };
+        let Some(FollowedRows { observer, rows }) = &mut self.followed else { return Ok(None) };
         for _ in 0..READ_ON_MAX {
             if !self.reorder_buffer.has_room() {
                 break;
@@ -341,7 +342,7 @@ impl Follower {
 
     /// Continues at the present. Returns the messages that are missed.
     pub(crate) fn go_on(&mut self, lapped: &Lapped) -> Vec<Gap> {
-        let Some(Followed { observer, rows }) = &mut self.followed else { return vec![] };
+        let Some(FollowedRows { observer, rows }) = &mut self.followed else { return vec![] };
         observer.go_on(lapped, rows.rows())
     }
 
@@ -351,7 +352,7 @@ impl Follower {
         if !self.is_following() || !self.reorder_buffer.is_empty() {
             return None;
         }
-        let Followed { observer, rows } = self.followed.as_ref()?;
+        let FollowedRows { observer, rows } = self.followed.as_ref()?;
         let decision = observer.decision().filter(|_| observer.is_at_end(rows.rows()))?;
         let old = Arc::clone(self.follow.view()?);
         let follow = &mut self.follow;
@@ -382,7 +383,7 @@ impl Follower {
 
     /// Returns whether all members have finished and all their messages were yielded.
     pub(crate) fn is_finished(&self) -> bool {
-        let is_finished = |followed: &Followed| followed.observer.is_finished(followed.rows.rows());
+        let is_finished = |followed: &FollowedRows| followed.observer.is_finished(followed.rows.rows());
         self.reorder_buffer.is_empty() && self.followed.as_ref().is_some_and(is_finished)
     }
 }

@@ -44,7 +44,7 @@ const QUEUE_BYTES_MAX: u64 = 1 << 30;
 const BATCH_MAX: usize = 4096;
 
 /// An item of the follower for the application, in order.
-pub(crate) enum Item {
+pub(crate) enum LearnerItem {
     /// The state transfer begins. The application skips what was delivered before it.
     State {
         state: Box<State>,
@@ -60,12 +60,12 @@ pub(crate) enum Item {
     },
     Changed(ViewChange),
     /// The last view was followed to its end, and this process is in the next one.
-    Admitted(Box<Admitted>),
+    Admitted(Box<AdmittedLearner>),
     Failed(JoinError),
 }
 
 /// The parts that a new member needs.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedLearner {
     /// The first view of this process. It is dropped before the control plane, so that a process
     /// that gives up reports this before its address is gone.
     pub(crate) first: First,
@@ -80,11 +80,11 @@ struct Entrance {
     known: Vec<(SubgroupId, Rank, u64)>,
 }
 
-impl Item {
+impl LearnerItem {
     /// Returns the memory that it takes while it waits.
     fn bytes(&self) -> u64 {
         match self {
-            Item::Message { payload, .. } => payload.len() as u64 + 64,
+            LearnerItem::Message { payload, .. } => payload.len() as u64 + 64,
             _ => 0,
         }
     }
@@ -92,8 +92,8 @@ impl Item {
 
 /// The queue between the two threads.
 #[derive(Default)]
-pub(crate) struct Queue {
-    items: Mutex<(VecDeque<Item>, u64)>,
+pub(crate) struct LearnerQueue {
+    items: Mutex<(VecDeque<LearnerItem>, u64)>,
     filled: Condvar,
     pub(crate) stop: AtomicBool,
     /// The state is restored.
@@ -102,12 +102,12 @@ pub(crate) struct Queue {
     is_idle: AtomicBool,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, (VecDeque<Item>, u64)> {
+impl LearnerQueue {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<LearnerItem>, u64)> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, items: impl IntoIterator<Item = Item>) -> u64 {
+    fn put(&self, items: impl IntoIterator<Item = LearnerItem>) -> u64 {
         let mut queue = self.lock();
         for item in items {
             queue.1 += item.bytes();
@@ -118,13 +118,13 @@ impl Queue {
     }
 
     /// Returns the next item; `None` if none comes for a while.
-    pub(crate) fn take(&self, at_most: Duration) -> Option<Item> {
+    pub(crate) fn take(&self, at_most: Duration) -> Option<LearnerItem> {
         let queue = self.lock();
         self.is_idle.store(true, Ordering::Relaxed);
         let waited = self.filled.wait_timeout_while(queue, at_most, |queue| queue.0.is_empty());
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         let item = queue.0.pop_front();
-        queue.1 -= item.as_ref().map_or(0, Item::bytes);
+        queue.1 -= item.as_ref().map_or(0, LearnerItem::bytes);
         self.is_idle.store(item.is_none(), Ordering::Relaxed);
         item
     }
@@ -147,7 +147,7 @@ pub(crate) struct Learner {
     learn: Learn,
     arena: Arena,
     terms: Terms,
-    queue: Arc<Queue>,
+    queue: Arc<LearnerQueue>,
     seen: Arc<Mutex<BootstrapProgress>>,
     /// A state that is about to come: its view, the member that sends it, and the state itself.
     opening: Option<(ViewId, MemberId, Receiver<io::Result<State>>)>,
@@ -155,7 +155,7 @@ pub(crate) struct Learner {
     spare: Option<PreallocatedRow>,
     had_spare: bool,
     /// The deliveries since then, until the state comes.
-    early: Vec<Item>,
+    early: Vec<LearnerItem>,
     early_bytes: u64,
     /// When the thread last found much to do.
     busy: Instant,
@@ -170,7 +170,7 @@ impl Learner {
         follower: Follower,
         (arena, terms): (Arena, Terms),
         failed: Option<MemberId>,
-        queue: Arc<Queue>,
+        queue: Arc<LearnerQueue>,
         seen: Arc<Mutex<BootstrapProgress>>,
     ) -> Learner {
         let learn = Learn::new(failed, follower.now());
@@ -210,9 +210,10 @@ impl Learner {
                 Ok(None) => {}
                 Ok(Some(entrance)) => {
                     let admitted = self.enter(entrance);
-                    break admitted.map_or_else(Item::Failed, |admitted| Item::Admitted(Box::new(admitted)));
+                    break admitted
+                        .map_or_else(LearnerItem::Failed, |admitted| LearnerItem::Admitted(Box::new(admitted)));
                 }
-                Err(error) => break Item::Failed(error),
+                Err(error) => break LearnerItem::Failed(error),
             }
         };
         queue.put([last]);
@@ -221,7 +222,7 @@ impl Learner {
     /// Hands this process's memory to the members, which wait for it, at once: the application may
     /// still be busy. Until the application is done, this thread takes in the memory of the members
     /// and shows that this process lives.
-    fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
+    fn enter(self, Entrance { view, known }: Entrance) -> Result<AdmittedLearner, JoinError> {
         let (mut control_plane, incarnation) = self.follower.into_control_plane();
         let control_socket = control_plane.control_socket().expect("a process that joins has an address");
         let spans_hosts = control_plane.net().is_some();
@@ -240,7 +241,7 @@ impl Learner {
             control_plane.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
             first.attend(&mut control_plane, &self.terms.settings)?;
         }
-        Ok(Admitted { first, control_plane })
+        Ok(AdmittedLearner { first, control_plane })
     }
 
     /// Returns the view that admits this process, if it has begun.
@@ -327,7 +328,7 @@ impl Learner {
             let view = self.follower.view().expect("a message belongs to the view that is followed");
             let sender_id = view.members[sender.index()];
             let payload = self.follower.take_payload();
-            got.push(Item::Message { subgroup, sender, sender_id, round, payload });
+            got.push(LearnerItem::Message { subgroup, sender, sender_id, round, payload });
         }
         let count = got.len();
         if count == 0 {
@@ -336,7 +337,7 @@ impl Learner {
         let waiting = if self.learn.has_state() {
             self.queue.put(got)
         } else {
-            self.early_bytes += got.iter().map(Item::bytes).sum::<u64>();
+            self.early_bytes += got.iter().map(LearnerItem::bytes).sum::<u64>();
             self.early.extend(got);
             self.early_bytes
         };
@@ -352,7 +353,7 @@ impl Learner {
         let next = Arc::clone(&change.new);
         let is_in = self.act(|learn, _, roster, _| learn.end(&next, roster))?;
         if self.learn.has_state() {
-            self.queue.put([Item::Changed(change)]);
+            self.queue.put([LearnerItem::Changed(change)]);
         }
         if !is_in {
             return Ok(None);
@@ -421,7 +422,7 @@ impl Learner {
         };
         let view = self.act(|learn, follow, _, now| learn.state_opened(id, &state.sequences, follow, now));
         if let Some(view) = view {
-            self.queue.put([Item::State { state: Box::new(state), source, view }]);
+            self.queue.put([LearnerItem::State { state: Box::new(state), source, view }]);
             self.queue.put(self.early.drain(..));
         }
     }

@@ -10,7 +10,7 @@ use crate::control_plane::{ControlPlane, Net};
 use crate::mesh::Mesh;
 use spindle_core::{Layout, MemberId, Rank, View};
 use spindle_fabric::OwnRow;
-use spindle_fabric_ofi::{OfiAddress, OfiError, OfiMeeting, Purpose};
+use spindle_fabric_ofi::{LinkPurpose, OfiAddress, OfiError, OfiMeeting};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl Meeting {
             others.any(|id| roster.is_far(id) || roster.may_be_elsewhere(id))
         };
         let Some(port) = control_plane.net().and_then(Net::port).filter(|_| has_far()) else { return Ok(None) };
-        let purpose = Purpose { incarnation: control_plane.incarnation(), view: view.id };
+        let purpose = LinkPurpose { incarnation: control_plane.incarnation(), view: view.id };
         let mut ofi = port.meet(layout, own, purpose)?;
         if let Some(me) = view.rank_of(control_plane.me) {
             let lower = view.ranks().zip(&view.members).filter(|(rank, id)| *rank < me && roster.is_far(**id));

@@ -3,7 +3,7 @@
 use super::object_server::receive_apart;
 use crate::control_plane::ControlPlane;
 use crate::shared::Notices;
-use crate::transfer::Way;
+use crate::transfer::TransferWay;
 use spindle_core::control::ObjectName;
 use spindle_core::control::{Fetched, Fetching};
 use spindle_core::{Lapped, MemberId, Seen, Time, View};
@@ -61,7 +61,7 @@ impl ReorderBuffer {
     }
 
     /// Objects begin to come.
-    pub(crate) fn answered(&mut self, from: MemberId, reply: u64, way: Way, notices: &Arc<Notices>, now: Time) {
+    pub(crate) fn answered(&mut self, from: MemberId, reply: u64, way: TransferWay, notices: &Arc<Notices>, now: Time) {
         let Some(lengths) = self.fetching.answered(from, reply, now) else { return };
         let cancelled = Arc::default();
         match receive_apart(way, lengths, Arc::clone(&cancelled), Arc::clone(notices)) {
@@ -113,7 +113,7 @@ impl ReorderBuffer {
 mod tests {
     use super::*;
     use crate::Config;
-    use crate::large::ObjectCache;
+    use crate::large::LargeObjectCache;
     use crate::large::object_server::tests::sent;
     use spindle_core::{Rank, SubgroupId};
     use std::time::{Duration, Instant};
@@ -151,7 +151,7 @@ mod tests {
             self.step();
             let reply = self.ahead.fetching.question().expect("it has asked a member");
             let (way, notices) =
-                (sent(ObjectCache::of(objects), numbers, false), Arc::clone(self.control_plane.notices()));
+                (sent(LargeObjectCache::of(objects), numbers, false), Arc::clone(self.control_plane.notices()));
             self.ahead.answered(MemberId(1), reply, way, &notices, self.control_plane.now());
             assert!(self.ahead.coming.is_some());
         }
@@ -190,7 +190,7 @@ mod tests {
         test.step();
         let reply = test.ahead.fetching.question().unwrap();
         let (way, notices) =
-            (sent(ObjectCache::of(&[(10, b"one")]), &[10], false), Arc::clone(test.control_plane.notices()));
+            (sent(LargeObjectCache::of(&[(10, b"one")]), &[10], false), Arc::clone(test.control_plane.notices()));
         test.ahead.answered(MemberId(1), reply + 1, way, &notices, test.control_plane.now());
         assert!(test.ahead.coming.is_none());
     }

@@ -7,7 +7,7 @@
 //! [`Outbound`] contains the objects that this member sends through them.
 //!
 //! A process that follows is not a member. It asks a member for the object that a message names.
-//! The [`ObjectCache`] contains the objects that a member keeps for that, and the [`ObjectServer`]
+//! The [`LargeObjectCache`] contains the objects that a member keeps for that, and the [`LargeObjectServer`]
 //! sends them. At the other end, messages wait for their objects in the [`ReorderBuffer`].
 mod fetching;
 mod object_cache;
@@ -15,20 +15,20 @@ mod object_server;
 mod outbound;
 
 pub(crate) use fetching::ReorderBuffer;
-pub(crate) use object_cache::ObjectCache;
-pub(crate) use object_server::ObjectServer;
+pub(crate) use object_cache::LargeObjectCache;
+pub(crate) use object_server::LargeObjectServer;
 pub(crate) use outbound::{Outbound, Permit};
 
 use crate::bulk::{
-    Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, ObjectId, Upcalls,
-    Waiting,
+    Buffer, BulkError, BulkFailure, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, BulkUpcalls,
+    BulkWaiting, FailureCause, ObjectId,
 };
 use crate::config::Terms;
 use crate::control_plane::{BulkLink, BulkWay, ControlPlane};
 use crate::mesh::Mesh;
 use crate::shared::Notices;
-use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SLOTS, Step, TABLE_OBJECTS_MAX};
-use spindle_core::rdmc::SendError;
+use spindle_core::control::{GroupStep, ObjectGroup, ObjectGroups, Remedy, SLOTS, TABLE_OBJECTS_MAX};
+use spindle_core::rdmc::SessionSendError;
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
 use spindle_fabric::{Fabric, Reader};
@@ -49,7 +49,7 @@ pub(crate) struct Large {
     thread: Option<BulkThread>,
     told: Arc<Told>,
     bytes_max: u64,
-    waiting: Waiting,
+    waiting: BulkWaiting,
     /// By number: the served groups in which this member receives. It leaves them when this is
     /// dropped.
     open: BTreeMap<u64, BulkGroup>,
@@ -73,9 +73,9 @@ enum Trouble {
 
 impl Trouble {
     /// Returns the problem that the failure of a group with these `members` means.
-    fn of(failure: &Failure, members: &[Rank]) -> Trouble {
+    fn of(failure: &BulkFailure, members: &[Rank]) -> Trouble {
         match failure.cause {
-            Cause::Memory(_) => Trouble::Unable(format!("large messages: {failure}")),
+            FailureCause::Memory(_) => Trouble::Unable(format!("large messages: {failure}")),
             _ => Trouble::Lost(members[failure.dead.index()]),
         }
     }
@@ -100,9 +100,9 @@ impl Large {
     pub(crate) fn new(notices: &Arc<Notices>, terms: &Terms) -> Large {
         let told = Arc::new(Told { list: Mutex::default(), notices: Arc::clone(notices) });
         let waiting = match terms.spin_for {
-            Duration::MAX => Waiting::Polling,
-            Duration::ZERO => Waiting::Interrupt,
-            spin_for => Waiting::Hybrid { spin_for },
+            Duration::MAX => BulkWaiting::Polling,
+            Duration::ZERO => BulkWaiting::Interrupt,
+            spin_for => BulkWaiting::Hybrid { spin_for },
         };
         let groups = ObjectGroups::new(terms.suspect_after);
         Large { groups, thread: None, told, bytes_max: terms.object_bytes_max, waiting, open: BTreeMap::new() }
@@ -181,8 +181,8 @@ impl Large {
             let outbound = outbound.map(|(_, outbound)| *outbound);
             for step in self.groups.step(&group, outbound.is_some(), control_plane.now()) {
                 match step {
-                    Step::Dial(head) => control_plane.make_bulk_stream(head, view.id, number),
-                    Step::Begin(streams) => self.begin(&group, streams, outbound, control_plane, engine, fabric),
+                    GroupStep::Dial(head) => control_plane.make_bulk_stream(head, view.id, number),
+                    GroupStep::Begin(streams) => self.begin(&group, streams, outbound, control_plane, engine, fabric),
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Large {
 
     fn receive(&mut self, group: &ObjectGroup<'_>, node: Result<BulkNode, BulkError>, engine: &Engine, fabric: &Mesh) {
         let place = engine.layout().row(group.root()).subgroup(group.subgroup());
-        let upcalls = Receiver {
+        let upcalls = SubgroupReceiver {
             view: group.view(),
             members: group.members().to_vec(),
             root: group.root(),
@@ -293,7 +293,7 @@ impl Large {
         &mut self,
         group: &ObjectGroup<'_>,
         node: Result<BulkNode, BulkError>,
-        upcalls: impl Upcalls + 'static,
+        upcalls: impl BulkUpcalls + 'static,
     ) -> Option<BulkGroup> {
         let running = node.and_then(|node| {
             let thread = match &mut self.thread {
@@ -334,7 +334,7 @@ struct Sender {
     told: Arc<Told>,
 }
 
-impl Upcalls for Sender {
+impl BulkUpcalls for Sender {
     fn allocate(&mut self, _: ObjectId, _: u64) -> Option<Buffer> {
         None
     }
@@ -347,18 +347,18 @@ impl Upcalls for Sender {
 
     fn refused(&mut self, error: BulkSendError) {
         // A closed group has reported that itself.
-        if !matches!(error, BulkSendError::Session(SendError::Closed { .. }) | BulkSendError::Destroyed) {
+        if !matches!(error, BulkSendError::Session(SessionSendError::Closed { .. }) | BulkSendError::Destroyed) {
             self.told.tell(self.view, Trouble::Unable(error.to_string()));
         }
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: BulkFailure) {
         self.told.tell(self.view, Trouble::of(&failure, &self.members));
     }
 }
 
 /// The upcalls of a group in which this member receives.
-struct Receiver {
+struct SubgroupReceiver {
     view: ViewId,
     /// By rank in the bulk group.
     members: Vec<Rank>,
@@ -368,7 +368,7 @@ struct Receiver {
     told: Arc<Told>,
 }
 
-impl Upcalls for Receiver {
+impl BulkUpcalls for SubgroupReceiver {
     fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
         let buffer = Buffer::zeroed(bytes);
         if buffer.is_none() {
@@ -387,7 +387,7 @@ impl Upcalls for Receiver {
         self.rows.put_object(self.root, &self.ring, object.0, data);
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: BulkFailure) {
         self.told.tell(self.view, Trouble::of(&failure, &self.members));
     }
 }

@@ -1,5 +1,5 @@
 //! The objects that a member keeps for processes that follow. The polling thread and the threads
-//! that send the objects share them. They are in the core's [`ObjectCache`](control::ObjectCache)
+//! that send the objects share them. They are in the core's [`LargeObjectCache`](control::ObjectCache)
 //! and in the object table of the current view.
 use spindle_core::control::{self, Wanted};
 use spindle_core::{Layout, Rank, Ring, SubgroupId, Time, View, ViewId};
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The objects that one member keeps, from the current view and from earlier ones.
 #[derive(Debug, Default)]
-pub(crate) struct ObjectCache(Mutex<State>);
+pub(crate) struct LargeObjectCache(Mutex<CacheState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CacheState {
     object_cache: control::ObjectCache<Object>,
     current: Option<Current>,
 }
@@ -33,8 +33,8 @@ impl Current {
     }
 }
 
-impl ObjectCache {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl LargeObjectCache {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,8 +101,8 @@ impl ObjectCache {
     /// Returns a cache that keeps these objects of view 1, by number, of rank 1 in the first
     /// subgroup.
     #[cfg(test)]
-    pub(super) fn of(objects: &[(u64, &[u8])]) -> ObjectCache {
-        let object_cache = ObjectCache::default();
+    pub(super) fn of(objects: &[(u64, &[u8])]) -> LargeObjectCache {
+        let object_cache = LargeObjectCache::default();
         object_cache.set_on(true);
         let objects = objects.iter().map(|(number, bytes)| (*number, bytes.to_vec().into())).collect();
         object_cache.lock().keep(ViewId(1), SubgroupId(0), Rank(1), objects);
@@ -117,7 +117,7 @@ impl ObjectCache {
     }
 }
 
-impl State {
+impl CacheState {
     /// Keeps objects of `view`. Returns the objects that are given up for that. The caller drops
     /// them after it has released the lock.
     fn keep(&mut self, view: ViewId, subgroup: SubgroupId, sender: Rank, objects: Vec<(u64, Object)>) -> Vec<Object> {

@@ -4,10 +4,10 @@
 //! ```text
 //! stream = for each object that was asked for: its length + 1, or 0 if it is not kept any more (u64) | its bytes
 //! ```
-use super::object_cache::ObjectCache;
+use super::object_cache::LargeObjectCache;
 use crate::control_plane::ControlPlane;
 use crate::shared::Notices;
-use crate::transfer::{CarryReader, CarryWriter, PATIENCE, STREAM_WAIT, Way};
+use crate::transfer::{CarryReader, CarryWriter, PATIENCE, STREAM_WAIT, TransferWay};
 use spindle_core::control::{self, ControlMessage, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
@@ -28,9 +28,9 @@ const TARGET: &str = "spindle::object";
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The objects that a member sends to processes that follow. The core's
-/// [`ObjectServer`](control::ObjectServer) decides which process is next.
+/// [`LargeObjectServer`](control::ObjectServer) decides which process is next.
 #[derive(Debug, Default)]
-pub(crate) struct ObjectServer {
+pub(crate) struct LargeObjectServer {
     orders: control::ObjectServer,
     served: Arc<AtomicUsize>,
 }
@@ -49,14 +49,14 @@ impl Drop for Served {
     }
 }
 
-impl ObjectServer {
+impl LargeObjectServer {
     /// Takes the order of a process.
     pub(crate) fn ask(&mut self, order: ObjectOrder) {
         self.orders.ask(order);
     }
 
     /// Serves the processes that wait, as far as the core allows.
-    pub(crate) fn serve(&mut self, control_plane: &mut ControlPlane, object_cache: &Arc<ObjectCache>) {
+    pub(crate) fn serve(&mut self, control_plane: &mut ControlPlane, object_cache: &Arc<LargeObjectCache>) {
         while let Some(order) = self.orders.next(self.served.load(Ordering::Relaxed)) {
             let ObjectOrder { from, view, reply, objects } = order;
             let (object_cache, notices) = (Arc::clone(object_cache), Arc::clone(control_plane.notices()));
@@ -100,7 +100,7 @@ fn tell(to: MemberId, view: ViewId, objects: usize, sent: &io::Result<()>) {
 
 /// Writes objects into a pipe. `tell` gets the pipe's ends for the reader.
 fn send(
-    object_cache: &ObjectCache,
+    object_cache: &LargeObjectCache,
     view: ViewId,
     wanted: &[Wanted],
     tell: impl FnOnce([OwnedFd; 2]),
@@ -121,7 +121,12 @@ fn send(
 }
 
 /// Writes objects over a stream to another host.
-fn send_afar(object_cache: &ObjectCache, view: ViewId, wanted: &[Wanted], connection: Connection) -> io::Result<()> {
+fn send_afar(
+    object_cache: &LargeObjectCache,
+    view: ViewId,
+    wanted: &[Wanted],
+    connection: Connection,
+) -> io::Result<()> {
     let mut writer = CarryWriter::new(connection, PATIENCE);
     for wanted in wanted {
         let object = object_cache.find(view, wanted);
@@ -142,7 +147,7 @@ fn head(object: Option<&[u8]>) -> [u8; 8] {
 /// # Errors
 /// When no thread can be started.
 pub(super) fn receive_apart(
-    way: Way,
+    way: TransferWay,
     lengths: Vec<u64>,
     cancelled: Arc<AtomicBool>,
     notices: Arc<Notices>,
@@ -158,15 +163,15 @@ pub(super) fn receive_apart(
 }
 
 fn receive(
-    way: Way,
+    way: TransferWay,
     lengths: &[u64],
     tell: &Sender<Option<Vec<u8>>>,
     cancelled: &AtomicBool,
     notices: &Notices,
 ) -> io::Result<()> {
     let mut bytes: Box<dyn Read> = match way {
-        Way::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
-        Way::Stream(connection) => Box::new(CarryReader::new(connection, PATIENCE)),
+        TransferWay::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
+        TransferWay::Stream(connection) => Box::new(CarryReader::new(connection, PATIENCE)),
     };
     for len in lengths {
         let mut word = [0; 8];
@@ -218,21 +223,21 @@ pub(super) mod tests {
 
     /// Returns the way over which a member that keeps these objects of view 1 sends the ones with
     /// these numbers.
-    pub(in crate::large) fn sent(object_cache: ObjectCache, numbers: &[u64], is_far: bool) -> Way {
+    pub(in crate::large) fn sent(object_cache: LargeObjectCache, numbers: &[u64], is_far: bool) -> TransferWay {
         let wanted = wanted(numbers);
         if is_far {
             let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
             let [near, far] =
                 sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
             thread::spawn(move || send_afar(&object_cache, ViewId(1), &wanted, near));
-            return Way::Stream(far);
+            return TransferWay::Stream(far);
         }
         let (tell, told) = channel();
         thread::spawn(move || send(&object_cache, ViewId(1), &wanted, |ends| tell.send(ends).unwrap()));
-        Way::Pipe(told.recv_timeout(PATIENCE).unwrap())
+        TransferWay::Pipe(told.recv_timeout(PATIENCE).unwrap())
     }
 
-    fn receive(way: Way, lengths: &[u64]) -> Receiver<Option<Vec<u8>>> {
+    fn receive(way: TransferWay, lengths: &[u64]) -> Receiver<Option<Vec<u8>>> {
         receive_apart(way, lengths.to_vec(), Arc::default(), Arc::default()).unwrap()
     }
 
@@ -240,7 +245,7 @@ pub(super) mod tests {
     fn objects_come_in_the_order_of_the_question_and_what_is_not_kept_is_told() {
         let long = vec![7; 5_000_000];
         for is_far in [false, true] {
-            let object_cache = ObjectCache::of(&[(2, &long), (3, b""), (5, b"short")]);
+            let object_cache = LargeObjectCache::of(&[(2, &long), (3, b""), (5, b"short")]);
             let coming = receive(sent(object_cache, &[5, 4, 2, 3], is_far), &[5, 9, 5_000_000, 0]);
             let next = || coming.recv_timeout(PATIENCE);
             assert_eq!(next(), Ok(Some(b"short".to_vec())));
@@ -254,7 +259,7 @@ pub(super) mod tests {
     #[test]
     fn something_else_than_was_asked_for_and_an_early_end_are_the_end() {
         for is_far in [false, true] {
-            let object_cache = || ObjectCache::of(&[(1, b"right"), (2, b"longer than it says")]);
+            let object_cache = || LargeObjectCache::of(&[(1, b"right"), (2, b"longer than it says")]);
             let coming = receive(sent(object_cache(), &[1, 2], is_far), &[5, 6]);
             assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
             assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
@@ -267,7 +272,7 @@ pub(super) mod tests {
     #[test]
     fn an_object_without_readers_is_not_read_further() {
         let cancelled = Arc::new(AtomicBool::new(true));
-        let way = sent(ObjectCache::of(&[(1, b"right")]), &[1], false);
+        let way = sent(LargeObjectCache::of(&[(1, b"right")]), &[1], false);
         let coming = receive_apart(way, vec![5], cancelled, Arc::default()).unwrap();
         assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
     }

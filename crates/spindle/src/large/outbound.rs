@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A member's objects in one subgroup.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    state: Mutex<State>,
+    state: Mutex<OutboundState>,
     room: Condvar,
     notices: Arc<Notices>,
     /// The longest object; 0: none are sent.
@@ -23,16 +23,16 @@ pub(crate) struct Outbound {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboundState {
     outgoing: Outgoing<Object>,
-    lane: Option<Lane>,
+    lane: Option<OutboundLane>,
     /// The tasks that wait for room.
     wakers: Vec<Waker>,
 }
 
 /// The ring, the object table and the bulk group of one view.
 #[derive(Debug)]
-struct Lane {
+struct OutboundLane {
     claims: Arc<Claims>,
     /// The rows, with the object table that contains this member's objects until they are delivered
     /// everywhere.
@@ -81,7 +81,7 @@ impl Outbound {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboundState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,7 +171,7 @@ impl Outbound {
     ) {
         let mut state = self.lock();
         state.outgoing.begin(view, is_alone);
-        state.lane = Some(Lane { claims, rows, me, engine, group: None });
+        state.lane = Some(OutboundLane { claims, rows, me, engine, group: None });
     }
 
     /// Ends the view. Returns the own names of the objects that are not known to be delivered
@@ -203,7 +203,7 @@ impl Outbound {
         let mut state = self.lock();
         let (numbers, done) = state.outgoing.settle(position);
         let forget = |number| {
-            let Lane { rows, me, claims, .. } = state.lane.as_ref()?;
+            let OutboundLane { rows, me, claims, .. } = state.lane.as_ref()?;
             Some((number, rows.forget_object(*me, claims.ring(), number)?))
         };
         let forgotten = numbers.into_iter().filter_map(forget).collect();
@@ -256,7 +256,7 @@ impl Outbound {
     }
 }
 
-impl State {
+impl OutboundState {
     /// Commits `frame` as the name of an object. Returns whether the polling thread has to be
     /// notified.
     fn commit(&mut self, own: u64, frame: Frame<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! The looks of a member for members that lag.
 use super::Node;
 use crate::handler::Handler;
-use crate::lag::Present;
+use crate::lag::LookedSubgroup;
 use spindle_core::Time;
 
 impl Node {
@@ -22,7 +22,7 @@ impl Node {
                     let members = &engine.view().members;
                     let frontiers = engine.frontiers(home.1);
                     let frontiers = frontiers.map(|(rank, frontier)| (members[rank.index()], frontier));
-                    self.lags.look(number, &Present { name, home, stable }, frontiers, me, &mut found);
+                    self.lags.look(number, &LookedSubgroup { name, home, stable }, frontiers, me, &mut found);
                 }
                 None => self.lags.leave(number, name, me, &mut found),
             }

@@ -12,7 +12,7 @@ use spindle_core::control::{ControlMessage, Heard, Incarnation, Install, Me, Pur
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
 use spindle_fabric::{Fabric, Peer};
-use spindle_transport::rendezvous::{Fate, fate};
+use spindle_transport::rendezvous::{KernelAnswer, fate};
 use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Node {
             match is_member {
                 true => roster.is_dead(reader.id),
                 // The roster has no information on that process any more.
-                false => matches!(fate(reader.pid, reader.birth), Fate::Ended),
+                false => matches!(fate(reader.pid, reader.birth), KernelAnswer::Ended),
             }
         };
         self.arena.forget(has_ended);

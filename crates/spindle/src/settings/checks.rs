@@ -1,5 +1,5 @@
 //! Finds values that are each allowed and do not fit together.
-use super::Listed;
+use super::FileSubgroup;
 use super::effective::{Effective, Entry};
 use super::problem::{Origin, Problem};
 use super::value::{Value, is_loopback};
@@ -8,7 +8,7 @@ use spindle_core::MemberId;
 
 /// Adds the problems that it finds. With `is_partial`, a missing value may be in a file that could
 /// not be read.
-pub(super) fn check(effective: &mut Effective, listed: &[Listed], is_partial: bool) {
+pub(super) fn check(effective: &mut Effective, listed: &[FileSubgroup], is_partial: bool) {
     let mut found = Vec::new();
     // A value that was reported as wrong is not missing as well.
     let is_wrong = |path: &str| effective.problems.iter().any(|p| p.is_error && p.key.as_deref() == Some(path));

@@ -1,7 +1,7 @@
 //! The effective values, and their meaning for the library.
 use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
-use super::value::{Kind, Value};
+use super::value::{Value, ValueKind};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
 use crate::config::{LOGGED, SUBGROUPS, key_of};
 use crate::{
@@ -438,7 +438,7 @@ impl Entry {
 /// Returns the default, if it is a value and not a description.
 fn standard(key: &Key) -> Option<Value> {
     match key.kind {
-        Kind::Path => None,
+        ValueKind::Path => None,
         _ => key.kind.parse(OsStr::new(key.standard)).filter(|_| !key.standard.is_empty()),
     }
 }

@@ -2,7 +2,7 @@
 use super::keys::{KEYS, Key, SUBGROUP_STANDARD, TABLES, find_in, nearest, renamed};
 use super::problem::{Origin, Problem};
 use super::value::{Value, describe, shorten};
-use super::{Given, Listed, RANK_FILE, Settings};
+use super::{FileSubgroup, Given, RANK_FILE, Settings};
 use spindle_core::limits::SUBGROUPS_MAX;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,17 +16,17 @@ pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 pub(super) const PROBLEMS_MAX: usize = 100;
 
 /// The text of a file, with the places in it.
-pub(super) struct Text<'a> {
+pub(super) struct FileText<'a> {
     name: &'a str,
     text: &'a str,
     /// The offsets at which its lines begin.
     lines: Vec<usize>,
 }
 
-impl<'a> Text<'a> {
-    pub(super) fn new(name: &'a str, text: &'a str) -> Text<'a> {
+impl<'a> FileText<'a> {
+    pub(super) fn new(name: &'a str, text: &'a str) -> FileText<'a> {
         let lines = [0].into_iter().chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Text { name, text, lines }
+        FileText { name, text, lines }
     }
 
     pub(super) fn origin(&self, span: Range<usize>) -> Origin {
@@ -38,14 +38,14 @@ impl<'a> Text<'a> {
 }
 
 /// A file that is being read.
-struct Reading<'a> {
-    text: Text<'a>,
+struct FileReading<'a> {
+    text: FileText<'a>,
     settings: &'a mut Settings,
     problems: Vec<Problem>,
 }
 
 pub(super) fn read(settings: &mut Settings, name: &str, text: &str) {
-    let mut reading = Reading { text: Text::new(name, text), settings, problems: Vec::new() };
+    let mut reading = FileReading { text: FileText::new(name, text), settings, problems: Vec::new() };
     if text.len() > FILE_BYTES_MAX {
         let message = format!("{} bytes are no configuration; it may have {FILE_BYTES_MAX}", text.len());
         reading.wrong(0..0, None, message);
@@ -67,7 +67,7 @@ pub(super) fn read(settings: &mut Settings, name: &str, text: &str) {
     settings.problems.extend(problems);
 }
 
-impl Reading<'_> {
+impl FileReading<'_> {
     /// Reads the table at `path`, which is empty for the file itself.
     fn table(&mut self, path: &str, table: &DeTable<'_>) {
         for (leaf, value) in table {
@@ -128,7 +128,7 @@ impl Reading<'_> {
         let origin = self.text.origin(span);
         let listed = name.clone().map(|(name, _)| name);
         if let Some(name) = &listed {
-            self.settings.subgroups.push(Listed { name: name.clone(), origin });
+            self.settings.subgroups.push(FileSubgroup { name: name.clone(), origin });
         }
         for (leaf, value) in table {
             match find_in("subgroup", leaf.get_ref()) {

@@ -56,7 +56,7 @@ pub struct Settings {
     given: Vec<Given>,
     /// Read only when the names of all subgroups are known.
     texts: Vec<Text>,
-    subgroups: Vec<Listed>,
+    subgroups: Vec<FileSubgroup>,
     problems: Vec<Problem>,
     /// Whether a part of a file could not be read: it may contain a value that is missing.
     is_partial: bool,
@@ -84,7 +84,7 @@ struct Text {
 
 /// A subgroup of a file.
 #[derive(Clone, Debug)]
-struct Listed {
+struct FileSubgroup {
     name: String,
     origin: Origin,
 }
@@ -165,7 +165,7 @@ impl Settings {
     /// [`SettingsError::Wrong`] with all problems, including warnings.
     pub fn effective(mut self) -> Result<Effective, SettingsError> {
         if self.subgroups.is_empty() {
-            self.subgroups.push(Listed { name: SUBGROUP_STANDARD.to_string(), origin: Origin::Standard });
+            self.subgroups.push(FileSubgroup { name: SUBGROUP_STANDARD.to_string(), origin: Origin::Standard });
         }
         for text in std::mem::take(&mut self.texts) {
             self.understand(text);

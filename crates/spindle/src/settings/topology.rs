@@ -9,7 +9,7 @@
 //! A member looks itself up in the file, by the addresses at which it can be reached and by the
 //! name of its host, and reports the rack to the others. It does not look up others, so members do
 //! not disagree if the file is newer at one host than at another.
-use super::file::{FILE_BYTES_MAX, PROBLEMS_MAX, Text};
+use super::file::{FILE_BYTES_MAX, FileText, PROBLEMS_MAX};
 use super::keys::nearest;
 use super::problem::{Origin, Problem};
 use super::value::{describe, shorten};
@@ -26,12 +26,12 @@ const RACKS: &str = "racks";
 /// A file that was read.
 #[derive(Debug)]
 pub(super) struct Topology {
-    entries: BTreeMap<Hosts, (RackName, Origin)>,
+    entries: BTreeMap<HostMatch, (RackName, Origin)>,
 }
 
 /// The meaning of one entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Hosts {
+enum HostMatch {
     Name(String),
     /// The addresses that differ from this one at most in their last bits; the second field is
     /// their number.
@@ -82,8 +82,8 @@ impl fmt::Display for Host {
     }
 }
 
-impl Hosts {
-    fn parse(text: &str) -> Result<Hosts, String> {
+impl HostMatch {
+    fn parse(text: &str) -> Result<HostMatch, String> {
         if let Some((address, bits)) = text.split_once('/') {
             let Ok(address) = address.parse::<IpAddr>() else {
                 return Err(format!("{:?} is no network: write an IP address before the slash", shorten(text)));
@@ -102,23 +102,23 @@ impl Hosts {
             }
             // An IPv4 address mapped into IPv6, if the whole network is mapped.
             let address = if width - bits <= 32 { address.to_canonical() } else { address };
-            return Ok(Hosts::Net(address, width - bits));
+            return Ok(HostMatch::Net(address, width - bits));
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Hosts::Net(address.to_canonical(), 0));
+            return Ok(HostMatch::Net(address.to_canonical(), 0));
         }
         let name = plain(text);
         let is_message = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         // A text of digits and dots only is an address with a mistake.
         let is_name = !name.is_empty() && name.chars().all(is_message) && name.chars().any(|c| c.is_ascii_alphabetic());
-        if is_name { Ok(Hosts::Name(name)) } else { Err(format!("{:?} is none of them", shorten(text))) }
+        if is_name { Ok(HostMatch::Name(name)) } else { Err(format!("{:?} is none of them", shorten(text))) }
     }
 
     /// Returns whether the entry includes `host`.
     fn have(&self, host: &Host) -> bool {
         match self {
-            Hosts::Name(name) => host.names.contains(name),
-            Hosts::Net(net, bits) => {
+            HostMatch::Name(name) => host.names.contains(name),
+            HostMatch::Net(net, bits) => {
                 host.addresses.iter().any(|address| width(*address) == width(*net) && cut(*address, *bits) == *net)
             }
         }
@@ -128,18 +128,18 @@ impl Hosts {
     /// is.
     fn bits(&self) -> u8 {
         match self {
-            Hosts::Name(_) => 0,
-            Hosts::Net(_, bits) => *bits,
+            HostMatch::Name(_) => 0,
+            HostMatch::Net(_, bits) => *bits,
         }
     }
 }
 
-impl fmt::Display for Hosts {
+impl fmt::Display for HostMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hosts::Name(name) => f.write_str(name),
-            Hosts::Net(address, 0) => address.fmt(f),
-            Hosts::Net(net, bits) => write!(f, "{net}/{}", width(*net) - bits),
+            HostMatch::Name(name) => f.write_str(name),
+            HostMatch::Net(address, 0) => address.fmt(f),
+            HostMatch::Net(net, bits) => write!(f, "{net}/{}", width(*net) - bits),
         }
     }
 }
@@ -150,7 +150,8 @@ impl Topology {
     /// # Errors
     /// All mistakes in it.
     pub(super) fn read(name: &str, text: &str) -> Result<Topology, Vec<Problem>> {
-        let mut reading = Reading { text: Text::new(name, text), entries: BTreeMap::new(), problems: vec![] };
+        let mut reading =
+            TopologyReading { text: FileText::new(name, text), entries: BTreeMap::new(), problems: vec![] };
         if text.len() > FILE_BYTES_MAX {
             let message = format!("{} bytes are no topology; it may have {FILE_BYTES_MAX}", text.len());
             reading.wrong(0..0, message);
@@ -161,7 +162,7 @@ impl Topology {
             }
             reading.root(root.get_ref());
         }
-        let Reading { entries, problems, .. } = reading;
+        let TopologyReading { entries, problems, .. } = reading;
         if problems.is_empty() { Ok(Topology { entries }) } else { Err(problems) }
     }
 
@@ -187,13 +188,13 @@ impl Topology {
 }
 
 /// A file that is being read.
-struct Reading<'a> {
-    text: Text<'a>,
-    entries: BTreeMap<Hosts, (RackName, Origin)>,
+struct TopologyReading<'a> {
+    text: FileText<'a>,
+    entries: BTreeMap<HostMatch, (RackName, Origin)>,
     problems: Vec<Problem>,
 }
 
-impl Reading<'_> {
+impl TopologyReading<'_> {
     fn root(&mut self, root: &DeTable<'_>) {
         for (key, value) in root {
             let name: &str = key.get_ref();
@@ -227,7 +228,7 @@ impl Reading<'_> {
         };
         for item in items {
             let read = match item.get_ref() {
-                DeValue::String(text) => Hosts::parse(text.trim()),
+                DeValue::String(text) => HostMatch::parse(text.trim()),
                 other => Err(format!("{} is none of them", describe(other))),
             };
             match read {
@@ -241,7 +242,7 @@ impl Reading<'_> {
         }
     }
 
-    fn put(&mut self, hosts: Hosts, rack: &RackName, span: std::ops::Range<usize>) {
+    fn put(&mut self, hosts: HostMatch, rack: &RackName, span: std::ops::Range<usize>) {
         match self.entries.get(&hosts) {
             Some((other, origin)) => {
                 let message = format!("{hosts} is in rack {other} already ({origin}); leave it in one of them");

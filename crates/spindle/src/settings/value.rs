@@ -70,7 +70,7 @@ impl Value {
 
 /// The values that a key accepts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     GroupName,
     SubgroupName,
     Number {
@@ -104,54 +104,54 @@ pub(super) enum Kind {
 /// The most addresses in one list.
 const ADDRESSES_MAX: usize = MEMBERS_MAX;
 
-impl Kind {
+impl ValueKind {
     /// Returns the allowed values, in words.
     pub(super) fn allowed(&self) -> String {
         match self {
-            Kind::GroupName => "1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`".to_string(),
-            Kind::SubgroupName => format!("a name of 1 to {NAME_BYTES_MAX} bytes"),
-            Kind::Number { least, most } => format!("a whole number from {least} to {most}"),
-            Kind::Bytes { most } => {
+            ValueKind::GroupName => "1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`".to_string(),
+            ValueKind::SubgroupName => format!("a name of 1 to {NAME_BYTES_MAX} bytes"),
+            ValueKind::Number { least, most } => format!("a whole number from {least} to {most}"),
+            ValueKind::Bytes { most } => {
                 format!("a number of bytes such as 10000 or \"64KiB\", up to {}", show_bytes(*most))
             }
-            Kind::Time { least, most, never } => {
+            ValueKind::Time { least, most, never } => {
                 let never = if *never { ", or \"never\"" } else { "" };
                 let (least, most) = (show_time(*least), show_time(*most));
                 format!("a time such as \"300ms\" or \"2s\" (a bare number is seconds), from {least} to {most}{never}")
             }
-            Kind::Switch => "true or false".to_string(),
-            Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or "),
-            Kind::Who { shards: false } => "\"all\", \"first 2\", or ranks such as [0, 1]".to_string(),
-            Kind::Who { shards: true } => {
+            ValueKind::Switch => "true or false".to_string(),
+            ValueKind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or "),
+            ValueKind::Who { shards: false } => "\"all\", \"first 2\", or ranks such as [0, 1]".to_string(),
+            ValueKind::Who { shards: true } => {
                 "\"all\", \"first 2\", ranks such as [0, 1], or \"shard 0, 2 to 3\" (one of set 0, with 2 to 3 members)"
                     .to_string()
             }
-            Kind::Path => "a path; in a file, one that is relative counts from the file's directory".to_string(),
-            Kind::Address => "an address such as \"host:7411\", \"10.0.0.1:7411\" or \"[::1]:7411\"".to_string(),
-            Kind::Addresses => "addresses such as [\"host:7411\", \"[::1]:7411\"]".to_string(),
-            Kind::Rack => "1 to 64 letters, digits and signs, all of them ASCII and no spaces".to_string(),
-            Kind::Word => "a word".to_string(),
+            ValueKind::Path => "a path; in a file, one that is relative counts from the file's directory".to_string(),
+            ValueKind::Address => "an address such as \"host:7411\", \"10.0.0.1:7411\" or \"[::1]:7411\"".to_string(),
+            ValueKind::Addresses => "addresses such as [\"host:7411\", \"[::1]:7411\"]".to_string(),
+            ValueKind::Rack => "1 to 64 letters, digits and signs, all of them ASCII and no spaces".to_string(),
+            ValueKind::Word => "a word".to_string(),
         }
     }
 
     /// Parses the text of a variable or a flag.
     pub(super) fn parse(&self, text: &OsStr) -> Option<Value> {
-        if let Kind::Path = self {
+        if let ValueKind::Path = self {
             return (!text.is_empty()).then(|| Value::Path(text.into()));
         }
         let text = text.to_str()?.trim();
         match self {
-            Kind::Number { .. } => text.parse().ok().and_then(|number| self.number(number)),
-            Kind::Switch => match text {
+            ValueKind::Number { .. } => text.parse().ok().and_then(|number| self.number(number)),
+            ValueKind::Switch => match text {
                 "true" | "1" | "yes" | "on" => Some(Value::Switch(true)),
                 "false" | "0" | "no" | "off" => Some(Value::Switch(false)),
                 _ => None,
             },
-            Kind::Addresses => {
+            ValueKind::Addresses => {
                 let list = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 addresses(list.map(str::to_string).collect())
             }
-            Kind::Who { shards } => who(text, *shards),
+            ValueKind::Who { shards } => who(text, *shards),
             _ => self.word(text),
         }
     }
@@ -159,26 +159,26 @@ impl Kind {
     /// Reads a value of a file.
     pub(super) fn read(&self, value: &DeValue<'_>) -> Option<Value> {
         match (self, value) {
-            (Kind::Path, DeValue::String(text)) => self.parse(OsStr::new(text.as_ref())),
-            (Kind::Who { shards }, DeValue::String(text)) => {
+            (ValueKind::Path, DeValue::String(text)) => self.parse(OsStr::new(text.as_ref())),
+            (ValueKind::Who { shards }, DeValue::String(text)) => {
                 who(text, *shards).filter(|who| !matches!(who, Value::Who(Who::Ranks(_))))
             }
-            (Kind::Number { .. } | Kind::Switch | Kind::Addresses, DeValue::String(_)) => None,
+            (ValueKind::Number { .. } | ValueKind::Switch | ValueKind::Addresses, DeValue::String(_)) => None,
             (_, DeValue::String(text)) => self.word(text),
             (_, DeValue::Integer(digits)) => {
                 let number = u64::from_str_radix(digits.as_str(), digits.radix()).ok()?;
                 match self {
-                    Kind::Time { .. } => self.time(Duration::from_secs(number)),
+                    ValueKind::Time { .. } => self.time(Duration::from_secs(number)),
                     _ => self.number(number),
                 }
             }
-            (Kind::Time { .. }, DeValue::Float(digits)) => self.time(parse_time(digits.as_str())?),
-            (Kind::Switch, DeValue::Boolean(on)) => Some(Value::Switch(*on)),
-            (Kind::Addresses, DeValue::Array(items)) => {
+            (ValueKind::Time { .. }, DeValue::Float(digits)) => self.time(parse_time(digits.as_str())?),
+            (ValueKind::Switch, DeValue::Boolean(on)) => Some(Value::Switch(*on)),
+            (ValueKind::Addresses, DeValue::Array(items)) => {
                 let item = |item: &DeValue<'_>| item.as_str().map(str::to_string);
                 addresses(items.iter().map(|i| item(i.get_ref())).collect::<Option<_>>()?)
             }
-            (Kind::Who { .. }, DeValue::Array(items)) => {
+            (ValueKind::Who { .. }, DeValue::Array(items)) => {
                 let rank = |item: &DeValue<'_>| match item {
                     DeValue::Integer(digits) => u32::from_str_radix(digits.as_str(), digits.radix()).ok(),
                     _ => None,
@@ -192,15 +192,15 @@ impl Kind {
     /// Parses the kinds that have the same notation everywhere.
     fn word(&self, text: &str) -> Option<Value> {
         let is_fine = match self {
-            Kind::GroupName => GroupName::new(text).is_ok(),
-            Kind::SubgroupName => (1..=NAME_BYTES_MAX).contains(&text.len()),
-            Kind::Choice(words) => words.contains(&text),
-            Kind::Address => is_address(text),
-            Kind::Rack => text.parse::<RackName>().is_ok(),
-            Kind::Word => !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()),
-            Kind::Bytes { .. } => return self.number(parse_bytes(text)?),
-            Kind::Time { never: true, .. } if text == "never" => return Some(Value::Time(None)),
-            Kind::Time { .. } => return self.time(parse_time(text)?),
+            ValueKind::GroupName => GroupName::new(text).is_ok(),
+            ValueKind::SubgroupName => (1..=NAME_BYTES_MAX).contains(&text.len()),
+            ValueKind::Choice(words) => words.contains(&text),
+            ValueKind::Address => is_address(text),
+            ValueKind::Rack => text.parse::<RackName>().is_ok(),
+            ValueKind::Word => !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()),
+            ValueKind::Bytes { .. } => return self.number(parse_bytes(text)?),
+            ValueKind::Time { never: true, .. } if text == "never" => return Some(Value::Time(None)),
+            ValueKind::Time { .. } => return self.time(parse_time(text)?),
             _ => false,
         };
         is_fine.then(|| Value::Text(text.to_string()))
@@ -208,15 +208,15 @@ impl Kind {
 
     fn number(&self, number: u64) -> Option<Value> {
         match self {
-            Kind::Number { least, most } => (*least..=*most).contains(&number).then_some(Value::Number(number)),
-            Kind::Bytes { most } => (number <= *most).then_some(Value::Bytes(number)),
+            ValueKind::Number { least, most } => (*least..=*most).contains(&number).then_some(Value::Number(number)),
+            ValueKind::Bytes { most } => (number <= *most).then_some(Value::Bytes(number)),
             _ => None,
         }
     }
 
     fn time(&self, time: Duration) -> Option<Value> {
         match self {
-            Kind::Time { least, most, .. } => (*least..=*most).contains(&time).then_some(Value::Time(Some(time))),
+            ValueKind::Time { least, most, .. } => (*least..=*most).contains(&time).then_some(Value::Time(Some(time))),
             _ => None,
         }
     }
@@ -312,9 +312,9 @@ mod tests {
 
     #[test]
     fn a_displayed_value_parses_to_the_same() {
-        let time = Kind::Time { least: Duration::ZERO, most: Duration::from_secs(100), never: true };
-        let number = Kind::Number { least: 1, most: 10 };
-        let who = Kind::Who { shards: true };
+        let time = ValueKind::Time { least: Duration::ZERO, most: Duration::from_secs(100), never: true };
+        let number = ValueKind::Number { least: 1, most: 10 };
+        let who = ValueKind::Who { shards: true };
         let values = [
             (who, Value::Who(Who::All)),
             (who, Value::Who(Who::First(3))),
@@ -323,11 +323,11 @@ mod tests {
             (time, Value::Time(None)),
             (time, Value::Time(Some(Duration::from_millis(30)))),
             (number, Value::Number(10)),
-            (Kind::Switch, Value::Switch(true)),
-            (Kind::Bytes { most: 1 << 20 }, Value::Bytes(4096)),
-            (Kind::Addresses, Value::List(vec!["a:1".into(), "b:2".into()])),
-            (Kind::Path, Value::Path("/a b".into())),
-            (Kind::Choice(&["tcp"]), Value::Text("tcp".into())),
+            (ValueKind::Switch, Value::Switch(true)),
+            (ValueKind::Bytes { most: 1 << 20 }, Value::Bytes(4096)),
+            (ValueKind::Addresses, Value::List(vec!["a:1".into(), "b:2".into()])),
+            (ValueKind::Path, Value::Path("/a b".into())),
+            (ValueKind::Choice(&["tcp"]), Value::Text("tcp".into())),
         ];
         for (kind, value) in values {
             assert_eq!(kind.parse(OsStr::new(&value.to_string())), Some(value));

@@ -16,13 +16,13 @@ const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// The writing end.
 #[derive(Debug)]
 pub(crate) struct CarryWriter {
-    connection: Waiting,
+    connection: CarryWait,
 }
 
 /// The reading end.
 #[derive(Debug)]
 pub(crate) struct CarryReader {
-    connection: Waiting,
+    connection: CarryWait,
     chunk: Vec<u8>,
     taken: usize,
     ended: bool,
@@ -30,12 +30,12 @@ pub(crate) struct CarryReader {
 
 /// A connection whose calls wait, for a limited time.
 #[derive(Debug)]
-struct Waiting {
+struct CarryWait {
     connection: Connection,
     patience: Duration,
 }
 
-impl Waiting {
+impl CarryWait {
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         let timeout = Timespec::try_from(self.patience).map_err(io::Error::other)?;
         match poll(&mut [PollFd::from_borrowed_fd(self.connection.fd(), flags)], Some(&timeout)) {
@@ -71,7 +71,7 @@ impl Waiting {
 
 impl CarryWriter {
     pub(crate) fn new(connection: Connection, patience: Duration) -> CarryWriter {
-        CarryWriter { connection: Waiting { connection, patience } }
+        CarryWriter { connection: CarryWait { connection, patience } }
     }
 
     /// Writes all bytes of `from`.
@@ -117,7 +117,7 @@ impl Write for CarryWriter {
 
 impl CarryReader {
     pub(crate) fn new(connection: Connection, patience: Duration) -> CarryReader {
-        let connection = Waiting { connection, patience };
+        let connection = CarryWait { connection, patience };
         CarryReader { connection, chunk: vec![], taken: 0, ended: false }
     }
 }

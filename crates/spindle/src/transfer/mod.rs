@@ -4,5 +4,5 @@ mod carry;
 mod state;
 
 pub(crate) use carry::{CarryReader, CarryWriter};
-pub(crate) use state::{PATIENCE, STREAM_WAIT, TARGET, Way, send_state, send_state_afar};
+pub(crate) use state::{PATIENCE, STREAM_WAIT, TARGET, TransferWay, send_state, send_state_afar};
 pub use state::{Snapshot, State};

@@ -56,7 +56,7 @@ pub struct State {
 
 /// The transport of a state: a pipe in shared memory, or a stream from another host.
 #[derive(Debug)]
-pub(crate) enum Way {
+pub(crate) enum TransferWay {
     Pipe([OwnedFd; 2]),
     Stream(Connection),
 }
@@ -141,7 +141,7 @@ impl State {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(crate) fn open_apart(way: Way) -> io::Result<Receiver<io::Result<State>>> {
+    pub(crate) fn open_apart(way: TransferWay) -> io::Result<Receiver<io::Result<State>>> {
         let (tell, told) = channel();
         // The caller may have stopped waiting.
         let open = move || drop(tell.send(State::open(way)));
@@ -150,10 +150,10 @@ impl State {
     }
 
     /// Reads the header of a state.
-    pub(crate) fn open(way: Way) -> io::Result<State> {
+    pub(crate) fn open(way: TransferWay) -> io::Result<State> {
         let mut bytes: Box<dyn BufRead + Send> = match way {
-            Way::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
-            Way::Stream(connection) => Box::new(CarryReader::new(connection, PATIENCE)),
+            TransferWay::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
+            TransferWay::Stream(connection) => Box::new(CarryReader::new(connection, PATIENCE)),
         };
         let mut word = || -> io::Result<u64> {
             let mut word = [0; 8];
@@ -227,7 +227,7 @@ mod tests {
     fn open(state: Snapshot, sequences: Vec<Option<u64>>) -> State {
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || send_state(Some(state), &sequences, |ends| tell.send(ends).unwrap()));
-        State::open(Way::Pipe(told.recv().unwrap())).unwrap()
+        State::open(TransferWay::Pipe(told.recv().unwrap())).unwrap()
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
     fn no_member_waits_for_a_state_transfer_to_begin() {
         let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
         let [near, far] = sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
-        let opening = State::open_apart(Way::Stream(far)).unwrap();
+        let opening = State::open_apart(TransferWay::Stream(far)).unwrap();
         assert!(matches!(opening.try_recv(), Err(TryRecvError::Empty)));
         let bytes = Box::new(io::Cursor::new(b"late".to_vec()));
         std::thread::spawn(|| send_state_afar(Some(Snapshot { len: None, bytes }), &[Some(7)], near));

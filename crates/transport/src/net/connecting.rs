@@ -1,12 +1,12 @@
 //! A connection attempt: it resolves a name, tries its addresses, and asks the process that answers
 //! who it is.
 use super::error::NetError;
-use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
+use super::hello::{Declined, Hello, HelloAnswer, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEAT_AFTER, REPEATS_MAX};
 use super::listen::is_loopback;
-use super::me::Me;
+use super::me::LocalEndpoint;
 use super::poller::{IN, OUT, Poller, Token, Wire};
-use super::resolve::{Found, Target};
+use super::resolve::{ConnectTarget, Resolved};
 use super::security::{Security, is_tls_fault};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -25,12 +25,12 @@ pub(super) struct Connecting {
     pub(super) post: Option<u64>,
     whom: Option<MemberId>,
     token: Token,
-    stage: Stage,
+    stage: ConnectStage,
     deadline: Instant,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum ConnectStage {
     Resolving,
     Connecting(HappyEyeballs),
     Greeting { wire: Wire, hello: HelloWriter, answer: HelloReader },
@@ -39,19 +39,19 @@ enum Stage {
 
 #[derive(Debug)]
 struct HappyEyeballs {
-    rest: VecDeque<Target>,
+    rest: VecDeque<ConnectTarget>,
     /// The addresses that have not answered, and are tried again.
-    silent: VecDeque<Target>,
+    silent: VecDeque<ConnectTarget>,
     next_at: Instant,
     /// The time between two of those tries.
     pause: Duration,
     /// The sockets that are connecting, oldest first.
-    pending: Vec<(OwnedFd, Target)>,
+    pending: Vec<(OwnedFd, ConnectTarget)>,
     failed: io::Error,
 }
 
 /// The result: the connection, with the card and the process of the peer.
-pub(super) type Outcome = Result<(Wire, Card, u128), NetError>;
+pub(super) type ConnectOutcome = Result<(Wire, Card, u128), NetError>;
 
 impl Connecting {
     /// Creates an attempt that waits until its address is [`found`](Self::found).
@@ -68,7 +68,7 @@ impl Connecting {
             post,
             whom,
             token,
-            stage: Stage::Resolving,
+            stage: ConnectStage::Resolving,
             deadline: Instant::now() + CONNECT_DEADLINE,
         }
     }
@@ -81,30 +81,30 @@ impl Connecting {
     /// Returns when it next needs to run, if nothing happens before.
     pub(super) fn wake_at(&self) -> Instant {
         match &self.stage {
-            Stage::Connecting(connecting) if connecting.goes_on() => self.deadline.min(connecting.next_at),
+            ConnectStage::Connecting(connecting) if connecting.goes_on() => self.deadline.min(connecting.next_at),
             _ => self.deadline,
         }
     }
 
     /// Starts to connect to the addresses that were found.
-    pub(super) fn found(&mut self, found: Found, me: &Me, poller: &Poller) -> Option<Outcome> {
+    pub(super) fn found(&mut self, found: Resolved, me: &LocalEndpoint, poller: &Poller) -> Option<ConnectOutcome> {
         let mut targets = match found {
             Ok(targets) => targets,
             Err(source) => return self.fail(NetError::Resolve { address: self.address.clone(), source }),
         };
         targets.truncate(ADDRESSES_MAX);
-        let off_host = |target: &Target| matches!(target, Target::Ip(ip) if !is_loopback(ip));
+        let off_host = |target: &ConnectTarget| matches!(target, ConnectTarget::Ip(ip) if !is_loopback(ip));
         if matches!(me.security, Security::Local) && targets.iter().any(off_host) {
             return self.fail(NetError::Insecure { address: self.address.clone() });
         }
-        self.stage = Stage::Connecting(HappyEyeballs::new(targets));
+        self.stage = ConnectStage::Connecting(HappyEyeballs::new(targets));
         self.deadline = Instant::now() + CONNECT_DEADLINE;
         self.progress(me, poller)
     }
 
     /// Does what can be done. Must not be called after it has returned a result.
-    pub(super) fn progress(&mut self, me: &Me, poller: &Poller) -> Option<Outcome> {
-        if let Stage::Connecting(connecting) = &mut self.stage {
+    pub(super) fn progress(&mut self, me: &LocalEndpoint, poller: &Poller) -> Option<ConnectOutcome> {
+        if let ConnectStage::Connecting(connecting) = &mut self.stage {
             match connecting.progress(self.token, poller) {
                 Ok(None) => {}
                 Ok(Some(socket)) => {
@@ -115,7 +115,7 @@ impl Connecting {
                 Err(source) => return self.fail(NetError::Connect { address: self.address.clone(), source }),
             }
         }
-        if let Stage::Greeting { wire, hello, answer } = &mut self.stage {
+        if let ConnectStage::Greeting { wire, hello, answer } = &mut self.stage {
             match exchange(wire, hello, answer, poller) {
                 Ok(None) => {}
                 Ok(Some(answer)) => return self.conclude(answer, me),
@@ -124,21 +124,21 @@ impl Connecting {
         }
         if Instant::now() >= self.deadline {
             let (what, after) = match self.stage {
-                Stage::Resolving => ("resolve", CONNECT_DEADLINE),
-                Stage::Connecting(_) => ("accept a connection", CONNECT_DEADLINE),
-                Stage::Greeting { .. } | Stage::Over => ("say who it is", HELLO_DEADLINE),
+                ConnectStage::Resolving => ("resolve", CONNECT_DEADLINE),
+                ConnectStage::Connecting(_) => ("accept a connection", CONNECT_DEADLINE),
+                ConnectStage::Greeting { .. } | ConnectStage::Over => ("say who it is", HELLO_DEADLINE),
             };
             return self.fail(NetError::TimedOut { address: self.address.clone(), what, after });
         }
         None
     }
 
-    fn fail(&mut self, why: NetError) -> Option<Outcome> {
-        self.stage = Stage::Over;
+    fn fail(&mut self, why: NetError) -> Option<ConnectOutcome> {
+        self.stage = ConnectStage::Over;
         Some(Err(why))
     }
 
-    fn greet(&mut self, socket: OwnedFd, me: &Me, poller: &Poller) -> Result<(), NetError> {
+    fn greet(&mut self, socket: OwnedFd, me: &LocalEndpoint, poller: &Poller) -> Result<(), NetError> {
         let broken = |source| NetError::Broken { address: self.address.clone(), source };
         poller.remove(&socket);
         let stream = me.wrap(socket, true).map_err(broken)?;
@@ -151,28 +151,30 @@ impl Connecting {
             wanted: self.whom,
         };
         let (hello, answer) = (HelloWriter::new(hello.encode()), HelloReader::new(Magic::Answer));
-        self.stage = Stage::Greeting { wire, hello, answer };
+        self.stage = ConnectStage::Greeting { wire, hello, answer };
         self.deadline = Instant::now() + HELLO_DEADLINE;
         Ok(())
     }
 
-    fn conclude(&mut self, answer: Answer, me: &Me) -> Option<Outcome> {
+    fn conclude(&mut self, answer: HelloAnswer, me: &LocalEndpoint) -> Option<ConnectOutcome> {
         let address = self.address.clone();
-        if let (Answer::Welcome(card, _), Stage::Greeting { wire, .. }) = (&answer, &self.stage)
+        if let (HelloAnswer::Welcome(card, _), ConnectStage::Greeting { wire, .. }) = (&answer, &self.stage)
             && !me.admits(card.id, &*wire.stream)
         {
             return self.fail(NetError::Identity { address, id: card.id });
         }
         let elsewhere = |wanted, found| NetError::Elsewhere { address: address.clone(), wanted, found };
         match (answer, self.whom) {
-            (Answer::Welcome(Card { id, .. }, _), Some(wanted)) if wanted != id => self.fail(elsewhere(wanted, id)),
-            (Answer::Welcome(card, process), _) => match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Greeting { wire, .. } => Some(Ok((wire, card, process))),
+            (HelloAnswer::Welcome(Card { id, .. }, _), Some(wanted)) if wanted != id => {
+                self.fail(elsewhere(wanted, id))
+            }
+            (HelloAnswer::Welcome(card, process), _) => match std::mem::replace(&mut self.stage, ConnectStage::Over) {
+                ConnectStage::Greeting { wire, .. } => Some(Ok((wire, card, process))),
                 _ => None,
             },
-            (Answer::Declined(Declined::Member(found)), Some(wanted)) => self.fail(elsewhere(wanted, found)),
-            (Answer::Declined(Declined::Myself), _) => self.fail(NetError::Myself { address }),
-            (Answer::Declined(why), _) => self.fail(NetError::Declined { address, why }),
+            (HelloAnswer::Declined(Declined::Member(found)), Some(wanted)) => self.fail(elsewhere(wanted, found)),
+            (HelloAnswer::Declined(Declined::Myself), _) => self.fail(NetError::Myself { address }),
+            (HelloAnswer::Declined(why), _) => self.fail(NetError::Declined { address, why }),
         }
     }
 }
@@ -183,11 +185,11 @@ fn exchange(
     hello: &mut HelloWriter,
     answer: &mut HelloReader,
     poller: &Poller,
-) -> Result<Option<Answer>, HelloError> {
+) -> Result<Option<HelloAnswer>, HelloError> {
     let sent = hello.send(&mut *wire.stream);
     // A peer that refuses at once may have closed already; its answer can still be read.
     let answer = match answer.receive(&mut *wire.stream) {
-        Ok(Some(body)) => Some(Answer::decode(body)?),
+        Ok(Some(body)) => Some(HelloAnswer::decode(body)?),
         Ok(None) => None,
         Err(error) => return Err(error),
     };
@@ -218,7 +220,7 @@ fn is_end(error: &io::Error) -> bool {
 }
 
 impl HappyEyeballs {
-    fn new(targets: Vec<Target>) -> HappyEyeballs {
+    fn new(targets: Vec<ConnectTarget>) -> HappyEyeballs {
         HappyEyeballs {
             rest: targets.into(),
             silent: VecDeque::new(),
@@ -301,7 +303,7 @@ impl HappyEyeballs {
 
     /// Closes a socket to `target` if there are too many for one more. The oldest stays: where
     /// packets take long, it connects first.
-    fn make_room(&mut self, target: &Target) {
+    fn make_room(&mut self, target: &ConnectTarget) {
         let mut repeats = self.pending.iter().enumerate().filter(|(_, (_, other))| other == target).skip(1);
         let second = repeats.next().map(|(i, _)| i);
         let count = second.map_or(0, |_| 1 + repeats.count());
@@ -312,16 +314,16 @@ impl HappyEyeballs {
 }
 
 /// Returns a socket that connects, and whether it has connected.
-fn begin(target: &Target) -> io::Result<(OwnedFd, bool)> {
+fn begin(target: &ConnectTarget) -> io::Result<(OwnedFd, bool)> {
     let family = match target {
-        Target::Unix(_) => AddressFamily::UNIX,
-        Target::Ip(ip) if ip.is_ipv4() => AddressFamily::INET,
-        Target::Ip(_) => AddressFamily::INET6,
+        ConnectTarget::Unix(_) => AddressFamily::UNIX,
+        ConnectTarget::Ip(ip) if ip.is_ipv4() => AddressFamily::INET,
+        ConnectTarget::Ip(_) => AddressFamily::INET6,
     };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     let connected = match target {
-        Target::Ip(ip) => net::connect(&socket, ip),
-        Target::Unix(path) => net::connect(&socket, &SocketAddrUnix::new(path.as_str())?),
+        ConnectTarget::Ip(ip) => net::connect(&socket, ip),
+        ConnectTarget::Unix(path) => net::connect(&socket, &SocketAddrUnix::new(path.as_str())?),
     };
     match connected {
         Ok(()) => Ok((socket, true)),
@@ -374,14 +376,14 @@ mod tests {
         let (_refuses, refusing) = bound(None);
         // Its queue is full, so the system answers no further process there.
         let (_silent, silent) = bound(Some(0));
-        let half_open: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+        let half_open: Vec<_> = (0..4).map(|_| begin(&ConnectTarget::Ip(silent)).unwrap()).collect();
         let answers = TcpListener::bind("127.0.0.1:0").unwrap();
         let answering = answers.local_addr().unwrap();
-        let targets = [refusing, silent, answering].map(Target::Ip);
+        let targets = [refusing, silent, answering].map(ConnectTarget::Ip);
         let socket = until_connected(&mut HappyEyeballs::new(targets.into())).unwrap();
         let peer = net::getpeername(&socket).unwrap().unwrap();
         assert_eq!(SocketAddr::try_from(peer).unwrap(), answering);
-        let refused = until_connected(&mut HappyEyeballs::new(vec![Target::Ip(refusing)])).unwrap_err();
+        let refused = until_connected(&mut HappyEyeballs::new(vec![ConnectTarget::Ip(refusing)])).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         drop(half_open);
     }
@@ -392,9 +394,9 @@ mod tests {
     #[test]
     fn an_address_that_does_not_answer_is_tried_until_it_does() {
         let (listener, silent) = bound(Some(0));
-        let mut half_open: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+        let mut half_open: Vec<_> = (0..4).map(|_| begin(&ConnectTarget::Ip(silent)).unwrap()).collect();
         let (poller, _waker) = Poller::new().unwrap();
-        let mut connecting = HappyEyeballs::new(vec![Target::Ip(silent)]);
+        let mut connecting = HappyEyeballs::new(vec![ConnectTarget::Ip(silent)]);
         let start = Instant::now();
         let mut tries = 0;
         while tries < 3 * REPEATS_MAX {
@@ -420,7 +422,7 @@ mod tests {
     fn a_full_queue_of_a_unix_socket_is_tried_again() {
         let temp = crate::testing::TempDir::new();
         let path = temp.path().join("socket");
-        let target = Target::Unix(path.to_str().unwrap().into());
+        let target = ConnectTarget::Unix(path.to_str().unwrap().into());
         let listener = UnixListener::bind(&path).unwrap();
         // Fewer than the default.
         net::listen(&listener, 3).unwrap();

@@ -1,10 +1,10 @@
 //! The endpoint of a process, at which processes of other hosts reach it.
 use super::error::NetError;
-use super::event::{Dropped, Event};
-use super::exchange::{Command, Exchange};
+use super::event::{EndpointDrops, NetEvent};
+use super::exchange::{EndpointCommand, Exchange};
 use super::listen::listen;
-use super::me::Me;
-use super::messages::Parcel;
+use super::me::LocalEndpoint;
+use super::messages::QueuedMessage;
 use super::poller::Poller;
 use super::resolve::Names;
 use super::security::Security;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 
 /// The options of an endpoint.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EndpointOptions {
     /// The group. Processes of other groups are refused.
     pub group: GroupName,
     /// This process's id, which may be an observer's.
@@ -47,13 +47,13 @@ pub struct Options {
 ///
 /// It has a thread. No method waits for the network; the results are [received](Self::receive).
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct NetEndpoint {
     card: Card,
     exchange: Arc<Exchange>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Endpoint {
+impl NetEndpoint {
     /// Listens. `tell` is called on the endpoint's thread when there are events to
     /// [receive](Self::receive). `tell` must not panic, must not drop the endpoint, and must not
     /// wait for a thread that drops it.
@@ -64,8 +64,8 @@ impl Endpoint {
     /// [`NetError::OwnIdentity`], [`NetError::Nowhere`], [`NetError::Advertise`],
     /// [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or [`NetError::Os`] for
     /// anything else that the system refuses.
-    pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
-        let Options { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
+    pub fn open(options: EndpointOptions, tell: impl Fn() + Send + Sync + 'static) -> Result<NetEndpoint, NetError> {
+        let EndpointOptions { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
         let os = |doing| move |source| NetError::Os { doing, source };
         #[cfg(feature = "tls")]
         if matches!(&security, Security::Tls(identity) if !identity.is_of(me)) {
@@ -78,13 +78,13 @@ impl Endpoint {
         let process = random().map_err(os("get random bits"))?;
         let (poller, waker) = Poller::new().map_err(os("set up the network's thread"))?;
         let exchange = Arc::new(Exchange::new(waker.clone()));
-        let me = Me { group, card: card.clone(), process, security, socket };
+        let me = LocalEndpoint { group, card: card.clone(), process, security, socket };
         let switch = Switch::new(me, Arc::clone(&exchange), listeners, names, poller, waker, Box::new(tell));
         let thread = std::thread::Builder::new()
             .name("spindle-net".into())
             .spawn(move || switch.run())
             .map_err(os("start the network's thread"))?;
-        Ok(Endpoint { card, exchange, thread: Some(thread) })
+        Ok(NetEndpoint { card, exchange, thread: Some(thread) })
     }
 
     /// Returns the card that others receive, with the port that the system chose.
@@ -95,9 +95,9 @@ impl Endpoint {
     /// Sends a control message to the process at `to`, if that is `whom`; `None`: whichever process
     /// is there.
     ///
-    /// Connects if there is no connection, and tries again if that fails ([`Event::Delayed`]).
+    /// Connects if there is no connection, and tries again if that fails ([`NetEvent::Delayed`]).
     /// Control messages to one address arrive in the order in which they were sent, each once or
-    /// not at all. They are given up, with [`Event::Failed`], when there was no connection for 5 s,
+    /// not at all. They are given up, with [`NetEvent::Failed`], when there was no connection for 5 s,
     /// or when none can ever be made. If 1024 control messages or 128 MiB wait, the newest is
     /// dropped, and the first such drop is reported.
     ///
@@ -105,13 +105,13 @@ impl Endpoint {
     /// If the control message carries descriptors (parts, state), if the attachment has more than
     /// 64 MiB, or if its length is not what the control message says.
     pub fn send(&self, to: &Address, whom: Option<MemberId>, message: &ControlMessage, attachment: &[u8]) {
-        let parcel = Parcel::new(whom, message, attachment);
-        self.exchange.ask(Command::Send { to: to.clone(), parcel });
+        let parcel = QueuedMessage::new(whom, message, attachment);
+        self.exchange.ask(EndpointCommand::Send { to: to.clone(), parcel });
     }
 
     /// Opens a connection to the process at `to`, if that is `whom`; `None`: whichever process is
     /// there. Makes one connection attempt of at most 6 s, which produces one event:
-    /// [`Event::Stream`] or [`Event::Failed`].
+    /// [`NetEvent::Stream`] or [`NetEvent::Failed`].
     ///
     /// # Panics
     /// For [`Purpose::Control`] and [`Purpose::Life`]: control messages are [sent](Self::send), and
@@ -121,54 +121,54 @@ impl Endpoint {
             !matches!(purpose, Purpose::Control | Purpose::Life { .. }),
             "control messages are sent and lives watched, not dialled"
         );
-        self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
+        self.exchange.ask(EndpointCommand::Dial { to: to.clone(), whom, purpose });
     }
 
     /// Watches the process of `whom`, which is expected at `to` and is a member in `view`, and
     /// which watches this process in turn. When either process ends, the other receives
-    /// [`Event::Ended`] at once. The kernel may need long to take back the memory of a dead
+    /// [`NetEvent::Ended`] at once. The kernel may need long to take back the memory of a dead
     /// process, and closes its other connections only after that.
     ///
-    /// Does nothing if there is such a watch, or one is being started. [`Event::Watched`] reports
+    /// Does nothing if there is such a watch, or one is being started. [`NetEvent::Watched`] reports
     /// that the watch has begun. There is one connection attempt, and both systems must support it
     /// (Linux 5.9). A network that falls silent is not reported as an end.
     pub fn watch(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
-        self.exchange.ask(Command::Watch { to: to.clone(), whom, incarnation, view });
+        self.exchange.ask(EndpointCommand::Watch { to: to.clone(), whom, incarnation, view });
     }
 
     /// Asks the process of `whom` for a sign of life after its watch has [ended](Event::Ended), by
-    /// a connection that is another watch. The result is [`Event::Answers`] or [`Event::Failed`].
+    /// a connection that is another watch. The result is [`NetEvent::Answers`] or [`NetEvent::Failed`].
     /// Does nothing if a watch is being started, which gives the same result.
     pub fn check(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
-        self.exchange.ask(Command::Check { to: to.clone(), whom, incarnation, view });
+        self.exchange.ask(EndpointCommand::Check { to: to.clone(), whom, incarnation, view });
     }
 
     /// Ends all watches of `whom`, and reports to it that this is no death.
     pub fn unwatch(&self, whom: MemberId) {
-        self.exchange.ask(Command::Unwatch { whom });
+        self.exchange.ask(EndpointCommand::Unwatch { whom });
     }
 
-    /// Looks up the addresses of `address`; the result is [`Event::LookedUp`]. A look-up that is in
+    /// Looks up the addresses of `address`; the result is [`NetEvent::LookedUp`]. A look-up that is in
     /// progress is not started again, so a resolver that does not answer is asked once. An address
     /// without a name is its own result.
     pub fn look_up(&self, address: &Address) {
-        self.exchange.ask(Command::LookUp { address: address.clone() });
+        self.exchange.ask(EndpointCommand::LookUp { address: address.clone() });
     }
 
     /// Returns the next event; `None`: there is none. If 4096 events wait, or 256 MiB, nothing more
     /// is read or accepted until they are received.
-    pub fn receive(&self) -> Option<Event> {
+    pub fn receive(&self) -> Option<NetEvent> {
         self.exchange.receive()
     }
 
     /// Drops the control messages that wait for this address and the connection on which they
     /// leave, and stops dialling it. No event reports that.
     pub fn forget(&self, to: &Address) {
-        self.exchange.ask(Command::Forget { to: to.clone() });
+        self.exchange.ask(EndpointCommand::Forget { to: to.clone() });
     }
 
     /// Returns what was discarded since the endpoint was opened.
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> EndpointDrops {
         self.exchange.dropped()
     }
 
@@ -179,7 +179,7 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for NetEndpoint {
     /// Ends all connections that were not given away. Waiting control messages have 200 ms to
     /// leave.
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// An event of an endpoint.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum NetEvent {
     /// A control message arrived.
     ControlMessage {
         /// The card that the sender says is its own.
@@ -105,7 +105,7 @@ pub enum Event {
 
 /// Counts of what an endpoint discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Dropped {
+pub struct EndpointDrops {
     /// Connections that sent no hello, sent it too late, or sent an invalid one.
     pub incoming: u64,
     /// Connections that were refused with an answer that gives the reason.
@@ -116,11 +116,11 @@ pub struct Dropped {
     pub forged: u64,
 }
 
-impl Event {
+impl NetEvent {
     /// Returns how much of the room for events it takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Event::ControlMessage { attachment, .. } => attachment.len(),
+            NetEvent::ControlMessage { attachment, .. } => attachment.len(),
             _ => 0,
         }
     }

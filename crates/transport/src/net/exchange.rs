@@ -1,9 +1,9 @@
 //! The exchange between callers and the endpoint's thread: commands in one direction, events in the
 //! other.
 use super::error::NetError;
-use super::event::{Dropped, Event};
+use super::event::{EndpointDrops, NetEvent};
 use super::limits::{COMMAND_BYTES_MAX, COMMANDS_MAX, EVENT_BYTES_MAX, EVENTS_MAX};
-use super::messages::Parcel;
+use super::messages::QueuedMessage;
 use super::poller::Waker;
 use spindle_core::control::{Address, Purpose};
 use spindle_core::{MemberId, ViewId};
@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A command of a caller.
 #[derive(Debug)]
-pub(super) enum Command {
-    Send { to: Address, parcel: Parcel },
+pub(super) enum EndpointCommand {
+    Send { to: Address, parcel: QueuedMessage },
     Dial { to: Address, whom: Option<MemberId>, purpose: Purpose },
     Forget { to: Address },
     Watch { to: Address, whom: MemberId, incarnation: u128, view: ViewId },
@@ -27,20 +27,20 @@ pub(super) enum Command {
 pub(super) struct Exchange {
     waker: Waker,
     stopped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    commands: VecDeque<Command>,
+struct ExchangeState {
+    commands: VecDeque<EndpointCommand>,
     command_bytes: usize,
-    events: VecDeque<Event>,
+    events: VecDeque<NetEvent>,
     event_bytes: usize,
     /// Whether there are events that the caller was not notified of.
     untold: bool,
     /// Whether nothing more is to be read until events are taken.
     full: bool,
-    dropped: Dropped,
+    dropped: EndpointDrops,
 }
 
 impl Exchange {
@@ -48,21 +48,21 @@ impl Exchange {
         Exchange { waker, stopped: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ExchangeState> {
         // No code here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ask(&self, command: Command) {
+    pub(super) fn ask(&self, command: EndpointCommand) {
         let mut state = self.state();
         let bytes = command.bytes();
         // If there are other commands, the thread has been woken for them and has not looked yet.
         let is_first = state.commands.is_empty();
-        if let Command::Send { to, .. } = &command
+        if let EndpointCommand::Send { to, .. } = &command
             && (state.commands.len() >= COMMANDS_MAX || state.command_bytes + bytes > COMMAND_BYTES_MAX)
         {
             let why = NetError::QueueFull { address: to.clone(), messages: state.commands.len() as u64 };
-            state.tell(Event::Failed { address: to.clone(), purpose: Purpose::Control, why });
+            state.tell(NetEvent::Failed { address: to.clone(), purpose: Purpose::Control, why });
         } else {
             state.command_bytes += bytes;
             state.commands.push_back(command);
@@ -73,13 +73,13 @@ impl Exchange {
         }
     }
 
-    pub(super) fn commands(&self) -> VecDeque<Command> {
+    pub(super) fn commands(&self) -> VecDeque<EndpointCommand> {
         let mut state = self.state();
         state.command_bytes = 0;
         std::mem::take(&mut state.commands)
     }
 
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: NetEvent) {
         self.state().tell(event);
     }
 
@@ -93,7 +93,7 @@ impl Exchange {
         self.state().full
     }
 
-    pub(super) fn receive(&self) -> Option<Event> {
+    pub(super) fn receive(&self) -> Option<NetEvent> {
         let mut state = self.state();
         let event = state.events.pop_front()?;
         state.event_bytes -= event.bytes();
@@ -109,11 +109,11 @@ impl Exchange {
         self.state().events.len()
     }
 
-    pub(super) fn count(&self, count: impl FnOnce(&mut Dropped)) {
+    pub(super) fn count(&self, count: impl FnOnce(&mut EndpointDrops)) {
         count(&mut self.state().dropped);
     }
 
-    pub(super) fn dropped(&self) -> Dropped {
+    pub(super) fn dropped(&self) -> EndpointDrops {
         self.state().dropped
     }
 
@@ -127,8 +127,8 @@ impl Exchange {
     }
 }
 
-impl State {
-    fn tell(&mut self, event: Event) {
+impl ExchangeState {
+    fn tell(&mut self, event: NetEvent) {
         self.event_bytes += event.bytes();
         self.events.push_back(event);
         self.untold = true;
@@ -136,16 +136,16 @@ impl State {
     }
 }
 
-impl Command {
+impl EndpointCommand {
     fn bytes(&self) -> usize {
         match self {
-            Command::Send { parcel, .. } => parcel.len(),
-            Command::Dial { .. }
-            | Command::Forget { .. }
-            | Command::LookUp { .. }
-            | Command::Watch { .. }
-            | Command::Check { .. }
-            | Command::Unwatch { .. } => 0,
+            EndpointCommand::Send { parcel, .. } => parcel.len(),
+            EndpointCommand::Dial { .. }
+            | EndpointCommand::Forget { .. }
+            | EndpointCommand::LookUp { .. }
+            | EndpointCommand::Watch { .. }
+            | EndpointCommand::Check { .. }
+            | EndpointCommand::Unwatch { .. } => 0,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The origin of connections, as far as they are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Source {
+pub(super) enum ConnectionOrigin {
     /// An IPv4 address.
     V4([u8; 4]),
     /// An IPv6 network: the first 64 bits, because a host has all of the rest.
@@ -24,31 +24,31 @@ pub(super) enum Source {
     Unix,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ConnectionOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::V4(ip) => Ipv4Addr::from(*ip).fmt(f),
-            Source::V6(network) => {
+            ConnectionOrigin::V4(ip) => Ipv4Addr::from(*ip).fmt(f),
+            ConnectionOrigin::V6(network) => {
                 let mut ip = [0; 16];
                 ip[..8].copy_from_slice(network);
                 write!(f, "{}/64", Ipv6Addr::from(ip))
             }
-            Source::Unix => f.write_str("this host"),
+            ConnectionOrigin::Unix => f.write_str("this host"),
         }
     }
 }
 
-impl From<SocketAddr> for Source {
-    fn from(address: SocketAddr) -> Source {
+impl From<SocketAddr> for ConnectionOrigin {
+    fn from(address: SocketAddr) -> ConnectionOrigin {
         match address.ip().to_canonical() {
-            IpAddr::V4(ip) => Source::V4(ip.octets()),
-            IpAddr::V6(ip) => Source::V6(*ip.octets().first_chunk().expect("it has 16 bytes")),
+            IpAddr::V4(ip) => ConnectionOrigin::V4(ip.octets()),
+            IpAddr::V6(ip) => ConnectionOrigin::V6(*ip.octets().first_chunk().expect("it has 16 bytes")),
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum OriginProof {
     Unknown,
     /// From the address of a peer.
     Known,
@@ -57,24 +57,24 @@ enum Kind {
 }
 
 #[derive(Debug)]
-struct Entry {
-    source: Source,
-    kind: Kind,
+struct HalfOpenEntry {
+    source: ConnectionOrigin,
+    kind: OriginProof,
     /// Whether it has sent anything.
     heard: bool,
 }
 
 /// The half-open connections, by increasing numbers.
 #[derive(Debug, Default)]
-pub(super) struct HalfOpen(BTreeMap<u64, Entry>);
+pub(super) struct HalfOpen(BTreeMap<u64, HalfOpenEntry>);
 
 impl HalfOpen {
     /// Records an accepted connection, from the address of a peer or not. Returns the one to be
     /// closed for it if there is no slot.
-    pub(super) fn admit(&mut self, id: u64, source: Source, is_known: bool) -> Option<u64> {
-        let kind = if is_known || source == Source::Unix { Kind::Known } else { Kind::Unknown };
+    pub(super) fn admit(&mut self, id: u64, source: ConnectionOrigin, is_known: bool) -> Option<u64> {
+        let kind = if is_known || source == ConnectionOrigin::Unix { OriginProof::Known } else { OriginProof::Unknown };
         let victim = self.victim(kind, source);
-        self.0.insert(id, Entry { source, kind, heard: false });
+        self.0.insert(id, HalfOpenEntry { source, kind, heard: false });
         victim.inspect(|id| self.remove(*id))
     }
 
@@ -88,10 +88,10 @@ impl HalfOpen {
     /// Records that its certificate is verified. Returns the connection to be closed for it if
     /// there is no slot.
     pub(super) fn proven(&mut self, id: u64) -> Option<u64> {
-        let entry = self.0.get(&id).filter(|entry| entry.kind != Kind::Proven)?;
-        let victim = self.victim(Kind::Proven, entry.source);
+        let entry = self.0.get(&id).filter(|entry| entry.kind != OriginProof::Proven)?;
+        let victim = self.victim(OriginProof::Proven, entry.source);
         if let Some(entry) = self.0.get_mut(&id) {
-            entry.kind = Kind::Proven;
+            entry.kind = OriginProof::Proven;
         }
         victim.inspect(|id| self.remove(*id))
     }
@@ -102,13 +102,13 @@ impl HalfOpen {
     }
 
     /// Returns the connection to be closed before another one of this kind comes from `source`.
-    fn victim(&self, kind: Kind, source: Source) -> Option<u64> {
-        let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
+    fn victim(&self, kind: OriginProof, source: ConnectionOrigin) -> Option<u64> {
+        let mut counts: BTreeMap<ConnectionOrigin, usize> = BTreeMap::new();
         for entry in self.0.values().filter(|entry| entry.kind == kind) {
             *counts.entry(entry.source).or_default() += 1;
         }
         let own = counts.get(&source).copied().unwrap_or(0);
-        let heaviest = if kind == Kind::Unknown && own >= SOURCE_HALF_OPEN_MAX {
+        let heaviest = if kind == OriginProof::Unknown && own >= SOURCE_HALF_OPEN_MAX {
             source
         } else if counts.values().sum::<usize>() >= HALF_OPEN_MAX {
             counts.into_iter().max_by_key(|(_, count)| *count)?.0
@@ -124,7 +124,7 @@ impl HalfOpen {
 mod tests {
     use super::*;
 
-    fn source(last: u8) -> Source {
+    fn source(last: u8) -> ConnectionOrigin {
         SocketAddr::from(([10, 0, 0, last], 1)).into()
     }
 
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(half_open.admit(1, source(1), true), None);
         assert_eq!(half_open.admit(2, source(2), false), None);
         assert_eq!(half_open.proven(2), None);
-        assert_eq!(half_open.admit(3, Source::Unix, false), None);
+        assert_eq!(half_open.admit(3, ConnectionOrigin::Unix, false), None);
         let mut closed = vec![];
         for id in 10..2000 {
             closed.extend(half_open.admit(id, source(id as u8), false));
@@ -177,12 +177,12 @@ mod tests {
             half_open.admit(id, source(4), false);
             half_open.proven(id);
         }
-        assert_eq!(half_open.0.values().filter(|entry| entry.kind == Kind::Proven).count(), HALF_OPEN_MAX);
+        assert_eq!(half_open.0.values().filter(|entry| entry.kind == OriginProof::Proven).count(), HALF_OPEN_MAX);
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_source_and_mapped_ipv4_is_ipv4() {
-        let of = |text: &str| Source::from(text.parse::<SocketAddr>().unwrap());
+        let of = |text: &str| ConnectionOrigin::from(text.parse::<SocketAddr>().unwrap());
         assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:1]:2"));
         assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
         assert_eq!(of("[::ffff:10.0.0.1]:1"), of("10.0.0.1:2"));

@@ -62,7 +62,7 @@ pub(super) struct Hello {
 
 /// The second message on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum HelloAnswer {
     /// Contains the card of the process that answers, and its process number.
     Welcome(Card, u128),
     Declined(Declined),
@@ -116,29 +116,29 @@ impl Hello {
     }
 }
 
-impl Answer {
+impl HelloAnswer {
     pub(super) fn encode(&self) -> Vec<u8> {
         framed(Magic::Answer, VERSION, |out| match self {
-            Answer::Welcome(card, process) => {
+            HelloAnswer::Welcome(card, process) => {
                 out.u32(0);
                 card.put(out);
                 out.u128(*process);
             }
-            Answer::Declined(why) => put_declined(out, why),
+            HelloAnswer::Declined(why) => put_declined(out, why),
         })
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Answer, WireError> {
+    pub(super) fn decode(body: &[u8]) -> Result<HelloAnswer, WireError> {
         let mut from = Reader(body);
         let answer = match from.u32()? {
-            0 => Answer::Welcome(Card::read(&mut from)?, from.u128()?),
-            1 => Answer::Declined(Declined::Version(from.u32()?)),
-            2 => Answer::Declined(Declined::Group(group(&mut from)?)),
-            3 => Answer::Declined(Declined::Member(MemberId(from.u64()?))),
-            4 => Answer::Declined(Declined::IdConflict(MemberId(from.u64()?))),
-            5 => Answer::Declined(Declined::Myself),
-            6 => Answer::Declined(Declined::TooMany(from.u32()?)),
-            7 => Answer::Declined(Declined::Identity(MemberId(from.u64()?))),
+            0 => HelloAnswer::Welcome(Card::read(&mut from)?, from.u128()?),
+            1 => HelloAnswer::Declined(Declined::Version(from.u32()?)),
+            2 => HelloAnswer::Declined(Declined::Group(group(&mut from)?)),
+            3 => HelloAnswer::Declined(Declined::Member(MemberId(from.u64()?))),
+            4 => HelloAnswer::Declined(Declined::IdConflict(MemberId(from.u64()?))),
+            5 => HelloAnswer::Declined(Declined::Myself),
+            6 => HelloAnswer::Declined(Declined::TooMany(from.u32()?)),
+            7 => HelloAnswer::Declined(Declined::Identity(MemberId(from.u64()?))),
             _ => return Err(WireError::Value { field: "answer" }),
         };
         from.end()?;
@@ -316,7 +316,7 @@ mod tests {
         hellos
     }
 
-    fn answers() -> Vec<Answer> {
+    fn answers() -> Vec<HelloAnswer> {
         let mut answers: Vec<_> = [
             Declined::Version(9),
             Declined::Group(GroupName::new(&"g".repeat(64)).unwrap()),
@@ -326,9 +326,9 @@ mod tests {
             Declined::TooMany(2048),
             Declined::Identity(MemberId(u64::MAX)),
         ]
-        .map(Answer::Declined)
+        .map(HelloAnswer::Declined)
         .into();
-        answers.extend([a_card(), longest_card()].map(|card| Answer::Welcome(card, 77)));
+        answers.extend([a_card(), longest_card()].map(|card| HelloAnswer::Welcome(card, 77)));
         answers
     }
 
@@ -342,7 +342,7 @@ mod tests {
             assert_eq!(Hello::decode(body(&hello.encode())), Ok(hello));
         }
         for answer in answers() {
-            assert_eq!(Answer::decode(body(&answer.encode())), Ok(answer));
+            assert_eq!(HelloAnswer::decode(body(&answer.encode())), Ok(answer));
         }
     }
 
@@ -359,10 +359,10 @@ mod tests {
         for answer in answers() {
             let mut bytes = answer.encode();
             for cut in 0..body(&bytes).len() {
-                assert_eq!(Answer::decode(&body(&bytes)[..cut]), Err(WireError::Short), "{answer:?} cut to {cut}");
+                assert_eq!(HelloAnswer::decode(&body(&bytes)[..cut]), Err(WireError::Short), "{answer:?} cut to {cut}");
             }
             bytes.push(0);
-            assert_eq!(Answer::decode(body(&bytes)), Err(WireError::Long { extra: 1 }));
+            assert_eq!(HelloAnswer::decode(body(&bytes)), Err(WireError::Long { extra: 1 }));
         }
     }
 
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn garbage_hellos_never_panic() {
         let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
-        println!("replay: SEED={seed} cargo test -p spindle-fabric garbage_hellos_never_panic");
+        println!("replay: SEED={seed} cargo test -p spindle-transport garbage_hellos_never_panic");
         let mut state = seed | 1;
         let mut random = move || {
             state ^= state << 13;
@@ -428,7 +428,7 @@ mod tests {
             state
         };
         let valid: Vec<Vec<u8>> =
-            hellos().iter().map(Hello::encode).chain(answers().iter().map(Answer::encode)).collect();
+            hellos().iter().map(Hello::encode).chain(answers().iter().map(HelloAnswer::encode)).collect();
         let (mut understood, mut refused) = (0_u32, 0_u32);
         for i in 0..100_000_u32 {
             let mut bytes = if i % 4 == 0 {
@@ -444,7 +444,7 @@ mod tests {
                     None => bytes.push(random() as u8),
                 }
             }
-            match (Hello::decode(&bytes), Answer::decode(&bytes)) {
+            match (Hello::decode(&bytes), HelloAnswer::decode(&bytes)) {
                 (Ok(hello), _) => assert_eq!(body(&hello.encode()), bytes),
                 (_, Ok(answer)) => assert_eq!(body(&answer.encode()), bytes),
                 _ => refused += 1,
@@ -482,7 +482,7 @@ mod tests {
             (244, 0xabf1_6cd7_729d_7d92),
         ];
         let (hellos, answers) = (hellos(), answers());
-        let bytes = hellos.iter().map(Hello::encode).chain(answers.iter().map(Answer::encode));
+        let bytes = hellos.iter().map(Hello::encode).chain(answers.iter().map(HelloAnswer::encode));
         let found: Vec<(usize, u64)> = bytes.map(|bytes| (bytes.len(), digest(&bytes))).collect();
         assert_eq!(found, expected);
     }

@@ -1,8 +1,8 @@
 //! An incoming connection that has not said yet who it is, or that is being refused.
-use super::half_open::Source;
-use super::hello::{Answer, Declined, Hello, HelloError, HelloReader, HelloWriter, Magic};
+use super::half_open::ConnectionOrigin;
+use super::hello::{Declined, Hello, HelloAnswer, HelloError, HelloReader, HelloWriter, Magic};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
-use super::me::Me;
+use super::me::LocalEndpoint;
 use super::poller::{Poller, Wire};
 use super::security::is_tls_fault;
 use crate::stream::Stream;
@@ -15,15 +15,15 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) wire: Wire,
-    pub(super) source: Source,
+    pub(super) source: ConnectionOrigin,
     pub(super) deadline: Instant,
-    stage: Stage,
+    stage: IncomingStage,
     /// The reason of its refusal, once it is refused.
     refusal: Option<String>,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum IncomingStage {
     Listening(HelloReader),
     /// It is accepted with this hello, or refused.
     Answering(HelloWriter, Option<Hello>),
@@ -36,7 +36,7 @@ enum Stage {
 
 /// The state of an incoming connection.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum IncomingTurn {
     Pending,
     /// It is accepted.
     Ready(Hello),
@@ -47,67 +47,69 @@ pub(super) enum Turn {
 }
 
 impl Incoming {
-    pub(super) fn new(wire: Wire, source: Source) -> Incoming {
-        let stage = Stage::Listening(HelloReader::new(Magic::Hello));
+    pub(super) fn new(wire: Wire, source: ConnectionOrigin) -> Incoming {
+        let stage = IncomingStage::Listening(HelloReader::new(Magic::Hello));
         Incoming { wire, source, deadline: Instant::now() + HELLO_DEADLINE, stage, refusal: None }
     }
 
     /// Does what can be done. `crowded` is the number of control connections, if no more are
-    /// allowed. Must not be called again after any result but [`Turn::Pending`].
-    pub(super) fn progress(&mut self, me: &Me, crowded: Option<u32>, poller: &Poller) -> Turn {
+    /// allowed. Must not be called again after any result but [`IncomingTurn::Pending`].
+    pub(super) fn progress(&mut self, me: &LocalEndpoint, crowded: Option<u32>, poller: &Poller) -> IncomingTurn {
         let stream = &mut *self.wire.stream;
-        if let Stage::Listening(incoming) = &mut self.stage {
+        if let IncomingStage::Listening(incoming) = &mut self.stage {
             let hello = match incoming.receive(stream) {
                 Ok(Some(body)) => Hello::decode(body).map_err(HelloError::from),
                 Ok(None) if Instant::now() < self.deadline => {
                     let wants_out = stream.holds_back() && stream.send(&[]).is_err();
                     self.wire.want_out(poller, wants_out);
-                    return Turn::Pending;
+                    return IncomingTurn::Pending;
                 }
-                Ok(None) => return Turn::Garbage("it said nothing in time".into()),
+                Ok(None) => return IncomingTurn::Garbage("it said nothing in time".into()),
                 Err(error) => Err(error),
             };
             let judged = match hello {
                 Ok(hello) => judge(&hello, me, stream, crowded).map_or(Ok(hello), Err),
                 Err(HelloError::Version(_)) => Err(Declined::Version(VERSION)),
                 Err(HelloError::Io(error)) if is_tls_fault(&error) => {
-                    self.stage = Stage::Draining { greeted: false };
+                    self.stage = IncomingStage::Draining { greeted: false };
                     self.refusal = Some(error.to_string());
                     return self.drain();
                 }
-                Err(error) => return Turn::Garbage(error.to_string()),
+                Err(error) => return IncomingTurn::Garbage(error.to_string()),
             };
             self.refusal = judged.as_ref().err().and_then(reason);
             let answer = match &judged {
-                Ok(_) => Answer::Welcome(me.card.clone(), me.process),
-                Err(why) => Answer::Declined(why.clone()),
+                Ok(_) => HelloAnswer::Welcome(me.card.clone(), me.process),
+                Err(why) => HelloAnswer::Declined(why.clone()),
             };
-            self.stage = Stage::Answering(HelloWriter::new(answer.encode()), judged.ok());
+            self.stage = IncomingStage::Answering(HelloWriter::new(answer.encode()), judged.ok());
         }
-        if let Stage::Answering(answer, hello) = &mut self.stage {
+        if let IncomingStage::Answering(answer, hello) = &mut self.stage {
             match answer.send(stream) {
                 Ok(true) => {}
                 Ok(false) if Instant::now() < self.deadline => {
                     self.wire.want_out(poller, true);
-                    return Turn::Pending;
+                    return IncomingTurn::Pending;
                 }
-                Ok(false) | Err(_) => return Turn::Refused(self.refusal.take()),
+                Ok(false) | Err(_) => return IncomingTurn::Refused(self.refusal.take()),
             }
             self.wire.want_out(poller, false);
             if let Some(hello) = hello.take() {
-                return Turn::Ready(hello);
+                return IncomingTurn::Ready(hello);
             }
             self.wire.stream.finish();
-            self.stage = Stage::Draining { greeted: true };
+            self.stage = IncomingStage::Draining { greeted: true };
         }
         self.drain()
     }
 
-    fn drain(&mut self) -> Turn {
+    fn drain(&mut self) -> IncomingTurn {
         match self.stage {
-            _ if drain(self.wire.stream.fd()) && Instant::now() < self.deadline => Turn::Pending,
-            Stage::Draining { greeted: false } => Turn::Garbage(self.refusal.take().unwrap_or_default()),
-            _ => Turn::Refused(self.refusal.take()),
+            _ if drain(self.wire.stream.fd()) && Instant::now() < self.deadline => IncomingTurn::Pending,
+            IncomingStage::Draining { greeted: false } => {
+                IncomingTurn::Garbage(self.refusal.take().unwrap_or_default())
+            }
+            _ => IncomingTurn::Refused(self.refusal.take()),
         }
     }
 }
@@ -131,7 +133,7 @@ fn reason(why: &Declined) -> Option<String> {
 }
 
 /// Returns why an incoming connection is refused, if it is.
-fn judge(hello: &Hello, me: &Me, stream: &dyn Stream, crowded: Option<u32>) -> Option<Declined> {
+fn judge(hello: &Hello, me: &LocalEndpoint, stream: &dyn Stream, crowded: Option<u32>) -> Option<Declined> {
     if hello.group != me.group {
         return Some(Declined::Group(me.group.clone()));
     }

@@ -1,7 +1,7 @@
 //! Sockets that others connect to.
 use super::error::NetError;
 use super::limits::BACKLOG;
-use super::resolve::{Names, Target, resolve_now};
+use super::resolve::{ConnectTarget, Names, resolve_now};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -33,15 +33,15 @@ pub(super) fn listen(
         let failed = |source: io::Error| NetError::Listen { address: address.clone(), source };
         let targets =
             resolve_now(names, address).map_err(|source| NetError::Resolve { address: address.clone(), source })?;
-        let off_host = |target: &Target| matches!(target, Target::Ip(ip) if !is_loopback(ip));
+        let off_host = |target: &ConnectTarget| matches!(target, ConnectTarget::Ip(ip) if !is_loopback(ip));
         if only_here && targets.iter().any(off_host) {
             return Err(NetError::Insecure { address: address.clone() });
         }
         let mut port = address.port().unwrap_or(0);
         for target in targets {
             match target {
-                Target::Unix(path) => listeners.push(listen_unix(path).map_err(failed)?),
-                Target::Ip(mut ip) => {
+                ConnectTarget::Unix(path) => listeners.push(listen_unix(path).map_err(failed)?),
+                ConnectTarget::Ip(mut ip) => {
                     // A name with port 0 has the same port at all its addresses.
                     ip.set_port(port);
                     let (listener, chosen) = listen_ip(ip).map_err(failed)?;

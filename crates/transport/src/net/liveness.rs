@@ -43,7 +43,7 @@ const WORD_BYTES: usize = 9;
 
 /// An order for the liveness thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Order {
+enum LivenessOrder {
     /// Keep the connection that comes with this, and begin.
     Begin = 1,
     /// The same, but begin when the peer does.
@@ -54,7 +54,7 @@ enum Order {
 
 /// The outcome of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(super) enum LivenessOutcome {
     /// Both liveness threads have it, and its end has a meaning. No other thread needs it any more.
     Begun = 1,
     /// It is over, and its end means nothing.
@@ -119,7 +119,7 @@ impl LivenessConnections {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
-        let order = if dialled { Order::Begin } else { Order::Answer };
+        let order = if dialled { LivenessOrder::Begin } else { LivenessOrder::Answer };
         self.send(order, number, &mut control)
     }
 
@@ -127,10 +127,10 @@ impl LivenessConnections {
     pub(super) fn release(&self, number: u64) {
         // If the order can't be sent, the peer learns of the connection's end when the process
         // ends, which is then correct.
-        let _ = self.send(Order::Release, number, &mut SendAncillaryBuffer::default());
+        let _ = self.send(LivenessOrder::Release, number, &mut SendAncillaryBuffer::default());
     }
 
-    fn send(&self, order: Order, number: u64, control: &mut SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
+    fn send(&self, order: LivenessOrder, number: u64, control: &mut SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
         let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         sendmsg(channel, &[IoSlice::new(&word(order as u8, number))], control, flags)?;
@@ -138,7 +138,7 @@ impl LivenessConnections {
     }
 
     /// Returns the outcome of a connection; `None`: there is none.
-    pub(super) fn told(&mut self) -> Option<(u64, Fate)> {
+    pub(super) fn told(&mut self) -> Option<(u64, LivenessOutcome)> {
         let mut bytes = [0; WORD_BYTES];
         let (got, _) = recv(self.channel.as_ref()?, &mut bytes, RecvFlags::DONTWAIT).ok()?;
         if got == 0 {
@@ -146,7 +146,9 @@ impl LivenessConnections {
             self.channel = None;
         }
         let (what, number) = read_word(bytes.get(..got)?)?;
-        let fate = [Fate::Begun, Fate::Over, Fate::Ended].into_iter().find(|fate| *fate as u8 == what)?;
+        let fate = [LivenessOutcome::Begun, LivenessOutcome::Over, LivenessOutcome::Ended]
+            .into_iter()
+            .find(|fate| *fate as u8 == what)?;
         Some((number, fate))
     }
 }
@@ -248,11 +250,11 @@ struct Watcher {
 struct WatchedPeer {
     connection: OwnedFd,
     dialled: bool,
-    stage: Stage,
+    stage: LivenessStage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum LivenessStage {
     /// The peer has said nothing.
     New,
     /// The peer has dialled, its liveness thread has the connection, and I have answered.
@@ -276,7 +278,7 @@ impl Watcher {
         let mut said = Instant::now();
         loop {
             if said.elapsed() >= still_every {
-                self.kept.values().filter(|kept| kept.stage == Stage::Begun).for_each(|kept| kept.say(STILL));
+                self.kept.values().filter(|kept| kept.stage == LivenessStage::Begun).for_each(|kept| kept.say(STILL));
                 said = Instant::now();
             }
             let left = Timespec::try_from(still_every.saturating_sub(said.elapsed())).ok();
@@ -312,7 +314,7 @@ impl Watcher {
             _ => None,
         });
         let Some((what, number)) = bytes.get(..got).and_then(read_word) else { return false };
-        if what == Order::Release as u8 {
+        if what == LivenessOrder::Release as u8 {
             self.let_go(number);
             return true;
         }
@@ -321,14 +323,15 @@ impl Watcher {
         };
         match connection.filter(is_watched) {
             Some(connection) => {
-                let kept = WatchedPeer { connection, dialled: what == Order::Begin as u8, stage: Stage::New };
+                let kept =
+                    WatchedPeer { connection, dialled: what == LivenessOrder::Begin as u8, stage: LivenessStage::New };
                 if kept.dialled {
                     kept.say(BEGIN);
                 }
                 self.kept.insert(number, kept);
             }
             // There is no room for it. Its owner closes it.
-            None => self.tell(number, Fate::Over),
+            None => self.tell(number, LivenessOutcome::Over),
         }
         true
     }
@@ -340,24 +343,24 @@ impl Watcher {
         let fate = match recv(&kept.connection, &mut said, RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             Ok((1, _)) => match (said[0], kept.stage) {
-                (BEGIN, Stage::New) if !kept.dialled => {
-                    kept.stage = Stage::Answered;
+                (BEGIN, LivenessStage::New) if !kept.dialled => {
+                    kept.stage = LivenessStage::Answered;
                     return kept.say(BEGIN);
                 }
-                (BEGIN, Stage::New) | (STILL, Stage::Answered) => {
+                (BEGIN, LivenessStage::New) | (STILL, LivenessStage::Answered) => {
                     if kept.dialled {
                         kept.say(STILL);
                     }
-                    kept.stage = Stage::Begun;
-                    return self.tell(number, Fate::Begun);
+                    kept.stage = LivenessStage::Begun;
+                    return self.tell(number, LivenessOutcome::Begun);
                 }
-                (STILL, Stage::Begun) => return,
-                _ => Fate::Over,
+                (STILL, LivenessStage::Begun) => return,
+                _ => LivenessOutcome::Over,
             },
             // The kernel ends what a process has left open in one of these two ways, depending on
             // whether bytes were unread. If the network falls silent, silence detection handles it.
-            Ok((0, _)) | Err(Errno::CONNRESET) if kept.stage == Stage::Begun => Fate::Ended,
-            _ => Fate::Over,
+            Ok((0, _)) | Err(Errno::CONNRESET) if kept.stage == LivenessStage::Begun => LivenessOutcome::Ended,
+            _ => LivenessOutcome::Over,
         };
         self.let_go(number);
         self.tell(number, fate);
@@ -372,7 +375,7 @@ impl Watcher {
         }
     }
 
-    fn tell(&self, number: u64, fate: Fate) {
+    fn tell(&self, number: u64, fate: LivenessOutcome) {
         // Waits while the owner does not read; the owner has the channel on its list. If no owner
         // is left, that shows at once.
         let _ = send(&self.channel, &word(fate as u8, number), SendFlags::NOSIGNAL);
@@ -403,7 +406,7 @@ mod tests {
         (mine, theirs)
     }
 
-    fn told(liveness: &mut LivenessConnections) -> (u64, Fate) {
+    fn told(liveness: &mut LivenessConnections) -> (u64, LivenessOutcome) {
         let start = Instant::now();
         loop {
             if let Some(told) = liveness.told() {
@@ -436,10 +439,10 @@ mod tests {
             theirs.write_all(&[BEGIN]).unwrap();
             assert_eq!(says(&theirs), if dialled { STILL } else { BEGIN });
             theirs.write_all(&[STILL; 3]).unwrap();
-            assert_eq!(told(&mut liveness), (number, Fate::Begun));
+            assert_eq!(told(&mut liveness), (number, LivenessOutcome::Begun));
             drop(mine);
             drop(theirs);
-            assert_eq!(told(&mut liveness), (number, Fate::Ended));
+            assert_eq!(told(&mut liveness), (number, LivenessOutcome::Ended));
         }
     }
 
@@ -455,9 +458,9 @@ mod tests {
             theirs.write_all(said).unwrap();
             theirs.shutdown(Shutdown::Write).unwrap();
             if said.starts_with(if dials { &[BEGIN] } else { &[BEGIN, STILL] }) {
-                assert_eq!(told(&mut liveness), (5, Fate::Begun));
+                assert_eq!(told(&mut liveness), (5, LivenessOutcome::Begun));
             }
-            assert_eq!(told(&mut liveness), (5, Fate::Over), "{said:?}");
+            assert_eq!(told(&mut liveness), (5, LivenessOutcome::Over), "{said:?}");
             let mut heard = vec![];
             // The connection is reset if the test sent more than was read.
             let _ = theirs.read_to_end(&mut heard);
@@ -501,7 +504,7 @@ mod tests {
         let socket = fs::read_link(format!("/proc/self/fd/{}", mine.as_raw_fd())).unwrap();
         let socket = socket.to_string_lossy();
         theirs.write_all(&[BEGIN]).unwrap();
-        assert_eq!(told(&mut liveness), (1, Fate::Begun));
+        assert_eq!(told(&mut liveness), (1, LivenessOutcome::Begun));
         assert!(tables_with(&socket).len() > 1);
         drop(mine);
         // Another test's liveness thread may be about to discard its copy.
@@ -523,7 +526,7 @@ mod tests {
         let (_mine, mut theirs) = kept(&liveness, 1, true);
         let (_also_mine, silent) = kept(&liveness, 2, true);
         theirs.write_all(&[BEGIN]).unwrap();
-        assert_eq!(told(&mut liveness), (1, Fate::Begun));
+        assert_eq!(told(&mut liveness), (1, LivenessOutcome::Begun));
         assert_eq!([(); 4].map(|()| says(&theirs)), [BEGIN, STILL, STILL, STILL]);
         drop(liveness);
         assert_eq!((says(&silent), says(&silent)), (BEGIN, GOODBYE));

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 /// The data that every connection of an endpoint states about it.
 #[derive(Debug)]
-pub(super) struct Me {
+pub(super) struct LocalEndpoint {
     pub(super) group: GroupName,
     pub(super) card: Card,
     pub(super) process: u128,
@@ -19,7 +19,7 @@ pub(super) struct Me {
     pub(super) socket: SocketOptions,
 }
 
-impl Me {
+impl LocalEndpoint {
     /// Returns whether the peer may have this id.
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS knows ids"))]
     pub(super) fn admits(&self, id: MemberId, stream: &dyn Stream) -> bool {

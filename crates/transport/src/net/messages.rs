@@ -12,18 +12,18 @@ const HEAD_BYTES: usize = 8;
 
 /// A control message to be sent, and the member that it is for.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct QueuedMessage {
     pub(super) whom: Option<MemberId>,
     /// Head and control message.
     message: Vec<u8>,
     attachment: Vec<u8>,
 }
 
-impl Parcel {
+impl QueuedMessage {
     /// # Panics
     /// If the control message has descriptors, if the attachment is too long to be sent, or if its
     /// length is not what the control message says.
-    pub(super) fn new(whom: Option<MemberId>, message: &ControlMessage, attachment: &[u8]) -> Parcel {
+    pub(super) fn new(whom: Option<MemberId>, message: &ControlMessage, attachment: &[u8]) -> QueuedMessage {
         assert!(is_for_the_net(message), "descriptors can't leave the host: {message:?}");
         assert!(attachment.len() <= ATTACHMENT_BYTES_MAX, "an attachment of {} bytes", attachment.len());
         assert!(fits(message, attachment.len()), "an attachment of {} bytes with {message:?}", attachment.len());
@@ -32,7 +32,7 @@ impl Parcel {
         message.extend_from_slice(&(body.len() as u32).to_le_bytes());
         message.extend_from_slice(&(attachment.len() as u32).to_le_bytes());
         message.extend_from_slice(&body);
-        Parcel { whom, message, attachment: attachment.to_vec() }
+        QueuedMessage { whom, message, attachment: attachment.to_vec() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -63,7 +63,11 @@ fn fits(message: &ControlMessage, bytes: usize) -> bool {
 ///
 /// # Errors
 /// Returns the stream's errors. A full stream is no error.
-pub(super) fn send(parcels: &mut VecDeque<Parcel>, sent: &mut usize, stream: &mut dyn Stream) -> io::Result<bool> {
+pub(super) fn send(
+    parcels: &mut VecDeque<QueuedMessage>,
+    sent: &mut usize,
+    stream: &mut dyn Stream,
+) -> io::Result<bool> {
     for _ in 0..SENDS_MAX {
         if parcels.is_empty() && !stream.holds_back() {
             return Ok(true);
@@ -216,7 +220,7 @@ mod tests {
         ControlMessage::View { incarnation: 7, view: ViewId(2), from, bytes }
     }
 
-    fn bytes_of(parcels: impl IntoIterator<Item = Parcel>) -> Vec<u8> {
+    fn bytes_of(parcels: impl IntoIterator<Item = QueuedMessage>) -> Vec<u8> {
         parcels.into_iter().flat_map(|parcel| [parcel.message, parcel.attachment].concat()).collect()
     }
 
@@ -250,7 +254,7 @@ mod tests {
                 (ControlMessage::Answer { reply: 2, bytes: 0 }, vec![]),
             ]
         };
-        let bytes = bytes_of(sent().map(|(message, attachment)| Parcel::new(None, &message, &attachment)));
+        let bytes = bytes_of(sent().map(|(message, attachment)| QueuedMessage::new(None, &message, &attachment)));
         for bite in [1, 2, 7, 8, 9, 100, bytes.len()] {
             let (brought, stand) = arriving(&bytes, bite);
             assert_eq!(stand, Stand::Empty);
@@ -331,7 +335,7 @@ mod tests {
         let (mut near, mut far) = near();
         let messages: Vec<_> =
             (0..20).map(|reply| (ControlMessage::Answer { reply, bytes: 3000 }, vec![reply as u8; 3000])).collect();
-        let parcel = |(message, attachment): &(ControlMessage, Vec<u8>)| Parcel::new(None, message, attachment);
+        let parcel = |(message, attachment): &(ControlMessage, Vec<u8>)| QueuedMessage::new(None, message, attachment);
         let expected = bytes_of(messages.iter().map(parcel));
         let (mut parcels, mut sent) = (messages.iter().map(parcel).collect(), 0);
         let (mut got, mut buffer, mut full) = (vec![], [0; 777], 0);
@@ -349,7 +353,10 @@ mod tests {
     #[test]
     fn sending_descriptors_off_the_host_panics() {
         let refused = |message: ControlMessage, attachment: &[u8]| {
-            assert!(std::panic::catch_unwind(|| Parcel::new(None, &message, attachment)).is_err(), "{message:?}");
+            assert!(
+                std::panic::catch_unwind(|| QueuedMessage::new(None, &message, attachment)).is_err(),
+                "{message:?}"
+            );
         };
         refused(
             ControlMessage::RowDescriptors {

@@ -1,5 +1,5 @@
 //! Connections between processes of a group on different hosts. Hosts share no directory: each
-//! process has an [`Endpoint`] that is reached at one [`Address`](spindle_core::control::Address),
+//! process has an [`NetEndpoint`] that is reached at one [`Address`](spindle_core::control::Address),
 //! and all data between hosts travels over connections to these addresses. Start reading there.
 //!
 //! A connection has one [`Purpose`](spindle_core::control::Purpose). The dialling side states it at
@@ -16,7 +16,7 @@
 //!   and for deadlines. Names are resolved on other threads. Every queue has a maximum
 //!   (`limits.rs`).
 //! - *Control messages to one address arrive in order, once or not at all.* A loss is reported as
-//!   [`Event::Lost`] or [`Event::Failed`]. A control message that was in transit when the
+//!   [`NetEvent::Lost`] or [`NetEvent::Failed`]. A control message that was in transit when the
 //!   connection broke is reported only as the former.
 //! - *Bytes cost only their sender.* A connection that brings no hello, an invalid one, or none in
 //!   time is closed and counted. Invalid control messages and those that name another sender are
@@ -51,14 +51,14 @@ mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use endpoint::{Endpoint, Options};
+pub use endpoint::{EndpointOptions, NetEndpoint};
 pub use error::NetError;
-pub use event::{Dropped, Event};
+pub use event::{EndpointDrops, NetEvent};
 pub use hello::Declined;
 pub use resolve::Names;
 pub use security::Security;
 #[cfg(feature = "tls")]
-pub use tls::{Identity, Rule, TlsError, TlsStream, TlsWarning};
+pub use tls::{Identity, IdentityRule, TlsError, TlsStream, TlsWarning};
 
 /// The target of events between hosts.
 const TARGET: &str = "spindle::net";

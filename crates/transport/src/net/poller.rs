@@ -1,9 +1,9 @@
 //! The kernel's reports of which connections can move bytes.
 use super::limits::EVENTS_PER_WAIT;
 use crate::stream::Connection;
+use crate::waiting::timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 use std::io;
 use std::mem::MaybeUninit;
@@ -93,10 +93,7 @@ impl Poller {
     /// # Errors
     /// The system has no memory.
     pub(super) fn wait(&self, at_most: Option<Duration>) -> Result<Vec<Token>, Errno> {
-        let timeout = at_most.map(|time| Timespec {
-            tv_sec: time.as_secs().min(i32::MAX as u64) as i64,
-            tv_nsec: time.subsec_nanos().into(),
-        });
+        let timeout = at_most.map(timespec);
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_PER_WAIT];
         match epoll::wait(&self.epoll, &mut room, timeout.as_ref()) {
             // Copied, because they may be unaligned.

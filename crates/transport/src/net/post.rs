@@ -3,7 +3,7 @@ use super::error::NetError;
 use super::limits::{
     BACK_OFF_MAX, BACK_OFF_MIN, CONTROL_MESSAGES_DEADLINE, QUEUE_BYTES_MAX, QUEUE_CONTROL_MESSAGES_MAX,
 };
-use super::messages::{self, Parcel};
+use super::messages::{self, QueuedMessage};
 use super::poller::{Poller, Wire};
 use crate::stream::Space;
 use spindle_core::MemberId;
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) address: Address,
-    parcels: VecDeque<Parcel>,
+    parcels: VecDeque<QueuedMessage>,
     /// Bytes of the first control message that have left.
     sent: usize,
-    pub(super) state: State,
+    pub(super) state: PostState,
     /// Since when control messages have waited without a connection.
     waiting_since: Instant,
     back_off: Duration,
@@ -29,7 +29,7 @@ pub(super) struct Post {
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum PostState {
     /// A connection attempt is in progress.
     Trying,
     /// The next connection attempt starts at this time.
@@ -44,7 +44,7 @@ impl Post {
             address,
             parcels: VecDeque::new(),
             sent: 0,
-            state: State::Trying,
+            state: PostState::Trying,
             waiting_since: Instant::now(),
             back_off: BACK_OFF_MIN,
             was_full: false,
@@ -57,13 +57,13 @@ impl Post {
     /// # Errors
     /// The reason why the control message is dropped; `None`: a reason that was reported for an
     /// earlier one.
-    pub(super) fn push(&mut self, parcel: Parcel) -> Result<(), Option<NetError>> {
-        if let State::Up(_, card) = &self.state
+    pub(super) fn push(&mut self, parcel: QueuedMessage) -> Result<(), Option<NetError>> {
+        if let PostState::Up(_, card) = &self.state
             && let Some(wanted) = parcel.whom.filter(|wanted| *wanted != card.id)
         {
             return Err(Some(self.elsewhere(wanted, card.id)));
         }
-        let bytes: usize = self.parcels.iter().map(Parcel::len).sum();
+        let bytes: usize = self.parcels.iter().map(QueuedMessage::len).sum();
         if self.parcels.len() >= QUEUE_CONTROL_MESSAGES_MAX || bytes + parcel.len() > QUEUE_BYTES_MAX {
             let told = std::mem::replace(&mut self.was_full, true);
             let messages = self.parcels.len() as u64;
@@ -81,7 +81,7 @@ impl Post {
     /// Records a connection. Returns an error for each control message that is for another member.
     pub(super) fn connected(&mut self, wire: Wire, card: Card) -> Vec<NetError> {
         let found = card.id;
-        self.state = State::Up(wire, card);
+        self.state = PostState::Up(wire, card);
         let (stay, go): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.parcels).into_iter().partition(|parcel| parcel.whom.is_none_or(|id| id == found));
         self.parcels = stay;
@@ -91,20 +91,20 @@ impl Post {
     /// Records that the connection has ended, or that no new one could be made.
     pub(super) fn disconnected(&mut self, why: Option<NetError>) {
         let now = Instant::now();
-        if matches!(self.state, State::Up(..)) {
+        if matches!(self.state, PostState::Up(..)) {
             self.waiting_since = now;
         }
         // The receiver has not got all of this control message, and discards the rest with the
         // connection.
         self.sent = 0;
         self.failed = why.or(self.failed.take());
-        self.state = State::Pausing(now + self.back_off);
+        self.state = PostState::Pausing(now + self.back_off);
         self.back_off = (2 * self.back_off).min(BACK_OFF_MAX);
     }
 
     /// Sends what the connection accepts. Returns whether the connection is still up.
     pub(super) fn progress(&mut self, poller: &Poller) -> bool {
-        let State::Up(wire, _) = &mut self.state else { return true };
+        let PostState::Up(wire, _) = &mut self.state else { return true };
         let before = self.parcels.len();
         let Ok(all) = messages::send(&mut self.parcels, &mut self.sent, &mut *wire.stream) else { return false };
         if self.parcels.len() < before {
@@ -119,12 +119,12 @@ impl Post {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.state, State::Up(..))
+        matches!(self.state, PostState::Up(..))
     }
 
     /// Returns whether a control message that was pushed can be sent at once.
     pub(super) fn can_send(&self) -> bool {
-        matches!(&self.state, State::Up(wire, _) if !wire.wants_out())
+        matches!(&self.state, PostState::Up(wire, _) if !wire.wants_out())
     }
 
     /// Returns whether control messages wait that have not left in full.
@@ -134,15 +134,15 @@ impl Post {
 
     /// Returns whether the system has all control messages.
     pub(super) fn is_flushed(&self) -> bool {
-        self.parcels.is_empty() && !matches!(&self.state, State::Up(wire, _) if wire.stream.holds_back())
+        self.parcels.is_empty() && !matches!(&self.state, PostState::Up(wire, _) if wire.stream.holds_back())
     }
 
     /// Returns when it next needs to run, if nothing happens before.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.state {
-            State::Up(..) => None,
-            State::Trying => Some(self.gives_up_at()),
-            State::Pausing(until) => Some(until.min(self.gives_up_at())),
+            PostState::Up(..) => None,
+            PostState::Trying => Some(self.gives_up_at()),
+            PostState::Pausing(until) => Some(until.min(self.gives_up_at())),
         }
     }
 

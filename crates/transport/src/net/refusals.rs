@@ -2,7 +2,7 @@
 //! of refusals that were left out.
 //!
 //! No I/O and no clock.
-use super::half_open::Source;
+use super::half_open::ConnectionOrigin;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ const SOURCES_MAX: usize = 64;
 
 /// Refusals by source, each within the period of its source.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(BTreeMap<Option<Source>, Counted>);
+pub(super) struct Refusals(BTreeMap<Option<ConnectionOrigin>, RefusalCount>);
 
 #[derive(Debug)]
-struct Counted {
+struct RefusalCount {
     until: Instant,
     /// Refusals since the last line, and the reason of the newest.
     count: u64,
@@ -26,9 +26,9 @@ struct Counted {
 
 /// A line for the operator.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Line {
+pub(super) struct RefusalLine {
     /// `None`: one of many sources.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<ConnectionOrigin>,
     /// How many refusals it covers. The reason is that of the newest.
     pub(super) count: u64,
     pub(super) reason: String,
@@ -37,7 +37,7 @@ pub(super) struct Line {
 impl Refusals {
     /// Records that a connection or a control message of `source` was refused. Returns the line to
     /// be reported at once, if there is one.
-    pub(super) fn note(&mut self, source: Source, reason: String, now: Instant) -> Option<Line> {
+    pub(super) fn note(&mut self, source: ConnectionOrigin, reason: String, now: Instant) -> Option<RefusalLine> {
         let is_apart = self.0.contains_key(&Some(source)) || self.0.len() < SOURCES_MAX;
         let source = is_apart.then_some(source);
         if let Some(counted) = self.0.get_mut(&source) {
@@ -45,12 +45,12 @@ impl Refusals {
             counted.reason = reason;
             return None;
         }
-        self.0.insert(source, Counted { until: now + TOLD_EVERY, count: 0, reason: String::new() });
-        Some(Line { source, count: 1, reason })
+        self.0.insert(source, RefusalCount { until: now + TOLD_EVERY, count: 0, reason: String::new() });
+        Some(RefusalLine { source, count: 1, reason })
     }
 
     /// Returns the lines of the periods that are over.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Line> {
+    pub(super) fn due(&mut self, now: Instant) -> Vec<RefusalLine> {
         let mut lines = vec![];
         self.0.retain(|source, counted| {
             if now < counted.until {
@@ -58,7 +58,7 @@ impl Refusals {
             }
             let count = std::mem::take(&mut counted.count);
             if count > 0 {
-                lines.push(Line { source: *source, count, reason: std::mem::take(&mut counted.reason) });
+                lines.push(RefusalLine { source: *source, count, reason: std::mem::take(&mut counted.reason) });
             }
             counted.until = now + TOLD_EVERY;
             count > 0
@@ -72,7 +72,7 @@ impl Refusals {
     }
 }
 
-impl Line {
+impl RefusalLine {
     /// Returns the source in words.
     pub(super) fn from(&self) -> String {
         self.source.map_or("other addresses".into(), |source| source.to_string())
@@ -83,8 +83,8 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn source(number: u8) -> Source {
-        Source::V4([10, 0, 0, number])
+    fn source(number: u8) -> ConnectionOrigin {
+        ConnectionOrigin::V4([10, 0, 0, number])
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(note(&mut refusals, 2, 7), Some(("10.0.0.2".into(), 1, "7".into())));
         assert_eq!(refusals.wake_at(), Some(start + TOLD_EVERY));
         assert_eq!(refusals.due(start + TOLD_EVERY / 2), []);
-        let told = Line { source: Some(source(1)), count: 2, reason: "6".into() };
+        let told = RefusalLine { source: Some(source(1)), count: 2, reason: "6".into() };
         assert_eq!(refusals.due(start + TOLD_EVERY), [told]);
         // The next period has begun with that line, and ends without one.
         assert_eq!(note(&mut refusals, 1, 10_001), None);

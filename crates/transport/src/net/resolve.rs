@@ -39,32 +39,35 @@ impl std::fmt::Debug for Names {
 
 /// A target that a socket can be connected to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Target {
+pub(super) enum ConnectTarget {
     Ip(SocketAddr),
     Unix(String),
 }
 
 /// The result of looking up a name.
-pub(super) type Found = io::Result<Vec<Target>>;
+pub(super) type Resolved = io::Result<Vec<ConnectTarget>>;
 
 /// The names that are being looked up, and those that wait for it.
 #[derive(Debug)]
 pub(super) struct Resolver {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<ResolverState>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ResolverState {
     names: Names,
     waiting: VecDeque<(u64, String, u16)>,
-    found: VecDeque<(u64, Found)>,
+    found: VecDeque<(u64, Resolved)>,
     threads: usize,
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ResolverState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("waiting", &self.waiting).field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("ResolverState")
+            .field("waiting", &self.waiting)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,16 +75,16 @@ impl Resolver {
     /// Creates a resolver that calls `wake`, on any thread, when there is a result to
     /// [take](Self::take).
     pub(super) fn new(names: Names, wake: impl Fn() + Send + Sync + 'static) -> Resolver {
-        let shared = Shared { names, wake: Some(Arc::new(wake)), ..Shared::default() };
+        let shared = ResolverState { names, wake: Some(Arc::new(wake)), ..ResolverState::default() };
         Resolver { shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Returns the targets of `address` if no name has to be looked up for it; otherwise starts the
     /// look-up.
-    pub(super) fn resolve(&self, ticket: u64, address: &Address) -> Option<Found> {
+    pub(super) fn resolve(&self, ticket: u64, address: &Address) -> Option<Resolved> {
         let (host, port) = match address.endpoint() {
-            Endpoint::Ip(ip) => return Some(Ok(vec![Target::Ip(*ip)])),
-            Endpoint::Unix(path) => return Some(Ok(vec![Target::Unix(path.clone())])),
+            Endpoint::Ip(ip) => return Some(Ok(vec![ConnectTarget::Ip(*ip)])),
+            Endpoint::Unix(path) => return Some(Ok(vec![ConnectTarget::Unix(path.clone())])),
             Endpoint::Name { host, port } => (host.clone(), *port),
         };
         let mut shared = lock(&self.shared);
@@ -103,7 +106,7 @@ impl Resolver {
     }
 
     /// Returns a result, with its ticket.
-    pub(super) fn take(&self) -> Option<(u64, Found)> {
+    pub(super) fn take(&self) -> Option<(u64, Resolved)> {
         lock(&self.shared).found.pop_front()
     }
 
@@ -121,13 +124,13 @@ impl Drop for Resolver {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<ResolverState>) -> std::sync::MutexGuard<'_, ResolverState> {
     // No code here panics halfway.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs one thread, as long as there is something to look up.
-fn look_up_all(shared: &Mutex<Shared>) {
+fn look_up_all(shared: &Mutex<ResolverState>) {
     loop {
         let (names, (ticket, host, port)) = {
             let mut shared = lock(shared);
@@ -156,7 +159,7 @@ fn look_up_all(shared: &Mutex<Shared>) {
 
 /// Returns the addresses of a name, with IPv4 and IPv6 in turns, so that an unreachable kind does
 /// not delay the other.
-fn look_up(names: &Names, host: &str, port: u16) -> Found {
+fn look_up(names: &Names, host: &str, port: u16) -> Resolved {
     let all = names.addresses(host, port)?;
     let first_is_v4 = all.first().is_some_and(SocketAddr::is_ipv4);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
@@ -166,7 +169,7 @@ fn look_up(names: &Names, host: &str, port: u16) -> Found {
         let Some(ip) = first.pop_front().or_else(|| second.pop_front()) else { break };
         // The system lists an address once for each kind of socket.
         if seen.insert(ip) {
-            targets.push(Target::Ip(ip));
+            targets.push(ConnectTarget::Ip(ip));
             std::mem::swap(&mut first, &mut second);
         }
     }
@@ -177,10 +180,10 @@ fn look_up(names: &Names, host: &str, port: u16) -> Found {
 }
 
 /// Returns the targets of `address`, and waits for them.
-pub(super) fn resolve_now(names: &Names, address: &Address) -> Found {
+pub(super) fn resolve_now(names: &Names, address: &Address) -> Resolved {
     match address.endpoint() {
-        Endpoint::Ip(ip) => Ok(vec![Target::Ip(*ip)]),
-        Endpoint::Unix(path) => Ok(vec![Target::Unix(path.clone())]),
+        Endpoint::Ip(ip) => Ok(vec![ConnectTarget::Ip(*ip)]),
+        Endpoint::Unix(path) => Ok(vec![ConnectTarget::Unix(path.clone())]),
         Endpoint::Name { host, port } => look_up(names, host, *port),
     }
 }
@@ -197,8 +200,8 @@ mod tests {
         assert!(look_up(&Names::default(), "no..name", 1).is_err());
         let resolver = Resolver::new(Names::default(), move || tell.send(()).unwrap());
         let at_once = |text: &str| resolver.resolve(0, &text.parse().unwrap()).unwrap().unwrap();
-        assert_eq!(at_once("127.0.0.1:5"), [Target::Ip("127.0.0.1:5".parse().unwrap())]);
-        assert_eq!(at_once("unix:/a"), [Target::Unix("/a".into())]);
+        assert_eq!(at_once("127.0.0.1:5"), [ConnectTarget::Ip("127.0.0.1:5".parse().unwrap())]);
+        assert_eq!(at_once("unix:/a"), [ConnectTarget::Unix("/a".into())]);
         for ticket in 1..=20 {
             assert!(resolver.resolve(ticket, &"localhost:7".parse().unwrap()).is_none());
         }
@@ -207,8 +210,7 @@ mod tests {
             told.recv().unwrap();
             while let Some((ticket, found)) = resolver.take() {
                 let found = found.unwrap();
-                let loopback =
-                    |target: &Target| matches!(target, Target::Ip(ip) if ip.ip().is_loopback() && ip.port() == 7);
+                let loopback = |target: &ConnectTarget| matches!(target, ConnectTarget::Ip(ip) if ip.ip().is_loopback() && ip.port() == 7);
                 assert!(!found.is_empty() && found.iter().all(loopback), "{found:?}");
                 tickets.push(ticket);
             }
@@ -225,7 +227,7 @@ mod tests {
             _ => panic!("{host}"),
         });
         let found = look_up(&names, "both", 7).unwrap();
-        let expected = ["10.0.0.1:7", "[fd00::1]:7", "10.0.0.2:7"].map(|ip| Target::Ip(ip.parse().unwrap()));
+        let expected = ["10.0.0.1:7", "[fd00::1]:7", "10.0.0.2:7"].map(|ip| ConnectTarget::Ip(ip.parse().unwrap()));
         assert_eq!(found, expected);
         assert_eq!(look_up(&names, "none", 7).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(look_up(&names, "worse", 7).unwrap_err().to_string().contains("panicked"));

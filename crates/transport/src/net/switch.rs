@@ -6,16 +6,16 @@
 //! both directions, and `lives.rs`.
 use super::TARGET;
 use super::connecting::Connecting;
-use super::event::Event;
-use super::exchange::{Command, Exchange};
+use super::event::NetEvent;
+use super::exchange::{EndpointCommand, Exchange};
 use super::half_open::HalfOpen;
 use super::incoming::Incoming;
 use super::limits::{FAREWELL, READ_BYTES, REFUSED_PAUSE};
 use super::listen::Listener;
 use super::liveness::LivenessConnections;
-use super::me::Me;
+use super::me::LocalEndpoint;
 use super::poller::{IN, Poller, Token, Waker};
-use super::post::{Post, State};
+use super::post::{Post, PostState};
 use super::refusals::Refusals;
 use super::resolve::{Names, Resolver};
 use spindle_core::control::{Address, Purpose};
@@ -30,11 +30,11 @@ mod inlets;
 mod lives;
 mod posts;
 
-use inlets::Inlet;
-use lives::Life;
+use inlets::ControlInlet;
+use lives::LivenessConnection;
 
 pub(super) struct Switch {
-    me: Me,
+    me: LocalEndpoint,
     exchange: Arc<Exchange>,
     tell: Box<dyn Fn() + Send + Sync>,
     poller: Poller,
@@ -53,12 +53,12 @@ pub(super) struct Switch {
     incoming: BTreeMap<u64, Incoming>,
     half_open: HalfOpen,
     refusals: Refusals,
-    inlets: BTreeMap<u64, Inlet>,
+    inlets: BTreeMap<u64, ControlInlet>,
     posts: BTreeMap<u64, Post>,
     posts_by_address: BTreeMap<Address, u64>,
     /// Set when the liveness thread was first needed. `None` within: the system has none.
     liveness: Option<Option<LivenessConnections>>,
-    lives: BTreeMap<u64, Life>,
+    lives: BTreeMap<u64, LivenessConnection>,
     /// Inlets with bytes that have arrived and were not read.
     unread: BTreeSet<u64>,
     /// Whether the poller does not report inlets, because events are not being taken.
@@ -69,7 +69,7 @@ pub(super) struct Switch {
 
 impl Switch {
     pub(super) fn new(
-        me: Me,
+        me: LocalEndpoint,
         exchange: Arc<Exchange>,
         listeners: Vec<Listener>,
         names: Names,
@@ -137,7 +137,7 @@ impl Switch {
             self.wait(end);
         }
         for post in self.posts.values_mut() {
-            if let State::Up(wire, _) = &mut post.state {
+            if let PostState::Up(wire, _) = &mut post.state {
                 wire.stream.finish();
             }
         }
@@ -147,7 +147,7 @@ impl Switch {
         let posts = self.posts.values().filter_map(Post::wake_at);
         let connecting = self.connecting.values().map(Connecting::wake_at);
         let incoming = self.incoming.values().map(|incoming| incoming.deadline);
-        let lives = self.lives.values().filter_map(Life::begins_by);
+        let lives = self.lives.values().filter_map(LivenessConnection::begins_by);
         let wake_at = posts.chain(connecting).chain(incoming).chain(lives).chain(self.refused_until);
         let wake_at = wake_at.chain(self.refusals.wake_at()).chain(end).min();
         let mut at_most = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
@@ -192,7 +192,7 @@ impl Switch {
             let Some(post) = self.posts.get_mut(&id) else { continue };
             if let Some(why) = post.gives_up(now) {
                 self.give_up(id, why);
-            } else if matches!(post.state, State::Pausing(until) if until <= now) {
+            } else if matches!(post.state, PostState::Pausing(until) if until <= now) {
                 self.connect(id);
             }
         }
@@ -230,9 +230,9 @@ impl Switch {
         self.next_id
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: EndpointCommand) {
         match command {
-            Command::Send { to, parcel } => {
+            EndpointCommand::Send { to, parcel } => {
                 trace!(target: TARGET, me = self.me.card.id.0, %to, bytes = parcel.len(), "message");
                 let id = match self.posts_by_address.get(&to) {
                     Some(id) => *id,
@@ -242,34 +242,34 @@ impl Switch {
                 if let Err(why) = post.push(parcel) {
                     let address = post.address.clone();
                     if let Some(why) = why {
-                        self.exchange.tell(Event::Failed { address, purpose: Purpose::Control, why });
+                        self.exchange.tell(NetEvent::Failed { address, purpose: Purpose::Control, why });
                     }
                 } else if post.can_send() {
                     self.deliver(id);
                 }
             }
-            Command::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
-            Command::LookUp { address } => self.look_up(address),
-            Command::Watch { to, whom, incarnation, view } => {
+            EndpointCommand::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
+            EndpointCommand::LookUp { address } => self.look_up(address),
+            EndpointCommand::Watch { to, whom, incarnation, view } => {
                 let is_impossible = matches!(self.liveness, Some(None));
-                let counts = |life: &Life| life.dialled || life.begins_by().is_none();
+                let counts = |life: &LivenessConnection| life.dialled || life.begins_by().is_none();
                 let is_begun = self.lives.values().any(|life| life.with.id == whom && counts(life));
                 if !is_impossible && !is_begun && !self.connecting.values().any(|attempt| attempt.watches(whom)) {
                     self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
                 }
             }
-            Command::Check { to, whom, incarnation, view } => {
+            EndpointCommand::Check { to, whom, incarnation, view } => {
                 if !self.connecting.values().any(|attempt| attempt.watches(whom)) {
                     self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
                 }
             }
-            Command::Unwatch { whom } => {
+            EndpointCommand::Unwatch { whom } => {
                 for (id, _) in self.connecting.extract_if(.., |_, attempt| attempt.watches(whom)) {
                     self.resolver.forget(id);
                 }
                 self.release(|life| life.with.id == whom);
             }
-            Command::Forget { to } => {
+            EndpointCommand::Forget { to } => {
                 if let Some(id) = self.posts_by_address.remove(&to) {
                     self.posts.remove(&id);
                 }

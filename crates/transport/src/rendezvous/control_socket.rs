@@ -3,7 +3,7 @@
 use super::TARGET;
 use super::dir::{GroupName, RuntimeDir};
 use super::error::RendezvousError;
-use super::group_files::{Census, GroupFiles, Lock, Probe, keep_cleaners_out};
+use super::group_files::{Census, GroupFiles, GroupLock, Probe, keep_cleaners_out};
 use super::kernel::random;
 use super::limits::{LOCK_WAIT, OLD_SOCKETS_MAX, VANISHES_MAX};
 use crate::fork::{Owner, Socket};
@@ -22,10 +22,10 @@ mod address;
 mod receiving;
 mod sending;
 
-pub(super) use address::Address;
-use address::{State, bind_at};
-pub use receiving::Dropped;
-pub use sending::Delivery;
+pub(super) use address::SocketAddress;
+use address::{AddressState, bind_at};
+pub use receiving::ControlSocketDrops;
+pub use sending::SendOutcome;
 
 /// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.sock`,
 /// which is its control socket. Nothing here waits, except for the group's lock where the
@@ -38,7 +38,7 @@ pub use sending::Delivery;
 /// it before continue to use the old one.
 #[derive(Debug)]
 pub struct ControlSocket {
-    spot: Arc<Address>,
+    spot: Arc<SocketAddress>,
     id: MemberId,
     socket: Socket,
     /// Sockets whose names were removed, from the oldest to the newest.
@@ -48,7 +48,7 @@ pub struct ControlSocket {
     /// Whether the id was given out, and may not be given out again.
     given: bool,
     bytes: Vec<u8>,
-    dropped: Dropped,
+    dropped: ControlSocketDrops,
     starved: bool,
     /// Whether the last look found nothing.
     drained: bool,
@@ -59,7 +59,7 @@ pub struct ControlSocket {
 
 /// The role of a process that had its address already.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum CreateOutcome {
     /// No member lived: it is the first one of a new group.
     Founder {
         /// Random, new for each group.
@@ -170,7 +170,7 @@ impl ControlSocket {
     ///
     /// # Panics
     /// In a group without members, if this is a [client](Self::client).
-    pub fn create(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, RendezvousError> {
+    pub fn create(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<CreateOutcome, RendezvousError> {
         let place = &self.spot.place;
         again_if_it_vanishes(&place.dir, || {
             let lock = place.lock(deadline, cancelled)?;
@@ -322,7 +322,7 @@ impl ControlSocket {
     }
 
     /// Returns the address, which shows whether [`restore`](Self::restore) has anything to do.
-    pub(super) fn address(&self) -> &Arc<Address> {
+    pub(super) fn address(&self) -> &Arc<SocketAddress> {
         &self.spot
     }
 
@@ -336,7 +336,7 @@ impl ControlSocket {
     }
 
     /// Returns what was discarded so far.
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> ControlSocketDrops {
         self.dropped
     }
 
@@ -358,7 +358,7 @@ impl ControlSocket {
     pub(super) fn bind_member(
         place: &GroupFiles,
         id: MemberId,
-        lock: &Lock,
+        lock: &GroupLock,
         given: bool,
     ) -> Result<ControlSocket, RendezvousError> {
         if id.0 >= CLIENT_IDS_FROM {
@@ -371,7 +371,12 @@ impl ControlSocket {
         Self::bind(place, id, lock, given)
     }
 
-    fn bind(place: &GroupFiles, id: MemberId, _held: &Lock, given: bool) -> Result<ControlSocket, RendezvousError> {
+    fn bind(
+        place: &GroupFiles,
+        id: MemberId,
+        _held: &GroupLock,
+        given: bool,
+    ) -> Result<ControlSocket, RendezvousError> {
         let (spot, mark) = (place.address(id)?, place.mark(id)?);
         if Probe::new()?.answers(&spot)? {
             return Err(RendezvousError::IdInUse { id, path: place.shown(id), group: place.group.clone() });
@@ -379,22 +384,22 @@ impl ControlSocket {
         mark.remove()?;
         spot.remove()?;
         let (socket, made) = bind_at(&spot)?;
-        let (bytes, dropped) = (vec![0; CONTROL_MESSAGE_BYTES_MAX], Dropped::default());
+        let (bytes, dropped) = (vec![0; CONTROL_MESSAGE_BYTES_MAX], ControlSocketDrops::default());
         let (starved, drained, probe, old, peers) = (false, false, Probe::new()?, vec![], Mutex::default());
         let _cleaners_out = keep_cleaners_out(&place.dir);
         let name = if id.0 < CLIENT_IDS_FROM { place.key.wait(id)? } else { None };
-        let state = Mutex::new(State { made, member: None, name });
-        let spot = Arc::new(Address { place: place.clone(), id, owner: Owner::new(), state });
+        let state = Mutex::new(AddressState { made, member: None, name });
+        let spot = Arc::new(SocketAddress { place: place.clone(), id, owner: Owner::new(), state });
         Ok(Self { spot, id, socket, old, peers, given, bytes, dropped, starved, drained, probe, _cleaners_out })
     }
 
     pub(super) fn create_under(
         &self,
-        lock: &Lock,
+        lock: &GroupLock,
         Census { addressees, members }: Census,
-    ) -> Result<Standing, RendezvousError> {
+    ) -> Result<CreateOutcome, RendezvousError> {
         if !members.is_empty() {
-            return Ok(Standing::Joiner { members });
+            return Ok(CreateOutcome::Joiner { members });
         }
         // In a new group all ids are new, except those of processes that wait already.
         let highest = lock.highest_given()?;
@@ -404,7 +409,7 @@ impl ControlSocket {
         // Before the mark, so that a process that finds the mark finds the incarnation.
         lock.set_incarnation(incarnation)?;
         self.spot.put_mark(lock, incarnation)?;
-        Ok(Standing::Founder { incarnation })
+        Ok(CreateOutcome::Founder { incarnation })
     }
 }
 
@@ -459,6 +464,6 @@ pub(super) fn smallest_free(from: u64, taken: &[MemberId]) -> MemberId {
 }
 
 /// Takes the lock for calls that have no deadline of their own.
-fn lock_briefly(place: &GroupFiles) -> Result<Lock, RendezvousError> {
+fn lock_briefly(place: &GroupFiles) -> Result<GroupLock, RendezvousError> {
     place.lock(Instant::now() + LOCK_WAIT, &AtomicBool::new(false))
 }

@@ -33,12 +33,12 @@ const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 pub struct RuntimeDir {
     /// Absolute, without symbolic links.
     path: PathBuf,
-    held: Arc<Mutex<Arc<Held>>>,
+    held: Arc<Mutex<Arc<OpenDir>>>,
 }
 
 /// A directory that is held open.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OpenDir {
     fd: OwnedFd,
     /// The device and inode of the directory.
     found: (u64, u64),
@@ -133,7 +133,7 @@ impl RuntimeDir {
             Ok(path) => path,
             Err(source) => return Err(DirError::Io { doing: "look at directory", path, source }),
         };
-        let held = Held::open(&path)?;
+        let held = OpenDir::open(&path)?;
         Ok(Self { path, held: Arc::new(Mutex::new(Arc::new(held))) })
     }
 
@@ -148,7 +148,7 @@ impl RuntimeDir {
         }
         let fresh = again_if_it_vanishes(|| {
             make(&self.path)?;
-            Held::open(&self.path)
+            OpenDir::open(&self.path)
         })?;
         let is_other = fresh.found != self.held().found;
         if is_other {
@@ -162,7 +162,7 @@ impl RuntimeDir {
     /// that have an address in it do.
     pub(super) fn follow(&self) {
         if !self.is_current()
-            && let Ok(fresh) = Held::open(&self.path)
+            && let Ok(fresh) = OpenDir::open(&self.path)
         {
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
         }
@@ -176,7 +176,7 @@ impl RuntimeDir {
     }
 
     /// Returns the directory that is held now.
-    pub(super) fn held(&self) -> Arc<Held> {
+    pub(super) fn held(&self) -> Arc<OpenDir> {
         Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -196,7 +196,7 @@ impl RuntimeDir {
     /// Returns a path by which the kernel finds a socket of this name in the directory that is
     /// held. The path leads through the directory's descriptor, unless that makes it too long for a
     /// socket.
-    pub(super) fn socket_in(&self, held: &Held, name: &str) -> Result<PathBuf, DirError> {
+    pub(super) fn socket_in(&self, held: &OpenDir, name: &str) -> Result<PathBuf, DirError> {
         let through = held.path_of(held.fd.as_fd()).map(|path| path.join(name));
         if let Some(through) = through.filter(|path| check_length(path).is_ok()) {
             return Ok(through);
@@ -219,9 +219,9 @@ pub(super) fn lock_name(group: &GroupName) -> String {
     format!("{group}{LOCK_SUFFIX}")
 }
 
-impl Held {
+impl OpenDir {
     /// Opens the directory at a canonical path, if only this user may use it.
-    fn open(path: &Path) -> Result<Held, DirError> {
+    fn open(path: &Path) -> Result<OpenDir, DirError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let failed = |source: rustix::io::Errno| {
             let path = path.to_owned();
@@ -241,7 +241,7 @@ impl Held {
             stat(format!("{descriptors}/{}", fd.as_raw_fd())).is_ok_and(|at| (at.st_dev, at.st_ino) == found)
         };
         let descriptors = DESCRIPTORS.into_iter().find(leads_here);
-        Ok(Held { fd, found, descriptors })
+        Ok(OpenDir { fd, found, descriptors })
     }
 
     /// Returns the path at which a descriptor of this process is found.

@@ -1,9 +1,9 @@
 //! The role of a process that takes its address: it creates the group, or finds its members.
-use super::control_socket::{ControlSocket, Standing, again_if_it_vanishes, smallest_free};
+use super::control_socket::{ControlSocket, CreateOutcome, again_if_it_vanishes, smallest_free};
 use super::dir::{GroupName, RuntimeDir};
 use super::error::RendezvousError;
-use super::group_files::{Census, GroupFiles, Lock};
-use super::living::Key;
+use super::group_files::{Census, GroupFiles, GroupLock};
+use super::living::NamePrefix;
 use spindle_core::MemberId;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -53,8 +53,8 @@ pub fn found_or_find(
         };
         let control_socket = ControlSocket::bind_member(&place, id, &lock, given)?;
         Ok(match control_socket.create_under(&lock, census)? {
-            Standing::Founder { incarnation } => Role::Founder { control_socket, incarnation },
-            Standing::Joiner { members } => Role::Joiner { control_socket, members },
+            CreateOutcome::Founder { incarnation } => Role::Founder { control_socket, incarnation },
+            CreateOutcome::Joiner { members } => Role::Joiner { control_socket, members },
         })
     })?;
     if matches!(role, Role::Founder { .. }) {
@@ -70,7 +70,7 @@ const IDS_CHOSEN_FROM: u64 = 1 << 32;
 /// that an id's former owner is dead would take the new owner for it. A former owner that was
 /// stopped meanwhile would create a group of dead members with it. Live processes may have no
 /// socket now; their names show them.
-fn unused(census: &Census, key: &Key, lock: &Lock) -> Result<MemberId, RendezvousError> {
+fn unused(census: &Census, key: &NamePrefix, lock: &GroupLock) -> Result<MemberId, RendezvousError> {
     let has_members = !census.members.is_empty();
     let mut highest = lock.highest_given()?;
     if has_members && lock.incarnation()?.is_none() {

@@ -11,10 +11,10 @@
 //! All of this is in a directory that may be removed. Then members are found by names that are [no
 //! files](super::living), and make their sockets again. A missing socket proves nothing about its
 //! process.
-use super::dir::{DirError, GroupName, Held, LOCK_SUFFIX, RuntimeDir, lock_name};
+use super::dir::{DirError, GroupName, LOCK_SUFFIX, OpenDir, RuntimeDir, lock_name};
 use super::error::RendezvousError;
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, CENSUS_MAX, LOCK_TICK, SWEPT_MAX};
-use super::living::{Key, Name};
+use super::living::{BoundName, NamePrefix};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, lstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -39,14 +39,14 @@ pub(super) struct GroupFiles {
     pub(super) dir: RuntimeDir,
     pub(super) group: GroupName,
     /// The prefix of the names of live members.
-    pub(super) key: Key,
+    pub(super) key: NamePrefix,
 }
 
 /// A path by which the kernel finds a socket, and the directory that it leads through.
 #[derive(Debug)]
 pub(super) struct Spot {
     path: PathBuf,
-    held: Arc<Held>,
+    held: Arc<OpenDir>,
     name: String,
 }
 
@@ -91,7 +91,7 @@ impl Spot {
 
 impl GroupFiles {
     pub(super) fn new(dir: &RuntimeDir, group: &GroupName) -> Self {
-        Self { dir: dir.clone(), group: group.clone(), key: Key::new(dir.path(), group) }
+        Self { dir: dir.clone(), group: group.clone(), key: NamePrefix::new(dir.path(), group) }
     }
 
     pub(super) fn address(&self, id: MemberId) -> Result<Spot, DirError> {
@@ -198,7 +198,7 @@ impl GroupFiles {
 
     /// Returns the processes for one that comes. Does the same as [`census`](Self::census) unless
     /// the members are so many that this would keep other processes from the lock for long.
-    pub(super) fn brief_census(&self, held: &Lock) -> Result<Census, RendezvousError> {
+    pub(super) fn brief_census(&self, held: &GroupLock) -> Result<Census, RendezvousError> {
         match self.marked_if_many()? {
             Some(members) => Ok(Census { addressees: self.list(ADDRESS)?, members }),
             None => self.census(held),
@@ -207,7 +207,7 @@ impl GroupFiles {
 
     /// Returns the live processes, and removes the files of dead ones. Under the lock only: a
     /// socket that is being made looks the same.
-    pub(super) fn census(&self, _held: &Lock) -> Result<Census, RendezvousError> {
+    pub(super) fn census(&self, _held: &GroupLock) -> Result<Census, RendezvousError> {
         let addressees = self.living(ADDRESS, Spot::remove)?;
         let mut members = self.living(MARK, Spot::remove)?;
         if members.is_empty() {
@@ -240,7 +240,7 @@ impl GroupFiles {
     }
 
     /// Removes the lock file, if no process is left in the group.
-    pub(super) fn remove_if_deserted(&self, lock: Lock) {
+    pub(super) fn remove_if_deserted(&self, lock: GroupLock) {
         let is_left = |here: Census| here.addressees.is_empty() && here.members.is_empty();
         if self.census(&lock).is_ok_and(is_left) {
             lock.remove();
@@ -260,7 +260,7 @@ impl GroupFiles {
     }
 
     /// Takes the group's lock. Processes that wait for it get it in turn.
-    pub(super) fn lock(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Lock, RendezvousError> {
+    pub(super) fn lock(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<GroupLock, RendezvousError> {
         let begin = Instant::now();
         let mut back_off = BACK_OFF_MIN;
         loop {
@@ -283,7 +283,7 @@ impl GroupFiles {
     }
 
     /// Tries to take the lock at this moment.
-    pub(super) fn try_lock(&self) -> Result<Option<Lock>, RendezvousError> {
+    pub(super) fn try_lock(&self) -> Result<Option<GroupLock>, RendezvousError> {
         match self.open_lock()? {
             Some(file) if file.try_lock()? => self.claim(file, Duration::ZERO),
             _ => Ok(None),
@@ -308,7 +308,7 @@ impl GroupFiles {
         &self,
         LockFile { file, path, held }: LockFile,
         waited: Duration,
-    ) -> Result<Option<Lock>, RendezvousError> {
+    ) -> Result<Option<GroupLock>, RendezvousError> {
         // Another process may have removed the file between open and lock.
         let locked = fstat(&file).map_err(|errno| RendezvousError::io("look at the lock file", Some(&path), errno))?;
         let named = lstat(&path).is_ok_and(|named| (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino));
@@ -316,7 +316,7 @@ impl GroupFiles {
             return Ok(None);
         }
         // The name outlives the directory, and excludes processes that hold another directory.
-        Ok(self.key.lock(waited)?.map(|name| Lock { file, path, held, name }))
+        Ok(self.key.lock(waited)?.map(|name| GroupLock { file, path, held, name }))
     }
 }
 
@@ -324,7 +324,7 @@ impl GroupFiles {
 struct LockFile {
     file: OwnedFd,
     path: PathBuf,
-    held: Arc<Held>,
+    held: Arc<OpenDir>,
 }
 
 impl LockFile {
@@ -380,14 +380,14 @@ pub(super) struct Census {
 /// The exclusive right to give out addresses and marks of a group, for a moment. It ends with its
 /// process.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct GroupLock {
     file: OwnedFd,
     path: PathBuf,
-    held: Arc<Held>,
-    name: Option<Name>,
+    held: Arc<OpenDir>,
+    name: Option<BoundName>,
 }
 
-impl Lock {
+impl GroupLock {
     /// Returns the group that was created last; `None`: none since the file exists.
     pub(super) fn incarnation(&self) -> Result<Option<u128>, RendezvousError> {
         let mut bytes = [0; 16];
@@ -437,7 +437,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for GroupLock {
     fn drop(&mut self) {
         // The process that gets the file next finds the name free.
         drop(self.name.take());

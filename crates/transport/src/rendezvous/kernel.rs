@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// The kernel's answer about a process.
 #[derive(Debug)]
-pub enum Fate {
+pub enum KernelAnswer {
     /// It lives, or did a moment ago. This descriptor becomes readable when it has ended.
     Lives(OwnedFd),
     /// It has ended.
@@ -25,20 +25,20 @@ pub fn own_birth() -> Birth {
 }
 
 /// Asks the kernel about the process that had the number `pid` and this `birth`. A number is not
-/// used again while its process lives, so the answer for a live process is never [`Fate::Ended`].
-pub fn fate(pid: u32, birth: Birth) -> Fate {
+/// used again while its process lives, so the answer for a live process is never [`KernelAnswer::Ended`].
+pub fn fate(pid: u32, birth: Birth) -> KernelAnswer {
     let here = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
-    let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Fate::Unknown };
+    let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return KernelAnswer::Unknown };
     if birth.namespace == 0 || birth.namespace != here {
-        return Fate::Unknown;
+        return KernelAnswer::Unknown;
     }
     match pidfd_open(number, PidfdFlags::empty()) {
         Ok(pidfd) => match started(&pid.to_string()) {
-            Some(other) if birth.started != 0 && other != birth.started => Fate::Ended,
-            _ => Fate::Lives(pidfd),
+            Some(other) if birth.started != 0 && other != birth.started => KernelAnswer::Ended,
+            _ => KernelAnswer::Lives(pidfd),
         },
-        Err(Errno::SRCH) => Fate::Ended,
-        Err(_) => Fate::Unknown,
+        Err(Errno::SRCH) => KernelAnswer::Ended,
+        Err(_) => KernelAnswer::Unknown,
     }
 }
 
@@ -103,12 +103,12 @@ mod tests {
     fn a_process_is_found_by_number_and_birth() {
         let (pid, birth) = (std::process::id(), own_birth());
         assert!(birth.started != 0 && birth.namespace != 0);
-        assert!(matches!(fate(pid, birth), Fate::Lives(_)));
+        assert!(matches!(fate(pid, birth), KernelAnswer::Lives(_)));
         let before = Birth { started: birth.started - 1, ..birth };
-        assert!(matches!(fate(pid, before), Fate::Ended), "another process had the number");
+        assert!(matches!(fate(pid, before), KernelAnswer::Ended), "another process had the number");
         let elsewhere = Birth { namespace: birth.namespace + 1, ..birth };
         for unknown in [fate(pid, elsewhere), fate(pid, Birth::default()), fate(0, birth), fate(u32::MAX, birth)] {
-            assert!(matches!(unknown, Fate::Unknown), "{unknown:?}");
+            assert!(matches!(unknown, KernelAnswer::Unknown), "{unknown:?}");
         }
     }
 
@@ -124,6 +124,6 @@ mod tests {
         assert!(has_ended(pid));
         child.wait().unwrap();
         assert!(has_ended(pid));
-        assert!(matches!(fate(pid, own_birth()), Fate::Ended));
+        assert!(matches!(fate(pid, own_birth()), KernelAnswer::Ended));
     }
 }

@@ -44,14 +44,14 @@ const WAITS: char = 'w';
 
 /// The prefix of the names of a group's members: by user, path of the directory, and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Key(String);
+pub(super) struct NamePrefix(String);
 
 /// A name that is bound until this is dropped, or its process ends.
 #[derive(Debug)]
-pub(super) struct Name(Socket);
+pub(super) struct BoundName(Socket);
 
 /// The contents of a name.
-struct Said {
+struct NameContents {
     what: char,
     id: MemberId,
     /// The lower half of the incarnation.
@@ -69,31 +69,31 @@ enum Behind {
     Nobody,
 }
 
-impl Key {
-    pub(super) fn new(dir: &Path, group: &GroupName) -> Key {
+impl NamePrefix {
+    pub(super) fn new(dir: &Path, group: &GroupName) -> NamePrefix {
         let text = [dir.as_os_str().as_bytes(), b"\0", group.as_str().as_bytes()].concat();
         // FNV-1a.
         let mix = |hash: u128, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         let hash = text.into_iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, mix);
-        Key(format!("spindle/{}/{hash:032x}", geteuid().as_raw()))
+        NamePrefix(format!("spindle/{}/{hash:032x}", geteuid().as_raw()))
     }
 
     /// Claims that the member `id` of the group `incarnation` lives, as long as the result exists.
     /// `None`: the system has no abstract names, or refuses them.
-    pub(super) fn live(&self, id: MemberId, incarnation: u128) -> Result<Option<Name>, RendezvousError> {
+    pub(super) fn live(&self, id: MemberId, incarnation: u128) -> Result<Option<BoundName>, RendezvousError> {
         self.put(MEMBER, id, incarnation)
     }
 
     /// Claims the same for a process that has the id and is no member.
-    pub(super) fn wait(&self, id: MemberId) -> Result<Option<Name>, RendezvousError> {
+    pub(super) fn wait(&self, id: MemberId) -> Result<Option<BoundName>, RendezvousError> {
         self.put(WAITS, id, 0)
     }
 
-    fn put(&self, what: char, id: MemberId, incarnation: u128) -> Result<Option<Name>, RendezvousError> {
+    fn put(&self, what: char, id: MemberId, incarnation: u128) -> Result<Option<BoundName>, RendezvousError> {
         // Random, so that no other name is like it: a forked process may keep a name that was given
         // up for a moment.
         let random = random().map_err(|source| RendezvousError::io("draw random bits", None, source))? as u32;
-        match Name::bind(&format!("{}/{what}{}.{:016x}.{random:08x}", self.0, id.0, incarnation as u64)) {
+        match BoundName::bind(&format!("{}/{what}{}.{:016x}.{random:08x}", self.0, id.0, incarnation as u64)) {
             Err(error @ RendezvousError::FdLimit { .. }) => Err(error),
             bound => Ok(bound.ok().flatten()),
         }
@@ -130,14 +130,14 @@ impl Key {
         Ok((!self.living()?.is_empty()).then_some(true))
     }
 
-    fn find(&self, is_wanted: impl Fn(&Said) -> bool) -> Result<Vec<MemberId>, RendezvousError> {
+    fn find(&self, is_wanted: impl Fn(&NameContents) -> bool) -> Result<Vec<MemberId>, RendezvousError> {
         let Ok(list) = std::fs::read(LIST) else { return Ok(vec![]) };
         let prefix = format!("@{}/", self.0);
         let mut found = BTreeSet::new();
         for line in String::from_utf8_lossy(&list).lines() {
             let Some(at) = line.find(&prefix) else { continue };
             let name = &line[at..];
-            let Some(said) = Said::parse(&name[prefix.len()..]) else { continue };
+            let Some(said) = NameContents::parse(&name[prefix.len()..]) else { continue };
             // Both ends of a probe have the name of the process that was probed.
             if is_wanted(&said) && !found.contains(&said.id) && behind(&name[1..])? == Behind::Living {
                 found.insert(said.id);
@@ -149,9 +149,9 @@ impl Key {
     /// Takes the exclusive right to give out addresses and marks, in this network namespace.
     /// `None`: another process has it. The result contains no name if the name can't be bound, for
     /// a reason that excludes no other process.
-    pub(super) fn lock(&self, waited: Duration) -> Result<Option<Option<Name>>, RendezvousError> {
+    pub(super) fn lock(&self, waited: Duration) -> Result<Option<Option<BoundName>>, RendezvousError> {
         let name = format!("{}/lock", self.0);
-        match Name::bind(&name) {
+        match BoundName::bind(&name) {
             Ok(Some(bound)) => Ok(Some(Some(bound))),
             Ok(None) => match behind(&name)? {
                 Behind::Living => Ok(None),
@@ -164,19 +164,19 @@ impl Key {
     }
 }
 
-impl Said {
-    fn parse(name: &str) -> Option<Said> {
+impl NameContents {
+    fn parse(name: &str) -> Option<NameContents> {
         let mut rest = name.chars();
         let what = rest.next()?;
         let mut parts = rest.as_str().split('.');
         let id = MemberId(parts.next()?.parse().ok()?);
-        Some(Said { what, id, group: u64::from_str_radix(parts.next()?, 16).ok()? })
+        Some(NameContents { what, id, group: u64::from_str_radix(parts.next()?, 16).ok()? })
     }
 }
 
-impl Name {
+impl BoundName {
     /// Binds a name; `None` if it is in use.
-    fn bind(name: &str) -> Result<Option<Name>, RendezvousError> {
+    fn bind(name: &str) -> Result<Option<BoundName>, RendezvousError> {
         let failed = |errno: Errno| RendezvousError::io("bind an abstract name", None, errno);
         let socket = new_socket()?;
         match bind(&socket, &address(name).map_err(failed)?) {
@@ -185,7 +185,7 @@ impl Name {
             Err(errno) => return Err(failed(errno)),
         }
         listen(&socket, PROBES_MAX).map_err(failed)?;
-        Ok(Some(Name(Socket::new(socket))))
+        Ok(Some(BoundName(Socket::new(socket))))
     }
 
     /// Closes connections of processes that have checked whether this one lives.
@@ -198,13 +198,13 @@ impl Name {
     }
 }
 
-impl AsFd for Name {
+impl AsFd for BoundName {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Drop for Name {
+impl Drop for BoundName {
     fn drop(&mut self) {
         // Closing would suffice, except that a child that was forked meanwhile could keep the name.
         let _ = shutdown(&self.0, Shutdown::Both);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_living_process_is_listed_until_it_gives_up_its_name() {
         let temp = TempDir::new();
-        let key = |group| Key::new(temp.path(), &GroupName::new(group).unwrap());
+        let key = |group| NamePrefix::new(temp.path(), &GroupName::new(group).unwrap());
         let (mine, other) = (key("g"), key("g.1"));
         assert!(mine.living().unwrap().is_empty());
         let names = [1, 70, u64::MAX].map(|id| mine.live(MemberId(id), u128::MAX).unwrap().expect("abstract names"));
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn so_many_look_as_like_to() {
         let temp = TempDir::new();
-        let key = Key::new(temp.path(), &GroupName::new("g").unwrap());
+        let key = NamePrefix::new(temp.path(), &GroupName::new("g").unwrap());
         let name = key.live(MemberId(3), 7).unwrap().expect("abstract names");
         for _ in 0..2 * PROBES_MAX {
             assert_eq!(key.living().unwrap(), [MemberId(3)]);
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn one_has_the_lock_and_a_copy_of_it_has_not() {
         let temp = TempDir::new();
-        let key = Key::new(temp.path(), &GroupName::new("g").unwrap());
+        let key = NamePrefix::new(temp.path(), &GroupName::new("g").unwrap());
         let lock = key.lock(Duration::ZERO).unwrap().expect("free").expect("abstract names");
         assert!(key.lock(UNHEARD_MAX).unwrap().is_none());
         let copy = lock.0.as_fd().try_clone_to_owned().unwrap();

@@ -41,11 +41,11 @@ mod tests;
 mod watch;
 
 pub use attachment::{disclose, enclose};
-pub use control_socket::{ControlSocket, Delivery, Dropped, Standing};
+pub use control_socket::{ControlSocket, ControlSocketDrops, CreateOutcome, SendOutcome};
 pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use error::RendezvousError;
 pub use founding::{Role, found_or_find};
-pub use kernel::{Fate, fate, has_ended, own_birth};
+pub use kernel::{KernelAnswer, fate, has_ended, own_birth};
 pub use outbox::Outbox;
 pub use watch::{Notice, Watch};
 

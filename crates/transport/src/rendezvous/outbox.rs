@@ -1,6 +1,6 @@
 //! Control messages that wait until others have emptied their queues: a queue may hold as few as
 //! ten, and a view change sends one to every member at once.
-use super::control_socket::{ControlSocket, Delivery};
+use super::control_socket::{ControlSocket, SendOutcome};
 use super::error::RendezvousError;
 use super::limits::{
     FULL_PAUSE_MAX, FULL_PER_PAUSE, OUTBOX_CONTROL_MESSAGES_MAX, RESEND_PAUSE, UNREACHED_CONTROL_MESSAGES_MAX,
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// queue.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    messages: VecDeque<Outgoing>,
+    messages: VecDeque<OutgoingMessage>,
     /// When to try addressees again that had no room, or no address. A failed attempt costs as much
     /// as one that succeeds, and an addressee may be slow just because hundreds of processes try.
     pauses: BTreeMap<MemberId, Pause>,
@@ -32,7 +32,7 @@ struct Pause {
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingMessage {
     to: MemberId,
     message: ControlMessage,
     fds: Vec<Arc<OwnedFd>>,
@@ -52,7 +52,7 @@ impl Outbox {
         if self.messages.len() >= OUTBOX_CONTROL_MESSAGES_MAX {
             return Err(RendezvousError::OutboxFull { max: OUTBOX_CONTROL_MESSAGES_MAX as u64 });
         }
-        self.messages.push_back(Outgoing { to, message, fds: fds.to_vec() });
+        self.messages.push_back(OutgoingMessage { to, message, fds: fds.to_vec() });
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Outbox {
         let longest = FULL_PAUSE_MAX * (1 + pauses.len() as u32 / FULL_PER_PAUSE);
         let mut gone = BTreeSet::new();
         let mut failed = None;
-        messages.retain(|Outgoing { to, message, fds }| {
+        messages.retain(|OutgoingMessage { to, message, fds }| {
             let last = pauses.get(to).copied();
             if last.is_some_and(|pause| pause.until > now) {
                 return true;
@@ -89,7 +89,7 @@ impl Outbox {
             let mut pause = |length: Duration| _ = pauses.insert(*to, Pause { until: now + length, length });
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             match control_socket.send(*to, message, &fds) {
-                Ok(Delivery::Done) => {
+                Ok(SendOutcome::Done) => {
                     // There is room again, but little.
                     match last.map(|last| last.length / 2).filter(|half| *half >= RESEND_PAUSE) {
                         Some(length) => _ = pauses.insert(*to, Pause { until: now, length }),
@@ -97,11 +97,11 @@ impl Outbox {
                     }
                     false
                 }
-                Ok(Delivery::Full) => {
+                Ok(SendOutcome::Full) => {
                     pause(twice.min(longest));
                     true
                 }
-                Ok(Delivery::Gone) => {
+                Ok(SendOutcome::Gone) => {
                     pause(twice.min(UNREACHED_PAUSE_MAX));
                     gone.insert(*to);
                     true

@@ -3,7 +3,7 @@
 //! seconds it checks whether others still find this process's address; otherwise it costs nothing
 //! while nothing happens. Its own end shows the others early that its process is dying.
 use super::TARGET;
-use super::control_socket::{Address, ControlSocket};
+use super::control_socket::{ControlSocket, SocketAddress};
 use super::error::RendezvousError;
 use super::limits::{EVENTS_PER_WAIT, OLD_SOCKETS_MAX, PLACE_LOOK};
 use crate::fork::{Owner, Socket};
@@ -48,24 +48,24 @@ pub enum Notice {
 #[derive(Debug)]
 pub struct Watch {
     owner: Owner,
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WatchState {
     epoll: OwnedFd,
     event_count: OwnedFd,
     /// The control sockets of the process, from the oldest to the newest.
     control_socket: Mutex<Vec<Socket>>,
     stopped: AtomicBool,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedTokens>,
 }
 
 /// An event may be taken from the kernel when its process is no longer watched and its token
 /// belongs to another. So the kernel is given serial numbers, each of which is used once.
 #[derive(Debug)]
-struct Watched {
+struct WatchedTokens {
     next: u64,
     tokens: BTreeMap<u64, u64>,
     by_token: BTreeMap<u64, (u64, OwnedFd)>,
@@ -90,9 +90,9 @@ impl Watch {
         epoll::add(&epoll, &event_count, EventData::new_u64(STOP), EventFlags::IN).map_err(failed)?;
         epoll::add(&epoll, &control_socket, EventData::new_u64(MAIL), ONCE).map_err(failed)?;
         let control_socket = Mutex::new(vec![control_socket]);
-        let watched = Watched { next: SERIALS_FROM, tokens: BTreeMap::new(), by_token: BTreeMap::new() };
+        let watched = WatchedTokens { next: SERIALS_FROM, tokens: BTreeMap::new(), by_token: BTreeMap::new() };
         let stopped = AtomicBool::new(false);
-        let shared = Arc::new(Shared { epoll, event_count, control_socket, stopped, watched: Mutex::new(watched) });
+        let shared = Arc::new(WatchState { epoll, event_count, control_socket, stopped, watched: Mutex::new(watched) });
         let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("spindle-watch".into())
@@ -182,8 +182,8 @@ impl Drop for Watch {
 /// has read it.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
-impl Shared {
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+impl WatchState {
+    fn watched(&self) -> MutexGuard<'_, WatchedTokens> {
         // No code here panics halfway.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +192,7 @@ impl Shared {
         self.control_socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget(&self, watched: &mut Watched, token: u64) -> bool {
+    fn forget(&self, watched: &mut WatchedTokens, token: u64) -> bool {
         let Some((serial, pidfd)) = watched.by_token.remove(&token) else { return false };
         watched.tokens.remove(&serial);
         // Closing would not suffice: other processes hold copies of the descriptor.
@@ -221,7 +221,7 @@ fn copy(control_socket: &ControlSocket) -> Result<Socket, RendezvousError> {
         .map_err(|source| RendezvousError::io("set up the watch", None, source))
 }
 
-fn watch(shared: &Shared, address: &Address, mut on_notice: impl FnMut(Notice)) {
+fn watch(shared: &WatchState, address: &SocketAddress, mut on_notice: impl FnMut(Notice)) {
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_WAIT);
     let pause = Timespec { tv_sec: PLACE_LOOK.as_secs() as i64, tv_nsec: PLACE_LOOK.subsec_nanos().into() };
     let mut looked = Instant::now();

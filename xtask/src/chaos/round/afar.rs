@@ -1,14 +1,14 @@
 //! The part of a round among hosts: disturbances of networks, kills during them, and the time that
 //! the group takes to recover.
-use super::{DOUBTS, LATE_MAX, RECOVERY_MAX, Round, Trouble, UNNOTICED, now};
-use crate::chaos::cluster::Process;
-use crate::chaos::hosts::{self, Hosts};
-use crate::chaos::plan::{Event, What};
+use super::{DOUBTS, LATE_MAX, RECOVERY_MAX, Round, RoundTrouble, UNNOTICED, now};
+use crate::chaos::cluster::ChaosProcess;
+use crate::chaos::hosts::{self, ChaosHosts};
+use crate::chaos::plan::{EventKind, PlannedEvent};
 use std::time::{Duration, Instant};
 
 /// A process that is to be killed during a cut.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct DueKill {
     at: Instant,
     instance: u32,
     /// The host that is cut off.
@@ -21,7 +21,7 @@ pub(super) struct Due {
 
 /// The kind of disturbance of a host's network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cause {
+enum Disturbance {
     Outage,
     Other,
 }
@@ -32,43 +32,45 @@ impl Round<'_> {
     /// continue, because the group would rightly wait for ever.
     pub(super) fn carry_out_among_hosts(
         &mut self,
-        event: Event,
+        event: PlannedEvent,
         alone: bool,
         [any, second, leader, newest]: [usize; 4],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RoundTrouble> {
         if self.creating {
             return Ok(());
         }
         let (one, other, first) = (self.processes[any].host, self.processes[second].host, self.processes[leader].host);
         let pick = event.pick >> 40;
         let other = if other == one { (one + 1) % self.plan.hosts as usize } else { other };
-        let end = [hosts::End::Host, hosts::End::Bridge, hosts::End::Port][(pick % 3) as usize];
+        let end = [hosts::CutEnd::Host, hosts::CutEnd::Bridge, hosts::CutEnd::Port][(pick % 3) as usize];
         let all = 0..self.plan.hosts as usize;
         let minority: Vec<usize> = (0..(all.len() - 1) / 2).map(|i| (one + i) % all.len()).collect();
         let on_one: Vec<usize> = self.living().into_iter().filter(|i| self.processes[*i].host == one).collect();
         let (whom, where_): (Vec<usize>, Vec<usize>) = match event.what {
-            What::Kill | What::Stop(_) | What::Leave => (vec![any], vec![]),
-            What::KillLeader | What::StopLeader(_) | What::LeaveLeader => (vec![leader], vec![]),
-            What::KillNewest => (vec![newest], vec![]),
-            What::KillHost => (on_one, vec![]),
-            What::Cut(_) | What::Dumb(_) | What::Deaf(_) | What::Flap(_) | What::Slow(_) => (vec![], vec![one]),
-            What::CutCrash(_) | What::CutRestart(_) => (vec![], vec![one]),
-            What::CutLeader(_) => (vec![], vec![first]),
-            What::OneWay(_) | What::Pair(_) => (vec![], vec![one, other]),
-            What::Part(_) => (vec![], minority),
-            What::Outage(_) => (vec![], vec![]),
-            What::RestartSeeds(count) => (self.seeds_to_restart(count, pick), vec![]),
-            What::Delay(ms) => return self.delay(ms),
-            What::Recover if self.lose_majority(&minority)? => return Ok(()),
+            EventKind::Kill | EventKind::Stop(_) | EventKind::Leave => (vec![any], vec![]),
+            EventKind::KillLeader | EventKind::StopLeader(_) | EventKind::LeaveLeader => (vec![leader], vec![]),
+            EventKind::KillNewest => (vec![newest], vec![]),
+            EventKind::KillHost => (on_one, vec![]),
+            EventKind::Cut(_) | EventKind::Dumb(_) | EventKind::Deaf(_) | EventKind::Flap(_) | EventKind::Slow(_) => {
+                (vec![], vec![one])
+            }
+            EventKind::CutCrash(_) | EventKind::CutRestart(_) => (vec![], vec![one]),
+            EventKind::CutLeader(_) => (vec![], vec![first]),
+            EventKind::OneWay(_) | EventKind::Pair(_) => (vec![], vec![one, other]),
+            EventKind::Part(_) => (vec![], minority),
+            EventKind::Outage(_) => (vec![], vec![]),
+            EventKind::RestartSeeds(count) => (self.seeds_to_restart(count, pick), vec![]),
+            EventKind::Delay(ms) => return self.delay(ms),
+            EventKind::Recover if self.lose_majority(&minority)? => return Ok(()),
             _ => return self.join(1),
         };
-        let is_nothing = matches!(event.what, What::RestartSeeds(_)) && whom.is_empty();
+        let is_nothing = matches!(event.what, EventKind::RestartSeeds(_)) && whom.is_empty();
         // In an early kill, the host that is cut off is still a part of the view when the other
         // member dies.
-        let is_early = matches!(event.what, What::CutCrash(_)) && pick & 1 << 8 == 0 && self.is_at_rest();
+        let is_early = matches!(event.what, EventKind::CutCrash(_)) && pick & 1 << 8 == 0 && self.is_at_rest();
         // If two hosts lose each other, one of them stays.
         let lost: Vec<&[usize]> = match event.what {
-            What::OneWay(_) | What::Pair(_) => where_.chunks(1).collect(),
+            EventKind::OneWay(_) | EventKind::Pair(_) => where_.chunks(1).collect(),
             _ => vec![&where_],
         };
         let majority_stays = || lost.iter().all(|lost| self.majority_stays(&whom, lost));
@@ -76,39 +78,45 @@ impl Round<'_> {
             return self.join(1);
         }
         let ms = match event.what {
-            What::Cut(ms) | What::CutLeader(ms) | What::Dumb(ms) | What::Deaf(ms) => ms,
-            What::OneWay(ms) | What::Pair(ms) | What::Part(ms) | What::Slow(ms) => ms,
-            What::Outage(ms) | What::CutCrash(ms) | What::CutRestart(ms) => ms,
-            What::Flap(turn) if turn >= 300 => turn * (10 + pick % 7),
-            What::Flap(turn) => turn * (4 + pick % 7),
+            EventKind::Cut(ms) | EventKind::CutLeader(ms) | EventKind::Dumb(ms) | EventKind::Deaf(ms) => ms,
+            EventKind::OneWay(ms) | EventKind::Pair(ms) | EventKind::Part(ms) | EventKind::Slow(ms) => ms,
+            EventKind::Outage(ms) | EventKind::CutCrash(ms) | EventKind::CutRestart(ms) => ms,
+            EventKind::Flap(turn) if turn >= 300 => turn * (10 + pick % 7),
+            EventKind::Flap(turn) => turn * (4 + pick % 7),
             _ => 0,
         };
         let time = Duration::from_millis(ms);
         match event.what {
-            What::Outage(_) => self.disturb(&all.clone().collect::<Vec<_>>(), event.what, time, Cause::Outage),
-            _ => self.disturb(&where_, event.what, time, Cause::Other),
+            EventKind::Outage(_) => {
+                self.disturb(&all.clone().collect::<Vec<_>>(), event.what, time, Disturbance::Outage)
+            }
+            _ => self.disturb(&where_, event.what, time, Disturbance::Other),
         }
         match event.what {
-            What::Outage(_) if pick & 1 << 9 == 0 => self.crash_in_outage(second, time),
-            What::CutCrash(_) => self.crash_in_cut(one, pick, time, is_early),
-            What::CutRestart(_) => self.restart_in_cut(one, pick, time),
+            EventKind::Outage(_) if pick & 1 << 9 == 0 => self.crash_in_outage(second, time),
+            EventKind::CutCrash(_) => self.crash_in_cut(one, pick, time, is_early),
+            EventKind::CutRestart(_) => self.restart_in_cut(one, pick, time),
             _ => {}
         }
         let Some(hosts) = &mut self.hosts else { return Ok(()) };
         match event.what {
-            What::Kill | What::KillLeader | What::KillNewest | What::KillHost => return self.kill(&whom, alone),
-            What::RestartSeeds(_) => return self.restart_seeds(&whom),
-            What::Stop(ms) | What::StopLeader(ms) => return self.stop(&whom, ms),
-            What::Leave | What::LeaveLeader => return self.leave(whom[0], event.pick & 1 << 40 == 0),
-            What::Cut(_) | What::CutLeader(_) | What::CutCrash(_) | What::CutRestart(_) => {
+            EventKind::Kill | EventKind::KillLeader | EventKind::KillNewest | EventKind::KillHost => {
+                return self.kill(&whom, alone);
+            }
+            EventKind::RestartSeeds(_) => return self.restart_seeds(&whom),
+            EventKind::Stop(ms) | EventKind::StopLeader(ms) => return self.stop(&whom, ms),
+            EventKind::Leave | EventKind::LeaveLeader => return self.leave(whom[0], event.pick & 1 << 40 == 0),
+            EventKind::Cut(_) | EventKind::CutLeader(_) | EventKind::CutCrash(_) | EventKind::CutRestart(_) => {
                 self.tally.cuts += 1;
                 hosts.cut(where_[0], end, time);
             }
-            What::Dumb(_) => all.for_each(|to| hosts.mute(one, to, time)),
-            What::Deaf(_) => all.for_each(|from| hosts.mute(from, one, time)),
-            What::OneWay(_) => hosts.mute(one, other, time),
-            What::Pair(_) => [(one, other), (other, one)].iter().for_each(|(from, to)| hosts.mute(*from, *to, time)),
-            What::Part(_) => {
+            EventKind::Dumb(_) => all.for_each(|to| hosts.mute(one, to, time)),
+            EventKind::Deaf(_) => all.for_each(|from| hosts.mute(from, one, time)),
+            EventKind::OneWay(_) => hosts.mute(one, other, time),
+            EventKind::Pair(_) => {
+                [(one, other), (other, one)].iter().for_each(|(from, to)| hosts.mute(*from, *to, time))
+            }
+            EventKind::Part(_) => {
                 for (inside, outside) in where_.iter().flat_map(|inside| all.clone().map(move |other| (*inside, other)))
                 {
                     if !where_.contains(&outside) {
@@ -117,42 +125,43 @@ impl Round<'_> {
                     }
                 }
             }
-            What::Flap(turn) => {
+            EventKind::Flap(turn) => {
                 self.tally.flaps += 1;
                 hosts.flap(one, end, time, Duration::from_millis(turn));
             }
-            What::Slow(_) => self.tally.slows += u64::from(hosts.slow(one, time)),
-            What::Outage(_) => {
+            EventKind::Slow(_) => self.tally.slows += u64::from(hosts.slow(one, time)),
+            EventKind::Outage(_) => {
                 self.tally.outages += 1;
                 all.for_each(|host| hosts.cut(host, end, time));
             }
             _ => {}
         }
-        self.tally.one_ways += u64::from(matches!(event.what, What::Dumb(_) | What::Deaf(_) | What::OneWay(_)));
-        self.tally.cuts += u64::from(matches!(event.what, What::Pair(_) | What::Part(_)));
+        self.tally.one_ways +=
+            u64::from(matches!(event.what, EventKind::Dumb(_) | EventKind::Deaf(_) | EventKind::OneWay(_)));
+        self.tally.cuts += u64::from(matches!(event.what, EventKind::Pair(_) | EventKind::Part(_)));
         Ok(())
     }
 
     /// Records a disturbance of `hosts`. Members there may be evicted because of it.
-    fn disturb(&mut self, hosts: &[usize], what: What, time: Duration, cause: Cause) {
+    fn disturb(&mut self, hosts: &[usize], what: EventKind, time: Duration, cause: Disturbance) {
         if hosts.is_empty() {
             return;
         }
         self.note(format!("{what} of hosts {hosts:?} for {} ms", time.as_millis()));
         for host in hosts {
             let until = Instant::now() + time;
-            let disturbed_until = &mut self.disturbed_until[*host][usize::from(cause == Cause::Outage)];
+            let disturbed_until = &mut self.disturbed_until[*host][usize::from(cause == Disturbance::Outage)];
             *disturbed_until = (*disturbed_until).max(until);
             self.doubts[*host] = self.doubts[*host].max(until + DOUBTS * self.options.suspect_after);
             for process in self.processes.iter_mut().filter(|process| process.host == *host) {
-                process.disturbed |= cause == Cause::Other;
-                process.had_outage |= cause == Cause::Outage;
+                process.disturbed |= cause == Disturbance::Other;
+                process.had_outage |= cause == Disturbance::Outage;
             }
         }
     }
 
     /// Gives all links a delay from now on, and lets a process join over them.
-    fn delay(&mut self, ms: u64) -> Result<(), Trouble> {
+    fn delay(&mut self, ms: u64) -> Result<(), RoundTrouble> {
         if let Some(hosts) = self.hosts.as_mut().filter(|hosts| hosts.can_delay()) {
             hosts.delay(Duration::from_millis(ms));
             self.tally.delays += 1;
@@ -183,7 +192,7 @@ impl Round<'_> {
     }
 
     /// Kills seeds, and restarts them with the same ids and addresses.
-    fn restart_seeds(&mut self, seeds: &[usize]) -> Result<(), Trouble> {
+    fn restart_seeds(&mut self, seeds: &[usize]) -> Result<(), RoundTrouble> {
         let ids = seeds.iter().map(|i| {
             let process = &self.processes[*i];
             (process.host, self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id))
@@ -212,7 +221,7 @@ impl Round<'_> {
         let at = now + end.mul_f64((pick >> 10 & 0xff) as f64 / 256.0);
         let instance = self.processes[whom[pick as usize % whom.len()]].instance;
         let unnoticed = self.newest_view().filter(|_| is_early).map(|(view, _)| (now + end, view));
-        self.due.push(Due { at, instance, cut, unnoticed, restarts: false });
+        self.due.push(DueKill { at, instance, cut, unnoticed, restarts: false });
     }
 
     /// Plans the restart of a seed during the cut, possibly on the host that is cut off.
@@ -223,7 +232,7 @@ impl Round<'_> {
         }
         let at = Instant::now() + time.mul_f64((pick >> 10 & 0xff) as f64 / 256.0);
         let instance = self.processes[seeds[pick as usize % seeds.len()]].instance;
-        self.due.push(Due { at, instance, cut, unnoticed: None, restarts: true });
+        self.due.push(DueKill { at, instance, cut, unnoticed: None, restarts: true });
     }
 
     /// Plans the kill of `whom` while no host can reach any other, if no host has enough members to
@@ -235,7 +244,7 @@ impl Round<'_> {
         let largest = (0..self.doubts.len()).map(on).max().unwrap_or(0);
         if 2 * largest <= members.len() {
             let (now, instance, cut) = (Instant::now(), self.processes[whom].instance, self.processes[whom].host);
-            self.due.push(Due {
+            self.due.push(DueKill {
                 at: now + time / 2,
                 instance,
                 cut,
@@ -246,7 +255,7 @@ impl Round<'_> {
     }
 
     /// Kills the process that is due.
-    pub(super) fn crash(&mut self, now: Instant) -> Result<(), Trouble> {
+    pub(super) fn crash(&mut self, now: Instant) -> Result<(), RoundTrouble> {
         let Some(at) = self.due.iter().position(|due| due.at <= now) else { return Ok(()) };
         let due = self.due.swap_remove(at);
         let is_it = |i: &usize| self.processes[*i].instance == due.instance;
@@ -270,14 +279,14 @@ impl Round<'_> {
         views.filter_map(|process| self.judge.view_of(process.instance)).max_by_key(|(view, _)| *view)
     }
 
-    pub(super) fn is_member(&self, process: &Process, members: &[u64]) -> bool {
+    pub(super) fn is_member(&self, process: &ChaosProcess, members: &[u64]) -> bool {
         let id = self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id);
         id.is_some_and(|id| members.contains(&id))
     }
 
     /// Returns how many processes may be in the next view that are not in the newest one.
     fn coming(&self, members: &[u64]) -> usize {
-        let may_come = |process: &&Process| {
+        let may_come = |process: &&ChaosProcess| {
             !self.is_member(process, members)
                 && (process.is_alive() || process.killed.is_some_and(|at| at.elapsed() < LATE_MAX))
         };
@@ -288,7 +297,7 @@ impl Round<'_> {
     /// the members of the newest view and those that may be in the next one.
     fn majority_lives(&self, whom: usize) -> bool {
         let Some((_, members)) = self.newest_view() else { return false };
-        let lives = |(i, process): &(usize, &Process)| {
+        let lives = |(i, process): &(usize, &ChaosProcess)| {
             let votes = self.is_member(process, members) && self.judge.votes(process.instance);
             votes && process.is_alive() && !process.told_to_leave && *i != whom
         };
@@ -300,7 +309,7 @@ impl Round<'_> {
     fn majority_stays(&self, whom: &[usize], hosts: &[usize]) -> bool {
         let now = Instant::now();
         let Some((_, members)) = self.newest_view() else { return false };
-        let goes_on = |(i, process): &(usize, &Process)| {
+        let goes_on = |(i, process): &(usize, &ChaosProcess)| {
             let is_awake = process.stopped.is_none_or(|(since, until)| until - since < self.options.suspect_after / 2);
             let recovered = process
                 .resumed
@@ -334,12 +343,12 @@ impl Round<'_> {
 
     /// Checks that, after the last disturbance of a network, all present members continue, even if
     /// some of them are evicted.
-    pub(super) fn look_for_recovery(&mut self) -> Result<(), Trouble> {
+    pub(super) fn look_for_recovery(&mut self) -> Result<(), RoundTrouble> {
         let is_stopped = self.processes.iter().any(|process| process.is_alive() && process.stopped.is_some());
-        let is_quiet = !is_stopped && self.lost.is_none() && !self.hosts.as_ref().is_some_and(Hosts::is_disturbed);
+        let is_quiet = !is_stopped && self.lost.is_none() && !self.hosts.as_ref().is_some_and(ChaosHosts::is_disturbed);
         match (std::mem::replace(&mut self.is_quiet, is_quiet), is_quiet) {
             (false, true) => {
-                let is_member = |process: &&Process| {
+                let is_member = |process: &&ChaosProcess| {
                     process.is_alive() && !process.told_to_leave && self.judge.view_of(process.instance).is_some()
                 };
                 let members = self.processes.iter().filter(is_member).map(|process| process.instance).collect();
@@ -350,7 +359,7 @@ impl Round<'_> {
         }
         let within = RECOVERY_MAX * self.options.suspect_after;
         match self.judge.overdue(now(), within.as_nanos() as u64) {
-            Some(whom) if !self.stood_still() => Err(Trouble::Stuck(format!(
+            Some(whom) if !self.stood_still() => Err(RoundTrouble::Stuck(format!(
                 "{within:?} after the last disturbance of a network, processes {whom} have delivered nothing in any total order"
             ))),
             _ => Ok(()),

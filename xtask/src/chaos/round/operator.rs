@@ -1,6 +1,6 @@
 //! An operator's order: most members are lost for good, and the rest of the group continues without
 //! them.
-use super::{Round, Trouble};
+use super::{Round, RoundTrouble};
 use crate::chaos::cluster::Operator;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(super) struct Lost {
 impl Round<'_> {
     /// Kills all processes on most of the hosts, if their members have at least half of the votes.
     /// Returns whether it did.
-    pub(super) fn lose_majority(&mut self, staying: &[usize]) -> Result<bool, Trouble> {
+    pub(super) fn lose_majority(&mut self, staying: &[usize]) -> Result<bool, RoundTrouble> {
         let Some((_, members)) = self.newest_view() else { return Ok(false) };
         let voters: BTreeSet<usize> = (0..self.processes.len())
             .filter(|i| {
@@ -51,7 +51,7 @@ impl Round<'_> {
     }
 
     /// Names the lost members, until the others continue without them.
-    pub(super) fn recover(&mut self, now: Instant) -> Result<(), Trouble> {
+    pub(super) fn recover(&mut self, now: Instant) -> Result<(), RoundTrouble> {
         let Some(mut lost) = self.lost.take() else { return Ok(()) };
         if let Some(operator) = &mut lost.operator {
             match operator.answer()? {
@@ -79,8 +79,8 @@ impl Round<'_> {
             return Ok(());
         }
         match self.stood_still() {
-            true => Err(Trouble::Apart),
-            false => Err(Trouble::Stuck(format!(
+            true => Err(RoundTrouble::Apart),
+            false => Err(RoundTrouble::Stuck(format!(
                 "{RECOVER_MAX:?} after most members were lost, the others have not gone on: {}",
                 lost.said
             ))),
@@ -111,7 +111,7 @@ impl Round<'_> {
     }
 
     /// Waits until the group continues.
-    pub(super) fn wait_for_operator(&mut self) -> Result<(), Trouble> {
+    pub(super) fn wait_for_operator(&mut self) -> Result<(), RoundTrouble> {
         while self.lost.is_some() {
             self.tick()?;
             std::thread::sleep(super::TICK);

@@ -1,5 +1,5 @@
 //! The processes of `spindle bench bulk`, as the benchmark process manages them.
-use super::wire::{Job, Order, Plan, Reply, Setup};
+use super::wire::{BulkJob, BulkOrder, BulkPlan, BulkReply, BulkSetup};
 use crate::bench::cluster::{ScratchDir, killed};
 use crate::log;
 use anyhow::{Context, bail};
@@ -15,11 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Processes that are the members of one group. Dropping it kills the remaining processes.
 #[derive(Debug)]
 pub(super) struct BulkCluster {
-    processes: Vec<Process>,
+    processes: Vec<BulkProcess>,
 }
 
 #[derive(Debug)]
-struct Process {
+struct BulkProcess {
     rank: u32,
     child: Child,
     orders: ChildStdin,
@@ -38,12 +38,12 @@ pub(super) struct Took {
 }
 
 impl BulkCluster {
-    pub(super) fn start(members: u32, plan: Plan) -> anyhow::Result<BulkCluster> {
+    pub(super) fn start(members: u32, plan: BulkPlan) -> anyhow::Result<BulkCluster> {
         let dir = ScratchDir::new()?;
         let mut cluster = BulkCluster { processes: vec![] };
         for rank in 0..members {
-            let setup = Setup { parent: process::id(), dir: dir.0.clone(), members, rank, plan };
-            cluster.processes.push(Process::start(&setup)?);
+            let setup = BulkSetup { parent: process::id(), dir: dir.0.clone(), members, rank, plan };
+            cluster.processes.push(BulkProcess::start(&setup)?);
         }
         let met = cluster.meet(members);
         met.map_err(|error| cluster.blame(error))?;
@@ -54,11 +54,11 @@ impl BulkCluster {
         let mut ports = vec![];
         for process in &mut self.processes {
             match process.reply()? {
-                Reply::Listening(port) => ports.push(port),
+                BulkReply::Listening(port) => ports.push(port),
                 other => bail!("process {} answered {other:?} instead of listening", process.rank),
             }
         }
-        self.tell(members, &Order::Connect(ports))?;
+        self.tell(members, &BulkOrder::Connect(ports))?;
         self.ready(members)
     }
 
@@ -69,23 +69,23 @@ impl BulkCluster {
     }
 
     /// Does a job with an object of `bytes` bytes, and returns its cost.
-    pub(super) fn run(&mut self, bytes: u64, job: Job) -> anyhow::Result<Took> {
+    pub(super) fn run(&mut self, bytes: u64, job: BulkJob) -> anyhow::Result<Took> {
         let took = self.trial(bytes, job);
         took.map_err(|error| self.blame(error))
     }
 
-    fn trial(&mut self, bytes: u64, job: Job) -> anyhow::Result<Took> {
+    fn trial(&mut self, bytes: u64, job: BulkJob) -> anyhow::Result<Took> {
         let taking_part = match job {
-            Job::Multicast | Job::Read | Job::Copy => self.processes.len() as u32,
-            Job::Stream => 2,
-            Job::Memcpy => 1,
+            BulkJob::Multicast | BulkJob::Read | BulkJob::Copy => self.processes.len() as u32,
+            BulkJob::Stream => 2,
+            BulkJob::Memcpy => 1,
         };
-        self.tell(taking_part, &Order::Trial { bytes, job })?;
+        self.tell(taking_part, &BulkOrder::Trial { bytes, job })?;
         self.ready(taking_part)?;
-        self.tell(1, &Order::Go)?;
+        self.tell(1, &BulkOrder::Go)?;
         let (mut begin, mut end, mut cpu, mut across, mut first) = (0, 0, 0, 0, None);
         for process in &mut self.processes[..taking_part as usize] {
-            let Reply::Done { begin_ns, end_ns, cpu_ns, across: sent, digest } = process.reply()? else {
+            let BulkReply::Done { begin_ns, end_ns, cpu_ns, across: sent, digest } = process.reply()? else {
                 bail!("process {} has not done its trial", process.rank);
             };
             cpu += cpu_ns;
@@ -107,7 +107,7 @@ impl BulkCluster {
 
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let all = self.processes.len() as u32;
-        self.tell(all, &Order::Finish)?;
+        self.tell(all, &BulkOrder::Finish)?;
         self.ready(all)?;
         for process in &mut self.processes {
             process.child.wait()?;
@@ -115,7 +115,7 @@ impl BulkCluster {
         Ok(())
     }
 
-    fn tell(&mut self, count: u32, order: &Order) -> anyhow::Result<()> {
+    fn tell(&mut self, count: u32, order: &BulkOrder) -> anyhow::Result<()> {
         let line = format!("{}\n", serde_json::to_string(order)?);
         for process in &mut self.processes[..count as usize] {
             let told = process.orders.write_all(line.as_bytes());
@@ -127,7 +127,7 @@ impl BulkCluster {
     fn ready(&mut self, count: u32) -> anyhow::Result<()> {
         for process in &mut self.processes[..count as usize] {
             match process.reply()? {
-                Reply::Ready => {}
+                BulkReply::Ready => {}
                 other => bail!("process {} answered {other:?}", process.rank),
             }
         }
@@ -135,8 +135,8 @@ impl BulkCluster {
     }
 }
 
-impl Process {
-    fn start(setup: &Setup) -> anyhow::Result<Process> {
+impl BulkProcess {
+    fn start(setup: &BulkSetup) -> anyhow::Result<BulkProcess> {
         let program = env::current_exe().context("can't find this program to start others")?;
         let mut command = Command::new(program);
         command.args(["bench", "bulk-member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -147,7 +147,7 @@ impl Process {
         let (tell, replies) = mpsc::channel();
         // The reader ends with the process's output, so with the process.
         let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
-        let mut process = Process { rank: setup.rank, child, orders, replies };
+        let mut process = BulkProcess { rank: setup.rank, child, orders, replies };
         reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
         let told = process.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes());
         told.map_err(|error| {
@@ -157,18 +157,18 @@ impl Process {
         Ok(process)
     }
 
-    fn reply(&mut self) -> anyhow::Result<Reply> {
+    fn reply(&mut self) -> anyhow::Result<BulkReply> {
         let until = Instant::now() + PATIENCE;
         let line = self.replies.recv_timeout(until.saturating_duration_since(Instant::now()));
         let line = line.with_context(|| format!("process {} has ended, or does not answer", self.rank))?;
         match serde_json::from_str(&line).with_context(|| format!("process {} said {line:?}", self.rank))? {
-            Reply::Failed(why) => bail!("process {} failed: {why}", self.rank),
+            BulkReply::Failed(why) => bail!("process {} failed: {why}", self.rank),
             reply => Ok(reply),
         }
     }
 }
 
-impl Drop for Process {
+impl Drop for BulkProcess {
     fn drop(&mut self) {
         // The process has usually ended already. In that case this has no effect.
         let _ = self.child.kill();

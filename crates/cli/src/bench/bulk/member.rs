@@ -1,7 +1,7 @@
 //! A process of `spindle bench bulk`: a member of a bulk group that takes its orders from standard
 //! input.
-use super::wire::{Job, Order, Reply, Setup};
-use super::{Algorithm, Fabric, Waiting};
+use super::wire::{BulkJob, BulkOrder, BulkReply, BulkSetup};
+use super::{AlgorithmArg, BulkFabric, WaitMode};
 use crate::clock::{cpu_ns, now_ns};
 use crate::parent;
 use anyhow::{Context, bail};
@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use spindle::Rank;
 use spindle::bulk::{
-    self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, Racks, SocketOptions, SocketStream, Stream,
+    self, BulkEvent, BulkNode, BulkSettings, Connection, LocalPart, Object, Racks, SocketOptions, SocketStream, Stream,
 };
 use spindle_transport::Space;
 use std::hint::black_box;
@@ -35,43 +35,43 @@ const PLAIN: u32 = u32::MAX;
 pub(in crate::bench) fn run() -> anyhow::Result<()> {
     let mut lines = io::stdin().lock().lines();
     let setup = lines.next().context("this is started by `spindle bench`, not by hand")??;
-    let setup: Setup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
+    let setup: BulkSetup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
     parent::stay_with(setup.parent)?;
     match serve(&setup, lines) {
         Ok(()) => Ok(()),
-        Err(error) => answer(&Reply::Failed(format!("{error:#}"))),
+        Err(error) => answer(&BulkReply::Failed(format!("{error:#}"))),
     }
 }
 
-fn answer(reply: &Reply) -> anyhow::Result<()> {
+fn answer(reply: &BulkReply) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(reply)?)?;
     Ok(out.flush()?)
 }
 
-fn serve(setup: &Setup, mut orders: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
-    let mut order = || -> anyhow::Result<Option<Order>> {
+fn serve(setup: &BulkSetup, mut orders: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
+    let mut order = || -> anyhow::Result<Option<BulkOrder>> {
         orders.next().transpose()?.map(|line| Ok(serde_json::from_str(&line)?)).transpose()
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let local = Local::listen(setup)?;
-    answer(&Reply::Listening(listener.local_addr()?.port()))?;
-    let Some(Order::Connect(ports)) = order()? else { bail!("no ports came") };
-    let mut member = Member::connect(setup, &listener, local, &ports)?;
-    answer(&Reply::Ready)?;
+    answer(&BulkReply::Listening(listener.local_addr()?.port()))?;
+    let Some(BulkOrder::Connect(ports)) = order()? else { bail!("no ports came") };
+    let mut member = BulkMember::connect(setup, &listener, local, &ports)?;
+    answer(&BulkReply::Ready)?;
     while let Some(next) = order()? {
         match next {
-            Order::Trial { bytes, job } => {
+            BulkOrder::Trial { bytes, job } => {
                 member.prepare(bytes, job)?;
-                answer(&Reply::Ready)?;
+                answer(&BulkReply::Ready)?;
                 if setup.rank == 0 {
-                    let Some(Order::Go) = order()? else { bail!("no order to begin") };
+                    let Some(BulkOrder::Go) = order()? else { bail!("no order to begin") };
                 }
                 answer(&member.run(bytes, job)?)?;
             }
-            Order::Finish => {
+            BulkOrder::Finish => {
                 member.node.destroy(PATIENCE, &mut vec![])?;
-                return answer(&Reply::Ready);
+                return answer(&BulkReply::Ready);
             }
             other => bail!("can't {other:?} now"),
         }
@@ -83,7 +83,7 @@ fn serve(setup: &Setup, mut orders: impl Iterator<Item = io::Result<String>>) ->
 /// member.
 struct Local(Vec<OwnedFd>);
 
-fn meeting_point(setup: &Setup, rank: u32) -> anyhow::Result<SocketAddrUnix> {
+fn meeting_point(setup: &BulkSetup, rank: u32) -> anyhow::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(setup.dir.join(rank.to_string()))?)
 }
 
@@ -92,9 +92,9 @@ fn message_socket() -> anyhow::Result<OwnedFd> {
 }
 
 impl Local {
-    fn listen(setup: &Setup) -> anyhow::Result<Local> {
+    fn listen(setup: &BulkSetup) -> anyhow::Result<Local> {
         let mut listeners = vec![];
-        for rank in (1..setup.members).filter(|_| setup.rank == 0 && setup.plan.fabric == Fabric::Shm) {
+        for rank in (1..setup.members).filter(|_| setup.rank == 0 && setup.plan.fabric == BulkFabric::Shm) {
             let listener = message_socket()?;
             bind(&listener, &meeting_point(setup, rank)?)?;
             listen(&listener, 1)?;
@@ -103,7 +103,7 @@ impl Local {
         Ok(Local(listeners))
     }
 
-    fn part(self, setup: &Setup) -> anyhow::Result<LocalPart> {
+    fn part(self, setup: &BulkSetup) -> anyhow::Result<LocalPart> {
         let fds = if setup.rank == 0 {
             let accept = |listener| accept_with(listener, SocketFlags::CLOEXEC);
             self.0.iter().map(accept).collect::<Result<_, _>>()?
@@ -116,9 +116,9 @@ impl Local {
     }
 }
 
-struct Member {
-    fabric: Fabric,
-    waiting: Waiting,
+struct BulkMember {
+    fabric: BulkFabric,
+    waiting: WaitMode,
     is_root: bool,
     node: BulkNode,
     /// The plain stream from the root to rank 1.
@@ -133,8 +133,8 @@ struct Member {
     across_before: u64,
 }
 
-impl Member {
-    fn connect(setup: &Setup, listener: &TcpListener, local: Local, ports: &[u16]) -> anyhow::Result<Member> {
+impl BulkMember {
+    fn connect(setup: &BulkSetup, listener: &TcpListener, local: Local, ports: &[u16]) -> anyhow::Result<BulkMember> {
         let mut plain = None;
         let mut streams: Vec<(Rank, TcpStream)> = vec![];
         let call = |rank: u32, word: u32| -> anyhow::Result<TcpStream> {
@@ -144,7 +144,7 @@ impl Member {
             stream.write_all(&word.to_le_bytes())?;
             Ok(stream)
         };
-        let is_mesh = setup.plan.fabric == Fabric::Tcp;
+        let is_mesh = setup.plan.fabric == BulkFabric::Tcp;
         for rank in (setup.rank + 1..setup.members).filter(|_| is_mesh) {
             streams.push((Rank(rank), call(rank, setup.rank)?));
         }
@@ -165,18 +165,21 @@ impl Member {
         let settings = settings(setup);
         let across = Arc::new(AtomicU64::new(0));
         let node = match setup.plan.fabric {
-            Fabric::Tcp => {
+            BulkFabric::Tcp => {
                 let open = |(rank, stream): (Rank, TcpStream)| -> io::Result<(Rank, Connection)> {
                     let stream = SocketStream::new(stream, &SocketOptions::default())?;
                     let stays = rack(setup, setup.rank) == rack(setup, rank.0);
-                    Ok((rank, if stays { Box::new(stream) } else { Box::new(Counted(stream, Arc::clone(&across))) }))
+                    Ok((
+                        rank,
+                        if stays { Box::new(stream) } else { Box::new(CountedStream(stream, Arc::clone(&across))) },
+                    ))
                 };
                 let streams = streams.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
                 BulkNode::over_streams(setup.members, Rank(setup.rank), Rank(0), &settings, streams)?
             }
             _ => BulkNode::on_one_machine(&settings, local.part(setup)?)?,
         };
-        Ok(Member {
+        Ok(BulkMember {
             fabric: setup.plan.fabric,
             waiting: setup.plan.waiting,
             is_root: setup.rank == 0,
@@ -192,8 +195,9 @@ impl Member {
 
     /// Does the part that is not timed. The root creates an object with bytes that were never sent,
     /// and the others allocate memory for it.
-    fn prepare(&mut self, bytes: u64, job: Job) -> anyhow::Result<()> {
-        let is_lent = self.fabric == Fabric::Shm && matches!(job, Job::Multicast | Job::Read | Job::Copy);
+    fn prepare(&mut self, bytes: u64, job: BulkJob) -> anyhow::Result<()> {
+        let is_lent =
+            self.fabric == BulkFabric::Shm && matches!(job, BulkJob::Multicast | BulkJob::Read | BulkJob::Copy);
         if self.is_root {
             self.made += 1;
             let object = self.object.take().and_then(|object| object.into_vec().ok());
@@ -214,25 +218,25 @@ impl Member {
         Ok(())
     }
 
-    fn run(&mut self, bytes: u64, job: Job) -> anyhow::Result<Reply> {
+    fn run(&mut self, bytes: u64, job: BulkJob) -> anyhow::Result<BulkReply> {
         let (begin_ns, before) = (now_ns(), cpu_ns());
         match job {
-            Job::Multicast | Job::Read | Job::Copy => return self.multicast(bytes, job, begin_ns, before),
-            Job::Stream => {
+            BulkJob::Multicast | BulkJob::Read | BulkJob::Copy => return self.multicast(bytes, job, begin_ns, before),
+            BulkJob::Stream => {
                 let plain = self.plain.as_mut().context("no plain stream")?;
                 match &self.object {
                     Some(object) => object.chunks(WRITE_BYTES).try_for_each(|bytes| plain.write_all(bytes))?,
                     None => plain.read_exact(&mut self.buffer)?,
                 }
             }
-            Job::Memcpy => self.buffer.copy_from_slice(self.object.as_ref().context("no object")?),
+            BulkJob::Memcpy => self.buffer.copy_from_slice(self.object.as_ref().context("no object")?),
         }
         let (end_ns, cpu_ns) = (now_ns(), cpu_ns() - before);
         let digest = XxHash3_64::oneshot(self.object.as_deref().unwrap_or(&self.buffer));
-        Ok(Reply::Done { begin_ns, end_ns, cpu_ns, across: 0, digest })
+        Ok(BulkReply::Done { begin_ns, end_ns, cpu_ns, across: 0, digest })
     }
 
-    fn multicast(&mut self, bytes: u64, job: Job, begin_ns: u64, before: u64) -> anyhow::Result<Reply> {
+    fn multicast(&mut self, bytes: u64, job: BulkJob, begin_ns: u64, before: u64) -> anyhow::Result<BulkReply> {
         if let Some(object) = self.object.take() {
             self.node.send(object)?;
         }
@@ -244,15 +248,15 @@ impl Member {
             let worked = self.node.poll(&mut events);
             for event in events.drain(..) {
                 match event {
-                    Event::Allocate { object, .. } => {
+                    BulkEvent::Allocate { object, .. } => {
                         self.node.post_receive_buffer(object, std::mem::take(&mut self.buffer))?;
                     }
-                    Event::Complete { data: complete, .. } => data = Some(complete),
-                    Event::Everywhere { .. } => {
+                    BulkEvent::Complete { data: complete, .. } => data = Some(complete),
+                    BulkEvent::Everywhere { .. } => {
                         let object = data.take().context("it is everywhere and was never sent")?;
                         return Ok(self.done(object, begin_ns, now_ns(), cpu_ns() - before));
                     }
-                    Event::Failed(failure) => bail!("{failure}"),
+                    BulkEvent::Failed(failure) => bail!("{failure}"),
                 }
             }
             if let Some(complete) = data.take_if(|_| !self.is_root) {
@@ -269,24 +273,24 @@ impl Member {
                 bail!("an object of {bytes} bytes has not arrived in {PATIENCE:?}");
             }
             match self.waiting {
-                Waiting::Interrupt => self.node.wait(PATIENCE),
-                Waiting::Hybrid if last_worked.elapsed() >= SPIN => self.node.wait(PATIENCE),
-                Waiting::Hybrid | Waiting::Polling => std::thread::yield_now(),
+                WaitMode::Interrupt => self.node.wait(PATIENCE),
+                WaitMode::Hybrid if last_worked.elapsed() >= SPIN => self.node.wait(PATIENCE),
+                WaitMode::Hybrid | WaitMode::Polling => std::thread::yield_now(),
             }
         }
     }
 
     /// Does a receiver's work with a complete object. Returns the time at which it is done.
-    fn end(&mut self, data: &[u8], job: Job) -> u64 {
+    fn end(&mut self, data: &[u8], job: BulkJob) -> u64 {
         match job {
-            Job::Read => _ = black_box(sum(data)),
-            Job::Copy => self.buffer.copy_from_slice(data),
+            BulkJob::Read => _ = black_box(sum(data)),
+            BulkJob::Copy => self.buffer.copy_from_slice(data),
             _ => {}
         }
         now_ns()
     }
 
-    fn done(&mut self, data: Object, begin_ns: u64, end_ns: u64, cpu_ns: u64) -> Reply {
+    fn done(&mut self, data: Object, begin_ns: u64, end_ns: u64, cpu_ns: u64) -> BulkReply {
         let digest = XxHash3_64::oneshot(&data);
         if self.is_root {
             self.object = Some(data);
@@ -295,15 +299,15 @@ impl Member {
         }
         let across = self.across.load(Ordering::Relaxed);
         let sent = across - std::mem::replace(&mut self.across_before, across);
-        Reply::Done { begin_ns, end_ns, cpu_ns, across: sent, digest }
+        BulkReply::Done { begin_ns, end_ns, cpu_ns, across: sent, digest }
     }
 }
 
 /// A stream that counts the bytes sent over it.
 #[derive(Debug)]
-struct Counted(SocketStream, Arc<AtomicU64>);
+struct CountedStream(SocketStream, Arc<AtomicU64>);
 
-impl Stream for Counted {
+impl Stream for CountedStream {
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.send(parts).inspect(|bytes| _ = self.1.fetch_add(*bytes as u64, Ordering::Relaxed))
     }
@@ -322,20 +326,20 @@ impl Stream for Counted {
 }
 
 /// Returns the rack of a rank.
-fn rack(setup: &Setup, rank: u32) -> u32 {
+fn rack(setup: &BulkSetup, rank: u32) -> u32 {
     setup.plan.racks.map_or(0, |racks| rank % racks)
 }
 
-fn settings(setup: &Setup) -> BulkSettings {
+fn settings(setup: &BulkSetup) -> BulkSettings {
     let usual = BulkSettings::default();
     let plan = &setup.plan;
     BulkSettings {
         algorithm: match plan.algorithm {
-            Algorithm::Pipeline => bulk::Algorithm::BinomialPipeline,
-            Algorithm::Chain => bulk::Algorithm::Chain,
-            Algorithm::Tree => bulk::Algorithm::BinomialTree,
-            Algorithm::Sequential => bulk::Algorithm::Sequential,
-            Algorithm::Hybrid => {
+            AlgorithmArg::Pipeline => bulk::Algorithm::BinomialPipeline,
+            AlgorithmArg::Chain => bulk::Algorithm::Chain,
+            AlgorithmArg::Tree => bulk::Algorithm::BinomialTree,
+            AlgorithmArg::Sequential => bulk::Algorithm::Sequential,
+            AlgorithmArg::Hybrid => {
                 bulk::Algorithm::Hybrid(Racks::grouped((0..setup.members).map(|rank| rack(setup, rank))))
             }
         },

@@ -9,7 +9,7 @@ mod model;
 mod real;
 mod wire;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::quantity::bytes;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use spindle_fabric::region::available_bytes;
 pub(super) struct Args {
     /// The transport of the blocks
     #[arg(long, value_enum)]
-    fabric: Fabric,
+    fabric: BulkFabric,
     /// Members, the root included, a list [default: 5,9,17; in the model many from 2 to 513]
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
     members: Vec<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Args {
     posts: Option<u32>,
     /// How blocks spread; the model tries all [default: pipeline, or with --racks hybrid]
     #[arg(long, value_enum)]
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmArg>,
     /// For tcp: assign the members to this many racks in turns, and count the bytes sent between
     /// racks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
@@ -50,7 +50,7 @@ pub(super) struct Args {
     direct: Option<u64>,
     /// How processes wait for blocks
     #[arg(long, value_enum, default_value = "interrupt")]
-    waiting: Waiting,
+    waiting: WaitMode,
     /// How often each measurement is repeated; the figures are medians
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: u32,
@@ -65,7 +65,7 @@ pub(super) struct Args {
 /// The transport of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Fabric {
+enum BulkFabric {
     /// A model of RDMA NICs: nothing is sent
     Sim,
     /// TCP streams over the loopback device, between processes
@@ -77,7 +77,7 @@ enum Fabric {
 /// How blocks spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Algorithm {
+enum AlgorithmArg {
     /// The binomial pipeline
     Pipeline,
     /// Each member sends to the next
@@ -93,7 +93,7 @@ enum Algorithm {
 /// How processes wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Waiting {
+enum WaitMode {
     /// Poll without a pause
     Polling,
     /// Poll for 50 µs, then sleep
@@ -103,9 +103,9 @@ enum Waiting {
 }
 
 impl Args {
-    fn model(&self) -> model::Args {
+    fn model(&self) -> model::ModelArgs {
         let all = [2, 3, 4, 8, 12, 16, 24, 32, 48, 64, 513];
-        model::Args {
+        model::ModelArgs {
             fabric: self.fabric,
             members: if self.members.is_empty() { all.into() } else { self.members.clone() },
             size: self.bytes.first().copied().unwrap_or(256 << 20),
@@ -123,32 +123,34 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
     if args.block.is_some_and(|block| block == 0 || block > spindle_core::limits::BULK_BLOCK_BYTES_MAX) {
         return Some("--block has to be from 1 to 1G".to_string());
     }
-    if args.algorithm == Some(Algorithm::Hybrid) && args.racks.is_none() {
+    if args.algorithm == Some(AlgorithmArg::Hybrid) && args.racks.is_none() {
         return Some("--algorithm hybrid needs --racks".to_string());
     }
     match args.fabric {
-        Fabric::Sim | Fabric::Shm if args.racks.is_some() => Some(
+        BulkFabric::Sim | BulkFabric::Shm if args.racks.is_some() => Some(
             "--racks is for tcp: the model has its own, and in shared memory nothing goes from one to another"
                 .to_string(),
         ),
-        Fabric::Sim if args.bytes.len() > 1 => Some("--bytes takes one length in the model".to_string()),
-        Fabric::Sim if args.algorithm.is_some() => Some("--algorithm is for tcp: the model tries all".to_string()),
-        Fabric::Sim if args.direct.is_some() => {
+        BulkFabric::Sim if args.bytes.len() > 1 => Some("--bytes takes one length in the model".to_string()),
+        BulkFabric::Sim if args.algorithm.is_some() => Some("--algorithm is for tcp: the model tries all".to_string()),
+        BulkFabric::Sim if args.direct.is_some() => {
             Some("--direct is for tcp and shm: the model tries both ways".to_string())
         }
-        Fabric::Sim => model::refuse(&args.model()),
-        Fabric::Tcp | Fabric::Shm if args.quick => Some("--quick is for the model".to_string()),
-        Fabric::Tcp | Fabric::Shm if args.bytes.contains(&0) => Some("--bytes has to be at least 1".to_string()),
-        Fabric::Tcp | Fabric::Shm if args.members.iter().any(|members| *members > real::MEMBERS_MAX) => {
+        BulkFabric::Sim => model::refuse(&args.model()),
+        BulkFabric::Tcp | BulkFabric::Shm if args.quick => Some("--quick is for the model".to_string()),
+        BulkFabric::Tcp | BulkFabric::Shm if args.bytes.contains(&0) => {
+            Some("--bytes has to be at least 1".to_string())
+        }
+        BulkFabric::Tcp | BulkFabric::Shm if args.members.iter().any(|members| *members > real::MEMBERS_MAX) => {
             Some(format!("--members has to be at most {} where they are processes", real::MEMBERS_MAX))
         }
-        Fabric::Tcp | Fabric::Shm => real::refuse(args, available_bytes()),
+        BulkFabric::Tcp | BulkFabric::Shm => real::refuse(args, available_bytes()),
     }
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
     match args.fabric {
-        Fabric::Sim => model::run(&args.model()),
-        Fabric::Tcp | Fabric::Shm => real::run(args),
+        BulkFabric::Sim => model::run(&args.model()),
+        BulkFabric::Tcp | BulkFabric::Shm => real::run(args),
     }
 }

@@ -15,20 +15,20 @@
 //!   of all together;
 //! - `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`;
 //! - `small`: `bytes`, `members`, `direct_ns`, `relayed_ns`.
-use super::super::table::{Table, short};
+use super::super::table::{TextTable, short};
 use super::super::tell;
-use super::Fabric;
-use crate::exit::{FAILED, Failure};
+use super::BulkFabric;
+use crate::exit::{CliError, FAILED};
 use serde::Serialize;
 use spindle_core::rdmc::{Algorithm, Racks, blocks};
 use spindle_sim::Violation;
-use spindle_sim::bulk::{Bench, Network, Uplinks};
+use spindle_sim::bulk::{BulkBench, NetworkModel, Uplinks};
 use std::io::{self, Write};
 
 /// The question put to the model.
 #[derive(Debug)]
-pub(super) struct Args {
-    pub(super) fabric: Fabric,
+pub(super) struct ModelArgs {
+    pub(super) fabric: BulkFabric,
     pub(super) members: Vec<u32>,
     pub(super) size: u64,
     pub(super) block: u64,
@@ -46,9 +46,9 @@ const TRIES: usize = 64;
 const SLOW_MEMBERS_MAX: u32 = 64;
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ModelReport {
     bench: &'static str,
-    fabric: Fabric,
+    fabric: BulkFabric,
     link_bytes_per_second: f64,
     latency_ns: u64,
     post_ns: u64,
@@ -58,15 +58,15 @@ struct Report {
     ahead: u32,
     posts: u32,
     blocks: u32,
-    runs: Vec<Run>,
-    algorithms: Vec<Named>,
+    runs: Vec<ModelRun>,
+    algorithms: Vec<NamedRun>,
     roots: Vec<Concurrent>,
     racks: Vec<InRacks>,
     small: Vec<Small>,
 }
 
 #[derive(Debug, Serialize)]
-struct Run {
+struct ModelRun {
     members: u32,
     ns: u64,
     optimum_ns: u64,
@@ -82,7 +82,7 @@ struct Run {
 }
 
 #[derive(Debug, Serialize)]
-struct Named {
+struct NamedRun {
     algorithm: &'static str,
     members: u32,
     ns: u64,
@@ -113,26 +113,26 @@ struct Small {
 }
 
 /// Returns the reason why `args` make no sense, if there is one.
-pub(super) fn refuse(args: &Args) -> Option<String> {
+pub(super) fn refuse(args: &ModelArgs) -> Option<String> {
     let few = blocks(args.size, args.block).is_some_and(|blocks| blocks <= BLOCKS_MAX);
     (!few).then(|| {
         format!("--bytes is more than {BLOCKS_MAX} blocks, which take too long to simulate; give a larger --block")
     })
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &ModelArgs) -> Result<(), CliError> {
     let report = measure(args)
-        .map_err(|violation| Failure::new(FAILED, format_args!("the model met a bug of the protocol: {violation}")))?;
+        .map_err(|violation| CliError::new(FAILED, format_args!("the model met a bug of the protocol: {violation}")))?;
     let told = tell(&report, args.json, |out| report.print(out));
-    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+    told.map_err(|error| CliError::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
-fn measure(args: &Args) -> Result<Report, Violation> {
-    let usual = |members| Bench {
+fn measure(args: &ModelArgs) -> Result<ModelReport, Violation> {
+    let usual = |members| BulkBench {
         block_bytes: args.block,
         ahead: args.ahead,
         posts_max: args.posts,
-        ..Bench::new(Network::rdma(members), args.size)
+        ..BulkBench::new(NetworkModel::rdma(members), args.size)
     };
     let rate = |ns: u64| args.size as f64 * 1e9 / ns as f64;
     let one = usual(2).run()?.ns;
@@ -141,7 +141,7 @@ fn measure(args: &Args) -> Result<Report, Violation> {
         let bench = usual(members);
         let timing = bench.run()?;
         let slow = (!args.quick && members <= SLOW_MEMBERS_MAX).then(|| bench.slow_link(500, TRIES)).transpose()?;
-        runs.push(Run {
+        runs.push(ModelRun {
             members,
             ns: timing.ns,
             optimum_ns: timing.optimum_ns,
@@ -162,13 +162,13 @@ fn measure(args: &Args) -> Result<Report, Violation> {
             ("binomial_tree", Algorithm::BinomialTree),
             ("sequential", Algorithm::Sequential),
         ] {
-            let ns = Bench { algorithm: plan, ..usual(members) }.run()?.ns;
-            algorithms.push(Named { algorithm, members, ns });
+            let ns = BulkBench { algorithm: plan, ..usual(members) }.run()?.ns;
+            algorithms.push(NamedRun { algorithm, members, ns });
         }
     }
     let mut roots = vec![];
     for count in [1, 2, 4, 8] {
-        let ns = Bench { roots: count, ..usual(8) }.run()?.ns;
+        let ns = BulkBench { roots: count, ..usual(8) }.run()?.ns;
         roots.push(Concurrent { members: 8, roots: count, bytes_per_second: f64::from(count) * rate(ns) });
     }
     let racks = [200_000, 100_000, 50_000, 25_000, 12_500].map(|uplink| in_racks(&usual(64), uplink));
@@ -176,14 +176,14 @@ fn measure(args: &Args) -> Result<Report, Violation> {
     for members in [4, 8, 16, 64] {
         for bytes in [1, 4 << 10, 16 << 10, 64 << 10] {
             let run = |direct_below| {
-                let bench = Bench { direct_below, ..Bench::new(Network::rdma(members), bytes) };
+                let bench = BulkBench { direct_below, ..BulkBench::new(NetworkModel::rdma(members), bytes) };
                 bench.run().map(|timing| timing.ns)
             };
             small.push(Small { bytes, members, direct_ns: run(u64::MAX)?, relayed_ns: run(0)? });
         }
     }
-    let network = Network::rdma(2);
-    Ok(Report {
+    let network = NetworkModel::rdma(2);
+    Ok(ModelReport {
         bench: "bulk",
         fabric: args.fabric,
         link_bytes_per_second: network.bytes_per_us as f64 * 1e6,
@@ -204,14 +204,14 @@ fn measure(args: &Args) -> Result<Report, Violation> {
 }
 
 /// Simulates four racks of 16 hosts. Each uplink carries `bytes_per_us`.
-fn in_racks(usual: &Bench, bytes_per_us: u64) -> Result<InRacks, Violation> {
+fn in_racks(usual: &BulkBench, bytes_per_us: u64) -> Result<InRacks, Violation> {
     let (racks, size) = (4, 16);
     let members = racks * size;
     let rack_of: Vec<u32> = (0..members).map(|host| host / size).collect();
     let hybrid = Algorithm::Hybrid(Racks::grouped(&rack_of));
-    let network = Network { uplinks: Some(Uplinks { rack_of, bytes_per_us }), ..Network::rdma(members) };
+    let network = NetworkModel { uplinks: Some(Uplinks { rack_of, bytes_per_us }), ..NetworkModel::rdma(members) };
     let run = |algorithm| {
-        let bench = Bench { algorithm, network: network.clone(), ..usual.clone() };
+        let bench = BulkBench { algorithm, network: network.clone(), ..usual.clone() };
         bench.run().map(|timing| timing.ns)
     };
     let uplink_bytes_per_second = bytes_per_us as f64 * 1e6;
@@ -219,9 +219,9 @@ fn in_racks(usual: &Bench, bytes_per_us: u64) -> Result<InRacks, Violation> {
     Ok(InRacks { members, racks, uplink_bytes_per_second, pipeline_ns, hybrid_ns })
 }
 
-impl Report {
+impl ModelReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Report { link_bytes_per_second, latency_ns, post_ns, bytes, block_bytes, blocks, .. } = self;
+        let ModelReport { link_bytes_per_second, latency_ns, post_ns, bytes, block_bytes, blocks, .. } = self;
         writeln!(
             out,
             "simulated, nothing is sent: links of {}B/s, {latency_ns} ns of latency, {post_ns} ns a post; one object of {bytes} bytes in \
@@ -230,7 +230,7 @@ impl Report {
         )?;
         let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
         let percent = |part: f64| format!("{:.1} %", part * 100.0);
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             "members",
             "ms",
             "over the optimum",
@@ -253,7 +253,7 @@ impl Report {
         }
         table.print(out)?;
         writeln!(out, "\nother schedules, ms")?;
-        let mut table = Table::new(&["members", "binomial pipeline", "chain", "binomial tree", "sequential"]);
+        let mut table = TextTable::new(&["members", "binomial pipeline", "chain", "binomial tree", "sequential"]);
         for row in self.algorithms.chunks(4) {
             let mut cells = vec![row[0].members.to_string()];
             cells.extend(row.iter().map(|run| ms(run.ns)));
@@ -261,20 +261,20 @@ impl Report {
         }
         table.print(out)?;
         writeln!(out, "\nracks, ms")?;
-        let mut table = Table::new(&["members, racks", "uplink B/s", "binomial pipeline", "hybrid"]);
+        let mut table = TextTable::new(&["members, racks", "uplink B/s", "binomial pipeline", "hybrid"]);
         for InRacks { members, racks, uplink_bytes_per_second, pipeline_ns, hybrid_ns } in &self.racks {
             let uplink = short(*uplink_bytes_per_second);
             table.row(vec![format!("{members}, {racks}"), uplink, ms(*pipeline_ns), ms(*hybrid_ns)]);
         }
         table.print(out)?;
         writeln!(out, "\ngroups of the same members with different roots, at once")?;
-        let mut table = Table::new(&["members", "roots", "B/s of all"]);
+        let mut table = TextTable::new(&["members", "roots", "B/s of all"]);
         for Concurrent { members, roots, bytes_per_second } in &self.roots {
             table.row(vec![members.to_string(), roots.to_string(), short(*bytes_per_second)]);
         }
         table.print(out)?;
         writeln!(out, "\nsmall objects, µs")?;
-        let mut table = Table::new(&["members", "bytes", "direct", "relayed"]);
+        let mut table = TextTable::new(&["members", "bytes", "direct", "relayed"]);
         for Small { bytes, members, direct_ns, relayed_ns } in &self.small {
             let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
             table.row(vec![members.to_string(), bytes.to_string(), us(*direct_ns), us(*relayed_ns)]);

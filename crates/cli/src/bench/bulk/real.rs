@@ -27,12 +27,12 @@
 //! - shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
 use super::super::args::cores;
 use super::super::pairing::quantile;
-use super::super::table::{Table, short};
+use super::super::table::{TextTable, short};
 use super::super::tell;
 use super::cluster::BulkCluster;
-use super::wire::{Job, Plan};
-use super::{Algorithm, Args, Fabric, Waiting};
-use crate::exit::{FAILED, Failure};
+use super::wire::{BulkJob, BulkPlan};
+use super::{AlgorithmArg, Args, BulkFabric, WaitMode};
+use crate::exit::{CliError, FAILED};
 use serde::Serialize;
 use spindle::bulk::BulkSettings;
 use std::io::{self, Write};
@@ -41,22 +41,22 @@ use std::io::{self, Write};
 pub(super) const MEMBERS_MAX: u32 = 64;
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct BulkReport {
     bench: &'static str,
-    fabric: Fabric,
+    fabric: BulkFabric,
     cores: u32,
     block_bytes: u64,
     ahead: u32,
     posts: u32,
     direct_below: u64,
-    waiting: Waiting,
-    runs: Vec<Run>,
+    waiting: WaitMode,
+    runs: Vec<BulkRun>,
 }
 
 #[derive(Debug, Serialize)]
-struct Run {
+struct BulkRun {
     #[serde(skip_serializing_if = "Option::is_none")]
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmArg>,
     members: u32,
     receivers: u32,
     bytes: u64,
@@ -78,10 +78,10 @@ struct Run {
     lent_bytes_per_second: Option<f64>,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let report = measure(args).map_err(|error| Failure::new(FAILED, format_args!("{error:#}")))?;
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
+    let report = measure(args).map_err(|error| CliError::new(FAILED, format_args!("{error:#}")))?;
     let told = tell(&report, args.json, |out| report.print(out));
-    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+    told.map_err(|error| CliError::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
 /// Returns an error if the members need more memory than is available, because each member has the
@@ -106,23 +106,23 @@ fn work(args: &Args) -> (&[u32], &[u64]) {
     (members, bytes)
 }
 
-fn measure(args: &Args) -> anyhow::Result<Report> {
+fn measure(args: &Args) -> anyhow::Result<BulkReport> {
     let Args { fabric, racks, block, ahead, posts, direct, waiting, .. } = *args;
     let (members, bytes) = work(args);
     let mut runs = vec![];
     for members in members {
-        let usual = if racks.is_some() { Algorithm::Hybrid } else { Algorithm::Pipeline };
+        let usual = if racks.is_some() { AlgorithmArg::Hybrid } else { AlgorithmArg::Pipeline };
         let algorithm = args.algorithm.unwrap_or(usual);
         let mut cluster =
-            BulkCluster::start(*members, Plan { fabric, algorithm, racks, block, ahead, posts, direct, waiting })?;
+            BulkCluster::start(*members, BulkPlan { fabric, algorithm, racks, block, ahead, posts, direct, waiting })?;
         for bytes in bytes {
-            let algorithm = (fabric == Fabric::Tcp).then_some(algorithm);
-            runs.push(Run { algorithm, ..trials(&mut cluster, *members, *bytes, args)? });
+            let algorithm = (fabric == BulkFabric::Tcp).then_some(algorithm);
+            runs.push(BulkRun { algorithm, ..trials(&mut cluster, *members, *bytes, args)? });
         }
         cluster.finish()?;
     }
     let usual = BulkSettings::default();
-    Ok(Report {
+    Ok(BulkReport {
         bench: "bulk",
         fabric,
         cores: cores(),
@@ -135,9 +135,10 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     })
 }
 
-fn trials(cluster: &mut BulkCluster, members: u32, bytes: u64, args: &Args) -> anyhow::Result<Run> {
-    let is_shm = args.fabric == Fabric::Shm;
-    let (job, reference) = if is_shm { (Job::Read, Job::Memcpy) } else { (Job::Multicast, Job::Stream) };
+fn trials(cluster: &mut BulkCluster, members: u32, bytes: u64, args: &Args) -> anyhow::Result<BulkRun> {
+    let is_shm = args.fabric == BulkFabric::Shm;
+    let (job, reference) =
+        if is_shm { (BulkJob::Read, BulkJob::Memcpy) } else { (BulkJob::Multicast, BulkJob::Stream) };
     let (mut cpu, mut crossings) = (vec![], vec![]);
     let mut rate = |what| {
         let took = cluster.run(bytes, what)?;
@@ -158,12 +159,12 @@ fn trials(cluster: &mut BulkCluster, members: u32, bytes: u64, args: &Args) -> a
         references.push(theirs);
         ratios.push(ours / theirs);
         if is_shm {
-            copied.push(rate(Job::Copy)?);
-            lent.push(rate(Job::Multicast)?);
+            copied.push(rate(BulkJob::Copy)?);
+            lent.push(rate(BulkJob::Multicast)?);
         }
     }
     let ratio = quantile(&ratios, 0.5);
-    Ok(Run {
+    Ok(BulkRun {
         algorithm: None,
         members,
         receivers: members - 1,
@@ -182,10 +183,10 @@ fn trials(cluster: &mut BulkCluster, members: u32, bytes: u64, args: &Args) -> a
     })
 }
 
-impl Report {
+impl BulkReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Report { cores, block_bytes, ahead, posts, .. } = self;
-        let is_shm = self.fabric == Fabric::Shm;
+        let BulkReport { cores, block_bytes, ahead, posts, .. } = self;
+        let is_shm = self.fabric == BulkFabric::Shm;
         if is_shm {
             writeln!(out, "{cores} cores; receivers read the root's memory in place, and copy out of it\n")?;
         } else {
@@ -218,7 +219,7 @@ impl Report {
             ]
         };
         let has_racks = self.runs.iter().any(|run| run.rack_crossings.is_some());
-        let mut table = Table::new(if is_shm || has_racks { heads } else { &heads[..heads.len() - 1] });
+        let mut table = TextTable::new(if is_shm || has_racks { heads } else { &heads[..heads.len() - 1] });
         for run in &self.runs {
             let receivers = match run.algorithm {
                 Some(algorithm) => format!("{algorithm:?}, {}", run.receivers).to_lowercase(),

@@ -1,12 +1,12 @@
 //! Messages between the benchmark and its processes: one JSON value a line, over a process's
 //! standard input and output.
-use super::{Algorithm, Fabric, Waiting};
+use super::{AlgorithmArg, BulkFabric, WaitMode};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The first line that a process reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Setup {
+pub(super) struct BulkSetup {
     /// The process that started this one. This process ends with it.
     pub(super) parent: u32,
     /// The directory in which the processes meet.
@@ -14,25 +14,25 @@ pub(super) struct Setup {
     pub(super) members: u32,
     /// Rank of the process; 0 is the root.
     pub(super) rank: u32,
-    pub(super) plan: Plan,
+    pub(super) plan: BulkPlan,
 }
 
 /// The settings that all processes share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Plan {
-    pub(super) fabric: Fabric,
-    pub(super) algorithm: Algorithm,
+pub(super) struct BulkPlan {
+    pub(super) fabric: BulkFabric,
+    pub(super) algorithm: AlgorithmArg,
     pub(super) racks: Option<u32>,
     pub(super) block: Option<u64>,
     pub(super) ahead: Option<u32>,
     pub(super) posts: Option<u32>,
     pub(super) direct: Option<u64>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: WaitMode,
 }
 
 /// The operation that is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum Job {
+pub(super) enum BulkJob {
     /// The multicast, until every receiver has the object: in a buffer of its own (tcp), or mapped
     /// (shm).
     Multicast,
@@ -48,7 +48,7 @@ pub(super) enum Job {
 
 /// An order that follows the setup.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum BulkOrder {
     /// Connect to the others, which listen at these ports, by rank.
     Connect(Vec<u16>),
     /// Prepare for this trial.
@@ -56,7 +56,7 @@ pub(super) enum Order {
         /// Bytes of the object.
         bytes: u64,
         /// The operation to time.
-        job: Job,
+        job: BulkJob,
     },
     /// Begin. Only the root receives this order.
     Go,
@@ -66,7 +66,7 @@ pub(super) enum Order {
 
 /// An answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum BulkReply {
     /// The process listens at this port.
     Listening(u16),
     /// The process has carried out its order, or is ready to.

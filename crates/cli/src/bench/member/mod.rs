@@ -4,9 +4,9 @@ mod poll;
 mod read;
 mod thread;
 
-use super::args::{Drive, Wait};
+use super::args::{Drive, WaitArg};
 use super::clock::Usage;
-use super::wire::{Counts, Job, Order, Ran, Reply, RuntimeDirArgs, Setup};
+use super::wire::{BenchOrder, BenchReply, BenchSetup, EngineCounts, MemberNetwork, Ran, SliceJob};
 use crate::clock::now_ns;
 use crate::parent;
 use anyhow::Context;
@@ -28,7 +28,7 @@ trait Worker {
     fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran>;
 
     /// Returns the counts since the start.
-    fn counts(&self) -> Counts;
+    fn counts(&self) -> EngineCounts;
 
     /// Takes part in the group for a moment without sending. Returns false if a thread of the
     /// library does that.
@@ -38,22 +38,22 @@ trait Worker {
 
     /// Leaves in agreement with the others. It fails if any message that was read differs from the
     /// one written.
-    fn finish(self: Box<Self>) -> anyhow::Result<Counts>;
+    fn finish(self: Box<Self>) -> anyhow::Result<EngineCounts>;
 }
 
 /// Runs a member that takes its orders from standard input.
 pub(super) fn run() -> anyhow::Result<()> {
     let mut lines = io::stdin().lock().lines();
     let setup = lines.next().context("this is started by `spindle bench`, not by hand")??;
-    let setup: Setup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
+    let setup: BenchSetup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
     parent::stay_with(setup.parent)?;
     match serve(&setup, lines) {
         Ok(()) => Ok(()),
-        Err(error) => answer(&Reply::Failed(format!("{error:#}"))),
+        Err(error) => answer(&BenchReply::Failed(format!("{error:#}"))),
     }
 }
 
-fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
+fn serve(setup: &BenchSetup, lines: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
     if let Some(core) = setup.core {
         let mut only = CpuSet::new();
         only.set(core as usize);
@@ -61,32 +61,32 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
     }
     let node = config(setup)?.join()?;
     let mut worker = worker(node, setup)?;
-    answer(&Reply::Ready)?;
+    answer(&BenchReply::Ready)?;
     while worker.rest()? && event::poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&REST))? == 0 {}
     let mut before = (worker.counts(), Usage::mine()?);
     // This member ends with its input, or with the benchmark.
     for order in lines {
         match serde_json::from_str(&order?)? {
-            Order::Run { begin_ns, end_ns } => {
+            BenchOrder::Run { begin_ns, end_ns } => {
                 let (start, start_ns) = (Usage::mine()?, now_ns());
                 let mut ran = worker.run(begin_ns, end_ns)?;
                 let now = (worker.counts(), Usage::mine()?);
                 (ran.counts, ran.usage) = (now.0.since(before.0), now.1.since(before.1));
                 (ran.busy_ns, ran.took_ns) = (now.1.since(start).cpu_ns, now_ns() - start_ns);
                 before = now;
-                answer(&Reply::Ran(Box::new(ran)))?;
+                answer(&BenchReply::Ran(Box::new(ran)))?;
             }
-            Order::Finish => return answer(&Reply::Finished(worker.finish()?)),
+            BenchOrder::Finish => return answer(&BenchReply::Finished(worker.finish()?)),
         }
     }
     Ok(())
 }
 
-fn worker(node: Node, setup: &Setup) -> anyhow::Result<Box<dyn Worker>> {
+fn worker(node: Node, setup: &BenchSetup) -> anyhow::Result<Box<dyn Worker>> {
     // A member without an active subgroup sleeps.
     let drive = if setup.rank < setup.plan.span { setup.plan.drive } else { Drive::Thread };
     Ok(match (drive, setup.plan.job) {
-        (Drive::Poll, Job::Stream) => Box::new(poll::Polling::new(node, setup)?),
+        (Drive::Poll, SliceJob::Stream) => Box::new(poll::Polling::new(node, setup)?),
         (Drive::Poll, _) => Box::new(one_in_flight::OneInFlight::new(node, setup)?),
         (Drive::Thread, _) => Box::new(thread::Threaded::new(node, setup)?),
     })
@@ -96,7 +96,7 @@ fn worker(node: Node, setup: &Setup) -> anyhow::Result<Box<dyn Worker>> {
 /// The first tenth of `length` does not count, and another tenth follows that does not count
 /// either, because the members don't all join at the same moment. Returns the measurements and the
 /// counts at the end.
-pub(super) fn alone(setup: &Setup, length: Duration) -> anyhow::Result<(Ran, Counts)> {
+pub(super) fn alone(setup: &BenchSetup, length: Duration) -> anyhow::Result<(Ran, EngineCounts)> {
     let mut worker = worker(config(setup)?.join()?, setup)?;
     let (now, length_ns) = (now_ns(), length.as_nanos() as u64);
     let end = now + length_ns;
@@ -105,22 +105,22 @@ pub(super) fn alone(setup: &Setup, length: Duration) -> anyhow::Result<(Ran, Cou
     Ok((ran, worker.finish()?))
 }
 
-fn answer(reply: &Reply) -> anyhow::Result<()> {
+fn answer(reply: &BenchReply) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(reply)?)?;
     Ok(out.flush()?)
 }
 
-fn config(setup: &Setup) -> anyhow::Result<Config> {
+fn config(setup: &BenchSetup) -> anyhow::Result<Config> {
     let plan = setup.plan;
     let mut config = Config::new(setup.group.clone(), setup.members);
     config.id = Some(MemberId(u64::from(setup.rank) + 1));
     config.runtime_dir = Some(setup.runtime_dir.clone());
     config.network = setup.network.as_ref().map(network).transpose()?;
     config.spin_for = match plan.wait {
-        Wait::Polling => Duration::MAX,
-        Wait::Hybrid => config.spin_for,
-        Wait::Interrupt => Duration::ZERO,
+        WaitArg::Polling => Duration::MAX,
+        WaitArg::Hybrid => config.spin_for,
+        WaitArg::Interrupt => Duration::ZERO,
     };
     config.gather_timeout = GATHER;
     let subgroup = |i| {
@@ -137,7 +137,7 @@ fn config(setup: &Setup) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-pub(super) fn network(place: &RuntimeDirArgs) -> anyhow::Result<Network> {
+pub(super) fn network(place: &MemberNetwork) -> anyhow::Result<Network> {
     let seeds = place.seeds.iter().map(|seed| Ok(seed.parse()?)).collect::<anyhow::Result<_>>()?;
     let mut network = Network::new(place.listen.parse()?, seeds);
     network.advertise = place.advertise.as_ref().map(|address| address.parse()).transpose()?;
@@ -155,7 +155,7 @@ fn name(subgroup: u32) -> String {
 }
 
 /// Returns the publishers of the active subgroups, if this member sends.
-fn publishers(node: &mut Node, setup: &Setup) -> anyhow::Result<Vec<spindle::Publisher>> {
+fn publishers(node: &mut Node, setup: &BenchSetup) -> anyhow::Result<Vec<spindle::Publisher>> {
     let active = if setup.rank < setup.plan.senders { setup.plan.active } else { 0 };
     (0..active).map(|i| Ok(node.publisher(&name(i))?)).collect()
 }

@@ -1,6 +1,6 @@
 //! A member that sends when it is its turn, one message at a time in the whole group, and measures
 //! the latency of the others' messages.
-use super::super::wire::{Counts, Ran, Setup};
+use super::super::wire::{BenchSetup, EngineCounts, Ran};
 use super::{GATHER, Worker, drain, histogram, name};
 use crate::clock::now_ns;
 use anyhow::bail;
@@ -64,7 +64,7 @@ pub(super) struct OneInFlight {
 }
 
 impl OneInFlight {
-    pub(super) fn new(mut node: Node, setup: &Setup) -> anyhow::Result<OneInFlight> {
+    pub(super) fn new(mut node: Node, setup: &BenchSetup) -> anyhow::Result<OneInFlight> {
         let sends = setup.rank < setup.plan.senders;
         Ok(OneInFlight {
             publisher: if sends { Some(node.publisher(&name(0))?) } else { None },
@@ -130,8 +130,8 @@ impl Worker for OneInFlight {
         }
     }
 
-    fn counts(&self) -> Counts {
-        Counts::of(&self.node.status())
+    fn counts(&self) -> EngineCounts {
+        EngineCounts::of(&self.node.status())
     }
 
     fn rest(&mut self) -> anyhow::Result<bool> {
@@ -139,7 +139,7 @@ impl Worker for OneInFlight {
         Ok(true)
     }
 
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
+    fn finish(mut self: Box<Self>) -> anyhow::Result<EngineCounts> {
         self.publisher = None;
         let until = Instant::now() + GATHER;
         while self.poll(u64::MAX)? != Poll::Finished {

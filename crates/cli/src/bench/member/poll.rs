@@ -1,7 +1,7 @@
 //! A member with one thread: it claims a few messages, polls, and repeats.
-use super::super::args::Delivery;
-use super::super::wire::{Counts, Ran, Setup};
-use super::read::Reader;
+use super::super::args::DeliveryArg;
+use super::super::wire::{BenchSetup, EngineCounts, Ran};
+use super::read::PayloadReader;
 use super::{GATHER, Worker, first_number, name, publishers};
 use crate::clock::now_ns;
 use anyhow::{bail, ensure};
@@ -18,8 +18,8 @@ const LOOK: u32 = 32;
 #[derive(Debug)]
 pub(super) struct Polling {
     node: Node,
-    reader: Reader,
-    sending: Vec<Sending>,
+    reader: PayloadReader,
+    sending: Vec<SubgroupSending>,
     receivers: Vec<(SubgroupId, Receiver)>,
     size: u64,
     burst: u64,
@@ -28,28 +28,28 @@ pub(super) struct Polling {
 }
 
 #[derive(Debug)]
-struct Sending {
+struct SubgroupSending {
     publisher: Publisher,
     /// Number of the next message.
     number: u64,
 }
 
 impl Polling {
-    pub(super) fn new(mut node: Node, setup: &Setup) -> anyhow::Result<Polling> {
+    pub(super) fn new(mut node: Node, setup: &BenchSetup) -> anyhow::Result<Polling> {
         let plan = setup.plan;
         let publishers = publishers(&mut node, setup)?;
         let sending = publishers.into_iter().enumerate().map(|(i, publisher)| {
             let number = first_number(i, setup.rank);
-            Sending { publisher, number }
+            SubgroupSending { publisher, number }
         });
         let mut receivers = Vec::new();
-        if plan.delivery == Delivery::Receiver {
+        if plan.delivery == DeliveryArg::Receiver {
             for i in 0..plan.active {
                 receivers.push((SubgroupId(i), node.receiver(&name(i))?));
             }
         }
         Ok(Polling {
-            reader: Reader::new(setup.rank, setup.members, plan.subgroups, plan.size),
+            reader: PayloadReader::new(setup.rank, setup.members, plan.subgroups, plan.size),
             sending: sending.collect(),
             receivers,
             node,
@@ -62,7 +62,7 @@ impl Polling {
     /// Claims messages and polls once.
     #[inline]
     fn turn(&mut self) -> anyhow::Result<Poll> {
-        for Sending { publisher, number } in &mut self.sending {
+        for SubgroupSending { publisher, number } in &mut self.sending {
             for _ in 0..self.burst {
                 let Some(mut frame) = publisher.try_claim(self.size)? else { break };
                 fill(&mut frame, seed(*number));
@@ -107,8 +107,8 @@ impl Worker for Polling {
         }
     }
 
-    fn counts(&self) -> Counts {
-        Counts::of(&self.node.status())
+    fn counts(&self) -> EngineCounts {
+        EngineCounts::of(&self.node.status())
     }
 
     fn rest(&mut self) -> anyhow::Result<bool> {
@@ -116,7 +116,7 @@ impl Worker for Polling {
         Ok(true)
     }
 
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
+    fn finish(mut self: Box<Self>) -> anyhow::Result<EngineCounts> {
         self.sending.clear();
         let until = Instant::now() + GATHER;
         while self.turn()? != Poll::Finished {

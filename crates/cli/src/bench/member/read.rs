@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// of its sender. The raw ring's reader does the same work. A member does not read its own messages
 /// again.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct PayloadReader {
     rank: u32,
     members: u32,
     size: u64,
@@ -18,9 +18,9 @@ pub(super) struct Reader {
     wrong: Arc<AtomicU64>,
 }
 
-impl Reader {
-    pub(super) fn new(rank: u32, members: u32, subgroups: u32, size: u64) -> Reader {
-        Reader { rank, members, size, next: vec![Vec::new(); subgroups as usize], wrong: Arc::default() }
+impl PayloadReader {
+    pub(super) fn new(rank: u32, members: u32, subgroups: u32, size: u64) -> PayloadReader {
+        PayloadReader { rank, members, size, next: vec![Vec::new(); subgroups as usize], wrong: Arc::default() }
     }
 
     /// Returns a counter that is not zero once a message differed from the expected one.
@@ -30,17 +30,17 @@ impl Reader {
 
     /// Returns the reader of the messages of `subgroup`, one by one.
     #[inline]
-    pub(super) fn of(&mut self, subgroup: SubgroupId) -> Reading<'_> {
+    pub(super) fn of(&mut self, subgroup: SubgroupId) -> SubgroupReading<'_> {
         let next = &mut self.next[subgroup.index()];
         if next.is_empty() {
             *next = (0..self.members).map(|rank| first_number(subgroup.index(), rank)).collect();
         }
-        Reading { rank: self.rank, size: self.size, next, found: 0, wrong: &self.wrong }
+        SubgroupReading { rank: self.rank, size: self.size, next, found: 0, wrong: &self.wrong }
     }
 }
 
-/// A [`Reader`] in use in one subgroup.
-pub(super) struct Reading<'a> {
+/// A [`PayloadReader`] in use in one subgroup.
+pub(super) struct SubgroupReading<'a> {
     rank: u32,
     size: u64,
     next: &'a mut [u64],
@@ -48,7 +48,7 @@ pub(super) struct Reading<'a> {
     wrong: &'a AtomicU64,
 }
 
-impl Reading<'_> {
+impl SubgroupReading<'_> {
     #[inline]
     pub(super) fn take(&mut self, message: Message<'_>) {
         if message.sender.0 != self.rank {
@@ -59,7 +59,7 @@ impl Reading<'_> {
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for SubgroupReading<'_> {
     fn drop(&mut self) {
         if self.found != 0 {
             self.wrong.fetch_or(self.found, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Drop for Reading<'_> {
     }
 }
 
-impl Handler for Reader {
+impl Handler for PayloadReader {
     #[inline]
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let mut reading = self.of(subgroup);

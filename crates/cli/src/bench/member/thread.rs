@@ -1,9 +1,9 @@
 //! A member that sends on this thread while the library's thread polls its node.
-use super::super::args::Delivery;
+use super::super::args::DeliveryArg;
 use super::super::clock::sleep_until;
-use super::super::wire::{Counts, Job, Plan, Ran, Setup};
+use super::super::wire::{BenchPlan, BenchSetup, EngineCounts, Ran, SliceJob};
 use super::one_in_flight::{Stopwatch, stamp};
-use super::read::Reader;
+use super::read::PayloadReader;
 use super::{GATHER, Worker, drain, first_number, name, publishers};
 use crate::clock::now_ns;
 use anyhow::{Context, ensure};
@@ -33,17 +33,17 @@ pub(super) struct Threaded {
     /// them.
     latencies: Option<Arc<Mutex<[Histogram<u64>; 2]>>>,
     rank: u32,
-    plan: Plan,
+    plan: BenchPlan,
 }
 
 impl Threaded {
-    pub(super) fn new(mut node: Node, setup: &Setup) -> anyhow::Result<Threaded> {
+    pub(super) fn new(mut node: Node, setup: &BenchSetup) -> anyhow::Result<Threaded> {
         let plan = setup.plan;
         let publishers = publishers(&mut node, setup)?;
-        let reader = || Reader::new(setup.rank, setup.members, plan.subgroups, plan.size);
+        let reader = || PayloadReader::new(setup.rank, setup.members, plan.subgroups, plan.size);
         let mut wrong = Vec::new();
         let mut readers = Vec::new();
-        if plan.delivery == Delivery::Receiver && plan.job == Job::Stream {
+        if plan.delivery == DeliveryArg::Receiver && plan.job == SliceJob::Stream {
             for i in 0..plan.active {
                 let (receiver, reader) = (node.receiver(&name(i))?, reader());
                 wrong.push(Arc::clone(reader.wrong()));
@@ -52,7 +52,7 @@ impl Threaded {
         }
         let mut latencies = None;
         let group = match plan.job {
-            Job::Stream => {
+            SliceJob::Stream => {
                 let reader = reader();
                 wrong.push(Arc::clone(reader.wrong()));
                 node.start(reader)?
@@ -128,7 +128,7 @@ impl Threaded {
     }
 }
 
-fn read_all(subgroup: SubgroupId, mut receiver: Receiver, mut reader: Reader) -> Result<(), ReceiveError> {
+fn read_all(subgroup: SubgroupId, mut receiver: Receiver, mut reader: PayloadReader) -> Result<(), ReceiveError> {
     loop {
         match receiver.receive(RECEIVE) {
             Ok(deliveries) => {
@@ -144,7 +144,7 @@ fn read_all(subgroup: SubgroupId, mut receiver: Receiver, mut reader: Reader) ->
 
 impl Worker for Threaded {
     fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran> {
-        if let Job::Pulse { every_us } = self.plan.job {
+        if let SliceJob::Pulse { every_us } = self.plan.job {
             self.pulse(begin_ns, end_ns, Duration::from_micros(every_us))?;
             let measured = self.latencies.as_ref().context("this job measures latencies")?;
             let [latencies, own_latencies] =
@@ -163,11 +163,11 @@ impl Worker for Threaded {
         Ok(Ran { delivered: delivered - before, elapsed_ns: now - began, stalls, ..Ran::default() })
     }
 
-    fn counts(&self) -> Counts {
-        self.group.as_ref().map(|group| Counts::of(&group.status())).unwrap_or_default()
+    fn counts(&self) -> EngineCounts {
+        self.group.as_ref().map(|group| EngineCounts::of(&group.status())).unwrap_or_default()
     }
 
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
+    fn finish(mut self: Box<Self>) -> anyhow::Result<EngineCounts> {
         self.publishers.clear();
         let group = self.group.take().context("a member finishes once")?;
         let status = group.finish(GATHER)?;
@@ -177,6 +177,6 @@ impl Worker for Threaded {
         }
         let wrong = self.wrong.iter().any(|wrong| wrong.load(Ordering::Relaxed) != 0);
         ensure!(!wrong, "a message was not what its sender wrote");
-        Ok(Counts::of(&status))
+        Ok(EngineCounts::of(&status))
     }
 }

@@ -1,13 +1,13 @@
 //! The members of `spindle bench views`, as the benchmark process manages them: processes, and
 //! their reports.
 use super::Args;
-use super::Objects;
+use super::ObjectRate;
 use super::gate::Gate;
-use super::member::{self, Gap, Said};
-use crate::bench::args::Fabric;
+use super::member::{self, DeliveryGap, MemberLine};
+use crate::bench::args::FabricArg;
 use crate::bench::clock::Usage;
 use crate::bench::cluster::{ScratchDir, free_address};
-use crate::bench::wire::RuntimeDirArgs;
+use crate::bench::wire::MemberNetwork;
 use crate::clock::now_ns;
 use crate::log;
 use anyhow::{Context, anyhow, bail};
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A member's report of a change of the view.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeReport {
-    gaps: Vec<Gap>,
+    gaps: Vec<DeliveryGap>,
     pub(super) first_after_ns: u64,
     /// The end of each phase of the change, if phases are timed; 0: the phase did not end.
     pub(super) phases: Vec<u64>,
@@ -44,7 +44,7 @@ impl ChangeReport {
 
 /// A member's report of its join.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Joined {
+pub(super) struct JoinReport {
     /// Time at which the member asked to join.
     pub(super) asked_ns: u64,
     pub(super) at_ns: u64,
@@ -67,22 +67,22 @@ pub(super) struct ViewCluster {
     args: Args,
     state: u64,
     dir: ScratchDir,
-    members: BTreeMap<u64, Member>,
+    members: BTreeMap<u64, ViewMember>,
     /// One proxy in front of each member, if connections between members are to break.
     gates: Option<Vec<Gate>>,
     next_id: u64,
     /// The last report of the member that had delivered the most large messages.
-    objects: member::Objects,
+    objects: member::ObjectCounts,
 }
 
-struct Member {
+struct ViewMember {
     /// Address at which the member listens, if it is on a host of its own.
     address: Option<String>,
     process: Child,
     orders: ChildStdin,
-    said: Receiver<Said>,
+    said: Receiver<MemberLine>,
     /// Reports that were read before they were asked for.
-    kept: VecDeque<Said>,
+    kept: VecDeque<MemberLine>,
 }
 
 impl ViewCluster {
@@ -105,7 +105,7 @@ impl ViewCluster {
             members: BTreeMap::new(),
             gates,
             next_id: 1,
-            objects: member::Objects::default(),
+            objects: member::ObjectCounts::default(),
         };
         for _ in 0..args.members {
             cluster.spawn(args.members, false)?;
@@ -134,7 +134,7 @@ impl ViewCluster {
         let gate = self.gates.is_some().then(Gate::open).transpose()?;
         let listen = match &gate {
             Some(gate) => Some(gate.back.clone()),
-            None => (args.fabric != Fabric::Shm).then(free_address).transpose()?,
+            None => (args.fabric != FabricArg::Shm).then(free_address).transpose()?,
         };
         let advertise = gate.as_ref().map(|gate| gate.front.clone());
         let address = advertise.clone().or(listen.clone());
@@ -146,7 +146,7 @@ impl ViewCluster {
             // The seed is any existing member. The founders start with the first of them.
             let seed = self.members.values().find_map(|member| member.address.as_ref()).unwrap_or(address);
             let provider = args.fabric.provider();
-            let place = RuntimeDirArgs { listen, advertise, seeds: vec![seed.clone()], insecure: false, provider };
+            let place = MemberNetwork { listen, advertise, seeds: vec![seed.clone()], insecure: false, provider };
             command.args(["--place", &serde_json::to_string(&place)?]);
         }
         for (name, value) in [
@@ -183,7 +183,7 @@ impl ViewCluster {
                 }
             }
         })?;
-        self.members.insert(id, Member { address, process, orders, said, kept: VecDeque::new() });
+        self.members.insert(id, ViewMember { address, process, orders, said, kept: VecDeque::new() });
         Ok(id)
     }
 
@@ -196,7 +196,7 @@ impl ViewCluster {
         *self.members.keys().next_back().expect("there are members")
     }
 
-    fn member(&mut self, id: u64) -> anyhow::Result<&mut Member> {
+    fn member(&mut self, id: u64) -> anyhow::Result<&mut ViewMember> {
         self.members.get_mut(&id).with_context(|| format!("member {id} is not there"))
     }
 
@@ -227,13 +227,13 @@ impl ViewCluster {
         let others = self.members.iter_mut().filter(|(id, _)| !gone.contains(id) && !come.contains(id));
         let mut told = vec![];
         for (id, member) in others {
-            let is_it = |said: &Said| match said {
-                Said::Changed { joined, left, .. } => {
+            let is_it = |said: &MemberLine| match said {
+                MemberLine::Changed { joined, left, .. } => {
                     gone.iter().all(|id| left.contains(id)) && come.iter().all(|id| joined.contains(id))
                 }
                 _ => false,
             };
-            let Said::Changed { gaps, first_after_ns, mut phases, objects, .. } = member.hear(*id, is_it)? else {
+            let MemberLine::Changed { gaps, first_after_ns, mut phases, objects, .. } = member.hear(*id, is_it)? else {
                 continue;
             };
             if objects.delivered > self.objects.delivered {
@@ -255,7 +255,8 @@ impl ViewCluster {
     /// Returns the CPU time that all members but `except` have used.
     pub(super) fn usage(&self, except: &[u64]) -> anyhow::Result<Usage> {
         let members = self.members.iter().filter(|(id, _)| !except.contains(id));
-        let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
+        let of =
+            |member: &ViewMember| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
         members.map(|(_, member)| of(member)).sum()
     }
 
@@ -263,24 +264,24 @@ impl ViewCluster {
     pub(super) fn installed(&mut self, except: &[u64], is_it: impl Fn(&Installed) -> bool) -> anyhow::Result<u64> {
         let mut newest = 0;
         for (id, member) in self.members.iter_mut().filter(|(id, _)| !except.contains(id)) {
-            let read = |said: &Said| match said {
-                Said::Installed { view, joined, left, extra } => {
+            let read = |said: &MemberLine| match said {
+                MemberLine::Installed { view, joined, left, extra } => {
                     Some(Installed { view: *view, joined: joined.clone(), left: left.clone(), extra: *extra })
                 }
                 _ => None,
             };
             let said = member.hear(*id, |said| read(said).is_some_and(|installed| is_it(&installed)))?;
-            member.kept.retain(|said| !matches!(said, Said::Installed { .. }));
+            member.kept.retain(|said| !matches!(said, MemberLine::Installed { .. }));
             newest = newest.max(read(&said).map_or(0, |installed| installed.view));
         }
         Ok(newest)
     }
 
     /// Sends an order to a member, and returns the gaps that it reports.
-    pub(super) fn ask_gaps(&mut self, id: u64, order: &str) -> anyhow::Result<Vec<Gap>> {
+    pub(super) fn ask_gaps(&mut self, id: u64, order: &str) -> anyhow::Result<Vec<DeliveryGap>> {
         self.say(id, order)?;
-        match self.member(id)?.hear(id, |said| matches!(said, Said::Gaps { .. }))? {
-            Said::Gaps { gaps } => Ok(gaps),
+        match self.member(id)?.hear(id, |said| matches!(said, MemberLine::Gaps { .. }))? {
+            MemberLine::Gaps { gaps } => Ok(gaps),
             said => bail!("{said:?} from member {id}"),
         }
     }
@@ -300,20 +301,22 @@ impl ViewCluster {
         }
         let mut told = vec![];
         for id in ids {
-            let is_it = |said: &Said| matches!(said, Said::Gaps { .. } | Said::Changed { .. } | Said::Evicted);
-            let Said::Gaps { gaps } = self.member(id)?.hear(id, is_it)? else { return Ok(None) };
+            let is_it = |said: &MemberLine| {
+                matches!(said, MemberLine::Gaps { .. } | MemberLine::Changed { .. } | MemberLine::Evicted)
+            };
+            let MemberLine::Gaps { gaps } = self.member(id)?.hear(id, is_it)? else { return Ok(None) };
             let told_now = ChangeReport { gaps, first_after_ns: at_ns, phases: vec![] };
             told.push(ChangeReport { first_after_ns: at_ns + told_now.stall_ns(at_ns), ..told_now });
         }
         Ok(Some(told))
     }
 
-    pub(super) fn joined(&mut self, id: u64) -> anyhow::Result<Joined> {
-        let said = self.member(id)?.hear(id, |said| matches!(said, Said::Joined { .. }))?;
-        let Said::Joined { asked_ns, at_ns, view, restore_ns, restored_bytes } = said else {
+    pub(super) fn joined(&mut self, id: u64) -> anyhow::Result<JoinReport> {
+        let said = self.member(id)?.hear(id, |said| matches!(said, MemberLine::Joined { .. }))?;
+        let MemberLine::Joined { asked_ns, at_ns, view, restore_ns, restored_bytes } = said else {
             bail!("{said:?} from member {id}")
         };
-        Ok(Joined { asked_ns, at_ns, view, restore_ns, restored_bytes })
+        Ok(JoinReport { asked_ns, at_ns, view, restore_ns, restored_bytes })
     }
 
     pub(super) fn sends_objects(&self) -> bool {
@@ -322,16 +325,16 @@ impl ViewCluster {
 
     /// Returns the large messages of `bytes` bytes that were delivered, as far as members have
     /// reported.
-    pub(super) fn objects(&self, bytes: u64) -> Objects {
-        let member::Objects { delivered, from_ns, to_ns } = self.objects;
+    pub(super) fn objects(&self, bytes: u64) -> ObjectRate {
+        let member::ObjectCounts { delivered, from_ns, to_ns } = self.objects;
         let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
         let bytes_per_second = delivered.saturating_sub(1) as f64 * bytes as f64 / seconds.max(1e-9);
-        Objects { bytes, delivered, bytes_per_second }
+        ObjectRate { bytes, delivered, bytes_per_second }
     }
 
     /// Waits until the member reports its eviction and ends.
     pub(super) fn evicted(&mut self, id: u64) -> anyhow::Result<()> {
-        self.member(id)?.hear(id, |said| matches!(said, Said::Evicted))?;
+        self.member(id)?.hear(id, |said| matches!(said, MemberLine::Evicted))?;
         self.ended(id)
     }
 
@@ -367,24 +370,24 @@ impl ViewCluster {
     }
 }
 
-impl Member {
+impl ViewMember {
     /// Returns the first report that is `wanted`. Earlier reports are kept.
-    fn hear(&mut self, id: u64, wanted: impl Fn(&Said) -> bool) -> anyhow::Result<Said> {
+    fn hear(&mut self, id: u64, wanted: impl Fn(&MemberLine) -> bool) -> anyhow::Result<MemberLine> {
         if let Some(at) = self.kept.iter().position(&wanted) {
             return self.kept.remove(at).context("it was there");
         }
         let until = Instant::now() + PATIENCE;
         loop {
             match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Said::Failed(why)) => bail!("member {id}: {why}"),
+                Ok(MemberLine::Failed(why)) => bail!("member {id}: {why}"),
                 Ok(said) if wanted(&said) => return Ok(said),
-                Ok(Said::Evicted) => bail!(
+                Ok(MemberLine::Evicted) => bail!(
                     "member {id}, to which nothing was done, was evicted: the machine gave it no time for longer than the silence that is \
                      suspected; let less run beside this, or give --suspect-after more"
                 ),
                 Ok(said) => self.kept.push_back(said),
                 Err(RecvTimeoutError::Timeout) => {
-                    let kept: Vec<&Said> = self.kept.iter().rev().take(3).collect();
+                    let kept: Vec<&MemberLine> = self.kept.iter().rev().take(3).collect();
                     bail!("member {id} has not said what was expected for {PATIENCE:?}, and last {kept:.300?}")
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("member {id} has ended")),

@@ -21,9 +21,9 @@
 //!
 //! Times are in ms, each with `min`, `p50`, `p90`, `max`.
 use super::cluster::{Installed, ViewCluster};
-use super::member::Gap;
-use super::{Args, Fabric, Spread, name, spread};
-use crate::bench::table::Table;
+use super::member::DeliveryGap;
+use super::{Args, FabricArg, TimeSpread, name, spread};
+use crate::bench::table::TextTable;
 use crate::clock::now_ns;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -46,24 +46,24 @@ const QUIET: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Quiet {
-    untouched_gap: Spread,
-    touched_gap: Spread,
+    untouched_gap: TimeSpread,
+    touched_gap: TimeSpread,
     cpu_percent: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Cost {
-    untouched_gap: Spread,
+    untouched_gap: TimeSpread,
     #[serde(skip_serializing_if = "Option::is_none")]
-    touched_gap: Option<Spread>,
-    cpu_ms: Spread,
-    installed: Spread,
+    touched_gap: Option<TimeSpread>,
+    cpu_ms: TimeSpread,
+    installed: TimeSpread,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Report {
+pub(super) struct ElsewhereReport {
     members: u32,
-    fabric: Fabric,
+    fabric: FabricArg,
     subgroups: u32,
     subgroup_members: u32,
     trials: u32,
@@ -78,7 +78,7 @@ pub(super) struct Report {
 
 /// A change of the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Event {
+enum GroupChange {
     Create,
     Alter,
     Drop,
@@ -89,14 +89,14 @@ enum Event {
 
 /// The times of one kind of event, in ns.
 #[derive(Debug, Default)]
-struct Times {
+struct ChangeTimes {
     untouched: Vec<u64>,
     touched: Vec<u64>,
     cpu: Vec<u64>,
     installed: Vec<u64>,
 }
 
-impl Times {
+impl ChangeTimes {
     fn cost(&self) -> Cost {
         let touched = (!self.touched.is_empty()).then(|| spread(&self.touched));
         Cost {
@@ -109,37 +109,37 @@ impl Times {
 }
 
 /// Returns the longest of the gaps that ended after `at_ns`.
-fn longest(gaps: &[Gap], at_ns: u64) -> u64 {
+fn longest(gaps: &[DeliveryGap], at_ns: u64) -> u64 {
     gaps.iter().filter(|gap| gap.to_ns > at_ns).map(|gap| gap.to_ns - gap.from_ns).max().unwrap_or(0)
 }
 
 /// The group, and its CPU use while nothing changes.
-struct Bench {
+struct ChangeBench {
     cluster: ViewCluster,
     cpu_per_ns: f64,
     view: u64,
 }
 
-pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
+pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<ElsewhereReport> {
     let cluster = ViewCluster::start(args, 0)?;
-    let mut bench = Bench { cluster, cpu_per_ns: 0.0, view: 0 };
+    let mut bench = ChangeBench { cluster, cpu_per_ns: 0.0, view: 0 };
     let quiet = bench.quiet(args.trials.min(50))?;
-    let mut times: [Times; 6] = Default::default();
+    let mut times: [ChangeTimes; 6] = Default::default();
     for trial in 0..args.trials {
         if !args.json {
             eprint!("\rtrial {} of {}", trial + 1, args.trials);
         }
         for probes in [false, true] {
-            let id = bench.change(Event::Join, None, probes, &mut times)?;
-            for event in [Event::Create, Event::Alter, Event::Drop] {
+            let id = bench.change(GroupChange::Join, None, probes, &mut times)?;
+            for event in [GroupChange::Create, GroupChange::Alter, GroupChange::Drop] {
                 // These changes touch no other subgroup, so probes would show nothing.
                 if !probes {
                     bench.change(event, id, probes, &mut times)?;
                 }
             }
-            bench.change(Event::Kill, id, probes, &mut times)?;
-            let id = bench.change(Event::Join, None, probes, &mut times)?;
-            bench.change(Event::Leave, id, probes, &mut times)?;
+            bench.change(GroupChange::Kill, id, probes, &mut times)?;
+            let id = bench.change(GroupChange::Join, None, probes, &mut times)?;
+            bench.change(GroupChange::Leave, id, probes, &mut times)?;
         }
     }
     if !args.json {
@@ -147,7 +147,7 @@ pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
     }
     bench.cluster.finish()?;
     let [create, alter, drop, join, kill, leave] = times.map(|times| times.cost());
-    Ok(Report {
+    Ok(ElsewhereReport {
         members: args.members,
         fabric: args.fabric,
         subgroups,
@@ -163,7 +163,7 @@ pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
     })
 }
 
-impl Bench {
+impl ChangeBench {
     /// Measures gaps and CPU time while nothing changes.
     fn quiet(&mut self, times: u32) -> anyhow::Result<Quiet> {
         thread::sleep(10 * REST);
@@ -193,10 +193,10 @@ impl Bench {
     /// Returns the process that joined.
     fn change(
         &mut self,
-        event: Event,
+        event: GroupChange,
         id: Option<u64>,
         probes: bool,
-        times: &mut [Times; 6],
+        times: &mut [ChangeTimes; 6],
     ) -> anyhow::Result<Option<u64>> {
         if probes {
             self.say_oldest("probe")?;
@@ -204,30 +204,30 @@ impl Bench {
         thread::sleep(REST);
         // A leaving member does not count. A joining process does not count either, because its
         // start is no cost of the group.
-        let gone = if matches!(event, Event::Kill | Event::Leave) { id } else { None };
+        let gone = if matches!(event, GroupChange::Kill | GroupChange::Leave) { id } else { None };
         let pair = self.cluster.two_oldest();
         let idle = |others: &[u64]| others.iter().copied().chain(pair).collect::<Vec<u64>>();
         let before = self.cluster.usage(&idle(gone.as_slice()))?;
         let at_ns = now_ns();
         let mut joined = None;
         match (event, id) {
-            (Event::Join, _) => joined = Some(self.cluster.add()?),
-            (Event::Kill, Some(id)) => self.cluster.signal(id, Signal::KILL)?,
-            (Event::Leave, Some(id)) => self.cluster.say(id, "leave")?,
-            (Event::Create, Some(id)) => self.cluster.say(id, "create")?,
-            (Event::Alter, Some(id)) => self.cluster.say(id, "alter")?,
-            (Event::Drop, Some(id)) => self.cluster.say(id, "drop")?,
+            (GroupChange::Join, _) => joined = Some(self.cluster.add()?),
+            (GroupChange::Kill, Some(id)) => self.cluster.signal(id, Signal::KILL)?,
+            (GroupChange::Leave, Some(id)) => self.cluster.say(id, "leave")?,
+            (GroupChange::Create, Some(id)) => self.cluster.say(id, "create")?,
+            (GroupChange::Alter, Some(id)) => self.cluster.say(id, "alter")?,
+            (GroupChange::Drop, Some(id)) => self.cluster.say(id, "drop")?,
             (_, None) => anyhow::bail!("{event:?} happens to a process"),
         }
         let last_view = self.view;
         let is_it = |installed: &Installed| {
             installed.view > last_view
                 && match event {
-                    Event::Join => joined.is_some_and(|id| installed.joined.contains(&id)),
-                    Event::Kill | Event::Leave => id.is_some_and(|id| installed.left.contains(&id)),
-                    Event::Create => installed.extra == Some(4),
-                    Event::Alter => installed.extra == Some(8),
-                    Event::Drop => installed.extra.is_none(),
+                    GroupChange::Join => joined.is_some_and(|id| installed.joined.contains(&id)),
+                    GroupChange::Kill | GroupChange::Leave => id.is_some_and(|id| installed.left.contains(&id)),
+                    GroupChange::Create => installed.extra == Some(4),
+                    GroupChange::Alter => installed.extra == Some(8),
+                    GroupChange::Drop => installed.extra.is_none(),
                 }
         };
         let except: Vec<u64> = gone.into_iter().chain(joined).collect();
@@ -251,8 +251,8 @@ impl Bench {
         }
         self.view = view;
         match (event, id) {
-            (Event::Kill, Some(id)) => self.cluster.forget(id),
-            (Event::Leave, Some(id)) => self.cluster.ended(id)?,
+            (GroupChange::Kill, Some(id)) => self.cluster.forget(id),
+            (GroupChange::Leave, Some(id)) => self.cluster.ended(id)?,
             _ => {}
         }
         Ok(joined.or(id))
@@ -276,9 +276,9 @@ impl Bench {
     }
 }
 
-impl Report {
+impl ElsewhereReport {
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Report { members, subgroups, subgroup_members, .. } = self;
+        let ElsewhereReport { members, subgroups, subgroup_members, .. } = self;
         let fabric = name(self.fabric);
         let Quiet { untouched_gap, touched_gap, cpu_percent } = self.quiet;
         writeln!(
@@ -286,7 +286,7 @@ impl Report {
             "{members} members over {fabric}, {subgroups} idle subgroups of {subgroup_members}, a stream of two members; \
              times in ms"
         )?;
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             "",
             "untouched gap p50",
             "p90",
@@ -297,9 +297,9 @@ impl Report {
             "CPU p50",
             "installed p50",
         ]);
-        let three = |Spread { p50, p90, max, .. }: Spread| [p50, p90, max].map(|ms| format!("{ms:.2}"));
+        let three = |TimeSpread { p50, p90, max, .. }: TimeSpread| [p50, p90, max].map(|ms| format!("{ms:.2}"));
         let none = || std::array::from_fn(|_| String::new());
-        let mut row = |name: &str, untouched, touched: Option<Spread>, rest: [String; 2]| {
+        let mut row = |name: &str, untouched, touched: Option<TimeSpread>, rest: [String; 2]| {
             let touched: [String; 3] = touched.map_or_else(none, three);
             let cells = three(untouched).into_iter().chain(touched).chain(rest);
             table.row([name.to_string()].into_iter().chain(cells).collect());

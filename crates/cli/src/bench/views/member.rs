@@ -79,14 +79,14 @@ pub(crate) struct Args {
 
 /// A time in which nothing was delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Gap {
+pub(super) struct DeliveryGap {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
 }
 
 /// Large messages that were delivered, counted from the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Objects {
+pub(super) struct ObjectCounts {
     pub(super) delivered: u64,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
@@ -95,7 +95,7 @@ pub(super) struct Objects {
 /// A line of a member's output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum MemberLine {
     Joined {
         asked_ns: u64,
         at_ns: u64,
@@ -106,15 +106,15 @@ pub(super) enum Said {
     Changed {
         joined: Vec<u64>,
         left: Vec<u64>,
-        gaps: Vec<Gap>,
+        gaps: Vec<DeliveryGap>,
         first_after_ns: u64,
         /// The end of each phase.
         phases: Vec<u64>,
-        objects: Objects,
+        objects: ObjectCounts,
     },
     /// The times in which nothing was delivered.
     Gaps {
-        gaps: Vec<Gap>,
+        gaps: Vec<DeliveryGap>,
     },
     /// A view is installed. Sent with `--subgroups`.
     Installed {
@@ -128,14 +128,14 @@ pub(super) enum Said {
     Failed(String),
 }
 
-pub(super) fn say(said: &Said) {
+pub(super) fn say(said: &MemberLine) {
     let mut out = io::stdout().lock();
     let line = serde_json::to_string(said).expect("plain data");
     // This fails only when the benchmark is gone, and then this process ends too.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-impl Objects {
+impl ObjectCounts {
     fn add(&mut self, now_ns: u64) {
         self.delivered += 1;
         self.to_ns = now_ns;
@@ -146,14 +146,14 @@ impl Objects {
 }
 
 /// Records the times of deliveries.
-struct Witness {
+struct DeliveryTimes {
     /// Time of the last delivery; 0 before the first.
     last_ns: u64,
     /// The newest gaps between two deliveries that count, oldest first.
-    gaps: VecDeque<Gap>,
+    gaps: VecDeque<DeliveryGap>,
     /// The change after which nothing has been delivered yet.
     change: Option<ViewChange>,
-    objects: Objects,
+    objects: ObjectCounts,
     /// True if the benchmark has asked for the gaps.
     asked: Arc<AtomicBool>,
     state: Arc<Vec<u8>>,
@@ -162,7 +162,7 @@ struct Witness {
     restored: Arc<Mutex<(u64, u64)>>,
 }
 
-impl Handler for Witness {
+impl Handler for DeliveryTimes {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         if subgroup == OBJECTS {
             return batch.for_each(|_| self.objects.add(now_ns()));
@@ -173,7 +173,7 @@ impl Handler for Witness {
             return;
         }
         let now = now_ns();
-        let gap = Gap { from_ns: std::mem::replace(&mut self.last_ns, now), to_ns: now };
+        let gap = DeliveryGap { from_ns: std::mem::replace(&mut self.last_ns, now), to_ns: now };
         if gap.from_ns > 0 && now - gap.from_ns >= GAP_NS_MIN {
             if self.gaps.len() == GAPS_MAX {
                 self.gaps.pop_front();
@@ -181,14 +181,14 @@ impl Handler for Witness {
             self.gaps.push_back(gap);
         }
         if self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Relaxed) {
-            say(&Said::Gaps { gaps: self.gaps.iter().copied().collect() });
+            say(&MemberLine::Gaps { gaps: self.gaps.iter().copied().collect() });
         }
         if let Some(change) = self.change.take() {
             let ids = |list: &[MemberId]| list.iter().map(|id| id.0).collect();
             let (joined, left) = (ids(&change.joined), ids(&change.left));
             let gaps = self.gaps.iter().copied().collect();
             let (phases, objects) = (phases::take(), self.objects);
-            say(&Said::Changed { joined, left, gaps, first_after_ns: now, phases, objects });
+            say(&MemberLine::Changed { joined, left, gaps, first_after_ns: now, phases, objects });
         }
     }
 
@@ -204,7 +204,7 @@ impl Handler for Witness {
 
     fn snapshot(&mut self) -> Option<Snapshot> {
         let len = Some(self.state.len() as u64);
-        Some(Snapshot { len, bytes: Box::new(Cursor::new(Shared(Arc::clone(&self.state)))) })
+        Some(Snapshot { len, bytes: Box::new(Cursor::new(SharedSnapshots(Arc::clone(&self.state)))) })
     }
 
     fn restore(&mut self, state: &mut State) -> io::Result<()> {
@@ -219,9 +219,9 @@ impl Handler for Witness {
 }
 
 /// State that several snapshots share.
-struct Shared(Arc<Vec<u8>>);
+struct SharedSnapshots(Arc<Vec<u8>>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedSnapshots {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -253,11 +253,11 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<()> {
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
     let mut memory = if args.mapped == 1 { vec![1; args.state as usize] } else { vec![] };
     memory.clear();
-    let mut witness = Witness {
+    let mut witness = DeliveryTimes {
         last_ns: 0,
         gaps: VecDeque::new(),
         change: None,
-        objects: Objects::default(),
+        objects: ObjectCounts::default(),
         asked: Arc::clone(&asked),
         state: Arc::new(state),
         memory,
@@ -275,7 +275,7 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<()> {
     while group.ended().is_none() && !votes(&group.view()) {
         thread::sleep(VOTER_LOOK);
     }
-    say(&Said::Joined { asked_ns, at_ns, view, restore_ns, restored_bytes });
+    say(&MemberLine::Joined { asked_ns, at_ns, view, restore_ns, restored_bytes });
 
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, size, rate) = (Arc::clone(&stop), args.size, args.rate);
@@ -321,7 +321,7 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<()> {
     });
     let order = loop {
         if group.ended().is_some_and(|ended| ended.is_left_out()) {
-            say(&Said::Evicted);
+            say(&MemberLine::Evicted);
             return Ok(());
         }
         match orders.recv_timeout(Duration::from_millis(10)) {

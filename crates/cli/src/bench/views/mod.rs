@@ -47,14 +47,14 @@ mod gate;
 pub(super) mod member;
 mod phases;
 
-use super::args::Fabric;
-use super::table::{Table, short};
+use super::args::FabricArg;
+use super::table::{TextTable, short};
 use super::tell;
 use crate::clock::now_ns;
-use crate::exit::{FAILED, Failure};
+use crate::exit::{CliError, FAILED};
 use crate::parent;
 use anyhow::{Context, ensure};
-use cluster::{ChangeReport, Joined, ViewCluster};
+use cluster::{ChangeReport, JoinReport, ViewCluster};
 use rustix::process::Signal;
 use serde::Serialize;
 use spindle_fabric::probe;
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     members: u32,
     /// The transport; with tcp each member believes that it is on a host of its own
     #[arg(long, value_enum, default_value = "shm")]
-    fabric: Fabric,
+    fabric: FabricArg,
     /// Let the oldest member also send large messages of this many bytes
     #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "join_burst"])]
     object: Option<u64>,
@@ -120,7 +120,7 @@ pub(crate) struct Args {
 
 /// Times in ms.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Spread {
+struct TimeSpread {
     min: f64,
     p50: f64,
     p90: f64,
@@ -129,15 +129,15 @@ struct Spread {
 
 /// The measurements of one kind of event.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Event {
+struct EventMeasurements {
     trials: u32,
-    stall: Spread,
-    after: Spread,
+    stall: TimeSpread,
+    after: TimeSpread,
     #[serde(skip_serializing_if = "Option::is_none")]
-    process_end: Option<Spread>,
+    process_end: Option<TimeSpread>,
     /// Time from the kill to the end of each phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    phases: Vec<Phase>,
+    phases: Vec<PhaseSpread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,10 +147,10 @@ struct Event {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Phase {
+struct PhaseSpread {
     name: &'static str,
     #[serde(flatten)]
-    until: Spread,
+    until: TimeSpread,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -162,32 +162,32 @@ struct JoinBurst {
 
 /// Large messages that were delivered during the events.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Objects {
+struct ObjectRate {
     bytes: u64,
     delivered: u64,
     bytes_per_second: f64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-struct Report {
+struct ViewsReport {
     members: u32,
-    fabric: Fabric,
+    fabric: FabricArg,
     rate_per_second: u64,
     size: u64,
     suspect_after_ms: u64,
-    kill_member: Event,
-    kill_leader: Event,
-    stop: Event,
-    leave: Event,
-    join: Event,
+    kill_member: EventMeasurements,
+    kill_leader: EventMeasurements,
+    stop: EventMeasurements,
+    leave: EventMeasurements,
+    join: EventMeasurements,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reset: Option<Event>,
+    reset: Option<EventMeasurements>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    join_with_state_mapped: Option<Event>,
+    join_with_state_mapped: Option<EventMeasurements>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    join_with_state: Option<Event>,
+    join_with_state: Option<EventMeasurements>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    kill_with_state: Option<Event>,
+    kill_with_state: Option<EventMeasurements>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memcpy_bytes_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,12 +195,12 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     join_burst: Option<JoinBurst>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    objects: Option<Objects>,
+    objects: Option<ObjectRate>,
 }
 
 /// The times of one kind of event, in ns.
 #[derive(Debug, Default)]
-struct Times {
+struct EventTimes {
     trials: u32,
     stalls: Vec<u64>,
     after: Vec<u64>,
@@ -209,7 +209,7 @@ struct Times {
     phases: Vec<Vec<u64>>,
 }
 
-impl Times {
+impl EventTimes {
     /// Adds one trial. `at_ns` is the time of the event; `told` has the reports of the members that
     /// stayed.
     fn add(&mut self, at_ns: u64, told: &[ChangeReport]) {
@@ -225,22 +225,22 @@ impl Times {
         }
     }
 
-    fn event(&self) -> Event {
+    fn event(&self) -> EventMeasurements {
         let process_end = (!self.ends.is_empty()).then(|| spread(&self.ends));
         let (stall, after) = (spread(&self.stalls), spread(&self.after));
         let phases =
-            phases::names().zip(&self.phases).map(|(name, times)| Phase { name, until: spread(times) }).collect();
-        Event { trials: self.trials, stall, after, process_end, phases, ..Event::default() }
+            phases::names().zip(&self.phases).map(|(name, times)| PhaseSpread { name, until: spread(times) }).collect();
+        EventMeasurements { trials: self.trials, stall, after, process_end, phases, ..EventMeasurements::default() }
     }
 }
 
-fn spread(times: &[u64]) -> Spread {
+fn spread(times: &[u64]) -> TimeSpread {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let at = |part: f64| {
         sorted.get(((sorted.len() as f64 - 1.0) * part).round() as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
     };
-    Spread { min: at(0.0), p50: at(0.5), p90: at(0.9), max: at(1.0) }
+    TimeSpread { min: at(0.0), p50: at(0.5), p90: at(0.9), max: at(1.0) }
 }
 
 /// Runs a member, which reports a failure to the process that measures, too.
@@ -255,11 +255,11 @@ pub(super) fn run_member(args: &member::Args) -> anyhow::Result<()> {
             None => member::serve(args),
         }
     };
-    serve().inspect_err(|error| member::say(&member::Said::Failed(format!("{error:#}"))))
+    serve().inspect_err(|error| member::say(&member::MemberLine::Failed(format!("{error:#}"))))
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let failed = |error| Failure::new(FAILED, format_args!("{error:#}"));
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
+    let failed = |error| CliError::new(FAILED, format_args!("{error:#}"));
     let told = match args.subgroups {
         Some(subgroups) => {
             let report = elsewhere::measure(args, subgroups).map_err(failed)?;
@@ -270,12 +270,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             tell(&report, args.json, |out| report.print(out))
         }
     };
-    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+    told.map_err(|error| CliError::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
-fn measure(args: &Args) -> anyhow::Result<Report> {
+fn measure(args: &Args) -> anyhow::Result<ViewsReport> {
     let mut cluster = ViewCluster::start(args, 0)?;
-    let (mut killed, mut leader, mut stopped, mut left, mut joined) = <(Times, Times, Times, Times, Times)>::default();
+    let (mut killed, mut leader, mut stopped, mut left, mut joined) =
+        <(EventTimes, EventTimes, EventTimes, EventTimes, EventTimes)>::default();
     for trial in 0..args.trials {
         if !args.json {
             eprint!("\rtrial {} of {}", trial + 1, args.trials);
@@ -302,7 +303,7 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     if !args.json {
         eprintln!();
     }
-    let mut report = Report {
+    let mut report = ViewsReport {
         members: args.members,
         fabric: args.fabric,
         rate_per_second: args.rate,
@@ -314,10 +315,10 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
         leave: left.event(),
         join: joined.event(),
         objects: args.object.map(|bytes| cluster.objects(bytes)),
-        ..Report::default()
+        ..ViewsReport::default()
     };
     cluster.finish()?;
-    if args.fabric == Fabric::Tcp {
+    if args.fabric == FabricArg::Tcp {
         report.reset = Some(break_connections(args)?);
     }
     if let Some(bytes) = args.state {
@@ -329,7 +330,7 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn kill(cluster: &mut ViewCluster, victim: u64, times: &mut Times) -> anyhow::Result<()> {
+fn kill(cluster: &mut ViewCluster, victim: u64, times: &mut EventTimes) -> anyhow::Result<()> {
     let end = cluster.end_of(victim)?;
     let at_ns = now_ns();
     cluster.signal(victim, Signal::KILL)?;
@@ -339,7 +340,7 @@ fn kill(cluster: &mut ViewCluster, victim: u64, times: &mut Times) -> anyhow::Re
     Ok(())
 }
 
-fn join(cluster: &mut ViewCluster, times: &mut Times) -> anyhow::Result<()> {
+fn join(cluster: &mut ViewCluster, times: &mut EventTimes) -> anyhow::Result<()> {
     let at_ns = now_ns();
     let id = cluster.add()?;
     times.add(at_ns, &cluster.told(&[], &[id])?);
@@ -354,9 +355,9 @@ fn join(cluster: &mut ViewCluster, times: &mut Times) -> anyhow::Result<()> {
 /// Measures the stall when all connections between members break, as if a network had reset them.
 /// The view does not change, unless links for large messages to a member are lost for too long, or
 /// the machine is too busy. In these cases the benchmark starts another group.
-fn break_connections(args: &Args) -> anyhow::Result<Event> {
+fn break_connections(args: &Args) -> anyhow::Result<EventMeasurements> {
     let mut cluster = ViewCluster::behind_gates(args)?;
-    let (mut times, mut view_changes) = (Times::default(), 0);
+    let (mut times, mut view_changes) = (EventTimes::default(), 0);
     thread::sleep(FLOW);
     while times.trials < args.trials {
         if !args.json {
@@ -384,16 +385,16 @@ fn break_connections(args: &Args) -> anyhow::Result<Event> {
         eprintln!();
     }
     cluster.finish()?;
-    Ok(Event { view_changes: Some(view_changes), ..times.event() })
+    Ok(EventMeasurements { view_changes: Some(view_changes), ..times.event() })
 }
 
 /// Measures the stall of a join with a large state, and the rate of the restored bytes, beside
 /// copies of memory in the same run. Also measures the stall of the death of a member that has the
 /// state.
-fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Result<()> {
+fn join_with_state(args: &Args, bytes: u64, report: &mut ViewsReport) -> anyhow::Result<()> {
     let mut cluster = ViewCluster::start(args, bytes)?;
-    let (mut times, mut mapped_times, mut killed) = <(Times, Times, Times)>::default();
-    let (mut mapped, mut fresh) = <(Rates, Rates)>::default();
+    let (mut times, mut mapped_times, mut killed) = <(EventTimes, EventTimes, EventTimes)>::default();
+    let (mut mapped, mut fresh) = <(StateRates, StateRates)>::default();
     for _ in 0..args.trials.min(10) {
         mapped.copies.push(probe::memcpy(64 << 20, Duration::from_millis(200))?.bytes_per_second);
         let id = cluster.add_mapped()?;
@@ -415,8 +416,8 @@ fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Resu
         kill(&mut cluster, id, &mut killed)?;
     }
     cluster.finish()?;
-    let event = |times: Times, rates| {
-        Some(Event { bytes: Some(bytes), restore_bytes_per_second: Some(median(rates)), ..times.event() })
+    let event = |times: EventTimes, rates| {
+        Some(EventMeasurements { bytes: Some(bytes), restore_bytes_per_second: Some(median(rates)), ..times.event() })
     };
     report.join_with_state_mapped = event(mapped_times, mapped.restores);
     report.join_with_state = event(times, fresh.restores);
@@ -435,13 +436,13 @@ fn leave(cluster: &mut ViewCluster, id: u64) -> anyhow::Result<()> {
 /// Rates of restored states into one kind of memory, and of copies into the same kind, in bytes a
 /// second.
 #[derive(Debug, Default)]
-struct Rates {
+struct StateRates {
     restores: Vec<f64>,
     copies: Vec<f64>,
 }
 
-impl Rates {
-    fn add(&mut self, joined: Joined, bytes: u64) -> anyhow::Result<()> {
+impl StateRates {
+    fn add(&mut self, joined: JoinReport, bytes: u64) -> anyhow::Result<()> {
         ensure!(joined.restored_bytes == bytes, "a state of {} bytes, not {bytes}", joined.restored_bytes);
         self.restores.push(bytes as f64 * 1e9 / joined.restore_ns.max(1) as f64);
         Ok(())
@@ -449,11 +450,11 @@ impl Rates {
 }
 
 /// Returns the display name of a fabric.
-fn name(fabric: Fabric) -> &'static str {
+fn name(fabric: FabricArg) -> &'static str {
     match fabric {
-        Fabric::Shm => "shared memory",
-        Fabric::Tcp => "TCP",
-        Fabric::Ofi => "libfabric",
+        FabricArg::Shm => "shared memory",
+        FabricArg::Tcp => "TCP",
+        FabricArg::Ofi => "libfabric",
     }
 }
 
@@ -477,16 +478,16 @@ fn join_burst(args: &Args, joins: u32) -> anyhow::Result<JoinBurst> {
     Ok(JoinBurst { joins, views: last.0 - 1, seconds: (last.1 - at_ns) as f64 / 1e9 })
 }
 
-impl Report {
+impl ViewsReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Report { members, fabric, rate_per_second, size, suspect_after_ms, .. } = self;
+        let ViewsReport { members, fabric, rate_per_second, size, suspect_after_ms, .. } = self;
         let fabric = name(*fabric);
         writeln!(
             out,
             "{members} members over {fabric}, each sends {rate_per_second} messages of {size} bytes a second; times in ms"
         )?;
         let mut table =
-            Table::new(&["", "trials", "stall p50", "p90", "max", "until the next delivery p50", "p90", "max"]);
+            TextTable::new(&["", "trials", "stall p50", "p90", "max", "until the next delivery p50", "p90", "max"]);
         let stop = format!("SIGSTOP (suspected after {suspect_after_ms} ms)");
         let mut rows = vec![
             ("kill -9 of a member", &self.kill_member),
@@ -495,7 +496,8 @@ impl Report {
             ("leave", &self.leave),
             ("join", &self.join),
         ];
-        let state = |event: &Event| format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64));
+        let state =
+            |event: &EventMeasurements| format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64));
         rows.extend(self.reset.as_ref().map(|event| ("all connections reset", event)));
         let mapped = self.join_with_state_mapped.as_ref().map(|event| (state(event), event));
         let fresh = self.join_with_state.as_ref().map(|event| (state(event) + ", into fresh memory", event));
@@ -505,7 +507,7 @@ impl Report {
         if let Some(event) = &self.kill_with_state {
             rows.push(("kill -9 of a member with it", event));
         }
-        for (name, Event { trials, stall, after, .. }) in rows {
+        for (name, EventMeasurements { trials, stall, after, .. }) in rows {
             let ms = [stall.p50, stall.p90, stall.max, after.p50, after.p90, after.max].map(|ms| format!("{ms:.2}"));
             table.row([name.to_string(), trials.to_string()].into_iter().chain(ms).collect());
         }
@@ -518,15 +520,15 @@ impl Report {
         for (whom, event) in kills {
             let phases = event.map_or(&[][..], |event| &event.phases);
             if !phases.is_empty() {
-                let mut table = Table::new(&[&format!("since the kill of a {whom}, until"), "p50", "p90", "max"]);
-                for Phase { name, until: Spread { p50, p90, max, .. } } in phases {
+                let mut table = TextTable::new(&[&format!("since the kill of a {whom}, until"), "p50", "p90", "max"]);
+                for PhaseSpread { name, until: TimeSpread { p50, p90, max, .. } } in phases {
                     table.row(
                         [name.to_string()].into_iter().chain([p50, p90, max].map(|ms| format!("{ms:.2}"))).collect(),
                     );
                 }
                 table.print(out)?;
             }
-            if let Some(Spread { p50, p90, max, .. }) = event.and_then(|event| event.process_end) {
+            if let Some(TimeSpread { p50, p90, max, .. }) = event.and_then(|event| event.process_end) {
                 writeln!(
                     out,
                     "the kernel reports the end of a killed {whom} after {p50:.2} (p90 {p90:.2}, max {max:.2})"
@@ -542,7 +544,7 @@ impl Report {
                 writeln!(out, "into {memory} the state arrives at {rate}B/s, {ratio:.2} of a copy ({copy}B/s)")?;
             }
         }
-        if let Some(Objects { bytes, delivered, bytes_per_second }) = self.objects {
+        if let Some(ObjectRate { bytes, delivered, bytes_per_second }) = self.objects {
             let (bytes, rate) = (short(bytes as f64), short(bytes_per_second));
             writeln!(out, "meanwhile a member delivered {delivered} large messages of {bytes}B ({rate}B/s)")?;
         }

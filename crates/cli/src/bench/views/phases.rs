@@ -29,7 +29,7 @@ static MOMENTS: [AtomicU64; PHASES.len()] = [const { AtomicU64::new(0) }; PHASES
 
 /// Subscribes to the library's events from now on.
 pub(super) fn listen() -> anyhow::Result<()> {
-    let subscriber = Registry::default().with(EnvFilter::new("spindle::view=debug")).with(Listener);
+    let subscriber = Registry::default().with(EnvFilter::new("spindle::view=debug")).with(PhaseListener);
     tracing::subscriber::set_global_default(subscriber).context("events are printed, and can't be timed, too")
 }
 
@@ -39,11 +39,11 @@ pub(super) fn take() -> Vec<u64> {
     if moments.iter().all(|moment| *moment == 0) { vec![] } else { moments }
 }
 
-struct Listener;
+struct PhaseListener;
 
-impl<S: Subscriber> Layer<S> for Listener {
+impl<S: Subscriber> Layer<S> for PhaseListener {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut message = Message(String::new());
+        let mut message = DecodedEvent(String::new());
         event.record(&mut message);
         let phase = PHASES.iter().position(|(_, ends)| ends.contains(&message.0.as_str()));
         if let Some(phase) = phase {
@@ -58,9 +58,9 @@ impl<S: Subscriber> Layer<S> for Listener {
     }
 }
 
-struct Message(String);
+struct DecodedEvent(String);
 
-impl Visit for Message {
+impl Visit for DecodedEvent {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");

@@ -1,6 +1,6 @@
 //! The votes on the first view: an attempt of this process to create the group, and its part in the
 //! attempts of others.
-use super::{Ballot, Bootstrap, Incarnation, InitialView, MS, Message, RESEND_EVERY, To, WORD_AFTER};
+use super::{Bootstrap, BootstrapBallot, BootstrapMessage, Incarnation, InitialView, MS, RESEND_EVERY, To, WORD_AFTER};
 use crate::ids::{MemberId, Process, Time};
 use crate::limits::MEMBERS_MAX;
 use crate::mutation::mutation;
@@ -22,14 +22,14 @@ const PLEDGE_FOR: u64 = 1_200 * MS;
 /// An attempt to create the group, led by this process.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
-    pub(super) ballot: Ballot,
+    pub(super) ballot: BootstrapBallot,
     pub(super) incarnation: Incarnation,
     pub(super) forced: bool,
     pub(super) began: Time,
     pub(super) sent: Time,
     /// The seeds that have promised, and whether each promise is durable.
     pub(super) promised: BTreeMap<MemberId, bool>,
-    pub(super) newest: Option<(Ballot, InitialView)>,
+    pub(super) newest: Option<(BootstrapBallot, InitialView)>,
     pub(super) pledged: BTreeMap<MemberId, Process>,
     pub(super) initial_view: Option<InitialView>,
     pub(super) accepted: BTreeMap<MemberId, bool>,
@@ -53,7 +53,7 @@ impl Bootstrap {
     pub(super) fn begin_attempt(&mut self) {
         let seed = self.seeds.own.first().copied().unwrap_or(u32::MAX);
         self.round = self.round.max(self.record.promised.round) + 1;
-        let ballot = Ballot { round: self.round, seed };
+        let ballot = BootstrapBallot { round: self.round, seed };
         // The rounds of one process differ, and so do the random bits of two processes.
         let incarnation = Incarnation(self.setup.random.wrapping_add(u128::from(self.round)).max(1));
         let (promised, newest, pledged, initial_view, accepted) = Default::default();
@@ -69,14 +69,15 @@ impl Bootstrap {
     fn send_attempt(&mut self, attempt: &Attempt) {
         let (ballot, seeds) = (attempt.ballot, self.seeds.digest);
         if let Some(initial_view) = &attempt.initial_view {
-            return self.send_to_seeds(&Message::Accept { ballot, seeds, initial_view: initial_view.clone() }, true);
+            return self
+                .send_to_seeds(&BootstrapMessage::Accept { ballot, seeds, initial_view: initial_view.clone() }, true);
         }
         if !attempt.forced {
-            self.send_to_seeds(&Message::Prepare { ballot, seeds }, true);
+            self.send_to_seeds(&BootstrapMessage::Prepare { ballot, seeds }, true);
         }
         let invited: Vec<Process> = self.fresh_waiters().map(|waiter| waiter.process).chain([self.setup.me]).collect();
         for process in invited.into_iter().filter(|process| !attempt.pledged.contains_key(&process.id)) {
-            let message = Message::Invite { incarnation: attempt.incarnation, forced: attempt.forced };
+            let message = BootstrapMessage::Invite { incarnation: attempt.incarnation, forced: attempt.forced };
             self.send(To::Process(process), message);
         }
     }
@@ -142,7 +143,7 @@ impl Bootstrap {
     }
 
     /// Gives another seed time for the attempt that it leads.
-    fn defer(&mut self, ballot: Ballot) {
+    fn defer(&mut self, ballot: BootstrapBallot) {
         self.round = self.round.max(ballot.round);
         if self.seeds.own.contains(&ballot.seed) {
             return;
@@ -151,13 +152,13 @@ impl Bootstrap {
         self.not_before = self.not_before.max(Time(self.now.0 + time));
     }
 
-    pub(super) fn prepare(&mut self, from: Process, ballot: Ballot, seeds: u64) {
+    pub(super) fn prepare(&mut self, from: Process, ballot: BootstrapBallot, seeds: u64) {
         if !self.votes_with(from, seeds) {
             return;
         }
         if ballot < self.record.promised {
             self.teller().is_behind(from, ballot, self.record.promised);
-            return self.send(To::Process(from), Message::Behind { promised: self.record.promised });
+            return self.send(To::Process(from), BootstrapMessage::Behind { promised: self.record.promised });
         }
         self.defer(ballot);
         if ballot > self.record.promised && !mutation!(PromisesForgotten) {
@@ -166,16 +167,16 @@ impl Bootstrap {
             self.persist();
         }
         let (durable, accepted) = (self.setup.durable, self.record.accepted.clone());
-        self.send(To::Process(from), Message::Promise { ballot, durable, accepted });
+        self.send(To::Process(from), BootstrapMessage::Promise { ballot, durable, accepted });
     }
 
-    pub(super) fn accept(&mut self, from: Process, ballot: Ballot, seeds: u64, initial_view: InitialView) {
+    pub(super) fn accept(&mut self, from: Process, ballot: BootstrapBallot, seeds: u64, initial_view: InitialView) {
         if !self.votes_with(from, seeds) {
             return;
         }
         if ballot < self.record.promised {
             self.teller().is_behind(from, ballot, self.record.promised);
-            return self.send(To::Process(from), Message::Behind { promised: self.record.promised });
+            return self.send(To::Process(from), BootstrapMessage::Behind { promised: self.record.promised });
         }
         self.defer(ballot);
         if self.record.accepted.as_ref().is_none_or(|(accepted, _)| *accepted < ballot) {
@@ -185,7 +186,7 @@ impl Bootstrap {
             self.persist();
         }
         let durable = self.setup.durable;
-        self.send(To::Process(from), Message::Accepted { ballot, durable });
+        self.send(To::Process(from), BootstrapMessage::Accepted { ballot, durable });
     }
 
     /// True if this process votes on a proposal of `from`. If not, it sends the reason.
@@ -196,16 +197,16 @@ impl Bootstrap {
         }
         self.teller().votes_not(from, seeds == self.seeds.digest, belongs);
         let (seeds, durable) = (self.seeds.digest, self.setup.durable);
-        self.send(To::Process(from), Message::Here { seeds, durable, belongs });
+        self.send(To::Process(from), BootstrapMessage::Here { seeds, durable, belongs });
         false
     }
 
     pub(super) fn hear_promise(
         &mut self,
         from: Process,
-        ballot: Ballot,
+        ballot: BootstrapBallot,
         durable: bool,
-        accepted: Option<(Ballot, InitialView)>,
+        accepted: Option<(BootstrapBallot, InitialView)>,
     ) {
         let teller = self.teller();
         let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
@@ -221,9 +222,9 @@ impl Bootstrap {
     fn announce(&mut self, initial_view: InitialView) {
         let me = self.setup.me;
         for process in initial_view.members.iter().filter(|process| **process != me) {
-            self.send(To::Process(*process), Message::Decided { initial_view: initial_view.clone() });
+            self.send(To::Process(*process), BootstrapMessage::Decided { initial_view: initial_view.clone() });
         }
-        self.send_to_seeds(&Message::Decided { initial_view: initial_view.clone() }, false);
+        self.send_to_seeds(&BootstrapMessage::Decided { initial_view: initial_view.clone() }, false);
         self.decided(initial_view);
     }
 

@@ -1,6 +1,6 @@
 //! The group that a process finds: its members that answer, the admission to it, and a second group
 //! of the same name.
-use super::{Bootstrap, Incarnation, InitialView, Message, Output, SeedState, To};
+use super::{Bootstrap, BootstrapMessage, BootstrapOutput, Incarnation, InitialView, SeedState, To};
 use crate::ids::{Process, Time};
 use crate::mutation::mutation;
 
@@ -45,7 +45,7 @@ impl Bootstrap {
         // If two processes have an operator's word, the one with the higher id yields.
         let yields = !self.word || from.id <= self.setup.me.id;
         if is_free && yields {
-            self.send(To::Process(from), Message::Pledge { incarnation });
+            self.send(To::Process(from), BootstrapMessage::Pledge { incarnation });
         }
     }
 
@@ -63,7 +63,7 @@ impl Bootstrap {
             self.persist();
         }
         if let Some(initial_view) = first.filter(|_| is_new) {
-            self.put(Output::Begin(initial_view));
+            self.put(BootstrapOutput::Begin(initial_view));
         }
     }
 
@@ -80,34 +80,37 @@ impl Bootstrap {
         self.give_up_attempt();
         if is_new {
             self.teller().exists(incarnation);
-            self.put(Output::Join(incarnation));
+            self.put(BootstrapOutput::Join(incarnation));
         }
     }
 
     fn report_conflict(&mut self, mine: Incarnation, theirs: Incarnation) {
         if self.conflict.replace(theirs) != Some(theirs) {
             self.teller().conflict(mine, theirs);
-            self.put(Output::Conflict { mine, theirs });
+            self.put(BootstrapOutput::Conflict { mine, theirs });
         }
     }
 
     pub(super) fn hear_as_member(
         &mut self,
         from: Process,
-        message: Message,
+        message: BootstrapMessage,
         mine: Incarnation,
         first: Option<InitialView>,
     ) {
         match message {
-            Message::Hello { .. } | Message::Prepare { .. } | Message::Invite { .. } | Message::Accept { .. } => {
+            BootstrapMessage::Hello { .. }
+            | BootstrapMessage::Prepare { .. }
+            | BootstrapMessage::Invite { .. }
+            | BootstrapMessage::Accept { .. } => {
                 if let Some(initial_view) = first.filter(|initial_view| initial_view.members.contains(&from)) {
                     // The sender does not know the outcome yet.
-                    self.send(To::Process(from), Message::Decided { initial_view });
+                    self.send(To::Process(from), BootstrapMessage::Decided { initial_view });
                 }
-                self.send(To::Process(from), Message::Exists { incarnation: mine });
+                self.send(To::Process(from), BootstrapMessage::Exists { incarnation: mine });
             }
-            Message::Exists { incarnation: theirs }
-            | Message::Decided { initial_view: InitialView { incarnation: theirs, .. } }
+            BootstrapMessage::Exists { incarnation: theirs }
+            | BootstrapMessage::Decided { initial_view: InitialView { incarnation: theirs, .. } }
                 if theirs != mine =>
             {
                 self.report_conflict(mine, theirs);

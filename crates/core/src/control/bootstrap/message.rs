@@ -12,7 +12,7 @@ pub struct Incarnation(pub u128);
 
 /// An attempt to create the group. Ballots are ordered by round; no two seeds have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Ballot {
+pub struct BootstrapBallot {
     /// The number of the attempt, from 1. Round 0 is below all attempts.
     pub round: u64,
     /// The index of the seed that leads it.
@@ -30,7 +30,7 @@ pub struct InitialView {
 
 /// A message of one process to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum BootstrapMessage {
     /// The sender looks for the group.
     Hello {
         /// The digest of its seed list; 0 while it is not known.
@@ -51,23 +51,23 @@ pub enum Message {
     /// Asks a seed to vote for no lower ballot, and to return its newest vote.
     Prepare {
         /// The ballot.
-        ballot: Ballot,
+        ballot: BootstrapBallot,
         /// The digest of the sender's seed list.
         seeds: u64,
     },
     /// The answer to [`Prepare`](Message::Prepare).
     Promise {
         /// The ballot.
-        ballot: Ballot,
+        ballot: BootstrapBallot,
         /// True if the promise is on disk.
         durable: bool,
         /// The newest vote of this seed.
-        accepted: Option<(Ballot, InitialView)>,
+        accepted: Option<(BootstrapBallot, InitialView)>,
     },
     /// The sender has promised a higher ballot.
     Behind {
         /// The promised ballot.
-        promised: Ballot,
+        promised: BootstrapBallot,
     },
     /// Asks a process whether it accepts a place in the first view of this incarnation.
     Invite {
@@ -84,7 +84,7 @@ pub enum Message {
     /// Asks a seed to vote.
     Accept {
         /// The ballot.
-        ballot: Ballot,
+        ballot: BootstrapBallot,
         /// The digest of the sender's seed list.
         seeds: u64,
         /// The bootstrap to vote for.
@@ -93,7 +93,7 @@ pub enum Message {
     /// The answer to [`Accept`](Message::Accept): the seed has voted.
     Accepted {
         /// The ballot.
-        ballot: Ballot,
+        ballot: BootstrapBallot,
         /// True if the vote is on disk.
         durable: bool,
     },
@@ -112,13 +112,13 @@ pub enum Message {
 /// The promise and the vote of a seed, and the group to which its process belonged. With a data
 /// directory, the record is on disk before any message reports it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Record {
+pub struct BootstrapRecord {
     /// The digest of the seed list in which it votes; 0 before the first vote.
     pub seeds: u64,
     /// The promised ballot. No lower ballot gets its vote.
-    pub promised: Ballot,
+    pub promised: BootstrapBallot,
     /// Its newest vote.
-    pub accepted: Option<(Ballot, InitialView)>,
+    pub accepted: Option<(BootstrapBallot, InitialView)>,
     /// The group of which this process, or an earlier one, was a member, or that it knows to have
     /// been created.
     pub belongs: Option<Incarnation>,
@@ -142,54 +142,54 @@ const ACCEPTED: u64 = 9;
 const DECIDED: u64 = 10;
 const EXISTS: u64 = 11;
 
-impl Message {
+impl BootstrapMessage {
     /// Returns the message as words.
     pub fn encode(&self) -> Vec<u64> {
         let mut out = vec![];
         match self {
-            Message::Hello { seeds, belongs } => {
+            BootstrapMessage::Hello { seeds, belongs } => {
                 out.extend([HELLO, *seeds]);
                 put_belongs(&mut out, *belongs);
             }
-            Message::Here { seeds, durable, belongs } => {
+            BootstrapMessage::Here { seeds, durable, belongs } => {
                 out.extend([HERE, *seeds, u64::from(*durable)]);
                 put_belongs(&mut out, *belongs);
             }
-            Message::Prepare { ballot, seeds } => {
+            BootstrapMessage::Prepare { ballot, seeds } => {
                 out.extend([PREPARE, *seeds]);
                 put_ballot(&mut out, *ballot);
             }
-            Message::Promise { ballot, durable, accepted } => {
+            BootstrapMessage::Promise { ballot, durable, accepted } => {
                 out.extend([PROMISE, u64::from(*durable)]);
                 put_ballot(&mut out, *ballot);
                 put_accepted(&mut out, accepted.as_ref());
             }
-            Message::Behind { promised } => {
+            BootstrapMessage::Behind { promised } => {
                 out.push(BEHIND);
                 put_ballot(&mut out, *promised);
             }
-            Message::Invite { incarnation, forced } => {
+            BootstrapMessage::Invite { incarnation, forced } => {
                 out.extend([INVITE, u64::from(*forced)]);
                 put_incarnation(&mut out, *incarnation);
             }
-            Message::Pledge { incarnation } => {
+            BootstrapMessage::Pledge { incarnation } => {
                 out.push(PLEDGE);
                 put_incarnation(&mut out, *incarnation);
             }
-            Message::Accept { ballot, seeds, initial_view } => {
+            BootstrapMessage::Accept { ballot, seeds, initial_view } => {
                 out.extend([ACCEPT, *seeds]);
                 put_ballot(&mut out, *ballot);
                 put_founding(&mut out, initial_view);
             }
-            Message::Accepted { ballot, durable } => {
+            BootstrapMessage::Accepted { ballot, durable } => {
                 out.extend([ACCEPTED, u64::from(*durable)]);
                 put_ballot(&mut out, *ballot);
             }
-            Message::Decided { initial_view } => {
+            BootstrapMessage::Decided { initial_view } => {
                 out.push(DECIDED);
                 put_founding(&mut out, initial_view);
             }
-            Message::Exists { incarnation } => {
+            BootstrapMessage::Exists { incarnation } => {
                 out.push(EXISTS);
                 put_incarnation(&mut out, *incarnation);
             }
@@ -198,42 +198,42 @@ impl Message {
     }
 
     /// Decodes a message; `None` if the words are none.
-    pub fn decode(words: &[u64]) -> Option<Message> {
+    pub fn decode(words: &[u64]) -> Option<BootstrapMessage> {
         let from = &mut &words[..];
         let message = match word(from)? {
-            HELLO => Message::Hello { seeds: word(from)?, belongs: belongs(from)? },
-            HERE => Message::Here { seeds: word(from)?, durable: truth(from)?, belongs: belongs(from)? },
+            HELLO => BootstrapMessage::Hello { seeds: word(from)?, belongs: belongs(from)? },
+            HERE => BootstrapMessage::Here { seeds: word(from)?, durable: truth(from)?, belongs: belongs(from)? },
             PREPARE => {
                 let seeds = word(from)?;
-                Message::Prepare { ballot: ballot(from)?, seeds }
+                BootstrapMessage::Prepare { ballot: ballot(from)?, seeds }
             }
             PROMISE => {
                 let durable = truth(from)?;
-                Message::Promise { ballot: ballot(from)?, durable, accepted: accepted(from)? }
+                BootstrapMessage::Promise { ballot: ballot(from)?, durable, accepted: accepted(from)? }
             }
-            BEHIND => Message::Behind { promised: ballot(from)? },
+            BEHIND => BootstrapMessage::Behind { promised: ballot(from)? },
             INVITE => {
                 let forced = truth(from)?;
-                Message::Invite { incarnation: incarnation(from)?, forced }
+                BootstrapMessage::Invite { incarnation: incarnation(from)?, forced }
             }
-            PLEDGE => Message::Pledge { incarnation: incarnation(from)? },
+            PLEDGE => BootstrapMessage::Pledge { incarnation: incarnation(from)? },
             ACCEPT => {
                 let seeds = word(from)?;
-                Message::Accept { ballot: ballot(from)?, seeds, initial_view: initial_view(from)? }
+                BootstrapMessage::Accept { ballot: ballot(from)?, seeds, initial_view: initial_view(from)? }
             }
             ACCEPTED => {
                 let durable = truth(from)?;
-                Message::Accepted { ballot: ballot(from)?, durable }
+                BootstrapMessage::Accepted { ballot: ballot(from)?, durable }
             }
-            DECIDED => Message::Decided { initial_view: initial_view(from)? },
-            EXISTS => Message::Exists { incarnation: incarnation(from)? },
+            DECIDED => BootstrapMessage::Decided { initial_view: initial_view(from)? },
+            EXISTS => BootstrapMessage::Exists { incarnation: incarnation(from)? },
             _ => return None,
         };
         from.is_empty().then_some(message)
     }
 }
 
-impl Record {
+impl BootstrapRecord {
     /// Returns the record as words.
     pub fn encode(&self) -> Vec<u64> {
         let mut out = vec![self.seeds];
@@ -244,10 +244,11 @@ impl Record {
     }
 
     /// Decodes a record; `None` if the words are none.
-    pub fn decode(words: &[u64]) -> Option<Record> {
+    pub fn decode(words: &[u64]) -> Option<BootstrapRecord> {
         let from = &mut &words[..];
         let seeds = word(from)?;
-        let record = Record { seeds, promised: ballot(from)?, accepted: accepted(from)?, belongs: belongs(from)? };
+        let record =
+            BootstrapRecord { seeds, promised: ballot(from)?, accepted: accepted(from)?, belongs: belongs(from)? };
         from.is_empty().then_some(record)
     }
 }
@@ -261,7 +262,7 @@ fn put_belongs(out: &mut Vec<u64>, belongs: Option<Incarnation>) {
     belongs.into_iter().for_each(|incarnation| put_incarnation(out, incarnation));
 }
 
-fn put_ballot(out: &mut Vec<u64>, ballot: Ballot) {
+fn put_ballot(out: &mut Vec<u64>, ballot: BootstrapBallot) {
     out.extend([ballot.round, u64::from(ballot.seed)]);
 }
 
@@ -273,7 +274,7 @@ fn put_founding(out: &mut Vec<u64>, initial_view: &InitialView) {
     out.extend(initial_view.members.chunks(2).map(|pair| nonce(pair.first()) | nonce(pair.get(1)) << 32));
 }
 
-fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(Ballot, InitialView)>) {
+fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(BootstrapBallot, InitialView)>) {
     out.push(u64::from(accepted.is_some()));
     if let Some((ballot, initial_view)) = accepted {
         put_ballot(out, *ballot);
@@ -302,9 +303,9 @@ fn belongs(from: &mut &[u64]) -> Option<Option<Incarnation>> {
     Some(if truth(from)? { Some(incarnation(from)?) } else { None })
 }
 
-fn ballot(from: &mut &[u64]) -> Option<Ballot> {
+fn ballot(from: &mut &[u64]) -> Option<BootstrapBallot> {
     let round = word(from)?;
-    Some(Ballot { round, seed: u32::try_from(word(from)?).ok()? })
+    Some(BootstrapBallot { round, seed: u32::try_from(word(from)?).ok()? })
 }
 
 fn initial_view(from: &mut &[u64]) -> Option<InitialView> {
@@ -318,7 +319,7 @@ fn initial_view(from: &mut &[u64]) -> Option<InitialView> {
     members.is_sorted_by(|a, b| a.id < b.id).then_some(InitialView { incarnation, members })
 }
 
-fn accepted(from: &mut &[u64]) -> Option<Option<(Ballot, InitialView)>> {
+fn accepted(from: &mut &[u64]) -> Option<Option<(BootstrapBallot, InitialView)>> {
     if !truth(from)? {
         return Some(None);
     }

@@ -1,5 +1,5 @@
 //! The orders of a bootstrap to its driver, and the reasons why a process waits.
-use super::{Incarnation, InitialView, Message, Record};
+use super::{BootstrapMessage, BootstrapRecord, Incarnation, InitialView};
 use crate::ids::Process;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub enum Need {
 
 /// The reason why a process waits, and the state of each seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct BootstrapWait {
     /// The reason.
     pub need: Need,
     /// The seeds, by index.
@@ -46,24 +46,24 @@ pub enum To {
 
 /// An order to the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
+pub enum BootstrapOutput {
     /// Send a message.
     Send {
         /// The receiver.
         to: To,
         /// The message.
-        message: Message,
+        message: BootstrapMessage,
     },
     /// Write the record to the data directory, durably, and then call
     /// [`Bootstrap::persisted`](super::Bootstrap::persisted). Only with
     /// [`Setup::durable`](super::Setup::durable).
-    Persist(Box<Record>),
+    Persist(Box<BootstrapRecord>),
     /// Begin the first view of this group. This process is in it.
     Begin(InitialView),
     /// Ask the members of this group for admission.
     Join(Incarnation),
     /// Report the reason why the process waits.
-    Waits(Waiting),
+    Waits(BootstrapWait),
     /// Report, as an error, that two groups of the name exist.
     Conflict {
         /// The group of this process.

@@ -2,7 +2,9 @@
 //!
 //! A seed votes only with a process that has the same list of seeds, and each process has one vote,
 //! however many seeds it is.
-use super::{Bootstrap, FRESH_FOR, Incarnation, Message, STAGGER, SeedState, To, WAITERS_MAX, Waiter};
+use super::{
+    Bootstrap, BootstrapMessage, BootstrapWaiter, FRESH_FOR, Incarnation, STAGGER, SeedState, To, WAITERS_MAX,
+};
 use crate::ids::{MemberId, Process, Time};
 use crate::mutation::mutation;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,14 +22,14 @@ pub struct SeedList {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct SeedSlot {
     pub(super) id: Option<MemberId>,
-    pub(super) answered: Option<(Time, Answer)>,
+    pub(super) answered: Option<(Time, SeedAnswer)>,
     pub(super) failed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct SeedAnswer {
     pub(super) seeds: u64,
     pub(super) durable: bool,
     pub(super) state: SeedState,
@@ -72,7 +74,7 @@ impl Bootstrap {
     pub(super) fn hear_hello(&mut self, from: Process, belongs: Option<Incarnation>) {
         if self.waiters.len() < WAITERS_MAX || self.waiters.contains_key(&from.id) {
             let is_free = belongs.is_none();
-            self.waiters.insert(from.id, Waiter { process: from, heard: self.now, is_free });
+            self.waiters.insert(from.id, BootstrapWaiter { process: from, heard: self.now, is_free });
         }
         if self.waiters.len() == WAITERS_MAX {
             let now = self.now;
@@ -82,15 +84,15 @@ impl Bootstrap {
         let decided = self.record.accepted.as_ref().filter(|(_, it)| Some(it.incarnation) == self.record.belongs);
         if let Some((_, initial_view)) = decided.filter(|(_, initial_view)| initial_view.members.contains(&from)) {
             let initial_view = initial_view.clone();
-            return self.send(To::Process(from), Message::Decided { initial_view });
+            return self.send(To::Process(from), BootstrapMessage::Decided { initial_view });
         }
         // A process that can't reach the members learns of them from processes that can.
         let belongs = self.known_group().or(self.record.belongs);
         let (seeds, durable) = (self.seeds.digest, self.setup.durable);
-        self.send(To::Process(from), Message::Here { seeds, durable, belongs });
+        self.send(To::Process(from), BootstrapMessage::Here { seeds, durable, belongs });
     }
 
-    pub(super) fn note_answer(&mut self, from: Process, answer: Answer) {
+    pub(super) fn note_answer(&mut self, from: Process, answer: SeedAnswer) {
         let now = self.now;
         for slot in self.slots.values_mut().filter(|slot| slot.id == Some(from.id)) {
             (slot.answered, slot.failed) = (Some((now, answer)), false);

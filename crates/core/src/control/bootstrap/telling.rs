@@ -1,6 +1,6 @@
 //! Events of the bootstrap, for a subscriber of `tracing`: why the process waits, attempts, votes,
 //! and the outcome. The code in this file decides nothing.
-use super::{Ballot, Incarnation, InitialView, Message, Process, Record, Waiting};
+use super::{BootstrapBallot, BootstrapMessage, BootstrapRecord, BootstrapWait, Incarnation, InitialView, Process};
 use crate::ids::MemberId;
 use core::fmt;
 use tracing::{debug, info, trace, warn};
@@ -9,12 +9,12 @@ use tracing::{debug, info, trace, warn};
 const TARGET: &str = "spindle::bootstrap";
 
 #[derive(Clone, Copy)]
-pub(super) struct Teller {
+pub(super) struct BootstrapTeller {
     pub(super) me: MemberId,
 }
 
-impl Teller {
-    pub(super) fn heard(self, from: Process, message: &Message) {
+impl BootstrapTeller {
+    pub(super) fn heard(self, from: Process, message: &BootstrapMessage) {
         trace!(target: TARGET, me = self.me.0, from = from.id.0, ?message, "message received");
     }
 
@@ -28,21 +28,21 @@ impl Teller {
 
     /// Reports that the reason why the process waits, or the state of the seeds, differs from
     /// `before`.
-    pub(super) fn waits(self, waiting: &Waiting, before: Option<&Waiting>) {
-        let Waiting { need, seeds, here } = waiting;
+    pub(super) fn waits(self, waiting: &BootstrapWait, before: Option<&BootstrapWait>) {
+        let BootstrapWait { need, seeds, here } = waiting;
         match before.is_none_or(|before| before.need != *need) {
             true => info!(target: TARGET, me = self.me.0, ?need, ?seeds, here, "waiting"),
             false => debug!(target: TARGET, me = self.me.0, ?need, ?seeds, here, "waiting"),
         }
     }
 
-    pub(super) fn attempts(self, ballot: Ballot, incarnation: Incarnation, forced: bool) {
-        let (ballot, incarnation) = (Shown(ballot), Hex(incarnation));
+    pub(super) fn attempts(self, ballot: BootstrapBallot, incarnation: Incarnation, forced: bool) {
+        let (ballot, incarnation) = (ShownSeeds(ballot), Hex(incarnation));
         debug!(target: TARGET, me = self.me.0, %ballot, %incarnation, forced, "attempt begun");
     }
 
-    pub(super) fn outbid(self, by: Process, promised: Ballot) {
-        debug!(target: TARGET, me = self.me.0, by = by.id.0, promised = %Shown(promised), "attempt outbid");
+    pub(super) fn outbid(self, by: Process, promised: BootstrapBallot) {
+        debug!(target: TARGET, me = self.me.0, by = by.id.0, promised = %ShownSeeds(promised), "attempt outbid");
     }
 
     pub(super) fn failed(self, failures: u32, pause_ns: u64) {
@@ -54,30 +54,30 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, from = from.id.0, "pledge received");
     }
 
-    pub(super) fn proposes(self, ballot: Ballot, initial_view: &InitialView) {
+    pub(super) fn proposes(self, ballot: BootstrapBallot, initial_view: &InitialView) {
         let members = Members(initial_view);
-        debug!(target: TARGET, me = self.me.0, ballot = %Shown(ballot), %members, "votes asked for");
+        debug!(target: TARGET, me = self.me.0, ballot = %ShownSeeds(ballot), %members, "votes asked for");
     }
 
-    pub(super) fn promise_received(self, from: Process, ballot: Ballot, durable: bool) {
-        debug!(target: TARGET, me = self.me.0, from = from.id.0, ballot = %Shown(ballot), durable, "promise received");
+    pub(super) fn promise_received(self, from: Process, ballot: BootstrapBallot, durable: bool) {
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, ballot = %ShownSeeds(ballot), durable, "promise received");
     }
 
-    pub(super) fn vote_received(self, from: Process, ballot: Ballot, durable: bool) {
-        debug!(target: TARGET, me = self.me.0, from = from.id.0, ballot = %Shown(ballot), durable, "vote received");
+    pub(super) fn vote_received(self, from: Process, ballot: BootstrapBallot, durable: bool) {
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, ballot = %ShownSeeds(ballot), durable, "vote received");
     }
 
-    pub(super) fn promised(self, to: Process, ballot: Ballot) {
-        debug!(target: TARGET, me = self.me.0, to = to.id.0, ballot = %Shown(ballot), "ballot promised");
+    pub(super) fn promised(self, to: Process, ballot: BootstrapBallot) {
+        debug!(target: TARGET, me = self.me.0, to = to.id.0, ballot = %ShownSeeds(ballot), "ballot promised");
     }
 
-    pub(super) fn voted(self, to: Process, ballot: Ballot, initial_view: &InitialView) {
-        let (ballot, members) = (Shown(ballot), Members(initial_view));
+    pub(super) fn voted(self, to: Process, ballot: BootstrapBallot, initial_view: &InitialView) {
+        let (ballot, members) = (ShownSeeds(ballot), Members(initial_view));
         debug!(target: TARGET, me = self.me.0, to = to.id.0, %ballot, %members, "vote given");
     }
 
-    pub(super) fn is_behind(self, from: Process, ballot: Ballot, promised: Ballot) {
-        let (ballot, promised) = (Shown(ballot), Shown(promised));
+    pub(super) fn is_behind(self, from: Process, ballot: BootstrapBallot, promised: BootstrapBallot) {
+        let (ballot, promised) = (ShownSeeds(ballot), ShownSeeds(promised));
         debug!(target: TARGET, me = self.me.0, from = from.id.0, %ballot, %promised, "ballot refused");
     }
 
@@ -87,9 +87,9 @@ impl Teller {
         debug!(target: TARGET, me = self.me.0, from = from.id.0, same_seeds, ?belongs, "vote refused");
     }
 
-    pub(super) fn persisted(self, record: &Record) {
+    pub(super) fn persisted(self, record: &BootstrapRecord) {
         let belongs = record.belongs.map(Hex);
-        debug!(target: TARGET, me = self.me.0, promised = %Shown(record.promised), ?belongs, "record written");
+        debug!(target: TARGET, me = self.me.0, promised = %ShownSeeds(record.promised), ?belongs, "record written");
     }
 
     pub(super) fn created(self, initial_view: &InitialView, after_ns: u64) {
@@ -115,7 +115,7 @@ impl Teller {
 struct Hex(Incarnation);
 
 /// A ballot as `round.seed`.
-struct Shown(Ballot);
+struct ShownSeeds(BootstrapBallot);
 
 /// The ids of the first view, separated by commas.
 struct Members<'a>(&'a InitialView);
@@ -132,7 +132,7 @@ impl fmt::Debug for Hex {
     }
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for ShownSeeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0.round, self.0.seed)
     }

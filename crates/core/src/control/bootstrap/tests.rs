@@ -9,21 +9,21 @@ fn initial_view(count: u64) -> InitialView {
     InitialView { incarnation: Incarnation(u128::MAX - 5), members: (0..count).map(process).collect() }
 }
 
-fn samples() -> Vec<Message> {
-    let (ballot, incarnation) = (Ballot { round: 1 << 40, seed: 3 }, Incarnation(9 << 64 | 4));
+fn samples() -> Vec<BootstrapMessage> {
+    let (ballot, incarnation) = (BootstrapBallot { round: 1 << 40, seed: 3 }, Incarnation(9 << 64 | 4));
     vec![
-        Message::Hello { seeds: 5, belongs: None },
-        Message::Here { seeds: 0, durable: true, belongs: Some(incarnation) },
-        Message::Prepare { ballot, seeds: u64::MAX },
-        Message::Promise { ballot, durable: false, accepted: Some((ballot, initial_view(3))) },
-        Message::Promise { ballot, durable: true, accepted: None },
-        Message::Behind { promised: ballot },
-        Message::Invite { incarnation, forced: true },
-        Message::Pledge { incarnation },
-        Message::Accept { ballot, seeds: 1, initial_view: initial_view(2) },
-        Message::Accepted { ballot, durable: true },
-        Message::Decided { initial_view: initial_view(MEMBERS_MAX as u64) },
-        Message::Exists { incarnation },
+        BootstrapMessage::Hello { seeds: 5, belongs: None },
+        BootstrapMessage::Here { seeds: 0, durable: true, belongs: Some(incarnation) },
+        BootstrapMessage::Prepare { ballot, seeds: u64::MAX },
+        BootstrapMessage::Promise { ballot, durable: false, accepted: Some((ballot, initial_view(3))) },
+        BootstrapMessage::Promise { ballot, durable: true, accepted: None },
+        BootstrapMessage::Behind { promised: ballot },
+        BootstrapMessage::Invite { incarnation, forced: true },
+        BootstrapMessage::Pledge { incarnation },
+        BootstrapMessage::Accept { ballot, seeds: 1, initial_view: initial_view(2) },
+        BootstrapMessage::Accepted { ballot, durable: true },
+        BootstrapMessage::Decided { initial_view: initial_view(MEMBERS_MAX as u64) },
+        BootstrapMessage::Exists { incarnation },
     ]
 }
 
@@ -31,16 +31,16 @@ fn samples() -> Vec<Message> {
 fn messages_and_records_survive_the_trip_and_cuts_are_noticed() {
     for message in samples() {
         let words = message.encode();
-        assert_eq!(Message::decode(&words).as_ref(), Some(&message));
-        assert!((0..words.len()).all(|cut| Message::decode(&words[..cut]).is_none()), "{message:?}");
-        assert_eq!(Message::decode(&[&words[..], &[0]].concat()), None);
+        assert_eq!(BootstrapMessage::decode(&words).as_ref(), Some(&message));
+        assert!((0..words.len()).all(|cut| BootstrapMessage::decode(&words[..cut]).is_none()), "{message:?}");
+        assert_eq!(BootstrapMessage::decode(&[&words[..], &[0]].concat()), None);
     }
-    let ballot = Ballot { round: 2, seed: 1 };
+    let ballot = BootstrapBallot { round: 2, seed: 1 };
     for accepted in [None, Some((ballot, initial_view(5)))] {
-        let record = Record { seeds: 3, promised: ballot, accepted, belongs: Some(Incarnation(1)) };
+        let record = BootstrapRecord { seeds: 3, promised: ballot, accepted, belongs: Some(Incarnation(1)) };
         let words = record.encode();
-        assert_eq!(Record::decode(&words).as_ref(), Some(&record));
-        assert!((0..words.len()).all(|cut| Record::decode(&words[..cut]).is_none()));
+        assert_eq!(BootstrapRecord::decode(&words).as_ref(), Some(&record));
+        assert!((0..words.len()).all(|cut| BootstrapRecord::decode(&words[..cut]).is_none()));
     }
 }
 
@@ -59,8 +59,8 @@ fn garbage_is_no_message_or_one_that_can_be_said() {
             let at = next() as usize % words.len();
             words[at] = next() << (next() % 64);
         }
-        if let Some(message) = Message::decode(&words) {
-            assert_eq!(Message::decode(&message.encode()).as_ref(), Some(&message));
+        if let Some(message) = BootstrapMessage::decode(&words) {
+            assert_eq!(BootstrapMessage::decode(&message.encode()).as_ref(), Some(&message));
             boot.hear(process(9), message, Time(0));
             while boot.next_output().is_some() {}
         }
@@ -70,7 +70,7 @@ fn garbage_is_no_message_or_one_that_can_be_said() {
 /// Returns one of `members` seeds.
 fn start(index: u32, members: u32, durable: bool) -> Bootstrap {
     let me = process(index.into());
-    let setup = Setup { me, members, random: u128::from(index) << 32, durable, record: Record::default() };
+    let setup = Setup { me, members, random: u128::from(index) << 32, durable, record: BootstrapRecord::default() };
     let mut boot = Bootstrap::new(setup, Time(0));
     boot.set_seeds(SeedList { count: members, own: [index].into(), digest: 4 }, Time(0));
     (0..members).filter(|other| *other != index).for_each(|other| boot.reached(other, MemberId(other.into()), Time(0)));
@@ -90,11 +90,11 @@ fn talk(boots: &mut [Bootstrap], until: u64, passes: impl Fn(u32, u32) -> bool) 
             }
             while let Some(output) = boot.next_output() {
                 match output {
-                    Output::Send { to: To::Seed(to), message } => sent.push((i, to as usize, message)),
-                    Output::Send { to: To::Process(to), message } => sent.push((i, to.id.0 as usize, message)),
-                    Output::Persist(_) => boot.persisted(now),
-                    Output::Begin(initial_view) => begun[i] = Some(initial_view),
-                    Output::Join(_) | Output::Waits(_) | Output::Conflict { .. } => {}
+                    BootstrapOutput::Send { to: To::Seed(to), message } => sent.push((i, to as usize, message)),
+                    BootstrapOutput::Send { to: To::Process(to), message } => sent.push((i, to.id.0 as usize, message)),
+                    BootstrapOutput::Persist(_) => boot.persisted(now),
+                    BootstrapOutput::Begin(initial_view) => begun[i] = Some(initial_view),
+                    BootstrapOutput::Join(_) | BootstrapOutput::Waits(_) | BootstrapOutput::Conflict { .. } => {}
                 }
             }
         }
@@ -149,7 +149,7 @@ fn evicted_members_found_nothing() {
     assert_eq!(talk(&mut boots, 10_000, |_, _| true), [None, None, None]);
     assert_eq!(boots[1].waiting().need, Need::Group(Incarnation(6)));
     // The other members continued without them. One of the others sends a message.
-    boots[0].hear(process(7), Message::Exists { incarnation: Incarnation(6) }, Time(10_000 * MS));
+    boots[0].hear(process(7), BootstrapMessage::Exists { incarnation: Incarnation(6) }, Time(10_000 * MS));
     assert_eq!(boots[0].waiting().need, Need::Admission(Incarnation(6)));
 }
 
@@ -159,9 +159,9 @@ fn members_of_two_groups_report_both() {
     let groups = [3, 4].map(Incarnation);
     boots[0].joined(groups[0], Time(0));
     boots[1].joined(groups[1], Time(0));
-    boots[0].hear(process(1), Message::Exists { incarnation: groups[1] }, Time(0));
-    let conflict = Output::Conflict { mine: groups[0], theirs: groups[1] };
+    boots[0].hear(process(1), BootstrapMessage::Exists { incarnation: groups[1] }, Time(0));
+    let conflict = BootstrapOutput::Conflict { mine: groups[0], theirs: groups[1] };
     assert_eq!(boots[0].next_output(), Some(conflict));
-    boots[0].hear(process(1), Message::Exists { incarnation: groups[1] }, Time(0));
+    boots[0].hear(process(1), BootstrapMessage::Exists { incarnation: groups[1] }, Time(0));
     assert_eq!(boots[0].next_output(), None);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::{Birth, ControlMessage, Me, Order};
+use crate::control::{Birth, ControlMessage, Me, RosterOrder};
 use crate::membership::Ballot;
 use alloc::vec;
 
@@ -144,9 +144,9 @@ fn it_asks_while_it_follows_no_view_or_wants_in() {
     let asked = |case: &mut Case, wants_in| {
         while case.roster.next_order().is_some() {}
         case.follow.ask(&[MemberId(1)], wants_in, &mut case.roster, case.now).unwrap();
-        let orders: Vec<Order> = core::iter::from_fn(|| case.roster.next_order()).collect();
+        let orders: Vec<RosterOrder> = core::iter::from_fn(|| case.roster.next_order()).collect();
         orders.into_iter().find_map(|order| match order {
-            Order::Near { message: ControlMessage::Ask { observer, .. }, .. } => Some(observer),
+            RosterOrder::Near { message: ControlMessage::Ask { observer, .. }, .. } => Some(observer),
             _ => None,
         })
     };

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Batch;
-use crate::control::{Asks, Birth, ControlMessage, Instance, Me, Order};
+use crate::control::{Asks, Birth, ControlMessage, Instance, Me, RosterOrder};
 use crate::ids::SubgroupId;
 use crate::multicast::Ablation;
 use crate::table::{Found, Frames, Table};
@@ -106,8 +106,8 @@ fn a_member_that_was_given_up_tells_the_others_of_its_view() {
     let news = ControlEvent::View { incarnation: 0, view: recovered.clone(), decision: vec![] };
     let heard = member.hear(news, &Nothing, &mut roster, Time(0));
     assert_eq!(heard, Some(Heard::Evicted { next: recovered.id }));
-    let told = |order: Order| match order {
-        Order::Near { to, message: ControlMessage::View { view, .. }, .. } => Some((to, view)),
+    let told = |order: RosterOrder| match order {
+        RosterOrder::Near { to, message: ControlMessage::View { view, .. }, .. } => Some((to, view)),
         _ => None,
     };
     let told: Vec<_> = core::iter::from_fn(|| roster.next_order()).filter_map(told).collect();
@@ -122,10 +122,10 @@ fn no_process_begins_to_follow_a_view_that_changes() {
     member.engine_mut().poll(Time(0), &mut Nothing, &mut |_: SubgroupId, _: &mut Batch<'_, Nothing>| {});
     assert!(member.engine().is_changing());
     member.hear(ControlEvent::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
-    let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-    let gives = orders.iter().any(|order| matches!(order, Order::HandOver { .. }));
+    let orders: Vec<RosterOrder> = core::iter::from_fn(|| roster.next_order()).collect();
+    let gives = orders.iter().any(|order| matches!(order, RosterOrder::HandOver { .. }));
     assert!(!gives, "rows of a view that changes");
-    let is_told = |order: &Order| matches!(order, Order::Near { message: ControlMessage::Wait { .. }, .. });
+    let is_told = |order: &RosterOrder| matches!(order, RosterOrder::Near { message: ControlMessage::Wait { .. }, .. });
     assert!(orders.iter().any(is_told) && roster.observers().contains(&MemberId(9)));
 }
 
@@ -141,8 +141,8 @@ fn a_process_that_asks_to_follow_ends_older_epochs_first() {
     let mut later = Member::new(begun, member.terms.clone(), &roster, Time(0));
     core::mem::swap(&mut member, &mut later);
     member.hear(ControlEvent::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
-    let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-    assert!(!orders.iter().any(|order| matches!(order, Order::HandOver { .. })), "{orders:?}");
+    let orders: Vec<RosterOrder> = core::iter::from_fn(|| roster.next_order()).collect();
+    assert!(!orders.iter().any(|order| matches!(order, RosterOrder::HandOver { .. })), "{orders:?}");
     member.engine_mut().poll(Time(0), &mut Nothing, &mut |_: SubgroupId, _: &mut Batch<'_, Nothing>| {});
     assert!(member.engine().is_changing());
 }

@@ -41,7 +41,7 @@ const ENTRY_BYTES: u64 = 64;
 /// Messages of a view in their order. The first one is missing.
 #[derive(Debug, Default)]
 pub struct Fetching {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<FetchedObject>,
     /// The number of missing messages.
     to_come: usize,
     /// The bytes of all messages that are here.
@@ -54,7 +54,7 @@ pub struct Fetching {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct FetchedObject {
     seen: Seen,
     what: What,
 }
@@ -114,7 +114,7 @@ impl Fetching {
     /// Adds a message whose frame contained its payload.
     pub fn put(&mut self, seen: Seen, payload: &[u8]) {
         self.bytes += ENTRY_BYTES + payload.len() as u64;
-        self.entries.push_back(Entry { seen, what: What::Here(payload.to_vec()) });
+        self.entries.push_back(FetchedObject { seen, what: What::Here(payload.to_vec()) });
     }
 
     /// Adds an object. `name` is the number and the length in bytes from its frame, if that frame
@@ -129,7 +129,7 @@ impl Fetching {
         };
         self.bytes += ENTRY_BYTES;
         self.to_come += usize::from(matches!(what, What::ToCome { .. }));
-        self.entries.push_back(Entry { seen: Seen { subgroup, sender, round }, what });
+        self.entries.push_back(FetchedObject { seen: Seen { subgroup, sender, round }, what });
     }
 
     /// Returns the first message, if it has come or is gone.
@@ -137,7 +137,7 @@ impl Fetching {
         if matches!(self.entries.front()?.what, What::ToCome { .. }) {
             return None;
         }
-        let Entry { seen, what } = self.entries.pop_front()?;
+        let FetchedObject { seen, what } = self.entries.pop_front()?;
         self.bytes -= ENTRY_BYTES;
         Some(match what {
             What::Here(payload) => {
@@ -252,7 +252,7 @@ impl Fetching {
     /// was not asked for it, on this host if possible. Different observers ask different members,
     /// because many may ask at once.
     fn source<W>(&self, entry: usize, view: &View, roster: &Roster<W>) -> Option<MemberId> {
-        let Entry { seen, what: What::ToCome { tried, .. } } = &self.entries[entry] else { return None };
+        let FetchedObject { seen, what: What::ToCome { tried, .. } } = &self.entries[entry] else { return None };
         let members = &view.subgroups.get(seen.subgroup.index())?.members;
         let ids = members.iter().map(|rank| view.members[rank.index()]);
         let (count, shift) = (members.len() as u64, roster.me().0);
@@ -269,7 +269,7 @@ impl Fetching {
             |seen: &Seen| rank.is_some_and(|rank| view.subgroups[seen.subgroup.index()].members.contains(&rank));
         let mut wanted_of = VecDeque::new();
         let mut sum = self.bytes;
-        for Entry { seen, what } in &self.entries {
+        for FetchedObject { seen, what } in &self.entries {
             let What::ToCome { wanted, bytes, tried } = what else { continue };
             if tried.contains(&from) || !is_in(seen) {
                 continue;
@@ -297,7 +297,7 @@ impl Fetching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Birth, Me, Order};
+    use crate::control::{Birth, Me, RosterOrder};
     use crate::ids::{Rank, SubgroupId, ViewId};
     use crate::view::{SubgroupSpec, View};
     use alloc::vec;
@@ -407,7 +407,9 @@ mod tests {
         let (from, reply) = (case.asked().0, case.fetching.asked);
         let mut messages = vec![];
         while let Some(order) = case.roster.next_order() {
-            if let Order::Near { to, message: ControlMessage::Want { view, from, reply, objects, .. }, .. } = order {
+            if let RosterOrder::Near { to, message: ControlMessage::Want { view, from, reply, objects, .. }, .. } =
+                order
+            {
                 messages.push((to, view, from, reply, objects.len()));
             }
         }

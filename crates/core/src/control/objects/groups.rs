@@ -167,7 +167,7 @@ impl<'a> ObjectGroup<'a> {
 
 /// A step of the driver for a group that has not begun.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step<S> {
+pub enum GroupStep<S> {
     /// Make the stream to a host leader. The driver repeats the step until the stream exists; while
     /// it is being made, the step costs nothing.
     Dial(MemberId),
@@ -180,7 +180,7 @@ pub enum Step<S> {
 #[derive(Debug)]
 pub struct ObjectGroups<S> {
     /// The groups by number.
-    groups: BTreeMap<u64, State<S>>,
+    groups: BTreeMap<u64, GroupState<S>>,
     /// The members that are lost to a group of this view, and since when.
     lost: Vec<(Rank, Time)>,
     /// How long they may be lost before the remedy.
@@ -202,7 +202,7 @@ pub enum Remedy {
 }
 
 #[derive(Debug)]
-enum State<S> {
+enum GroupState<S> {
     /// The group's streams are being made.
     Opening {
         /// The streams that exist, by rank in the view.
@@ -215,9 +215,9 @@ enum State<S> {
     Begun,
 }
 
-impl<S> State<S> {
-    fn opening(now: Time) -> State<S> {
-        State::Opening { streams: BTreeMap::new(), since: now, late: 0 }
+impl<S> GroupState<S> {
+    fn opening(now: Time) -> GroupState<S> {
+        GroupState::Opening { streams: BTreeMap::new(), since: now, late: 0 }
     }
 }
 
@@ -243,7 +243,9 @@ impl<S> ObjectGroups<S> {
 
     /// True if another call is due soon, to try links again or to remedy a loss.
     pub fn is_pending(&self) -> bool {
-        self.waits || !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))
+        self.waits
+            || !self.lost.is_empty()
+            || self.groups.values().any(|state| matches!(state, GroupState::Opening { .. }))
     }
 
     /// Notes that a member is lost to a group.
@@ -273,7 +275,7 @@ impl<S> ObjectGroups<S> {
 
     /// Opens the group of this member in a subgroup, for which it has an object.
     pub fn want(&mut self, subgroup: SubgroupId, me: Rank, now: Time) {
-        self.groups.entry(ObjectGroup::number_of(subgroup, me)).or_insert_with(|| State::opening(now));
+        self.groups.entry(ObjectGroup::number_of(subgroup, me)).or_insert_with(|| GroupState::opening(now));
     }
 
     /// Takes in a stream from `from`, unless the group has begun. A process that takes other
@@ -283,8 +285,8 @@ impl<S> ObjectGroups<S> {
         if !group.is_between_heads(from) {
             return;
         }
-        let state = self.groups.entry(group.number()).or_insert_with(|| State::opening(now));
-        if let State::Opening { streams, .. } = state {
+        let state = self.groups.entry(group.number()).or_insert_with(|| GroupState::opening(now));
+        if let GroupState::Opening { streams, .. } = state {
             streams.insert(from, stream);
         }
     }
@@ -293,7 +295,7 @@ impl<S> ObjectGroups<S> {
     pub fn opening(&self) -> Vec<u64> {
         self.groups
             .iter()
-            .filter(|(_, state)| matches!(state, State::Opening { .. }))
+            .filter(|(_, state)| matches!(state, GroupState::Opening { .. }))
             .map(|(number, _)| *number)
             .collect()
     }
@@ -301,8 +303,8 @@ impl<S> ObjectGroups<S> {
     /// Returns the steps for a group that has not begun: it makes the streams that this member has
     /// to make, and begins when all streams exist. This member's own group does not begin before it
     /// `has_objects` for it.
-    pub fn step(&mut self, group: &ObjectGroup<'_>, has_objects: bool, now: Time) -> Vec<Step<S>> {
-        let Some(State::Opening { streams, since, late }) = self.groups.get_mut(&group.number()) else {
+    pub fn step(&mut self, group: &ObjectGroup<'_>, has_objects: bool, now: Time) -> Vec<GroupStep<S>> {
+        let Some(GroupState::Opening { streams, since, late }) = self.groups.get_mut(&group.number()) else {
             return Vec::new();
         };
         let is_late = now.since(*since) >= self.grace;
@@ -312,7 +314,7 @@ impl<S> ObjectGroups<S> {
         for head in &missing {
             let is_mine = group.makes_stream(*head);
             if is_mine {
-                steps.push(Step::Dial(group.id(*head)));
+                steps.push(GroupStep::Dial(group.id(*head)));
             }
             if is_late && (is_mine || *late > LATE_MAX) {
                 let (view, member) = (group.view.id.0, group.id(*head).0);
@@ -326,7 +328,7 @@ impl<S> ObjectGroups<S> {
         if missing.is_empty() && (!group.is_mine() || has_objects) {
             let mut streams = core::mem::take(streams);
             let heads = group.other_heads().filter_map(|head| Some((group.position(head), streams.remove(&head)?)));
-            steps.push(Step::Begin(heads.collect()));
+            steps.push(GroupStep::Begin(heads.collect()));
         }
         steps
     }
@@ -337,7 +339,7 @@ impl<S> ObjectGroups<S> {
     pub fn may_open(&mut self, knows_places: bool, now: Time) -> bool {
         self.waits = !knows_places;
         for state in self.groups.values_mut().filter(|_| !knows_places) {
-            if let State::Opening { since, .. } = state {
+            if let GroupState::Opening { since, .. } = state {
                 *since = now;
             }
         }
@@ -349,7 +351,7 @@ impl<S> ObjectGroups<S> {
         for head in group.other_heads() {
             self.renewed.remove(&group.id(head));
         }
-        self.groups.insert(group.number(), State::Begun);
+        self.groups.insert(group.number(), GroupState::Begun);
     }
 }
 
@@ -389,8 +391,8 @@ mod tests {
         ObjectGroups::new(Some(GRACE))
     }
 
-    fn dials(ids: &[u64]) -> Vec<Step<char>> {
-        ids.iter().map(|id| Step::Dial(MemberId(*id))).collect()
+    fn dials(ids: &[u64]) -> Vec<GroupStep<char>> {
+        ids.iter().map(|id| GroupStep::Dial(MemberId(*id))).collect()
     }
 
     #[test]
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!(groups.step(&theirs, false, now), []);
         groups.stream_came(&theirs, Rank(2), 's', now);
         // By their positions in the schedule.
-        assert_eq!(groups.step(&theirs, false, now), [Step::Begin(vec![(Rank(1), 'r'), (Rank(2), 's')])]);
+        assert_eq!(groups.step(&theirs, false, now), [GroupStep::Begin(vec![(Rank(1), 'r'), (Rank(2), 's')])]);
     }
 
     #[test]
@@ -438,7 +440,7 @@ mod tests {
         groups.stream_came(&mine, Rank(2), 'a', now);
         groups.stream_came(&mine, Rank(4), 'b', now);
         assert_eq!(groups.step(&mine, false, now), []);
-        assert_eq!(groups.step(&mine, true, now), [Step::Begin(vec![(Rank(2), 'a'), (Rank(4), 'b')])]);
+        assert_eq!(groups.step(&mine, true, now), [GroupStep::Begin(vec![(Rank(2), 'a'), (Rank(4), 'b')])]);
         assert!(groups.is_pending());
         groups.began(&mine);
         assert!(!groups.is_pending() && groups.opening().is_empty() && groups.step(&mine, true, now).is_empty());

@@ -29,7 +29,7 @@ mod object_table;
 mod outgoing;
 
 pub use fetching::{Fetched, Fetching};
-pub use groups::{LINK_LOOK, ObjectGroup, ObjectGroups, Remedy, Step};
+pub use groups::{GroupStep, LINK_LOOK, ObjectGroup, ObjectGroups, Remedy};
 pub use links::GroupLinks;
 pub use object_cache::ObjectCache;
 pub use object_server::{ObjectOrder, ObjectServer};

@@ -22,7 +22,7 @@ const _: () = assert!(0 < SLOTS && SLOTS as usize <= OBJECTS_MAX);
 /// A member's objects in one subgroup. `O` is the driver's handle of an object.
 #[derive(Debug)]
 pub struct Outgoing<O> {
-    lane: Option<Lane<O>>,
+    lane: Option<OutgoingLane<O>>,
     /// The objects that are not known to be delivered everywhere, by name. They belong to this
     /// view's ring or to rings of ended views.
     objects: BTreeMap<u64, O>,
@@ -33,7 +33,7 @@ pub struct Outgoing<O> {
 
 /// The objects in the ring of one view.
 #[derive(Debug)]
-struct Lane<O> {
+struct OutgoingLane<O> {
     view: ViewId,
     /// True if the subgroup has no other member.
     is_alone: bool,
@@ -153,7 +153,8 @@ impl<O: Clone> Outgoing<O> {
     /// member.
     pub fn begin(&mut self, view: ViewId, is_alone: bool) {
         let (sent, held, waiting) = Default::default();
-        self.lane = Some(Lane { view, is_alone, count: 0, sent, held, waiting, on_the_way: 0, has_group: false });
+        self.lane =
+            Some(OutgoingLane { view, is_alone, count: 0, sent, held, waiting, on_the_way: 0, has_group: false });
     }
 
     /// Ends the view. Returns the names of the objects that are not known to be delivered

@@ -1,6 +1,6 @@
 //! The addresses of processes on other hosts: reports of connections, and the cards that processes
 //! send. The addresses themselves are in the [`Book`](super::super::Book).
-use super::{ControlEvent, Order, Roster};
+use super::{ControlEvent, Roster, RosterOrder};
 use crate::control::{Address, Card, DialError, Failure, Purpose, RackName};
 use crate::ids::{MemberId, Time};
 use alloc::string::String;
@@ -16,7 +16,7 @@ impl<W> Roster<W> {
             if is_member && !self.may_be_elsewhere(id) {
                 continue;
             }
-            self.orders.push_back(Order::Forget(id));
+            self.orders.push_back(RosterOrder::Forget(id));
             if is_member {
                 self.hand_overs.forget(id);
             } else {
@@ -93,7 +93,7 @@ impl<W> Roster<W> {
         book.learn(card);
         if !was_far && book.is_far(id) {
             // Pending control messages to it were written for this host.
-            self.orders.push_back(Order::Forget(id));
+            self.orders.push_back(RosterOrder::Forget(id));
         }
     }
 
@@ -153,7 +153,7 @@ impl<W> Roster<W> {
     /// Orders look-ups of the names that are to be looked up.
     pub(super) fn look_up(&mut self, now: Time) {
         if let Some(book) = &mut self.book {
-            self.orders.extend(book.seeds_mut().begin_look_ups(now).into_iter().map(Order::LookUp));
+            self.orders.extend(book.seeds_mut().begin_look_ups(now).into_iter().map(RosterOrder::LookUp));
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         // The other process was no member, and may become one.
         assert_eq!([2, 3].map(|id| roster.is_far(MemberId(id))), [false, true]);
         let mut orders = core::iter::from_fn(|| roster.next_order());
-        assert!(orders.any(|order| order == Order::UnwatchFar(MemberId(2))));
+        assert!(orders.any(|order| order == RosterOrder::UnwatchFar(MemberId(2))));
     }
 
     /// Other processes dial it at the address that is reported to them. One of them may know it
@@ -238,7 +238,7 @@ mod tests {
         roster.tell_view_at(&view, &card(3));
         let order = roster.next_order();
         assert!(
-            matches!(order, Some(Order::Far { address, message: ControlMessage::View { .. }, .. }) if address == card(3).address)
+            matches!(order, Some(RosterOrder::Far { address, message: ControlMessage::View { .. }, .. }) if address == card(3).address)
         );
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     use super::super::tests::{ask, me};
     use super::*;
     use crate::control::Instance;
-    use crate::control::{Address, Birth, Book, Card, ControlMessage, HostProcess, Me, Order, ViewAnnouncement};
+    use crate::control::{Address, Birth, Book, Card, ControlMessage, HostProcess, Me, RosterOrder, ViewAnnouncement};
     use crate::ids::Time;
     use crate::view::View;
     use alloc::string::ToString;
@@ -148,9 +148,9 @@ mod tests {
         let view = View { id: ViewId(2), members, nonvoters: Vec::new(), subgroups: Default::default() };
         roster.note_joined(view.id, &[Process { id: MemberId(3), nonce: 5 }]);
         roster.expect(&view);
-        let watches = |order: Order| match order {
-            Order::Watch { pid, .. } => Some(Some(pid)),
-            Order::Unwatch(_) => Some(None),
+        let watches = |order: RosterOrder| match order {
+            RosterOrder::Watch { pid, .. } => Some(Some(pid)),
+            RosterOrder::Unwatch(_) => Some(None),
             _ => None,
         };
         let orders: Vec<_> = core::iter::from_fn(|| roster.next_order()).filter_map(watches).collect();

@@ -1,6 +1,6 @@
 //! The announcements of decided views: the announcement to a joiner or observer, and what it
 //! teaches the receiver.
-use super::{ControlEvent, Order, Roster};
+use super::{ControlEvent, Roster, RosterOrder};
 use crate::control::{Book, Card, ControlMessage, HostProcess, Request, ViewAnnouncement};
 use crate::ids::{MemberId, ViewId};
 use crate::mutation::mutation;
@@ -84,14 +84,19 @@ impl<W> Roster<W> {
     /// id.
     pub fn tell_view_at(&mut self, view: &View, whom: &Card) {
         let (message, attachment) = self.message_of(view);
-        self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), message, attachment });
+        self.orders.push_back(RosterOrder::Far {
+            address: whom.address.clone(),
+            whom: Some(whom.id),
+            message,
+            attachment,
+        });
     }
 
     /// Asks the process at the address of this card for its view, whatever is known of its id.
     pub fn ask_view_at(&mut self, whom: &Card) {
         let message = ControlMessage::Request { from: self.me.id, reply: 0, what: Request::View };
         let (address, whom) = (whom.address.clone(), Some(whom.id));
-        self.orders.push_back(Order::Far { address, whom, message, attachment: Arc::default() });
+        self.orders.push_back(RosterOrder::Far { address, whom, message, attachment: Arc::default() });
     }
 
     fn message_of(&self, view: &View) -> (ControlMessage, Arc<[u8]>) {
@@ -137,7 +142,7 @@ mod tests {
             ControlMessage::Bootstrap { from: MemberId(3), pid: 33, birth, nonce: 5, config: 0, words: Vec::new() };
         let is_watched = |roster: &mut Roster<()>| {
             let orders = core::iter::from_fn(|| roster.next_order());
-            let of_it = |order: &Order| matches!(order, Order::Watch { id: MemberId(3), pid: 33, .. });
+            let of_it = |order: &RosterOrder| matches!(order, RosterOrder::Watch { id: MemberId(3), pid: 33, .. });
             orders.filter(of_it).count() == 1
         };
         let founders = [1, 2, 3].map(|id| Process { id: MemberId(id), nonce: 5 });
@@ -243,12 +248,12 @@ mod tests {
                 teller.tell_view(&view, [MemberId(1)]);
                 let mut told = roster(1, host);
                 while let Some(order) = teller.next_order() {
-                    if let Order::Far { message, attachment, .. } = order {
+                    if let RosterOrder::Far { message, attachment, .. } = order {
                         told.hear(message, Some((card(2, 2), 2)), &attachment, Time(0));
                     }
                 }
                 let watched = core::iter::from_fn(|| told.next_order()).find_map(|order| match order {
-                    Order::Watch { id: MemberId(3), pid, .. } => Some(pid),
+                    RosterOrder::Watch { id: MemberId(3), pid, .. } => Some(pid),
                     _ => None,
                 });
                 assert_eq!(watched, watches, "on host {host}");

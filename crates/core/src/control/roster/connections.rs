@@ -1,6 +1,6 @@
 //! The streams between members on different hosts: which member makes each, and which continue in
 //! the next view.
-use super::{Arrival, Order, Roster};
+use super::{Arrival, Roster, RosterOrder};
 use crate::control::{Book, Failure, Purpose};
 use crate::ids::{MemberId, ViewId};
 use crate::mutation::mutation;
@@ -114,7 +114,7 @@ impl<W> Roster<W> {
 
     fn dial(&mut self, view: ViewId, id: MemberId, purpose: Purpose) {
         if let Some(address) = self.book.as_mut().and_then(|book| book.dial(id, view)) {
-            self.orders.push_back(Order::Dial { address, whom: id, purpose });
+            self.orders.push_back(RosterOrder::Dial { address, whom: id, purpose });
         }
     }
 
@@ -128,7 +128,7 @@ impl<W> Roster<W> {
         for id in mine {
             let Some(book) = &mut self.book else { return };
             if let Some(address) = book.watch(id, view.id) {
-                self.orders.push_back(Order::WatchFar { address, id, view: view.id });
+                self.orders.push_back(RosterOrder::WatchFar { address, id, view: view.id });
             }
             let continues = self.streams.continues(id) && view.id > self.begun;
             if book.streams_rows() && !continues && !self.parts.has(view.id, id) {
@@ -188,7 +188,7 @@ mod tests {
             roster.connect(&view(5));
             let orders = core::iter::from_fn(|| roster.next_order());
             orders
-                .filter_map(|order| if let Order::Dial { whom, .. } = order { Some(whom.0) } else { None })
+                .filter_map(|order| if let RosterOrder::Dial { whom, .. } = order { Some(whom.0) } else { None })
                 .collect::<Vec<u64>>()
         };
         roster.continue_ways([2].map(MemberId));
@@ -206,7 +206,9 @@ mod tests {
         roster.continue_ways([]);
         roster.connect(&view(6));
         assert_eq!(
-            core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::Dial { .. })).count(),
+            core::iter::from_fn(|| roster.next_order())
+                .filter(|order| matches!(order, RosterOrder::Dial { .. }))
+                .count(),
             2
         );
     }

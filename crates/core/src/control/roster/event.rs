@@ -1,5 +1,5 @@
 //! The events about other processes that a [`Roster`](super::Roster) reports to its owner.
-use crate::control::{Address, Card, Claim, Instance, ObjectOrder, Refusal, Request};
+use crate::control::{Address, Card, Instance, ObjectOrder, Refusal, Request, SeedClaim};
 use crate::ids::{MemberId, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
@@ -101,7 +101,7 @@ pub struct Asks {
     /// The view that it follows, and at whose end it wants to be admitted; 0: none.
     pub follows: ViewId,
     /// Its claim about the seeds among which it waits.
-    pub seeds: Claim,
+    pub seeds: SeedClaim,
     /// Its address, if its id belongs to another process on another host: to a member, or to a
     /// process that asked before.
     pub id_conflict: Option<Address>,

@@ -1,5 +1,5 @@
 //! The reports of this process that it begins no more views, and the use of such reports of others.
-use super::{Roster, Stopped};
+use super::{Roster, StoppedProcesses};
 use crate::control::{ControlMessage, Request};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, ViewId};
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ impl<W> Roster<W> {
         if !self.newcomers.knows(view) {
             return false;
         }
-        let is_its = |word: &Stopped| match self.newcomers.nonce(view, id) {
+        let is_its = |word: &StoppedProcesses| match self.newcomers.nonce(view, id) {
             // 0: the nonce is not known here.
             Some(nonce) => nonce != 0 && word.nonce == nonce && word.last < view,
             None => word.last.0 != 0 && word.incarnation == self.incarnation && view.follows(word.last),
@@ -53,7 +53,7 @@ impl<W> Roster<W> {
 mod tests {
     use super::super::tests::{ask, me};
     use super::*;
-    use crate::control::{Book, Card, Order, Question};
+    use crate::control::{Book, Card, Question, RosterOrder};
     use crate::ids::{Process, Time};
     use crate::view::View;
 
@@ -63,7 +63,7 @@ mod tests {
             while roster.next_order().is_some() {}
             roster.farewell();
             let words = core::iter::from_fn(|| roster.next_order());
-            let near = |order| if let Order::Near { to, .. } = order { Some(to) } else { None };
+            let near = |order| if let RosterOrder::Near { to, .. } = order { Some(to) } else { None };
             words.filter_map(near).collect()
         };
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);

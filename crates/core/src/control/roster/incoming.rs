@@ -1,6 +1,8 @@
 //! The control messages that arrive.
-use super::{Asks, ControlEvent, Roster, Stopped};
-use crate::control::{Card, ControlMessage, Incarnation, Instance, Message, ObjectOrder, Request, ViewAnnouncement};
+use super::{Asks, ControlEvent, Roster, StoppedProcesses};
+use crate::control::{
+    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, Request, ViewAnnouncement,
+};
 use crate::ids::{Process, Time};
 
 impl<W> Roster<W> {
@@ -15,7 +17,8 @@ impl<W> Roster<W> {
         let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(card, process)| (card.host, *process));
         let (asks, has_card) = (matches!(message, ControlMessage::Ask { .. }), sender.is_some());
         let says_member = |words: &[u64]| {
-            Message::decode(words) == Some(Message::Exists { incarnation: Incarnation(self.incarnation) })
+            BootstrapMessage::decode(words)
+                == Some(BootstrapMessage::Exists { incarnation: Incarnation(self.incarnation) })
         };
         if let (ControlMessage::Bootstrap { words, .. }, Some((card, _))) = (&message, &sender)
             && self.takes_part
@@ -89,7 +92,7 @@ impl<W> Roster<W> {
             }
             ControlMessage::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
                 let heard_in = (self.begun.0 != 0).then_some(self.begun);
-                self.stopped.note(from, Stopped { incarnation, last: view, nonce, heard_in });
+                self.stopped.note(from, StoppedProcesses { incarnation, last: view, nonce, heard_in });
                 // Over the network the statement may arrive after messages that the next process
                 // with this id has written to this host.
                 if !has_card && view.0 == 0 {

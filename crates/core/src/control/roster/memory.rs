@@ -1,6 +1,6 @@
 //! The memory of members: what members of this host hand over to this process, and what it hands
 //! over to them.
-use super::{Arrival, Me, Order, Roster};
+use super::{Arrival, Me, Roster, RosterOrder};
 use crate::control::{ControlMessage, Instance, PortAddress};
 use crate::ids::{MemberId, ViewId};
 use alloc::vec::Vec;
@@ -92,7 +92,7 @@ impl<W> Roster<W> {
         let is_here = |id: &MemberId| *id != self.me.id && !self.is_far(*id) && !self.is_dead(*id);
         let to: Vec<MemberId> = others.into_iter().filter(is_here).collect();
         if !to.is_empty() {
-            self.orders.push_back(Order::HandOver { view, to });
+            self.orders.push_back(RosterOrder::HandOver { view, to });
         }
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         roster.begin(&view, Time(0));
         while roster.next_order().is_some() {}
         assert!(roster.handed_over(7, view.id, me(2), ()));
-        assert_eq!(roster.next_order(), Some(Order::HandOver { view: view.id, to: [MemberId(2)].to_vec() }));
+        assert_eq!(roster.next_order(), Some(RosterOrder::HandOver { view: view.id, to: [MemberId(2)].to_vec() }));
         assert!(roster.handed_over(7, view.id, me(2), ()) && roster.next_order().is_none());
     }
 

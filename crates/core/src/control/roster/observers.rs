@@ -2,7 +2,7 @@
 //!
 //! Each observer gets every view and the control messages of the members. An observer that has
 //! ended, is lost, or does not read its control messages is forgotten. Members wait for no observer.
-use super::{Order, Roster};
+use super::{Roster, RosterOrder};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Time};
 use crate::mutation::mutation;
 use crate::view::View;
@@ -97,9 +97,9 @@ impl<W> Roster<W> {
         if mutation!(ObserversKept) || !self.observers.remove(id) {
             return;
         }
-        self.orders.push_back(Order::Forget(id));
+        self.orders.push_back(RosterOrder::Forget(id));
         if id.0 >= CLIENT_IDS_FROM && self.processes.note_unwatched(id) {
-            self.orders.push_back(Order::Unwatch(id));
+            self.orders.push_back(RosterOrder::Unwatch(id));
         }
     }
 
@@ -109,7 +109,7 @@ impl<W> Roster<W> {
     /// processes messages wait to be taken.
     pub fn forget_the_deaf(&mut self, holds: impl Fn(MemberId) -> bool, now: Time) {
         for id in self.observers.extract_deaf(|id| holds(id) && !self.members.contains(&id), now) {
-            self.orders.push_back(Order::Forget(id));
+            self.orders.push_back(RosterOrder::Forget(id));
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         roster.watched_ended(client);
         while roster.next_order().is_some() {}
         roster.answer(client, 7, "status");
-        assert!(matches!(roster.next_order(), Some(Order::Near { to, .. }) if to == client));
+        assert!(matches!(roster.next_order(), Some(RosterOrder::Near { to, .. }) if to == client));
     }
 
     /// Track record 120: a member was stopped while an observer was started again. It read the
@@ -153,7 +153,7 @@ mod tests {
         roster.add_observer(client);
         while roster.next_order().is_some() {}
         roster.hand_over(ViewId(1), [client]);
-        assert!(matches!(roster.next_order(), Some(Order::HandOver { .. })));
+        assert!(matches!(roster.next_order(), Some(RosterOrder::HandOver { .. })));
     }
 
     /// Seeds 3535 and 5772 of whole processes: members that prepared a view kept what they had
@@ -186,7 +186,7 @@ mod tests {
             assert!(roster.observers().is_empty(), "end {at}");
             roster.hear_of_observers(&view, vec![(observer, 9)]);
             let orders = core::iter::from_fn(|| roster.next_order()).collect::<Vec<_>>();
-            assert!(orders.contains(&Order::Probe(vec![observer])), "end {at}: {orders:?}");
+            assert!(orders.contains(&RosterOrder::Probe(vec![observer])), "end {at}: {orders:?}");
         }
     }
 
@@ -209,8 +209,8 @@ mod tests {
         while roster.next_order().is_some() {}
         roster.forget_the_deaf(|_| true, Time(0) + DEAF_MAX);
         roster.forget_the_deaf(|_| true, Time(0) + 3 * DEAF_MAX);
-        let forgotten: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-        assert!(matches!(forgotten[..], [Order::Forget(id)] if id == observer), "{forgotten:?}");
+        let forgotten: Vec<RosterOrder> = core::iter::from_fn(|| roster.next_order()).collect();
+        assert!(matches!(forgotten[..], [RosterOrder::Forget(id)] if id == observer), "{forgotten:?}");
         assert_eq!(roster.observers().iter().copied().collect::<Vec<_>>(), [joiner]);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// A task for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum RosterOrder {
     /// Send a control message to a process of this host.
     Near {
         /// The process.

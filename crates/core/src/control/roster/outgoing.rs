@@ -1,6 +1,6 @@
 //! The control messages that this process sends. A message goes to an address if the receiver is on
 //! another host, and to the id otherwise.
-use super::{Asks, Me, Order, Question, Roster};
+use super::{Asks, Me, Question, Roster, RosterOrder};
 use crate::control::{Address, Book, ControlMessage, Refusal, Request};
 use crate::ids::{MemberId, Time};
 use crate::view::View;
@@ -17,8 +17,8 @@ impl<W> Roster<W> {
             return;
         }
         self.orders.push_back(match far {
-            Some(address) => Order::Far { address, whom: Some(to), message, attachment },
-            None => Order::Near { to, message, attachment },
+            Some(address) => RosterOrder::Far { address, whom: Some(to), message, attachment },
+            None => RosterOrder::Near { to, message, attachment },
         });
     }
 
@@ -44,7 +44,7 @@ impl<W> Roster<W> {
 
     /// Sends a control message to the process at an address of another host.
     pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, message: ControlMessage) {
-        self.orders.push_back(Order::Far { address, whom, message, attachment: Arc::default() });
+        self.orders.push_back(RosterOrder::Far { address, whom, message, attachment: Arc::default() });
     }
 
     /// Answers a request with a text.
@@ -74,7 +74,7 @@ impl<W> Roster<W> {
 
     pub(super) fn write_afar(&mut self, message: &ControlMessage) {
         let Some(book) = &self.book else { return };
-        let far = |(address, whom): (&Address, Option<MemberId>)| Order::Far {
+        let far = |(address, whom): (&Address, Option<MemberId>)| RosterOrder::Far {
             address: address.clone(),
             whom,
             message: message.clone(),

@@ -1,6 +1,6 @@
 //! The search for the places of processes. A process whose host is unknown counts as on this host
 //! until its card arrives.
-use super::{Order, Roster};
+use super::{Roster, RosterOrder};
 use crate::control::{ASK_EVERY, ControlMessage, Request};
 use crate::ids::{MemberId, Time};
 use crate::mutation::mutation;
@@ -46,7 +46,7 @@ impl<W> Roster<W> {
     /// If the places of some are unknown, asks a member for them, another one each time.
     pub fn seek(&mut self, ids: &[MemberId], now: Time) {
         // An answer comes only if other members find this process.
-        self.orders.push_back(Order::Restore);
+        self.orders.push_back(RosterOrder::Restore);
         let is_sought = |id: &&MemberId| !self.processes.is_watched(**id) && !self.is_dead(**id) && !self.is_far(**id);
         if !ids.iter().any(|id| is_sought(&id)) {
             return;
@@ -83,7 +83,7 @@ impl<W> Roster<W> {
         // Nothing is certain about processes of other hosts.
         let near: Vec<MemberId> = ids.into_iter().filter(|id| !self.is_far(*id)).collect();
         if !near.is_empty() {
-            self.orders.push_back(Order::Probe(near));
+            self.orders.push_back(RosterOrder::Probe(near));
         }
     }
 }
@@ -124,11 +124,11 @@ mod tests {
         roster.expect(&view);
         let asked = |roster: &mut Roster<()>, at: Time| {
             roster.seek(&[MemberId(3)], at);
-            let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
-            let is_to_2 = |order: &&Order| {
+            let orders: Vec<RosterOrder> = core::iter::from_fn(|| roster.next_order()).collect();
+            let is_to_2 = |order: &&RosterOrder| {
                 matches!(
                     order,
-                    Order::Far {
+                    RosterOrder::Far {
                         whom: Some(MemberId(2)),
                         message: ControlMessage::Request { what: Request::View, .. },
                         ..
@@ -141,7 +141,11 @@ mod tests {
         let finds = |roster: &mut Roster<()>, at| roster.finds_places(&view, Time(at));
         assert_eq!([300, 400].map(|ms| finds(&mut roster, ms * 1_000_000)), [false; 2]);
         let orders = core::iter::from_fn(|| roster.next_order());
-        assert_eq!(orders.filter(|order| matches!(order, Order::Restore)).count(), 1, "large messages wait for it");
+        assert_eq!(
+            orders.filter(|order| matches!(order, RosterOrder::Restore)).count(),
+            1,
+            "large messages wait for it"
+        );
         assert!(roster.may_be_elsewhere(MemberId(3)) && !roster.is_far(MemberId(3)));
         let (decision, newcomers, observers, processes) = Default::default();
         let cards = alloc::vec![card(3)];

@@ -5,7 +5,7 @@
 //! the id is remembered only among the `former` ones, because the group may have admitted that one.
 //! A process of this host is known by its pid and start, and a process of another host by its number
 //! there.
-use super::{FORMER_MAX, Me, Order};
+use super::{FORMER_MAX, Me, RosterOrder};
 use crate::control::{Birth, HostProcess, Instance};
 use crate::ids::{CLIENT_IDS_FROM, MemberId, Process};
 use crate::mutation::mutation;
@@ -140,29 +140,29 @@ impl Processes {
 
     /// Orders a watch of the process of this host that is known as `id`, unless it is watched. The
     /// process may have ended.
-    pub(super) fn watch(&mut self, id: MemberId, orders: &mut VecDeque<Order>) {
+    pub(super) fn watch(&mut self, id: MemberId, orders: &mut VecDeque<RosterOrder>) {
         let Some((pid, birth)) = self.near(id).filter(|_| id != self.me) else { return };
         if self.watched.insert(id) {
-            orders.push_back(Order::Watch { id, pid, birth: Some(birth) });
+            orders.push_back(RosterOrder::Watch { id, pid, birth: Some(birth) });
         }
     }
 
     /// Orders a watch of a client, of which only the pid is known.
-    pub(super) fn watch_client(&mut self, id: MemberId, orders: &mut VecDeque<Order>) {
+    pub(super) fn watch_client(&mut self, id: MemberId, orders: &mut VecDeque<RosterOrder>) {
         if let Some(pid) = self.pid(id)
             && self.watched.insert(id)
         {
             // The reported end may be that of the previous process. If this process has ended as
             // well, the watch reports that.
             self.dead.remove(&id);
-            orders.push_back(Order::Watch { id, pid, birth: None });
+            orders.push_back(RosterOrder::Watch { id, pid, birth: None });
         }
     }
 
     /// Watches this process, and no other, as the process of `id`.
-    fn watch_instead(&mut self, id: MemberId, process: Option<(u32, Birth)>, orders: &mut VecDeque<Order>) {
+    fn watch_instead(&mut self, id: MemberId, process: Option<(u32, Birth)>, orders: &mut VecDeque<RosterOrder>) {
         if self.watched.remove(&id) {
-            orders.push_back(Order::Unwatch(id));
+            orders.push_back(RosterOrder::Unwatch(id));
         }
         if let Some(process) = process {
             self.births.insert(id, process);
@@ -178,7 +178,7 @@ impl Processes {
         (pid, birth): (u32, Birth),
         far: Option<(u128, u128)>,
         is_member: bool,
-        orders: &mut VecDeque<Order>,
+        orders: &mut VecDeque<RosterOrder>,
     ) {
         if let Some((host, _)) = far.filter(|_| !is_member) {
             self.far.insert(from, (nonce, HostProcess { id: from, host, pid, birth }));
@@ -217,7 +217,7 @@ impl Processes {
     }
 
     /// Notes that the id belongs to this process of this host, and to no other.
-    pub(super) fn replace(&mut self, id: MemberId, (pid, birth): (u32, Birth), orders: &mut VecDeque<Order>) {
+    pub(super) fn replace(&mut self, id: MemberId, (pid, birth): (u32, Birth), orders: &mut VecDeque<RosterOrder>) {
         self.pids.insert(id, pid);
         self.instances.insert(id, Instance::Near(pid));
         self.watch_instead(id, Some((pid, birth)), orders);
@@ -226,7 +226,7 @@ impl Processes {
     /// Notes that the id belongs to the process with this nonce, and to no other.
     ///
     /// If this process asked earlier, it is watched again, and may have ended.
-    pub(super) fn admit(&mut self, Process { id, nonce }: Process, orders: &mut VecDeque<Order>) {
+    pub(super) fn admit(&mut self, Process { id, nonce }: Process, orders: &mut VecDeque<RosterOrder>) {
         let former = self.former.get_mut(&id).and_then(|former| former.extract_if(.., |of| of.0 == nonce).next());
         let process = former.map(|(_, pid, birth)| (pid, birth));
         self.births.remove(&id);
@@ -240,9 +240,9 @@ impl Processes {
     }
 
     /// Notes that a view has begun. Forgets processes that are not `wanted`.
-    pub(super) fn begin(&mut self, wanted: &BTreeSet<MemberId>, orders: &mut VecDeque<Order>) {
+    pub(super) fn begin(&mut self, wanted: &BTreeSet<MemberId>, orders: &mut VecDeque<RosterOrder>) {
         for id in self.watched.extract_if(.., |id| !wanted.contains(id)) {
-            orders.push_back(Order::Unwatch(id));
+            orders.push_back(RosterOrder::Unwatch(id));
         }
         self.pids.retain(|id, _| wanted.contains(id));
         self.instances.retain(|id, _| wanted.contains(id));

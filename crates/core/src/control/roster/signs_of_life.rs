@@ -1,6 +1,6 @@
 //! The signs of life of members on other hosts: the reports that raise a [doubt](super::doubts),
 //! and the connections and answers that refute it.
-use super::{Order, Roster, TARGET};
+use super::{Roster, RosterOrder, TARGET};
 use crate::control::{Address, Card, DialError};
 use crate::ids::{MemberId, Time, ViewId};
 use alloc::vec::Vec;
@@ -50,7 +50,7 @@ impl<W> Roster<W> {
             return true;
         }
         let Some(address) = self.book.as_ref().and_then(|book| book.far(id)).cloned() else { return false };
-        self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
+        self.orders.push_back(RosterOrder::CheckFar { address: address.clone(), id, view: self.begun });
         debug!(target: TARGET, me = self.me.id.0, member = id.0, ?within, "sign of life asked for");
         self.doubts.ask((id, address), view, until, now);
         true
@@ -70,7 +70,7 @@ impl<W> Roster<W> {
     /// Notes that members at `address` could not be asked for a sign of life.
     pub(super) fn not_asked(&mut self, address: &Address, why: &DialError) {
         for id in self.doubts.not_asked(address, why) {
-            self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
+            self.orders.push_back(RosterOrder::CheckFar { address: address.clone(), id, view: self.begun });
         }
     }
 
@@ -148,7 +148,8 @@ mod tests {
         let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
         roster.begin(&View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Default::default() }, Time(0));
         when(&mut roster);
-        let asks = core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::CheckFar { .. }));
+        let asks =
+            core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, RosterOrder::CheckFar { .. }));
         assert_eq!(asks.count(), 1);
         after(&mut roster, card(2));
         times.map(|ms| {
@@ -166,7 +167,9 @@ mod tests {
         let fails = |roster: &mut Roster<()>, why: DialError| {
             let (purpose, seed) = (Purpose::Life { incarnation: 7, view: ViewId(9) }, "seed:1".parse().unwrap());
             roster.not_dialled(&seed, &purpose, &why);
-            core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::CheckFar { .. })).count()
+            core::iter::from_fn(|| roster.next_order())
+                .filter(|order| matches!(order, RosterOrder::CheckFar { .. }))
+                .count()
         };
         let refused =
             |roster: &mut Roster<()>, _| assert_eq!(fails(roster, DialError::Refused("refused".to_string())), 0);

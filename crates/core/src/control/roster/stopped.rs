@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 /// The statement of a process that it begins no more views.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stopped {
+pub(super) struct StoppedProcesses {
     pub(super) incarnation: u128,
     /// The last view that it has begun.
     pub(super) last: ViewId,
@@ -22,19 +22,19 @@ pub(super) struct Stopped {
 /// The statements by id.
 #[derive(Default, Debug)]
 pub(super) struct Statements {
-    stopped: BTreeMap<MemberId, Vec<Stopped>>,
+    stopped: BTreeMap<MemberId, Vec<StoppedProcesses>>,
 }
 
 impl Statements {
     /// Notes the statement that a process has sent at its end.
-    pub(super) fn note(&mut self, id: MemberId, word: Stopped) {
+    pub(super) fn note(&mut self, id: MemberId, word: StoppedProcesses) {
         let words = self.stopped.entry(id).or_default();
         words.push(word);
         words.drain(..words.len().saturating_sub(FORMER_MAX));
     }
 
     /// True if a statement of a process with this id fulfils `is_its`.
-    pub(super) fn any(&self, id: MemberId, is_its: impl Fn(&Stopped) -> bool) -> bool {
+    pub(super) fn any(&self, id: MemberId, is_its: impl Fn(&StoppedProcesses) -> bool) -> bool {
         self.stopped.get(&id).is_some_and(|words| words.iter().any(is_its))
     }
 

@@ -1,5 +1,5 @@
 //! The watches of processes of this host, and the ends that they report.
-use super::{ControlEvent, Me, Order, Roster};
+use super::{ControlEvent, Me, Roster, RosterOrder};
 use crate::control::{Birth, Instance};
 use crate::ids::{MemberId, Process};
 use crate::mutation::mutation;
@@ -52,7 +52,7 @@ impl<W> Roster<W> {
         }
         // A request that it wrote before may have arrived after its end.
         self.observers.remove(id);
-        self.orders.push_back(Order::Forget(id));
+        self.orders.push_back(RosterOrder::Forget(id));
         if !self.is_dead(id) {
             self.processes.die(id);
             self.news.push(ControlEvent::Died(id));

@@ -1,5 +1,5 @@
 //! Cases in which publishers and engines run on threads of their own.
-use super::{Node, Nodes, fill, fill_up};
+use super::{Nodes, PublishingMember, fill, fill_up};
 use crate::conformance::harness::{Harness, PATIENCE};
 use crate::conformance::threaded::flush;
 use crate::fabric::Fabric;
@@ -11,7 +11,7 @@ use std::time::Instant;
 const MESSAGES: u64 = 5_000;
 
 /// Polls, and sleeps in between, until `count` messages are delivered.
-fn run_until<F: Fabric>(node: &mut Node<F>, count: usize) {
+fn run_until<F: Fabric>(node: &mut PublishingMember<F>, count: usize) {
     let start = Instant::now();
     while node.log.messages.len() < count {
         assert!(start.elapsed() < PATIENCE, "{} of {count} messages", node.log.messages.len());
@@ -30,14 +30,14 @@ fn run_until<F: Fabric>(node: &mut Node<F>, count: usize) {
     flush(&mut node.fabric);
 }
 
-fn run_all<F: Fabric + Send>(nodes: Vec<Node<F>>, count: usize) -> Vec<Vec<(Rank, Vec<u8>)>> {
-    let run = |mut node: Node<F>| {
+fn run_all<F: Fabric + Send>(nodes: Vec<PublishingMember<F>>, count: usize) -> Vec<Vec<(Rank, Vec<u8>)>> {
+    let run = |mut node: PublishingMember<F>| {
         run_until(&mut node, count);
         node
     };
     // The fabrics live until all are done: the others' last posts wake the member that sleeps
     // last.
-    let nodes: Vec<Node<F>> = scope(|scope| {
+    let nodes: Vec<PublishingMember<F>> = scope(|scope| {
         let threads: Vec<_> = nodes.into_iter().map(|node| scope.spawn(move || run(node))).collect();
         threads.into_iter().map(|thread| thread.join().expect("the member is well")).collect()
     });
@@ -66,7 +66,7 @@ fn payload(stream: u64, index: u64) -> [u8; 16] {
 /// other.
 pub fn waiting_publishers_and_sleeping_engines_wake_each_other<H: Harness<Fabric: Send>>() {
     let mut nodes = Nodes::<H>::new(2).into_nodes();
-    let publishers: Vec<Publisher> = nodes.iter_mut().map(Node::publisher).collect();
+    let publishers: Vec<Publisher> = nodes.iter_mut().map(PublishingMember::publisher).collect();
     scope(|scope| {
         for (stream, mut publisher) in (0..).zip(publishers) {
             scope.spawn(move || {

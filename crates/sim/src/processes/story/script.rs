@@ -1,5 +1,5 @@
 //! The directives of a story, and the scene that its first directives describe.
-use super::super::plan::{Differing, FOREVER_NS, Large, MS, Place, S, Scene};
+use super::super::plan::{Differing, FOREVER_NS, HostsScene, LargeMessages, MS, ProcessPlace, S};
 use super::super::subgroups::total;
 use spindle_core::control::ObjectName;
 use spindle_core::{Order, Rule, SubgroupSpec};
@@ -14,13 +14,13 @@ const RESTART_NS: u64 = 500 * MS;
 const BLOCK_BYTES: u64 = 64;
 
 /// Names of processes. A process has the name of its place, and a prime for each predecessor there.
-type Names = Vec<String>;
+type ProcessNames = Vec<String>;
 
 /// One line of a story.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Directive {
     /// `processes a,b c`: the founders, by host.
-    Processes(Vec<Names>),
+    Processes(Vec<ProcessNames>),
     /// `members N`: the number of members that create the group, if it is not all founders.
     Members(u32),
     /// `durable`: seeds write their votes to disk.
@@ -47,13 +47,13 @@ pub(super) enum Directive {
     /// `send P COUNT [in SUBGROUP] [bytes N]`.
     Send { by: String, count: u32, subgroup: Option<String>, bytes: Option<usize> },
     /// `crash P...`.
-    Crash(Names),
+    Crash(ProcessNames),
     /// `restart P [renamed]`.
     Restart(String, bool),
     /// `pause P T`.
     Pause(String, u64),
     /// `cut a b | c`, or `cut a > c` for one direction.
-    Cut { from: Names, to: Names, both: bool },
+    Cut { from: ProcessNames, to: ProcessNames, both: bool },
     /// `heal`: all links pass again.
     Heal,
     /// `join P`, `join P on Q`: a process starts, on a host of its own or on that of Q.
@@ -65,7 +65,7 @@ pub(super) enum Directive {
     /// `evict P by Q`.
     Evict(String, String),
     /// `give up P... by Q`: an operator declares members lost.
-    GiveUp(Names, String),
+    GiveUp(ProcessNames, String),
     /// `create P NAME [fifo] [window N]`: P proposes a subgroup.
     Create(String, SubgroupSpec),
     /// `alter P NAME window N`.
@@ -73,13 +73,13 @@ pub(super) enum Directive {
     /// `drop P NAME`.
     Drop(String, String),
     /// `expect view N at P...: MEMBERS`.
-    ExpectView { view: u64, at: Names, members: Names },
+    ExpectView { view: u64, at: ProcessNames, members: ProcessNames },
     /// `expect delivered P...: MESSAGES`.
-    ExpectDelivered { at: Names, messages: Names },
+    ExpectDelivered { at: ProcessNames, messages: ProcessNames },
     /// `expect undelivered MESSAGES`.
-    ExpectUndelivered(Names),
+    ExpectUndelivered(ProcessNames),
     /// `expect blocked P...`.
-    ExpectBlocked(Names),
+    ExpectBlocked(ProcessNames),
     /// `expect no view N`.
     ExpectNoView(u64),
 }
@@ -88,7 +88,7 @@ impl Directive {
     pub(super) fn parse(line: &str) -> Result<Directive, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let name = |word: &str| word.to_owned();
-        let names = |words: &[&str]| words.iter().map(|word| name(word)).collect::<Names>();
+        let names = |words: &[&str]| words.iter().map(|word| name(word)).collect::<ProcessNames>();
         Ok(match &words[..] {
             ["processes", hosts @ ..] if !hosts.is_empty() => {
                 let host = |host: &&str| host.split(',').map(str::to_owned).collect();
@@ -173,7 +173,7 @@ fn ns(word: &str) -> Result<u64, String> {
 }
 
 /// Reads names, a colon after the last one, and names behind it.
-fn sides(words: &[&str]) -> Result<(Names, Names), String> {
+fn sides(words: &[&str]) -> Result<(ProcessNames, ProcessNames), String> {
     let text = words.join(" ");
     let (left, right) = text.split_once(':').ok_or("a colon is missing between the processes and what is expected")?;
     let names = |text: &str| text.split_whitespace().map(str::to_owned).collect();
@@ -197,11 +197,11 @@ fn spec(name: &str, options: &[&str]) -> Result<SubgroupSpec, String> {
 
 /// Returns the scene of a story. Its places are in the order of their names' first mention.
 pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Result<Stated, String> {
-    let (mut names, mut places, mut hosts): (Names, Vec<Place>, u32) = Default::default();
+    let (mut names, mut places, mut hosts): (ProcessNames, Vec<ProcessPlace>, u32) = Default::default();
     let (mut members, mut durable, mut learns, mut large) = (None, false, false, None);
     let (mut suspect_after_ns, mut all_ns, mut delays, mut subgroups) = (SUSPECT_AFTER_NS, DELAY_NS, vec![], vec![]);
     let (mut founders, mut settings) = (0, vec![]);
-    let place = |host, start_ns| Place {
+    let place = |host, start_ns| ProcessPlace {
         host,
         start_ns,
         is_seed: false,
@@ -230,7 +230,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
                 };
                 names.push(name.clone());
                 let is_observer = matches!(directive, Directive::Observe(..));
-                places.push(Place { is_observer, ..place(host, FOREVER_NS) });
+                places.push(ProcessPlace { is_observer, ..place(host, FOREVER_NS) });
             }
             Directive::Members(count) => members = Some(*count),
             Directive::Durable => durable = true,
@@ -242,7 +242,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
             Directive::Subgroup(spec) => subgroups.push(spec.clone()),
             Directive::Large => {
                 let (ahead, longest) = (2, 16 * BLOCK_BYTES);
-                large = Some(Large {
+                large = Some(LargeMessages {
                     one_in: u64::MAX,
                     longest,
                     block_bytes: BLOCK_BYTES,
@@ -276,7 +276,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         .into_iter()
         .map(|(name, is_given)| index(&names, name).map(|place| Differing { place: place as u32, is_given }));
     let differing = differing.collect::<Result<_, _>>()?;
-    let scene = Scene {
+    let scene = HostsScene {
         seed: 1,
         hosts,
         is_afar,
@@ -307,8 +307,8 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
 /// A scene, the names of its places, and the number of founders.
 #[derive(Debug)]
 pub(super) struct Stated {
-    pub(super) scene: Scene,
-    pub(super) names: Names,
+    pub(super) scene: HostsScene,
+    pub(super) names: ProcessNames,
     pub(super) founders: usize,
 }
 

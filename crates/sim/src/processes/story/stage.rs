@@ -1,10 +1,10 @@
 //! The stage: a run whose faults and messages come from a story.
 use super::super::objects::OBJECT_BYTES_MIN;
-use super::super::plan::{FOREVER_NS, Fault, MS, S};
-use super::super::process::{Phase, Process};
+use super::super::plan::{FOREVER_NS, HostsFault, MS, S};
+use super::super::process::{ProcessPhase, SimProcess};
 use super::super::proposed_changes::ProposedChange;
 use super::super::subgroups::{LONG_BYTES, Unsent};
-use super::super::world::{Broken, Event, World};
+use super::super::world::{Broken, HostsWorld, ProcessEvent};
 use super::script::{Directive, Stated, index};
 use super::telling::Telling;
 
@@ -12,8 +12,8 @@ use super::telling::Telling;
 const PATIENCE_NS: u64 = 120 * S;
 
 /// A run of a story.
-pub(super) struct Stage<'s> {
-    world: World<'s>,
+pub(super) struct StoryStage<'s> {
+    world: HostsWorld<'s>,
     stated: &'s Stated,
     /// The cuts: the hosts of both sides.
     cuts: Vec<(u64, u64)>,
@@ -21,11 +21,11 @@ pub(super) struct Stage<'s> {
     until_ns: u64,
 }
 
-impl<'s> Stage<'s> {
-    pub(super) fn new(stated: &'s Stated, broken: Broken) -> Stage<'s> {
-        let mut world = World::new(&stated.scene, broken, None);
+impl<'s> StoryStage<'s> {
+    pub(super) fn new(stated: &'s Stated, broken: Broken) -> StoryStage<'s> {
+        let mut world = HostsWorld::new(&stated.scene, broken, None);
         world.telling = Some(Box::new(Telling::new(stated.names.clone())));
-        Stage { world, stated, cuts: vec![], until_ns: 0 }
+        StoryStage { world, stated, cuts: vec![], until_ns: 0 }
     }
 
     /// Returns the trace since the last call.
@@ -51,19 +51,19 @@ impl<'s> Stage<'s> {
             Directive::Send { by, count, subgroup, bytes } => self.send(by, *count, subgroup.as_deref(), *bytes),
             Directive::Crash(names) => names.iter().try_for_each(|name| {
                 let place = self.place(name)?;
-                self.inflict(Fault::Kill { place, down_ns: None, renamed: false });
+                self.inflict(HostsFault::Kill { place, down_ns: None, renamed: false });
                 Ok(())
             }),
             Directive::Restart(name, renamed) => {
                 let place = self.place(name)? as usize;
                 let id = renamed.then(|| self.world.new_id(place));
                 self.world.places[place].is_over = false;
-                self.world.push(self.until_ns, Event::Start { place, id });
+                self.world.push(self.until_ns, ProcessEvent::Start { place, id });
                 Ok(())
             }
             Directive::Pause(name, ns) => {
                 let place = self.place(name)?;
-                self.inflict(Fault::Pause { place, ns: *ns });
+                self.inflict(HostsFault::Pause { place, ns: *ns });
                 Ok(())
             }
             Directive::Cut { from, to, both } => {
@@ -81,17 +81,17 @@ impl<'s> Stage<'s> {
             }
             Directive::Join(name, _) | Directive::Observe(name, _) => {
                 let place = self.place(name)? as usize;
-                self.world.push(self.until_ns, Event::Start { place, id: None });
+                self.world.push(self.until_ns, ProcessEvent::Start { place, id: None });
                 Ok(())
             }
             Directive::Leave(name) => {
                 let place = self.place(name)?;
-                self.inflict(Fault::Leave { place, down_ns: None });
+                self.inflict(HostsFault::Leave { place, down_ns: None });
                 Ok(())
             }
             Directive::Evict(whom, by) => {
                 let (by, whom) = (self.place(by)?, self.place(whom)?);
-                self.inflict(Fault::Evict { by, whom });
+                self.inflict(HostsFault::Evict { by, whom });
                 Ok(())
             }
             Directive::GiveUp(lost, by) => {
@@ -117,7 +117,7 @@ impl<'s> Stage<'s> {
             }),
             Directive::ExpectBlocked(names) => names.iter().try_for_each(|name| {
                 let process = self.process(name)?;
-                let is_blocked = matches!(&process.phase, Phase::Member(member) if member.engine().is_blocked());
+                let is_blocked = matches!(&process.phase, ProcessPhase::Member(member) if member.engine().is_blocked());
                 expect(is_blocked, || format!("{name} is not blocked"))
             }),
             Directive::ExpectNoView(view) => {
@@ -142,7 +142,7 @@ impl<'s> Stage<'s> {
         self.world.telling.as_ref().expect("a story")
     }
 
-    fn inflict(&mut self, fault: Fault) {
+    fn inflict(&mut self, fault: HostsFault) {
         self.world.inflict(0, fault);
     }
 
@@ -155,7 +155,7 @@ impl<'s> Stage<'s> {
         names.iter().try_fold(0, |hosts, name| Ok(hosts | 1 << host(name)?))
     }
 
-    fn process(&self, name: &str) -> Result<&Process, String> {
+    fn process(&self, name: &str) -> Result<&SimProcess, String> {
         let place = self.place(name)? as usize;
         let running = self.world.places[place].process.and_then(|number| self.world.processes[number].as_deref());
         running.ok_or_else(|| format!("no process runs as {name}"))
@@ -223,7 +223,7 @@ impl<'s> Stage<'s> {
     fn expect_view(&self, view: u64, at: &[String], members: &[String]) -> Result<(), String> {
         at.iter().try_for_each(|name| {
             let process = self.process(name)?;
-            let Phase::Member(member) = &process.phase else { return Err(format!("{name} is no member")) };
+            let ProcessPhase::Member(member) = &process.phase else { return Err(format!("{name} is no member")) };
             let found = self.world.member_names(process.roster.incarnation(), member.view());
             let count = member.view().id.count();
             let holds = count == view && found == *members;

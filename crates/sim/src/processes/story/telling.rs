@@ -1,9 +1,9 @@
 //! The trace of a story: what the processes did, as their rows, engines and drivers show it.
-use super::super::ledger::Sent;
+use super::super::ledger::MessageId;
 use super::super::plan::MS;
-use super::super::process::{Phase, Process};
-use super::super::world::World;
-use spindle_core::control::{Need, Record};
+use super::super::process::{ProcessPhase, SimProcess};
+use super::super::world::HostsWorld;
+use spindle_core::control::{BootstrapRecord, Need};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,22 +14,22 @@ const PAUSE_NS: u64 = 50 * MS;
 
 /// An entry of the trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Entry {
+struct TraceEntry {
     at: u64,
     /// The time of the last delivery of the entry.
     until: u64,
     process: usize,
-    what: What,
+    what: EntryKind,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum What {
+enum EntryKind {
     Text(String),
     /// Messages in the order of their delivery.
     Delivers {
         verb: &'static str,
         subgroup: Option<String>,
-        messages: Vec<Sent>,
+        messages: Vec<MessageId>,
     },
 }
 
@@ -63,9 +63,9 @@ pub(in super::super) struct Telling {
     new_nulls: BTreeMap<usize, u64>,
     blocks: u64,
     told_blocks: u64,
-    delivered: BTreeMap<usize, Vec<Sent>>,
+    delivered: BTreeMap<usize, Vec<MessageId>>,
     newest_view: u64,
-    entries: Vec<Entry>,
+    entries: Vec<TraceEntry>,
 }
 
 impl Telling {
@@ -83,13 +83,14 @@ impl Telling {
     }
 
     fn add(&mut self, at: u64, process: usize, text: String) {
-        self.entries.push(Entry { at, until: at, process, what: What::Text(text) });
+        self.entries.push(TraceEntry { at, until: at, process, what: EntryKind::Text(text) });
     }
 
-    fn delivers(&mut self, at: u64, process: usize, verb: &'static str, subgroup: Option<String>, message: Sent) {
+    fn delivers(&mut self, at: u64, process: usize, verb: &'static str, subgroup: Option<String>, message: MessageId) {
         self.delivered.entry(process).or_default().push(message);
         let last = self.entries.iter_mut().rev().find(|entry| entry.process == process);
-        if let Some(Entry { what: What::Delivers { verb: known, subgroup: there, messages }, until, .. }) = last
+        if let Some(TraceEntry { what: EntryKind::Delivers { verb: known, subgroup: there, messages }, until, .. }) =
+            last
             && (*known, &*there) == (verb, &subgroup)
             && at < *until + PAUSE_NS
         {
@@ -97,35 +98,35 @@ impl Telling {
             messages.push(message);
             return;
         }
-        let what = What::Delivers { verb, subgroup, messages: vec![message] };
-        self.entries.push(Entry { at, until: at, process, what });
+        let what = EntryKind::Delivers { verb, subgroup, messages: vec![message] };
+        self.entries.push(TraceEntry { at, until: at, process, what });
     }
 
-    fn message(&self, (sender, number): Sent) -> String {
+    fn message(&self, (sender, number): MessageId) -> String {
         format!("{}{number}", self.names[sender as usize])
     }
 
     /// Returns the messages, with runs of one sender shortened.
-    fn messages(&self, all: &[Sent]) -> String {
-        let mut runs: Vec<(Sent, Sent)> = vec![];
+    fn messages(&self, all: &[MessageId]) -> String {
+        let mut runs: Vec<(MessageId, MessageId)> = vec![];
         for message in all {
             match runs.last_mut().filter(|(_, last)| *message == (last.0, last.1 + 1)) {
                 Some((_, last)) => *last = *message,
                 None => runs.push((*message, *message)),
             }
         }
-        let run = |(first, last): &(Sent, Sent)| match first == last {
+        let run = |(first, last): &(MessageId, MessageId)| match first == last {
             true => self.message(*first),
             false => format!("{}..{}", self.message(*first), last.1),
         };
         runs.iter().map(run).collect::<Vec<_>>().join(" ")
     }
 
-    fn text(&self, what: &What) -> String {
+    fn text(&self, what: &EntryKind) -> String {
         match what {
-            What::Text(text) => text.clone(),
-            What::Delivers { verb, subgroup: None, messages } => format!("{verb} {}", self.messages(messages)),
-            What::Delivers { verb, subgroup: Some(name), messages } => {
+            EntryKind::Text(text) => text.clone(),
+            EntryKind::Delivers { verb, subgroup: None, messages } => format!("{verb} {}", self.messages(messages)),
+            EntryKind::Delivers { verb, subgroup: Some(name), messages } => {
                 format!("{verb} in {name}: {}", self.messages(messages))
             }
         }
@@ -139,7 +140,7 @@ impl Telling {
 
     /// Forgets all entries of this block but the begins of views.
     pub(super) fn keep_views(&mut self) {
-        self.entries.retain(|entry| matches!(&entry.what, What::Text(text) if text.starts_with("begins view")));
+        self.entries.retain(|entry| matches!(&entry.what, EntryKind::Text(text) if text.starts_with("begins view")));
     }
 
     pub(super) fn newest_view(&self) -> u64 {
@@ -155,7 +156,7 @@ impl Telling {
 
     /// Returns the processes that have delivered a message.
     pub(super) fn who_delivered(&self, message: &str) -> Vec<String> {
-        let has = |(_, all): &(&usize, &Vec<Sent>)| all.iter().any(|sent| self.message(*sent) == message);
+        let has = |(_, all): &(&usize, &Vec<MessageId>)| all.iter().any(|sent| self.message(*sent) == message);
         self.delivered.iter().filter(has).map(|(process, _)| self.names[*process].clone()).collect()
     }
 
@@ -164,9 +165,9 @@ impl Telling {
     /// view, within ten.
     pub(super) fn take(&mut self) -> String {
         let mut lines: Vec<(u64, BTreeSet<usize>, String)> = vec![];
-        for Entry { at, process, what, .. } in std::mem::take(&mut self.entries) {
+        for TraceEntry { at, process, what, .. } in std::mem::take(&mut self.entries) {
             let text = self.text(&what);
-            let is_loose = matches!(what, What::Delivers { .. }) || text.starts_with("begins view");
+            let is_loose = matches!(what, EntryKind::Delivers { .. }) || text.starts_with("begins view");
             let last_own = lines.iter().rposition(|(_, processes, _)| processes.contains(&process));
             let near = |(before, _, known): &(u64, BTreeSet<usize>, String)| {
                 *known == text && if is_loose { at - before < 10 * MS } else { at / MS == before / MS }
@@ -196,7 +197,7 @@ impl Telling {
     }
 }
 
-impl World<'_> {
+impl HostsWorld<'_> {
     /// Records an event of a process in the trace of a story.
     pub(in super::super) fn tell(&mut self, process: usize, text: impl FnOnce() -> String) {
         let now = self.now;
@@ -222,7 +223,7 @@ impl World<'_> {
         verb: &'static str,
         view: &View,
         subgroup: u32,
-        message: Sent,
+        message: MessageId,
     ) {
         let now = self.now;
         if let Some(telling) = &mut self.telling {
@@ -232,7 +233,7 @@ impl World<'_> {
     }
 
     /// Records the vote of a seed that is about to be written to its disk.
-    pub(in super::super) fn tell_vote(&mut self, process: usize, place: usize, record: &Record) {
+    pub(in super::super) fn tell_vote(&mut self, process: usize, place: usize, record: &BootstrapRecord) {
         let old = &self.places[place].disk;
         let Some((ballot, group)) = record.accepted.as_ref().filter(|new| Some(*new) != old.accepted.as_ref()) else {
             return;
@@ -269,7 +270,7 @@ impl World<'_> {
     }
 
     /// Records the changes of a process's state since it was last looked at.
-    pub(in super::super) fn look_at(&mut self, process: &Process) {
+    pub(in super::super) fn look_at(&mut self, process: &SimProcess) {
         let number = process.number;
         let Some(telling) = &self.telling else { return };
         let before = telling.glimpses.get(&number).cloned().unwrap_or_default();
@@ -291,11 +292,11 @@ impl World<'_> {
     }
 
     /// Returns the state of a process, and how it differs from the one before.
-    fn compare(&self, process: &Process, before: Glimpse) -> (Glimpse, Vec<String>) {
+    fn compare(&self, process: &SimProcess, before: Glimpse) -> (Glimpse, Vec<String>) {
         let mut texts = vec![];
-        let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else {
+        let (ProcessPhase::Member(member), Some(table)) = (&process.phase, &process.table) else {
             let need = process.waits.as_ref().map(|waits| waits.need);
-            let need = need.filter(|_| matches!(process.phase, Phase::Seeks(_)));
+            let need = need.filter(|_| matches!(process.phase, ProcessPhase::Seeks(_)));
             if let Some(need) = need.as_ref().filter(|need| before.need.as_ref() != Some(need)) {
                 texts.push(format!("waits for {}", awaited(need)));
             }
@@ -438,8 +439,8 @@ fn awaited(need: &Need) -> String {
 }
 
 /// Returns the nulls that a member has announced in each subgroup of its view.
-fn nulls_of(process: &Process) -> Vec<(String, ViewId, u64)> {
-    let (Phase::Member(_), Some(table)) = (&process.phase, &process.table) else { return vec![] };
+fn nulls_of(process: &SimProcess) -> Vec<(String, ViewId, u64)> {
+    let (ProcessPhase::Member(_), Some(table)) = (&process.phase, &process.table) else { return vec![] };
     let count = |(id, spec): (spindle_core::SubgroupId, &SubgroupSpec)| {
         let (engine, _, there) = process.home(id)?;
         Some((spec.name.clone(), engine.view().id, engine.subgroup_stats(there)?.nulls))

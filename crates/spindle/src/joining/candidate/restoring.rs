@@ -6,7 +6,7 @@ use crate::control_plane::{ControlPlane, after};
 use crate::error::JoinError;
 use crate::handler::Handler;
 use crate::joining::follower::Follower;
-use crate::joining::learner::{Admitted, Item, Learner, Queue};
+use crate::joining::learner::{AdmittedLearner, Learner, LearnerItem, LearnerQueue};
 use crate::transfer::TARGET;
 use spindle_core::Message;
 use spindle_core::control::Restored;
@@ -23,8 +23,8 @@ impl Candidate<'_> {
         &mut self,
         control_plane: ControlPlane,
         handler: &mut H,
-    ) -> Result<Admitted, JoinError> {
-        let queue = Arc::new(Queue::default());
+    ) -> Result<AdmittedLearner, JoinError> {
+        let queue = Arc::new(LearnerQueue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
         let (dir, group) = (self.dir.clone(), self.group.clone());
         let bytes_max = self.config.object_bytes_max;
@@ -44,9 +44,9 @@ impl Candidate<'_> {
     fn apply<H: Handler>(
         &mut self,
         handler: &mut H,
-        queue: &Queue,
+        queue: &LearnerQueue,
         seen: &Mutex<BootstrapProgress>,
-    ) -> Result<Admitted, JoinError> {
+    ) -> Result<AdmittedLearner, JoinError> {
         // Nothing is applied before the state.
         let mut restored: Option<Restored> = None;
         loop {
@@ -57,7 +57,7 @@ impl Candidate<'_> {
             let came = item.is_some();
             match item {
                 None => {}
-                Some(Item::State { state: mut taken, source, view }) => {
+                Some(LearnerItem::State { state: mut taken, source, view }) => {
                     self.has_restored = true;
                     let begin = Instant::now();
                     if let Err(error) = handler.restore(&mut taken) {
@@ -75,20 +75,20 @@ impl Candidate<'_> {
                     queue.restored.store(true, Ordering::Release);
                     restored = Some(Restored::new(view, taken.sequences));
                 }
-                Some(Item::Message { subgroup, sender, sender_id, round, payload }) => {
+                Some(LearnerItem::Message { subgroup, sender, sender_id, round, payload }) => {
                     if let Some(restored) = restored.as_ref().filter(|state| state.lacks(subgroup, sender, round)) {
                         let message = Message { sender, sender_id, round, payload: &payload };
                         handler.learn(restored.view(), subgroup, &message);
                     }
                 }
-                Some(Item::Changed(change)) => {
+                Some(LearnerItem::Changed(change)) => {
                     if let Some(restored) = &mut restored {
                         restored.begin(Arc::clone(&change.new));
                         handler.view_changed(&change);
                     }
                 }
-                Some(Item::Admitted(admitted)) => return Ok(*admitted),
-                Some(Item::Failed(error)) => return Err(self.note_left_out(error)),
+                Some(LearnerItem::Admitted(admitted)) => return Ok(*admitted),
+                Some(LearnerItem::Failed(error)) => return Err(self.note_left_out(error)),
             }
             if came {
                 // The timeout limits a wait, not a transfer.

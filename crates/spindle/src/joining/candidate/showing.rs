@@ -2,7 +2,7 @@
 use super::Candidate;
 use crate::bootstrap_progress::{BootstrapProgress, Present};
 use crate::control_plane::ControlPlane;
-use spindle_core::control::{Here, SeedsKnown, Seek, Waits};
+use spindle_core::control::{Here, SeedWait, SeedsKnown, Seek};
 use spindle_core::{MemberId, Time};
 
 impl Candidate<'_> {
@@ -21,7 +21,7 @@ impl Candidate<'_> {
     /// Reports what this process waits for, and the missing seeds.
     pub(super) fn see_waits(&mut self, control_plane: &ControlPlane) {
         let waits = control_plane.waits();
-        let seeds_missing = waits.as_ref().map_or(0, Waits::seeds_missing);
+        let seeds_missing = waits.as_ref().map_or(0, SeedWait::seeds_missing);
         self.show(BootstrapProgress { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
     }
 

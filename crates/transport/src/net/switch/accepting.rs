@@ -1,17 +1,17 @@
 //! Incoming connections, until they have said what they are for.
 use super::Switch;
-use super::inlets::Inlet;
-use super::lives::Life;
+use super::inlets::ControlInlet;
+use super::lives::LivenessConnection;
 use crate::net::TARGET;
-use crate::net::event::Event;
-use crate::net::half_open::Source;
+use crate::net::event::NetEvent;
+use crate::net::half_open::ConnectionOrigin;
 use crate::net::hello::Hello;
-use crate::net::incoming::{Incoming, Turn};
+use crate::net::incoming::{Incoming, IncomingTurn};
 use crate::net::limits::{ACCEPTS_MAX, INLETS_MAX, REFUSED_PAUSE};
 use crate::net::messages::{Arriving, Stand};
 use crate::net::poller::{Token, Wire};
-use crate::net::post::{Post, State};
-use crate::net::refusals::Line;
+use crate::net::post::{Post, PostState};
+use crate::net::refusals::RefusalLine;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getpeername};
 use spindle_core::control::Purpose;
@@ -28,7 +28,7 @@ impl Switch {
                 let (socket, from) = match acceptfrom_with(&self.listeners[i].socket, flags) {
                     Ok(accepted) => accepted,
                     Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                        self.refuse(Source::Unix, format!("the system can't accept connections: {errno}"));
+                        self.refuse(ConnectionOrigin::Unix, format!("the system can't accept connections: {errno}"));
                         self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
                         return;
                     }
@@ -51,8 +51,9 @@ impl Switch {
     }
 
     /// Returns whether a control connection to or from this address is open.
-    pub(super) fn is_known(&self, source: Source) -> bool {
-        let is_up = |post: &Post| matches!(&post.state, State::Up(wire, _) if source_at(wire.stream.fd()) == source);
+    pub(super) fn is_known(&self, source: ConnectionOrigin) -> bool {
+        let is_up =
+            |post: &Post| matches!(&post.state, PostState::Up(wire, _) if source_at(wire.stream.fd()) == source);
         self.inlets.values().any(|inlet| inlet.source == source) || self.posts.values().any(is_up)
     }
 
@@ -69,39 +70,39 @@ impl Switch {
         let crowded = (self.inlets.len() >= INLETS_MAX).then_some(self.inlets.len() as u32);
         let turn = incoming.progress(&self.me, crowded, &self.poller);
         match turn {
-            Turn::Pending => {
+            IncomingTurn::Pending => {
                 if incoming.wire.stream.peer().is_some() {
                     let victim = self.half_open.proven(id);
                     self.dismiss(victim);
                 }
                 return;
             }
-            Turn::Refused(_) => self.exchange.count(|dropped| dropped.declined += 1),
-            Turn::Garbage(_) => self.exchange.count(|dropped| dropped.incoming += 1),
-            Turn::Ready(_) => {}
+            IncomingTurn::Refused(_) => self.exchange.count(|dropped| dropped.declined += 1),
+            IncomingTurn::Garbage(_) => self.exchange.count(|dropped| dropped.incoming += 1),
+            IncomingTurn::Ready(_) => {}
         }
         self.half_open.remove(id);
         let Some(Incoming { wire, source, .. }) = self.incoming.remove(&id) else { return };
         match turn {
-            Turn::Ready(hello) => self.welcome(wire, source, hello),
-            Turn::Refused(Some(reason)) | Turn::Garbage(reason) => self.refuse(source, reason),
-            Turn::Refused(None) | Turn::Pending => {}
+            IncomingTurn::Ready(hello) => self.welcome(wire, source, hello),
+            IncomingTurn::Refused(Some(reason)) | IncomingTurn::Garbage(reason) => self.refuse(source, reason),
+            IncomingTurn::Refused(None) | IncomingTurn::Pending => {}
         }
     }
 
-    pub(super) fn welcome(&mut self, wire: Wire, source: Source, hello: Hello) {
+    pub(super) fn welcome(&mut self, wire: Wire, source: ConnectionOrigin, hello: Hello) {
         let Hello { purpose, card, process, .. } = hello;
         self.tell_connection(&card, &card.address, purpose, false);
         if let Purpose::Life { incarnation, view } = purpose {
-            return self.keep(wire, Life::new(card, incarnation, view, false), process);
+            return self.keep(wire, LivenessConnection::new(card, incarnation, view, false), process);
         }
         if purpose != Purpose::Control {
             let stream = wire.release(&self.poller);
-            return self.exchange.tell(Event::Stream { with: card, process, purpose, stream, dialled: false });
+            return self.exchange.tell(NetEvent::Stream { with: card, process, purpose, stream, dialled: false });
         }
         // A process that dials again has given up its earlier connection. Data on that one is older
         // than data on this one.
-        let same = |inlet: &Inlet| inlet.process == process && inlet.from.id == card.id;
+        let same = |inlet: &ControlInlet| inlet.process == process && inlet.from.id == card.id;
         let before: Vec<u64> = self.inlets.iter().filter(|(_, inlet)| same(inlet)).map(|(id, _)| *id).collect();
         for id in before {
             while self.take_in(id) == Some(Stand::More) {}
@@ -112,28 +113,28 @@ impl Switch {
         if self.paused {
             self.poller.remove(wire.stream.fd());
         }
-        self.inlets.insert(id, Inlet { wire, source, from: card, process, arriving: Arriving::default() });
+        self.inlets.insert(id, ControlInlet { wire, source, from: card, process, arriving: Arriving::default() });
         self.read(id);
     }
 
     /// Records a refused connection or control message of `source`.
-    pub(super) fn refuse(&mut self, source: Source, reason: String) {
+    pub(super) fn refuse(&mut self, source: ConnectionOrigin, reason: String) {
         if let Some(line) = self.refusals.note(source, reason, Instant::now()) {
             self.tell_refusal(&line);
         }
     }
 
-    pub(super) fn tell_refusal(&self, line: &Line) {
-        let Line { count, reason, .. } = line;
+    pub(super) fn tell_refusal(&self, line: &RefusalLine) {
+        let RefusalLine { count, reason, .. } = line;
         warn!(target: TARGET, me = self.me.card.id.0, from = line.from(), count, reason, "refused");
     }
 }
 
 /// Returns the source of a connection; `None`: through a Unix socket.
-fn source_of(from: Option<SocketAddrAny>) -> Source {
-    from.and_then(|from| SocketAddr::try_from(from).ok()).map_or(Source::Unix, Source::from)
+fn source_of(from: Option<SocketAddrAny>) -> ConnectionOrigin {
+    from.and_then(|from| SocketAddr::try_from(from).ok()).map_or(ConnectionOrigin::Unix, ConnectionOrigin::from)
 }
 
-fn source_at(fd: BorrowedFd<'_>) -> Source {
+fn source_at(fd: BorrowedFd<'_>) -> ConnectionOrigin {
     source_of(getpeername(fd).ok().flatten())
 }

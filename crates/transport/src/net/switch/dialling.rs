@@ -1,12 +1,12 @@
 //! Connection attempts and look-ups of names, and what follows from their results.
 use super::Switch;
-use super::lives::Life;
+use super::lives::LivenessConnection;
 use crate::net::TARGET;
-use crate::net::connecting::{Connecting, Outcome};
+use crate::net::connecting::{ConnectOutcome, Connecting};
 use crate::net::error::NetError;
-use crate::net::event::Event;
+use crate::net::event::NetEvent;
 use crate::net::poller::Token;
-use crate::net::resolve::{Found, Target};
+use crate::net::resolve::{ConnectTarget, Resolved};
 use spindle_core::MemberId;
 use spindle_core::control::{Address, Card, Purpose};
 use tracing::debug;
@@ -23,15 +23,15 @@ impl Switch {
         }
     }
 
-    pub(super) fn looked_up(&self, address: Address, found: Found) {
+    pub(super) fn looked_up(&self, address: Address, found: Resolved) {
         let address_of = |target| match target {
-            Target::Ip(ip) => Address::from(ip),
-            Target::Unix(_) => address.clone(),
+            ConnectTarget::Ip(ip) => Address::from(ip),
+            ConnectTarget::Unix(_) => address.clone(),
         };
         let found = found.map(|targets| targets.into_iter().map(address_of).collect());
         let found = found.map_err(|source| NetError::Resolve { address: address.clone(), source });
         debug!(target: TARGET, me = self.me.card.id.0, %address, ?found, "name looked up");
-        self.exchange.tell(Event::LookedUp { address, found });
+        self.exchange.tell(NetEvent::LookedUp { address, found });
     }
 
     pub(super) fn attempt(&mut self, address: Address, whom: Option<MemberId>, purpose: Purpose, post: Option<u64>) {
@@ -49,17 +49,19 @@ impl Switch {
     }
 
     /// Handles the result of a connection attempt, if there is one.
-    pub(super) fn attempted(&mut self, id: u64, outcome: Option<Outcome>) {
+    pub(super) fn attempted(&mut self, id: u64, outcome: Option<ConnectOutcome>) {
         let Some(outcome) = outcome else { return };
         let Some(attempt) = self.connecting.remove(&id) else { return };
         self.resolver.forget(id);
         let Connecting { address, purpose, post, .. } = attempt;
         if let Purpose::Life { incarnation, view } = purpose {
             match outcome {
-                Ok((wire, with, process)) => self.keep(wire, Life::new(with, incarnation, view, true), process),
+                Ok((wire, with, process)) => {
+                    self.keep(wire, LivenessConnection::new(with, incarnation, view, true), process)
+                }
                 Err(why) => {
                     self.tell_failure(&address, purpose, &why);
-                    self.exchange.tell(Event::Failed { address, purpose, why });
+                    self.exchange.tell(NetEvent::Failed { address, purpose, why });
                 }
             }
             return;
@@ -68,11 +70,11 @@ impl Switch {
             return self.exchange.tell(match outcome {
                 Ok((wire, with, process)) => {
                     self.tell_connection(&with, &address, purpose, true);
-                    Event::Stream { with, process, purpose, stream: wire.release(&self.poller), dialled: true }
+                    NetEvent::Stream { with, process, purpose, stream: wire.release(&self.poller), dialled: true }
                 }
                 Err(why) => {
                     self.tell_failure(&address, purpose, &why);
-                    Event::Failed { address, purpose, why }
+                    NetEvent::Failed { address, purpose, why }
                 }
             });
         };
@@ -83,16 +85,16 @@ impl Switch {
         let Some(found) = self.posts.get_mut(&post) else { return };
         match outcome {
             Ok((wire, card, _)) => {
-                self.exchange.tell(Event::Reached { address: address.clone(), with: card.clone() });
+                self.exchange.tell(NetEvent::Reached { address: address.clone(), with: card.clone() });
                 let wire = wire.pass_on(&self.poller, Token::Post(post));
                 for why in found.connected(wire, card) {
-                    self.exchange.tell(Event::Failed { address: address.clone(), purpose, why });
+                    self.exchange.tell(NetEvent::Failed { address: address.clone(), purpose, why });
                 }
                 self.deliver(post);
             }
             Err(why) if why.is_final() => self.give_up(post, why),
             Err(why) => {
-                self.exchange.tell(Event::Delayed { address, why: why.reason() });
+                self.exchange.tell(NetEvent::Delayed { address, why: why.reason() });
                 found.disconnected(Some(why));
             }
         }

@@ -1,8 +1,8 @@
 //! Control messages of others: they are read as long as there is room for events.
 use super::Switch;
 use crate::net::TARGET;
-use crate::net::event::Event;
-use crate::net::half_open::Source;
+use crate::net::event::NetEvent;
+use crate::net::half_open::ConnectionOrigin;
 use crate::net::limits::{ARRIVING_BYTES_MAX, INLETS_MAX};
 use crate::net::messages::{Arriving, Brought, Stand};
 use crate::net::poller::Wire;
@@ -11,9 +11,9 @@ use tracing::{debug, trace};
 
 /// An incoming connection for control messages.
 #[derive(Debug)]
-pub(super) struct Inlet {
+pub(super) struct ControlInlet {
     pub(super) wire: Wire,
-    pub(super) source: Source,
+    pub(super) source: ConnectionOrigin,
     pub(super) from: Card,
     pub(super) process: u128,
     pub(super) arriving: Arriving,
@@ -44,7 +44,7 @@ impl Switch {
         let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
             Brought::ControlMessage(message, attachment) => {
                 trace!(target: TARGET, me, from = from.id.0, ?message, attachment_bytes = attachment.len(), "control message received");
-                exchange.tell(Event::ControlMessage { from: from.clone(), process, message, attachment })
+                exchange.tell(NetEvent::ControlMessage { from: from.clone(), process, message, attachment })
             }
             Brought::Garbage => {
                 wrong = Some("it sent what is no control message");

@@ -1,9 +1,9 @@
 //! Connections whose only meaning is their end: the liveness thread has them.
 use super::Switch;
 use crate::net::TARGET;
-use crate::net::event::Event;
+use crate::net::event::NetEvent;
 use crate::net::limits::{ANSWER_MIN, ANSWER_ROUND_TRIPS, HELLO_DEADLINE, LIVES_MAX, STILL_EVERY};
-use crate::net::liveness::{Fate, LivenessConnections, round_trip};
+use crate::net::liveness::{LivenessConnections, LivenessOutcome, round_trip};
 use crate::net::poller::{IN, Token, Wire};
 use crate::stream::Connection;
 use spindle_core::ViewId;
@@ -13,7 +13,7 @@ use tracing::{debug, info};
 
 /// A liveness connection.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct LivenessConnection {
     pub(super) with: Card,
     pub(super) incarnation: u128,
     pub(super) view: ViewId,
@@ -27,10 +27,10 @@ pub(super) struct Life {
     pub(super) deadline: Instant,
 }
 
-impl Life {
-    pub(super) fn new(with: Card, incarnation: u128, view: ViewId, dialled: bool) -> Life {
+impl LivenessConnection {
+    pub(super) fn new(with: Card, incarnation: u128, view: ViewId, dialled: bool) -> LivenessConnection {
         let (round_trip, deadline) = (Duration::ZERO, Instant::now() + HELLO_DEADLINE);
-        Life { with, incarnation, view, dialled, round_trip, connection: None, deadline }
+        LivenessConnection { with, incarnation, view, dialled, round_trip, connection: None, deadline }
     }
 
     /// Returns the time by which it must have begun, if it has not.
@@ -42,8 +42,8 @@ impl Life {
 impl Switch {
     /// Gives a connection whose only meaning is its end to the liveness thread. If that thread
     /// can't have it, it is closed before its end means anything.
-    pub(super) fn keep(&mut self, wire: Wire, mut life: Life, process: u128) {
-        self.exchange.tell(Event::Answers { with: life.with.clone(), process });
+    pub(super) fn keep(&mut self, wire: Wire, mut life: LivenessConnection, process: u128) {
+        self.exchange.tell(NetEvent::Answers { with: life.with.clone(), process });
         let connection = wire.release(&self.poller);
         life.round_trip = round_trip(connection.fd());
         let start = || {
@@ -64,12 +64,12 @@ impl Switch {
         let Some(liveness) = self.liveness.iter().flatten().next() else { return };
         self.next_id += 1;
         if liveness.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
-            self.lives.insert(self.next_id, Life { connection: Some(connection), ..life });
+            self.lives.insert(self.next_id, LivenessConnection { connection: Some(connection), ..life });
         }
     }
 
     /// Releases the selected liveness connections.
-    pub(super) fn release(&mut self, is_done: impl Fn(&Life) -> bool) {
+    pub(super) fn release(&mut self, is_done: impl Fn(&LivenessConnection) -> bool) {
         for (id, _) in self.lives.extract_if(.., |_, life| is_done(life)) {
             self.liveness.iter().flatten().for_each(|liveness| liveness.release(id));
         }
@@ -80,24 +80,25 @@ impl Switch {
         while let Some((id, fate)) = self.liveness.iter_mut().flatten().find_map(LivenessConnections::told) {
             match fate {
                 // From now on, only the liveness thread has it.
-                Fate::Begun => {
+                LivenessOutcome::Begun => {
                     if let Some(life) = self.lives.get_mut(&id) {
                         life.connection = None;
                         let (me, member) = (self.me.card.id.0, life.with.id.0);
                         debug!(target: TARGET, me, member, view = life.view.0, "process watched");
-                        self.exchange.tell(Event::Watched { with: life.with.clone() });
+                        self.exchange.tell(NetEvent::Watched { with: life.with.clone() });
                     }
                 }
-                Fate::Over => drop(self.lives.remove(&id)),
-                Fate::Ended => {
-                    if let Some(Life { with, incarnation, view, round_trip, .. }) = self.lives.remove(&id) {
+                LivenessOutcome::Over => drop(self.lives.remove(&id)),
+                LivenessOutcome::Ended => {
+                    if let Some(LivenessConnection { with, incarnation, view, round_trip, .. }) = self.lives.remove(&id)
+                    {
                         let (me, member) = (self.me.card.id.0, with.id.0);
                         info!(
                             target: TARGET, me, member, view = view.0,
                             evidence = "the connection that ends with its process has ended", "process has ended, or the way to it"
                         );
                         let answer_within = ANSWER_MIN + ANSWER_ROUND_TRIPS * round_trip;
-                        self.exchange.tell(Event::Ended { with, incarnation, view, answer_within });
+                        self.exchange.tell(NetEvent::Ended { with, incarnation, view, answer_within });
                     }
                 }
             }

@@ -2,8 +2,8 @@
 use super::Switch;
 use crate::net::TARGET;
 use crate::net::error::NetError;
-use crate::net::event::Event;
-use crate::net::post::{Post, State};
+use crate::net::event::NetEvent;
+use crate::net::post::{Post, PostState};
 use spindle_core::control::{Address, Purpose};
 use tracing::info;
 
@@ -19,7 +19,7 @@ impl Switch {
     /// Starts a connection attempt for control messages.
     pub(super) fn connect(&mut self, post: u64) {
         let Some(found) = self.posts.get_mut(&post) else { return };
-        found.state = State::Trying;
+        found.state = PostState::Trying;
         let address = found.address.clone();
         self.attempt(address, None, Purpose::Control, Some(post));
     }
@@ -34,7 +34,7 @@ impl Switch {
             self.connecting.remove(&id);
             self.resolver.forget(id);
         }
-        self.exchange.tell(Event::Failed { address, purpose: Purpose::Control, why });
+        self.exchange.tell(NetEvent::Failed { address, purpose: Purpose::Control, why });
     }
 
     /// Continues to send control messages.
@@ -43,10 +43,10 @@ impl Switch {
         if post.progress(&self.poller) {
             return;
         }
-        let State::Up(_, with) = &post.state else { return };
+        let PostState::Up(_, with) = &post.state else { return };
         let (member, address, waiting) = (with.id.0, &post.address, post.has_messages());
         info!(target: TARGET, me = self.me.card.id.0, member, %address, waiting, "connection for control messages lost");
-        self.exchange.tell(Event::Lost { with: with.clone() });
+        self.exchange.tell(NetEvent::Lost { with: with.clone() });
         if waiting {
             post.disconnected(None);
         } else {
@@ -57,6 +57,6 @@ impl Switch {
     }
 
     pub(super) fn has_said_everything(&self) -> bool {
-        self.posts.values().all(|post| post.is_flushed() || matches!(post.state, State::Pausing(_)))
+        self.posts.values().all(|post| post.is_flushed() || matches!(post.state, PostState::Pausing(_)))
     }
 }

@@ -106,7 +106,7 @@ pub enum TlsError {
 /// The reason why TLS rejects a connection, inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error("{}", in_words(.0))]
-pub(super) struct Fault(pub(super) rustls::Error);
+pub(super) struct TlsFault(pub(super) rustls::Error);
 
 /// Returns rustls's text, except for dates: rustls counts the seconds up to now, so its text would
 /// differ each time.
@@ -131,7 +131,7 @@ pub(super) fn in_words(error: &rustls::Error) -> String {
 
 /// Returns whether TLS, and not the system, rejects the connection.
 pub(in crate::net) fn is_fault(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Fault>())
+    error.get_ref().is_some_and(|inner| inner.is::<TlsFault>())
 }
 
 /// Returns a time in a readable form.

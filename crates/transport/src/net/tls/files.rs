@@ -16,10 +16,10 @@ pub(super) struct Files {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<FilesState>,
 }
 
-struct State {
+struct FilesState {
     loaded: Arc<Loaded>,
     /// The state of the files that were loaded.
     stamps: Stamps,
@@ -60,7 +60,7 @@ impl Files {
         let paths = [absolute(authority), absolute(certificate), absolute(key)];
         let stamps = paths.each_ref().map(stamp);
         let loaded = Arc::new(Loaded::read(authority, certificate, key, now)?);
-        let state = State {
+        let state = FilesState {
             loaded,
             stamps,
             looked_at: Instant::now(),
@@ -93,12 +93,12 @@ impl Files {
         state.loaded = Arc::new(other(&state.loaded));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FilesState> {
         // No code here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, state: &mut State, now: Instant, time: UnixTime) {
+    fn look(&self, state: &mut FilesState, now: Instant, time: UnixTime) {
         if now.saturating_duration_since(state.looked_at) >= LOOK_EVERY {
             state.looked_at = now;
             self.reload(state, now, time);
@@ -114,7 +114,7 @@ impl Files {
         }
     }
 
-    fn reload(&self, state: &mut State, now: Instant, time: UnixTime) {
+    fn reload(&self, state: &mut FilesState, now: Instant, time: UnixTime) {
         let stamps = [&self.authority, &self.certificate, &self.key].map(stamp);
         if stamps == state.stamps {
             state.useless_since = None;
@@ -137,7 +137,7 @@ impl Files {
     }
 }
 
-impl State {
+impl FilesState {
     fn warn(&mut self, warning: TlsWarning) {
         warn!(target: TARGET, reason = %warning, "certificate");
         if self.warnings.len() == WARNINGS_MAX {

@@ -15,13 +15,13 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Identity {
     files: Arc<Files>,
-    rule: Rule,
+    rule: IdentityRule,
 }
 
 /// The meaning of a certificate for its holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub enum Rule {
+pub enum IdentityRule {
     /// The certificate shows that the holder belongs to the group. The holder can be any member,
     /// and give any order.
     #[default]
@@ -52,16 +52,16 @@ impl Identity {
         now: UnixTime,
     ) -> Result<Identity, TlsError> {
         let files = Arc::new(Files::load(authority, certificate, key, now)?);
-        Ok(Identity { files, rule: Rule::default() })
+        Ok(Identity { files, rule: IdentityRule::default() })
     }
 
     /// Sets the rule, which must be the same in all processes of a group.
-    pub fn with_rule(self, rule: Rule) -> Identity {
+    pub fn with_rule(self, rule: IdentityRule) -> Identity {
         Identity { rule, ..self }
     }
 
     /// Returns the rule for certificates.
-    pub fn rule(&self) -> Rule {
+    pub fn rule(&self) -> IdentityRule {
         self.rule
     }
 
@@ -80,8 +80,8 @@ impl Identity {
     /// Returns whether a peer that shows this certificate may have this id.
     pub(in crate::net) fn admits(&self, id: MemberId, peer: Option<&Certificate>) -> bool {
         match self.rule {
-            Rule::Any => true,
-            Rule::Names => peer.is_some_and(|peer| peer.has_name(&name_of(id))),
+            IdentityRule::Any => true,
+            IdentityRule::Names => peer.is_some_and(|peer| peer.has_name(&name_of(id))),
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! A group has its own certificate authority, which must sign no other certificates: each makes its
 //! holder a process of the group. Host names are not compared, because members are reached at
-//! addresses that were unknown when the certificate was made. [`Rule`] says whether the names bind
-//! the holder to an id. [`Rule::Any`] does not protect members from each other. A certificate can't
+//! addresses that were unknown when the certificate was made. [`IdentityRule`] says whether the names bind
+//! the holder to an id. [`IdentityRule::Any`] does not protect members from each other. A certificate can't
 //! be revoked. It can be valid for only a short time, because the files are read again when they
 //! change.
 //!
@@ -19,5 +19,5 @@ mod stream;
 
 pub(super) use error::is_fault;
 pub use error::{TlsError, TlsWarning};
-pub use identity::{Identity, Rule};
+pub use identity::{Identity, IdentityRule};
 pub use stream::TlsStream;

@@ -1,5 +1,5 @@
 //! A socket that carries TLS.
-use super::error::Fault;
+use super::error::TlsFault;
 use super::identity::Identity;
 use crate::stream::{Certificate, SocketStream, Space, Stream};
 use rustls::pki_types::ServerName;
@@ -70,14 +70,14 @@ impl TlsStream {
     fn check(&self) -> io::Result<()> {
         match &self.failed {
             None => Ok(()),
-            Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, Fault(error.clone()))),
+            Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, TlsFault(error.clone()))),
         }
     }
 
     /// Sends the bytes that are held back.
     fn flush(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
-            self.tls.write_tls(&mut Outlet(&mut self.socket))?;
+            self.tls.write_tls(&mut SocketWriter(&mut self.socket))?;
         }
         if std::mem::take(&mut self.finishes) {
             self.socket.finish();
@@ -198,9 +198,9 @@ impl Stream for TlsStream {
 }
 
 /// Writes to a socket through the interface that TLS needs.
-struct Outlet<'a>(&'a mut SocketStream);
+struct SocketWriter<'a>(&'a mut SocketStream);
 
-impl Write for Outlet<'_> {
+impl Write for SocketWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send(&[IoSlice::new(bytes)])
     }

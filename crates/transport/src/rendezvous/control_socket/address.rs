@@ -1,9 +1,9 @@
 //! The address of a process, and the mark and the name that show that it is a member.
 use crate::fork::{Owner, Socket};
 use crate::rendezvous::error::RendezvousError;
-use crate::rendezvous::group_files::{GroupFiles, Lock, Spot, new_socket};
+use crate::rendezvous::group_files::{GroupFiles, GroupLock, Spot, new_socket};
 use crate::rendezvous::limits::SEND_BUFFER_BYTES;
-use crate::rendezvous::living::Name;
+use crate::rendezvous::living::BoundName;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SocketAddrUnix, bind};
@@ -14,26 +14,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An address, and whether its owner is a member, as others see it.
 #[derive(Debug)]
-pub(in crate::rendezvous) struct Address {
+pub(in crate::rendezvous) struct SocketAddress {
     pub(super) place: GroupFiles,
     pub(super) id: MemberId,
     /// A forked child has a copy of everything, and gives nothing up.
     pub(super) owner: Owner,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<AddressState>,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct AddressState {
     /// The device and inode of the socket, so that a socket of another process is never removed.
     pub(super) made: (u64, u64),
     /// The incarnation of the group that it is a member of.
     pub(super) member: Option<u128>,
     /// Its name that outlives the directory.
-    pub(super) name: Option<Name>,
+    pub(super) name: Option<BoundName>,
 }
 
-impl Address {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+impl SocketAddress {
+    pub(super) fn state(&self) -> MutexGuard<'_, AddressState> {
         // No code here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +56,7 @@ impl Address {
             && (state.member.is_none() || is_mine(self.place.mark(self.id)))
     }
 
-    pub(super) fn put_mark(&self, _held: &Lock, incarnation: u128) -> Result<(), RendezvousError> {
+    pub(super) fn put_mark(&self, _held: &GroupLock, incarnation: u128) -> Result<(), RendezvousError> {
         assert!(self.id.0 < CLIENT_IDS_FROM, "a client takes no part in its group");
         let mut state = self.state();
         if state.member.is_none() {

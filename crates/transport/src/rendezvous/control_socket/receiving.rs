@@ -19,7 +19,7 @@ use tracing::{debug, trace, warn};
 
 /// Counts of what a control socket discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Dropped {
+pub struct ControlSocketDrops {
     /// Bytes that were no control message, and control messages with the wrong descriptors.
     pub garbage: u64,
     /// Control messages whose sender has no address in this group, or another one than it says.
@@ -29,7 +29,7 @@ pub struct Dropped {
 }
 
 /// The result of one look into the queue.
-enum Look {
+enum QueueLook {
     ControlMessage(ControlMessage, Vec<OwnedFd>),
     Dropped,
     /// This process has no room for the descriptors.
@@ -51,24 +51,24 @@ impl ControlSocket {
         for socket in 0..=self.old.len() {
             for _ in 0..GARBAGE_PER_LOOK {
                 match self.look(socket) {
-                    Look::ControlMessage(message, fds) => {
+                    QueueLook::ControlMessage(message, fds) => {
                         trace!(target: TARGET, me = self.id.0, ?message, "control message received");
                         self.take_out(socket);
                         return Some((message, fds));
                     }
-                    Look::Dropped => {
-                        let Dropped { garbage, forged, foreign } = self.dropped;
+                    QueueLook::Dropped => {
+                        let ControlSocketDrops { garbage, forged, foreign } = self.dropped;
                         debug!(target: TARGET, me = self.id.0, garbage, forged, foreign, "control message dropped");
                         self.take_out(socket);
                     }
-                    Look::Starved => {
+                    QueueLook::Starved => {
                         if !was_starved {
                             warn!(target: TARGET, me = self.id.0, "no file descriptor left for control messages (ulimit -n)");
                         }
                         self.starved = true;
                         return None;
                     }
-                    Look::Empty => {
+                    QueueLook::Empty => {
                         empty += 1;
                         break;
                     }
@@ -92,13 +92,13 @@ impl ControlSocket {
     }
 
     /// Looks at the first message of the queue, which stays there.
-    fn look(&mut self, socket: usize) -> Look {
+    fn look(&mut self, socket: usize) -> QueueLook {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CONTROL_MESSAGE_FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let socket = self.old.get(socket).unwrap_or(&self.socket);
         let Ok(received) = recvmsg(socket, &mut [IoSliceMut::new(&mut self.bytes)], &mut control, flags) else {
-            return Look::Empty;
+            return QueueLook::Empty;
         };
         let mut fds = Vec::new();
         for message in control.drain() {
@@ -109,7 +109,7 @@ impl ControlSocket {
         self.judge(received, fds)
     }
 
-    fn judge(&mut self, received: RecvMsg, fds: Vec<OwnedFd>) -> Look {
+    fn judge(&mut self, received: RecvMsg, fds: Vec<OwnedFd>) -> QueueLook {
         let address = received.address.and_then(|address| SocketAddrUnix::try_from(address).ok());
         let sender = address.and_then(|address| self.spot.place.owner(address.path()?.to_bytes()));
         let message = match self.bytes.get(..received.bytes) {
@@ -120,21 +120,21 @@ impl ControlSocket {
             (Err(WireError::Version { .. }), Some(sender)) => return self.answer_stranger(sender, received.bytes),
             (Err(_), _) => {
                 self.dropped.garbage += 1;
-                return Look::Dropped;
+                return QueueLook::Dropped;
             }
             (Ok(_), None) => {
                 self.dropped.forged += 1;
-                return Look::Dropped;
+                return QueueLook::Dropped;
             }
             (Ok(message), Some(sender)) => (message, sender),
         };
         if message.from().is_some_and(|from| from != sender) {
             self.dropped.forged += 1;
-            return Look::Dropped;
+            return QueueLook::Dropped;
         }
         let cut = received.flags.contains(ReturnFlags::CTRUNC);
         if cut && fds.len() < message.fds() {
-            return Look::Starved;
+            return QueueLook::Starved;
         }
         let sound = match &message {
             ControlMessage::RowDescriptors { .. } => fds.get(2).is_some_and(|fd| is_pidfd(fd.as_fd())),
@@ -142,17 +142,20 @@ impl ControlSocket {
         };
         if cut || fds.len() != message.fds() || !sound {
             self.dropped.garbage += 1;
-            return Look::Dropped;
+            return QueueLook::Dropped;
         }
-        Look::ControlMessage(message, fds)
+        QueueLook::ControlMessage(message, fds)
     }
 
     /// Tells a process of another version, as far as it can understand, that the versions differ.
-    fn answer_stranger(&mut self, sender: MemberId, bytes: usize) -> Look {
+    fn answer_stranger(&mut self, sender: MemberId, bytes: usize) -> QueueLook {
         self.dropped.foreign += 1;
         match self.bytes.get(..bytes).and_then(stranger) {
             Some(Stranger::Refuses { version }) => {
-                return Look::ControlMessage(ControlMessage::Refused { why: Refusal::Version(version) }, Vec::new());
+                return QueueLook::ControlMessage(
+                    ControlMessage::Refused { why: Refusal::Version(version) },
+                    Vec::new(),
+                );
             }
             Some(Stranger::Asks) => {
                 // If the refusal can't be sent now, the process will ask again.
@@ -160,6 +163,6 @@ impl ControlSocket {
             }
             Some(Stranger::Else) | None => {}
         }
-        Look::Dropped
+        QueueLook::Dropped
     }
 }

@@ -17,7 +17,7 @@ use tracing::trace;
 /// The result of sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Delivery {
+pub enum SendOutcome {
     /// The control message is in the peer's queue and stays there, even if this process dies.
     Done,
     /// The peer's queue is full, or too many control messages or descriptors of this process are in
@@ -42,7 +42,7 @@ impl ControlSocket {
         to: MemberId,
         message: &ControlMessage,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Delivery, RendezvousError> {
+    ) -> Result<SendOutcome, RendezvousError> {
         assert_eq!(fds.len(), message.fds(), "descriptors that do not belong to {message:?}");
         assert!(message.from().is_none_or(|from| from == self.id), "{message:?} is not from {}", self.id);
         let delivery = self.send_bytes(to, &message.encode(), fds);
@@ -51,13 +51,13 @@ impl ControlSocket {
     }
 
     /// Sends through the socket that is held, or to the process that has the address now.
-    fn send_bytes(&self, to: MemberId, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Delivery, RendezvousError> {
+    fn send_bytes(&self, to: MemberId, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<SendOutcome, RendezvousError> {
         let spot = self.spot.place.address(to)?;
         let mut peers = self.peers();
         if let Some(path) = peers.get(&to).and_then(|held| spot.path_of(held.as_fd())) {
             match self.send_to(&path, to, bytes, fds)? {
                 // The process has ended, or has another socket.
-                Delivery::Gone => drop(peers.remove(&to)),
+                SendOutcome::Gone => drop(peers.remove(&to)),
                 delivery => return Ok(delivery),
             }
         }
@@ -65,7 +65,7 @@ impl ControlSocket {
         let held = if to.0 < CLIENT_IDS_FROM { spot.hold().ok() } else { None };
         let path = held.as_ref().and_then(|held| spot.path_of(held.as_fd()));
         let delivery = self.send_to(path.as_deref().unwrap_or(&spot), to, bytes, fds)?;
-        if let Some(held) = held.filter(|_| delivery != Delivery::Gone) {
+        if let Some(held) = held.filter(|_| delivery != SendOutcome::Gone) {
             peers.insert(to, held);
         }
         Ok(delivery)
@@ -77,7 +77,7 @@ impl ControlSocket {
         to: MemberId,
         bytes: &[u8],
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Delivery, RendezvousError> {
+    ) -> Result<SendOutcome, RendezvousError> {
         let failed = |errno| RendezvousError::io("send a control message to", Some(&self.spot.place.shown(to)), errno);
         let address = SocketAddrUnix::new(path).map_err(failed)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CONTROL_MESSAGE_FDS_MAX))];
@@ -88,13 +88,15 @@ impl ControlSocket {
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match sendmsg_addr(&self.socket, &address, &[IoSlice::new(bytes)], &mut control, flags) {
-            Ok(_) => Ok(Delivery::Done),
+            Ok(_) => Ok(SendOutcome::Done),
             // The cause is the queue, the socket's own buffer, the kernel's memory, or the
             // descriptors in transit.
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => Ok(Delivery::Full),
-            Err(Errno::CONNREFUSED | Errno::NOENT | Errno::PIPE | Errno::CONNRESET) => Ok(Delivery::Gone),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => {
+                Ok(SendOutcome::Full)
+            }
+            Err(Errno::CONNREFUSED | Errno::NOENT | Errno::PIPE | Errno::CONNRESET) => Ok(SendOutcome::Gone),
             // A foreign socket has taken the address.
-            Err(Errno::PROTOTYPE | Errno::PERM) => Ok(Delivery::Gone),
+            Err(Errno::PROTOTYPE | Errno::PERM) => Ok(SendOutcome::Gone),
             Err(errno) => Err(failed(errno)),
         }
     }

@@ -2,7 +2,7 @@
 //! report each view.
 use super::{EVERYONE, EXTRA, STREAM};
 use crate::bench::args::ranks;
-use crate::bench::views::member::{Args, Gap, PATIENCE, Said, configured, say};
+use crate::bench::views::member::{Args, DeliveryGap, MemberLine, PATIENCE, configured, say};
 use crate::clock::now_ns;
 use spindle::{
     Batch, Change, Config, Ended, FinishError, Group, Handler, MemberId, Publisher, Rule, Subgroup, SubgroupId,
@@ -40,7 +40,7 @@ fn subgroups(members: u32, subgroups: u32, span: u32) -> Vec<Subgroup> {
 struct Gaps {
     least_ns: u64,
     last_ns: u64,
-    list: VecDeque<Gap>,
+    list: VecDeque<DeliveryGap>,
 }
 
 impl Gaps {
@@ -55,36 +55,36 @@ impl Gaps {
             if self.list.len() == GAPS_MAX {
                 self.list.pop_front();
             }
-            self.list.push_back(Gap { from_ns, to_ns: now_ns });
+            self.list.push_back(DeliveryGap { from_ns, to_ns: now_ns });
         }
     }
 
-    fn take(&mut self) -> Vec<Gap> {
+    fn take(&mut self) -> Vec<DeliveryGap> {
         std::mem::take(&mut self.list).into()
     }
 }
 
 /// Gaps that the polling thread and the others share.
-struct Seen {
+struct SharedGaps {
     stream: Mutex<Gaps>,
     probes: Mutex<Gaps>,
     probed: AtomicU64,
 }
 
-struct Witness {
-    seen: Arc<Seen>,
+struct GapRecorder {
+    seen: Arc<SharedGaps>,
     /// The ids of the subgroup of everyone and of the stream.
     ids: [Option<SubgroupId>; 2],
 }
 
-impl Witness {
+impl GapRecorder {
     fn find(&mut self, view: &View) {
         let id = |name: &str| view.subgroups.iter().position(|spec| spec.name == name);
         self.ids = [EVERYONE, STREAM].map(|name| id(name).map(|at| SubgroupId(at as u32)));
     }
 }
 
-impl Handler for Witness {
+impl Handler for GapRecorder {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let mut count = 0;
         batch.for_each(|_| count += 1);
@@ -103,7 +103,7 @@ impl Handler for Witness {
         self.find(&change.new);
         let ids = |list: &[MemberId]| list.iter().map(|id| id.0).collect();
         let extra = change.new.subgroups.iter().find(|spec| spec.name == EXTRA);
-        say(&Said::Installed {
+        say(&MemberLine::Installed {
             view: change.new.id.0,
             joined: ids(&change.joined),
             left: ids(&change.left),
@@ -130,8 +130,8 @@ pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<(
     let gaps = |pace| Mutex::new(Gaps::new(pace));
     // A pause counts if it is twice as long as the pace.
     let seen =
-        Arc::new(Seen { stream: gaps(2 * STREAM_PACE), probes: gaps(2 * PROBE_PACE), probed: AtomicU64::new(0) });
-    let mut witness = Witness { seen: Arc::clone(&seen), ids: [None; 2] };
+        Arc::new(SharedGaps { stream: gaps(2 * STREAM_PACE), probes: gaps(2 * PROBE_PACE), probed: AtomicU64::new(0) });
+    let mut witness = GapRecorder { seen: Arc::clone(&seen), ids: [None; 2] };
     let asked_ns = now_ns();
     let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
     witness.find(node.view());
@@ -140,7 +140,7 @@ pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<(
     node.seal();
     let group = node.start(witness)?;
     let (at_ns, view) = (now_ns(), group.view().id.0);
-    say(&Said::Joined { asked_ns, at_ns, view, restore_ns: 0, restored_bytes: 0 });
+    say(&MemberLine::Joined { asked_ns, at_ns, view, restore_ns: 0, restored_bytes: 0 });
     let stop = Arc::new(AtomicBool::new(false));
     let probing = Arc::new(AtomicBool::new(false));
     let senders = [
@@ -167,12 +167,17 @@ pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<(
 }
 
 /// Carries out orders. Returns the last order, which ends the member, if there is one.
-fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &Seen) -> anyhow::Result<Option<String>> {
+fn obey(
+    group: &Group,
+    orders: &Receiver<String>,
+    probing: &AtomicBool,
+    seen: &SharedGaps,
+) -> anyhow::Result<Option<String>> {
     let take = |gaps: &Mutex<Gaps>| gaps.lock().unwrap_or_else(PoisonError::into_inner).take();
     loop {
         match group.ended() {
             Some(Ended::Evicted { .. }) => {
-                say(&Said::Evicted);
+                say(&MemberLine::Evicted);
                 return Ok(None);
             }
             Some(ended) => return Err(ended.into()),
@@ -190,8 +195,8 @@ fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &S
             "drop" => _ = group.propose_change(Change::Drop(EXTRA.into()))?,
             "probe" => probing.store(true, Ordering::Relaxed),
             "rest" => probing.store(false, Ordering::Relaxed),
-            "gaps" => say(&Said::Gaps { gaps: take(&seen.stream) }),
-            "probe-gaps" => say(&Said::Gaps { gaps: take(&seen.probes) }),
+            "gaps" => say(&MemberLine::Gaps { gaps: take(&seen.stream) }),
+            "probe-gaps" => say(&MemberLine::Gaps { gaps: take(&seen.probes) }),
             _ => return Ok(Some(order)),
         }
     }
@@ -217,7 +222,7 @@ fn send_probes(
     mut publisher: Publisher,
     stop: Arc<AtomicBool>,
     probing: Arc<AtomicBool>,
-    seen: Arc<Seen>,
+    seen: Arc<SharedGaps>,
 ) -> io::Result<JoinHandle<()>> {
     let send = move || {
         let mut sent = 0;
