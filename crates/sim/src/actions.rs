@@ -87,7 +87,7 @@ pub enum ActionKind {
         change: usize,
     },
     /// A process installs a view in which it never gets another's memory, because the other is late
-    /// or dead. Only with [`Step::Installs`], and only where memory is shared.
+    /// or dead. Only with [`InstallStep::Installs`], and only where memory is shared.
     Miss {
         /// The process that installs.
         process: usize,

@@ -32,7 +32,7 @@ pub struct Costs {
 
 impl Costs {
     /// Costs of one-sided writes: links of 12.5 GB/s, 1.7 µs of latency and 1 µs for a post, as in
-    /// the papers and in [`bulk::Network::rdma`](crate::bulk::Network::rdma). Nothing is copied,
+    /// the papers and in [`NetworkModel::rdma`](crate::bulk::NetworkModel::rdma). Nothing is copied,
     /// and arriving data costs only a look.
     pub fn rdma() -> Costs {
         Costs {

@@ -136,7 +136,7 @@ impl NetEndpoint {
         self.exchange.ask(EndpointCommand::Watch { to: to.clone(), whom, incarnation, view });
     }
 
-    /// Asks the process of `whom` for a sign of life after its watch has [ended](Event::Ended), by
+    /// Asks the process of `whom` for a sign of life after its watch has [ended](NetEvent::Ended), by
     /// a connection that is another watch. The result is [`NetEvent::Answers`] or [`NetEvent::Failed`].
     /// Does nothing if a watch is being started, which gives the same result.
     pub fn check(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {

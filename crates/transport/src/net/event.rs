@@ -23,7 +23,7 @@ pub enum NetEvent {
         attachment: Vec<u8>,
     },
     /// A connection that a peer opened, or that was asked for with
-    /// [`Endpoint::dial`](super::Endpoint::dial).
+    /// [`NetEndpoint::dial`](super::NetEndpoint::dial).
     Stream {
         /// The process at its other end.
         with: Card,
@@ -60,7 +60,7 @@ pub enum NetEvent {
         /// The reason.
         why: NetError,
     },
-    /// The result of a name that was to be [looked up](super::Endpoint::look_up).
+    /// The result of a name that was to be [looked up](super::NetEndpoint::look_up).
     LookedUp {
         /// The name, with its port.
         address: Address,
@@ -75,20 +75,20 @@ pub enum NetEvent {
         with: Card,
     },
     /// This process and another one now watch each other, because either of them
-    /// [asked](super::Endpoint::watch) for it.
+    /// [asked](super::NetEndpoint::watch) for it.
     Watched {
         /// The other process.
         with: Card,
     },
-    /// A process that is to be [watched](super::Endpoint::watch) has said who it is: it lives.
+    /// A process that is to be [watched](super::NetEndpoint::watch) has said who it is: it lives.
     Answers {
         /// That process.
         with: Card,
         /// Which of the processes that had this card, one after the other.
         process: u128,
     },
-    /// A process that was [watched](super::Endpoint::watch) has ended, or the way to it is broken:
-    /// a reason to [ask](super::Endpoint::check) for a sign of life, never a proof. Data that it
+    /// A process that was [watched](super::NetEndpoint::watch) has ended, or the way to it is broken:
+    /// a reason to [ask](super::NetEndpoint::check) for a sign of life, never a proof. Data that it
     /// sent before, on other connections, may still arrive.
     Ended {
         /// That process.

@@ -40,12 +40,12 @@ pub enum BootstrapMessage {
     },
     /// The answer of a process that also looks for the group.
     Here {
-        /// As in [`Hello`](Message::Hello).
+        /// As in [`Hello`](BootstrapMessage::Hello).
         seeds: u64,
         /// True if its votes are durable.
         durable: bool,
         /// The group of a member that has sent a message recently, or as in
-        /// [`Hello`](Message::Hello).
+        /// [`Hello`](BootstrapMessage::Hello).
         belongs: Option<Incarnation>,
     },
     /// Asks a seed to vote for no lower ballot, and to return its newest vote.
@@ -55,7 +55,7 @@ pub enum BootstrapMessage {
         /// The digest of the sender's seed list.
         seeds: u64,
     },
-    /// The answer to [`Prepare`](Message::Prepare).
+    /// The answer to [`Prepare`](BootstrapMessage::Prepare).
     Promise {
         /// The ballot.
         ballot: BootstrapBallot,
@@ -76,7 +76,7 @@ pub enum BootstrapMessage {
         /// True if an operator requested it, so that earlier groups do not count.
         forced: bool,
     },
-    /// The answer to [`Invite`](Message::Invite): the process accepts.
+    /// The answer to [`Invite`](BootstrapMessage::Invite): the process accepts.
     Pledge {
         /// The incarnation.
         incarnation: Incarnation,
@@ -90,7 +90,7 @@ pub enum BootstrapMessage {
         /// The bootstrap to vote for.
         initial_view: InitialView,
     },
-    /// The answer to [`Accept`](Message::Accept): the seed has voted.
+    /// The answer to [`Accept`](BootstrapMessage::Accept): the seed has voted.
     Accepted {
         /// The ballot.
         ballot: BootstrapBallot,
