@@ -178,16 +178,7 @@ impl<'de> CdrDecoder<'de> {
     /// # Errors
     /// `Count` or `Utf16`.
     pub fn wide_string(&mut self) -> Result<String, CdrReadError> {
-        let units = match self.version {
-            XcdrVersion::Xcdr1 => self.count(2)?,
-            XcdrVersion::Xcdr2 => {
-                let length = self.count(1)?;
-                if length % 2 == 1 {
-                    return Err(self.error(ReadFault::Utf16));
-                }
-                length / 2
-            }
-        };
+        let units = self.count(2)?;
         let order = self.order;
         let units = self.numbers::<2>(units)?.iter().map(|unit| match order {
             ByteOrder::Big => u16::from_be_bytes(*unit),

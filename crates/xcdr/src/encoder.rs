@@ -241,17 +241,13 @@ impl CdrEncoder {
         Ok(())
     }
 
-    /// Writes a wide string as UTF-16 without a NUL. Its length counts bytes in XCDR2, and
-    /// characters of 16 bits in XCDR1.
+    /// Writes a wide string as UTF-16 without a NUL. Its length counts characters of 16 bits, as
+    /// Fast CDR does.
     ///
     /// # Errors
     /// `Length` if it is too long.
     pub fn wide_string(&mut self, text: &str) -> Result<(), CdrWriteError> {
-        let units = text.encode_utf16().count();
-        self.length(match self.version {
-            XcdrVersion::Xcdr1 => units,
-            XcdrVersion::Xcdr2 => units * 2,
-        })?;
+        self.length(text.encode_utf16().count())?;
         for unit in text.encode_utf16() {
             self.number(unit.to_ne_bytes());
         }
@@ -379,7 +375,7 @@ impl CdrEncoder {
 
     /// Writes an extended header whose length is set later.
     fn extended_header(&mut self, head: MemberHead) {
-        self.number((PID_EXTENDED | SHORT_MUST_UNDERSTAND).to_ne_bytes());
+        self.number((PID_EXTENDED | self.flag()).to_ne_bytes());
         self.number(8_u16.to_ne_bytes());
         self.u32(head.id & MEMBER_ID_MASK | if head.must_understand { LONG_MUST_UNDERSTAND } else { 0 });
         self.u32(0);

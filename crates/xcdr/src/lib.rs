@@ -13,6 +13,7 @@ mod encapsulation;
 mod encoder;
 mod error;
 mod format;
+mod key;
 mod plain;
 
 pub use cdr::Cdr;
@@ -30,6 +31,7 @@ pub use encapsulation::{Encapsulation, HEADER_BYTES};
 pub use encoder::{CdrEncoder, DEPTH_MAX, EncodeKind, LengthCode, MemberHead, ParameterForm, StructEncoder};
 pub use error::{CdrReadError, CdrWriteError, ReadFault, WriteFault};
 pub use format::{ByteOrder, Extensibility, XcdrVersion};
+pub use key::{KeyHash, KeyHasher, key_bytes, key_size_max};
 pub use plain::{LendError, Plain, lend_sample, plain_encapsulation};
 pub use spindle_xcdr_derive::DdsType;
 

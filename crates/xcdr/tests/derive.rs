@@ -251,3 +251,42 @@ fn a_discriminator_that_does_not_select_the_member_is_not_written() {
     let sample = encode_sample(&Shape::Name("abcd".into()), SampleFormat::default()).unwrap_err();
     assert_eq!(sample.fault(), &WriteFault::Bound { length: 4, bound: 3 });
 }
+
+#[test]
+fn a_key_hash_is_the_key_in_big_endian_or_its_md5() {
+    #[derive(DdsType)]
+    #[dds(mutable)]
+    struct Short {
+        #[dds(key, id = 9)]
+        a: u16,
+        #[dds(key, id = 2)]
+        b: u64,
+        #[dds(id = 1)]
+        c: String,
+    }
+    let short = Short { a: 1, b: 2, c: String::new() };
+    let hasher = KeyHasher::<Short>::default();
+    assert!(!hasher.digests());
+    assert_eq!(hasher.hash(&short).unwrap().to_string(), "00000000000000020001000000000000");
+    assert_eq!(short.c, "");
+
+    #[derive(DdsType)]
+    #[dds(final)]
+    struct Bounded {
+        #[dds(key, bound = 11)]
+        name: String,
+    }
+    assert!(!KeyHasher::<Bounded>::default().digests());
+
+    #[derive(DdsType)]
+    #[dds(final)]
+    struct Longer {
+        #[dds(key, bound = 12)]
+        name: String,
+    }
+    let hasher = KeyHasher::<Longer>::default();
+    assert!(hasher.digests());
+    // The MD5 of 00 00 00 02 61 00.
+    assert_eq!(hasher.hash(&Longer { name: "a".into() }).unwrap().to_string(), "17bccba5c67b0746940ff9dfd356e745");
+    assert_eq!(KeyHasher::<Old>::default().hash(&Old { a: 1 }).unwrap(), KeyHash::NONE);
+}
