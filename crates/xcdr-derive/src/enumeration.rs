@@ -50,7 +50,7 @@ pub(crate) fn derive(input: &DeriveInput, attributes: &TypeAttributes, data: &Da
         literals.push((ident, name));
     }
     let descriptions = literals.iter().map(|(ident, name)| {
-        let is_default = *ident == default && default != &first.ident;
+        let is_default = *ident == default;
         quote! {
             ::spindle_xcdr::EnumLiteral {
                 name: ::std::string::String::from(#name),

@@ -53,6 +53,8 @@ use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, parse_macro_input}
 /// | `octet` | its `u8` are `octet`, not `uint8` |
 /// | `name = "x"` | its name in IDL |
 ///
+/// An enumeration also derives `Clone`, `Copy` and `PartialEq`, a bit mask `Clone` and `Copy`.
+///
 /// `Option<T>` is an optional member, `Box<T>` an external one.
 ///
 /// A variant of a union has `case = LABEL`, `case(LABEL, LABEL)` or `default`. With one label it holds

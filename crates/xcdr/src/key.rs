@@ -9,11 +9,14 @@ use crate::encoder::{CdrEncoder, DEPTH_MAX, EncodeKind};
 use crate::error::CdrWriteError;
 use crate::format::{ByteOrder, XcdrVersion};
 use md5::{Digest, Md5};
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
 /// The bytes of a key hash.
 const HASH_BYTES: u64 = 16;
+/// The values of a type that are looked at to find the size of its key.
+const STEPS_MAX: u32 = 1 << 16;
 
 /// The identity of an instance of a topic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,10 +90,11 @@ pub fn key_bytes<T: DdsType>(value: &T) -> Result<Vec<u8>, CdrWriteError> {
     Ok(to.finish())
 }
 
-/// Returns the size of the largest key of a type in bytes, or `None` if it can exceed 16.
+/// Returns the size of the largest key of a type in bytes, or `None` if it can exceed 16, or if the
+/// type has more than 65,536 parts.
 pub fn key_size_max(types: &TypeDescription) -> Option<u64> {
-    let extent = Extent { types, depth: 0 };
-    extent.after(&types.root, 0, true)
+    let steps = Cell::new(STEPS_MAX);
+    Extent { types, depth: 0, steps: &steps }.after(&types.root, 0, true)
 }
 
 /// Computes where values end at most. Ends beyond 16 bytes are `None`.
@@ -98,6 +102,8 @@ pub fn key_size_max(types: &TypeDescription) -> Option<u64> {
 struct Extent<'a> {
     types: &'a TypeDescription,
     depth: u16,
+    /// How many more values are looked at: a description may name many that have no bytes.
+    steps: &'a Cell<u32>,
 }
 
 impl Extent<'_> {
@@ -105,6 +111,7 @@ impl Extent<'_> {
     ///
     /// Alignment never moves a later start before an earlier one, so the longest value ends last.
     fn after(self, data: &DataType, at: u64, key: bool) -> Option<u64> {
+        self.steps.set(self.steps.get().checked_sub(1)?);
         if self.depth > DEPTH_MAX {
             return None;
         }

@@ -3,19 +3,23 @@
 
 extern crate self as spindle_xcdr;
 
+mod assign;
 mod cdr;
 mod characters;
 mod collections;
 mod dds_type;
 mod decoder;
 mod description;
+mod dynamic;
 mod encapsulation;
 mod encoder;
 mod error;
 mod format;
 mod key;
 mod plain;
+mod type_object;
 
+pub use assign::{AssignRule, NotAssignable, TypeConsistency, check_assignable};
 pub use cdr::Cdr;
 pub use characters::{Char8, Char16, Octet};
 pub use collections::{Bounded, ElementBounded, WideString};
@@ -27,6 +31,7 @@ pub use description::{
     BitmaskType, CaseType, DataType, EnumLiteral, EnumType, MemberType, NamedType, PrimitiveKind, StructType, TypeBody,
     TypeCollector, TypeDescription, TypeIndex, TypeName, UnionType,
 };
+pub use dynamic::{DynamicType, DynamicValue, JsonError};
 pub use encapsulation::{Encapsulation, HEADER_BYTES};
 pub use encoder::{CdrEncoder, DEPTH_MAX, EncodeKind, LengthCode, MemberHead, ParameterForm, StructEncoder};
 pub use error::{CdrReadError, CdrWriteError, ReadFault, WriteFault};
@@ -34,6 +39,7 @@ pub use format::{ByteOrder, Extensibility, XcdrVersion};
 pub use key::{KeyHash, KeyHasher, key_bytes, key_size_max};
 pub use plain::{LendError, Plain, lend_sample, plain_encapsulation};
 pub use spindle_xcdr_derive::DdsType;
+pub use type_object::{TypeHash, TypeObjectError, TypeObjectKind, TypeObjects};
 
 /// Functions that derived code calls.
 #[doc(hidden)]

@@ -548,6 +548,9 @@ def main():
     arguments.add_argument("what", choices=["rust", "cyclonedds", "fastcdr"])
     arguments.add_argument("--prefix")
     given = arguments.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Cyclone DDS lists the types that a type reaches in the order of a set.
+        os.execve(sys.executable, [sys.executable] + sys.argv, {**os.environ, "PYTHONHASHSEED": "0"})
     sys.path.insert(0, HERE)
     {"rust": write_rust, "cyclonedds": write_cyclonedds, "fastcdr": lambda: write_fastcdr(given.prefix)}[given.what]()
 
