@@ -262,8 +262,14 @@ impl<'t> DynamicDecoder<'t> {
                     DynamicValue::Struct(members)
                 }
                 TypeBody::Union(own) => {
-                    let discriminator = self.missing(&own.discriminator, depth)?;
-                    let case = select(own, discriminator.as_label()?);
+                    let mut discriminator = self.missing(&own.discriminator, depth)?;
+                    let mut case = select(own, discriminator.as_label()?);
+                    if case.is_none() {
+                        // As a derived union, it has the first member, since none is no value.
+                        case = own.cases.first();
+                        let label = *case?.labels.first()?;
+                        discriminator = self.discriminator(&own.discriminator, label)?;
+                    }
                     let member = match case.and_then(|case| Some((case, case.data.as_ref()?))) {
                         Some((case, data)) => Some((case.name.clone(), Box::new(self.missing(data, depth)?))),
                         None => None,
@@ -277,6 +283,34 @@ impl<'t> DynamicDecoder<'t> {
                 TypeBody::Bitmask(_) => DynamicValue::Bitmask(0),
             },
         })
+    }
+}
+
+impl DynamicDecoder<'_> {
+    /// Returns the discriminator that a label names.
+    fn discriminator(&self, data: &DataType, label: i32) -> Option<DynamicValue> {
+        match data {
+            DataType::Primitive(kind) => Some(match kind {
+                PrimitiveKind::Boolean => DynamicValue::Boolean(label != 0),
+                PrimitiveKind::Octet => DynamicValue::Octet(label as u8),
+                PrimitiveKind::UInt8 => DynamicValue::UInt8(label as u8),
+                PrimitiveKind::Char8 => DynamicValue::Char8(label as u8),
+                PrimitiveKind::Int8 => DynamicValue::Int8(label as i8),
+                PrimitiveKind::Int16 => DynamicValue::Int16(label as i16),
+                PrimitiveKind::UInt16 => DynamicValue::UInt16(label as u16),
+                PrimitiveKind::Char16 => DynamicValue::Char16(label as u16),
+                PrimitiveKind::Int32 => DynamicValue::Int32(label),
+                PrimitiveKind::UInt32 => DynamicValue::UInt32(label as u32),
+                PrimitiveKind::Int64 => DynamicValue::Int64(label.into()),
+                PrimitiveKind::UInt64 => DynamicValue::UInt64(u64::from(label as u32)),
+                PrimitiveKind::Float32 | PrimitiveKind::Float64 => return None,
+            }),
+            DataType::Named(index) => match &self.types.get(*index)?.body {
+                TypeBody::Enum(own) => Some(DynamicValue::Enum(label, own.literal(label)?.name.clone())),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 }
 
