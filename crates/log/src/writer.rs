@@ -121,6 +121,12 @@ impl Writer {
         result.recv().map_err(|_| Error::Stopped)
     }
 
+    /// As [`call`](Self::call), for a caller that must not wait. Returns whether the function will
+    /// run: it will not if too many commands wait.
+    pub fn post(&self, function: impl FnOnce(&mut Store) + Send + 'static) -> bool {
+        self.commands.try_send(Command::Do(Box::new(function))).is_ok()
+    }
+
     fn send(&self, command: Command) -> Result<()> {
         self.commands.send(command).map_err(|_| Error::Stopped)
     }

@@ -3,8 +3,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Batch, Change, Config, Durability, Ended, Handler, JoinError, MemberId, Node, NotDurable, Publisher, Receipt, Rule,
-    SendError, Subgroup, SubgroupId, SubgroupSpec,
+    Batch, Change, Config, Durability, Ended, Handler, JoinError, LogRetention, MemberId, Node, NotDurable, Publisher,
+    Receipt, Rule, SendError, Subgroup, SubgroupId, SubgroupSpec,
 };
 use spindle_log::{DataDirectory, FileDisk, LoggedMessage, open_read_only};
 use std::future::Future;
@@ -259,6 +259,31 @@ fn a_configuration_without_a_place_for_logs_is_refused_and_so_are_old_logs() {
     std::fs::write(&file, "").unwrap();
     let error = Config { data_dir: Some(file), ..config }.local().unwrap_err();
     assert!(matches!(error, JoinError::LogDir { .. }), "{error}");
+}
+
+/// Each segment has 64 MiB, and two of them are sent.
+#[test]
+fn a_log_that_is_too_long_loses_its_oldest_segments() {
+    const BYTES: usize = 1 << 20;
+    let scratch = Scratch::new("logs-retention");
+    let mut config = config(&scratch, 1, 1);
+    config.subgroups[0].message_bytes_max = BYTES as u64;
+    config.log_retention = LogRetention { bytes_max: Some(1), age_max: None };
+    let mut group = Group::new(&config);
+    let receipts: Vec<Receipt> = (0..150_u8).map(|i| group.send(0, &vec![i; BYTES])).collect();
+    let last = receipts.last().unwrap().durable();
+    group.poll_until("durable", |_| last.wait(Duration::ZERO).is_ok());
+    let start = Instant::now();
+    // A poll prunes only if there is something else to do, at most once a second.
+    let first = loop {
+        let receipt = group.send(0, b"small");
+        group.poll_until("durable", |_| receipt.durable().wait(Duration::ZERO).is_ok());
+        let first = read(&log_dir(&scratch, 1), "ledger")[0].3[0];
+        if first > 100 || start.elapsed() > LONG {
+            break first;
+        }
+    };
+    assert!((101..150).contains(&first), "{first}");
 }
 
 #[test]

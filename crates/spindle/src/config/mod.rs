@@ -67,6 +67,8 @@ pub struct Config {
     /// was [initialised](crate::initialise_data_dir). A majority of such seeds then creates the
     /// group; without it, every seed has to answer. Other processes need no directory.
     pub data_dir: Option<PathBuf>,
+    /// How much of the logs this process keeps. By default it keeps everything.
+    pub log_retention: LogRetention,
     /// The [incarnation](crate::Node::incarnation) of a group between hosts that may live and that
     /// this process was a member of. The process then looks for a group and creates none.
     pub was_member_of: Option<u128>,
@@ -91,6 +93,16 @@ pub struct Config {
     pub adoption: Adoption,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
+}
+
+/// How much of its logs a member keeps. Segments of 64 MiB are pruned, the oldest first, once a bound
+/// allows it; the newest segment always stays. A message that is not durable is never pruned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogRetention {
+    /// The bytes that the log of a subgroup may have. `None`: any number.
+    pub bytes_max: Option<u64>,
+    /// The age of the messages that are kept, by this host's clock. `None`: any age.
+    pub age_max: Option<Duration>,
 }
 
 /// One subgroup: a stream of messages with an order of its own.
@@ -156,6 +168,7 @@ impl Config {
             object_bytes_max: 1 << 30,
             network: None,
             data_dir: None,
+            log_retention: LogRetention::default(),
             was_member_of: None,
             force_create: false,
             adoption: Adoption::Never,

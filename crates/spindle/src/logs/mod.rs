@@ -3,18 +3,19 @@
 //! The polling thread copies stable messages into chunks, in the upcall [`SubgroupLog::take`], and
 //! never waits for the disk. The thread of [`Writer`] commits them and sends a notice. The polling
 //! thread then reports to the engine what is on disk. A record is a [`LoggedMessage`].
-use crate::config::{Config, Subgroup, Terms};
+use crate::config::{Config, LogRetention, Subgroup, Terms};
 use crate::error::{Ended, JoinError};
 use crate::shared::Notices;
 use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
 use spindle_log::{
-    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Store, Version, Writer,
+    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Retention, Store, Version, Writer,
 };
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
 mod durable_frontier;
@@ -23,6 +24,8 @@ pub(crate) use durable_frontier::{Copies, DurableFrontier, Found};
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
+/// The pause between two looks for what can be pruned.
+const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// The directory of the logs in the data directory.
 const DIRECTORY: &str = "log";
 
@@ -46,7 +49,10 @@ fn refuse_old(path: &Path, disk: &FileDisk) -> Result<(), JoinError> {
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
     /// Dropped first: the thread commits what waits, and ends.
-    _writer: Writer,
+    writer: Writer,
+    retention: LogRetention,
+    /// When the logs were pruned last.
+    pruned: Instant,
     /// The logs that no subgroup's handles have taken yet, by name.
     vacant: BTreeMap<String, Appender>,
 }
@@ -94,7 +100,28 @@ impl Logs {
         let appenders = numbers.into_iter().map(|(name, number)| Ok((name, writer.appender(number)?)));
         let vacant = appenders.collect::<Result<_, Error>>()?;
         debug!(target: TARGET, path = %path.display(), "logs opened");
-        Ok(Some(Logs { _writer: writer, vacant }))
+        Ok(Some(Logs { writer, retention: terms.log_retention, pruned: Instant::now(), vacant }))
+    }
+
+    /// Lets the thread prune the logs, at intervals.
+    pub(crate) fn prune(&mut self) {
+        let LogRetention { bytes_max, age_max } = self.retention;
+        if (bytes_max.is_none() && age_max.is_none()) || self.pruned.elapsed() < PRUNE_EVERY {
+            return;
+        }
+        self.pruned = Instant::now();
+        // The clocks of records are times, or later.
+        let oldest =
+            age_max.map(|age| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age));
+        let clock_min = oldest.map(|oldest| u64::try_from(oldest.as_nanos()).unwrap_or(u64::MAX));
+        let rule = Retention { bytes_max, clock_min, snapshot: None };
+        // If the thread has too much to do, it prunes the next time. A failure stops the logs, and the
+        // next append reports it.
+        self.writer.post(move |store| {
+            if let Err(error) = store.retain(&rule) {
+                warn!(target: TARGET, %error, "logs are not pruned");
+            }
+        });
     }
 
     /// Takes the log of a subgroup, once.

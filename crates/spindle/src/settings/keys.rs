@@ -60,6 +60,7 @@ pub(super) const SUBGROUP_STANDARD: &str = "all";
 pub(super) const VARIABLES: &str = "SPINDLE_";
 
 const YEAR: Duration = Duration::from_secs(31_536_000);
+const LOG_BYTES_MAX: u64 = 1 << 50;
 const SHORT: Duration = Duration::from_millis(10);
 
 /// All keys, in the order in which they are shown.
@@ -113,6 +114,20 @@ pub const KEYS: &[Key] = &[
         standard: "",
         kind: ValueKind::Path,
         example: "\"/var/lib/spindle\"",
+    },
+    Key {
+        path: "member.log_bytes_max",
+        about: "How long the log of a subgroup may get: the oldest segments, of 64 MiB, are pruned. 0: any length",
+        standard: "0",
+        kind: ValueKind::Bytes { most: LOG_BYTES_MAX },
+        example: "\"10GiB\"",
+    },
+    Key {
+        path: "member.log_age_max",
+        about: "How old messages in the logs may get, by this host's clock: older segments are pruned",
+        standard: "never",
+        kind: ValueKind::Time { least: SHORT, most: YEAR, never: true },
+        example: "\"7d\"",
     },
     Key {
         path: "member.gather_timeout",
