@@ -34,6 +34,7 @@ pub(super) struct Cluster {
     members: Vec<ClusterMember>,
     /// Removed after the members have ended, because they would create it again.
     dir: ScratchDir,
+    _logs: Option<ScratchDir>,
 }
 
 #[derive(Debug)]
@@ -77,14 +78,21 @@ impl Slice {
 
 impl Cluster {
     /// Starts `members` processes and waits until they have joined. `pinned` assigns two members in
-    /// poll drive to the cores of the probes: the sender gets the core of the raw ring's writer.
-    pub(super) fn start(members: u32, plan: BenchPlan, pinned: Cores) -> anyhow::Result<Cluster> {
+    /// poll drive to the cores of the probes: the sender gets the core of the raw ring's writer. If
+    /// the plan is logged, the members have their data directories in `logs`.
+    pub(super) fn start(members: u32, plan: BenchPlan, pinned: Cores, logs: Option<&Path>) -> anyhow::Result<Cluster> {
         let dir = ScratchDir::new()?;
+        let logs = logs.filter(|_| plan.logged).map(ScratchDir::inside).transpose()?;
         let seed = match plan.fabric {
             FabricArg::Shm => None,
             FabricArg::Tcp | FabricArg::Ofi => Some(free_address()?),
         };
-        let mut cluster = Cluster { plan, members: Vec::new(), dir };
+        let data_dir = |rank: u32| logs.as_ref().map(|logs| logs.0.join(rank.to_string()));
+        let data_dirs: Vec<_> = (0..members).map(data_dir).collect();
+        for data_dir in data_dirs.iter().flatten() {
+            make(data_dir).with_context(|| format!("can't make {} for a member's log", data_dir.display()))?;
+        }
+        let mut cluster = Cluster { plan, members: Vec::new(), dir, _logs: logs };
         for rank in 0..members {
             let core = match pinned {
                 Cores::Two { parent, child } if members == 2 && plan.drive == Drive::Poll => Some([child, parent]),
@@ -104,6 +112,7 @@ impl Cluster {
                 members,
                 rank,
                 plan,
+                data_dir: data_dirs[rank as usize].clone(),
                 core: core.map(|cores| cores[rank as usize]),
             };
             cluster.members.push(ClusterMember::start(&setup)?);
@@ -335,12 +344,17 @@ impl ScratchDir {
     }
 
     pub(super) fn new() -> anyhow::Result<ScratchDir> {
+        ScratchDir::inside(&env::temp_dir())
+    }
+
+    /// Creates a directory in `parent`.
+    pub(super) fn inside(parent: &Path) -> anyhow::Result<ScratchDir> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("spindle-bench-{}-{}-{count}", getuid().as_raw(), process::id());
-        let path = env::temp_dir().join(name);
+        let path = parent.join(name);
         let made = make(&path);
-        made.with_context(|| format!("can't make {} for the members to meet in", path.display()))?;
+        made.with_context(|| format!("can't make {} for the members", path.display()))?;
         Ok(ScratchDir(path))
     }
 }

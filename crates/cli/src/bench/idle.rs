@@ -92,9 +92,10 @@ fn measure(args: &Args, members: u32) -> anyhow::Result<IdleRun> {
         wait: WaitArg::Hybrid,
         fabric: args.fabric,
         delivery: DeliveryArg::Upcall,
+        logged: false,
     };
     let start = Instant::now();
-    let mut cluster = Cluster::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
+    let mut cluster = Cluster::start(members, plan, probe::hop(Duration::ZERO)?.cores, None)?;
     let join_seconds = start.elapsed().as_secs_f64();
     cluster.slice(BUSY)?;
     thread::sleep(SETTLE);

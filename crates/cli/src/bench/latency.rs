@@ -21,6 +21,8 @@
 //! Each idle subgroup has as many, spread over the group. Members outside the active subgroup
 //! sleep. The reference is the same members in a group of their own, with one subgroup.
 //!
+//! With `--logged` the members log the messages. The reference is as many members that do not.
+//!
 //! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (which was subtracted), and `runs`, one for
 //! each of `--members`:
 //! - `members`, `fabric`, `subgroups`, `subgroup_members`, `senders` (they take turns),
@@ -37,7 +39,8 @@
 //! - `alone_ratio`, with `--subgroups`: relative to the same members alone;
 //! - `alone_cpu_ratio`: the same for the CPU time of all members per message, where they don't
 //!   spin;
-//! - `ratio`: the applicable one of these four, as in the throughput benchmark. With `--wait
+//! - `in_memory_ratio`, with `--logged`: relative to members that do not log;
+//! - `ratio`: the applicable one of these five, as in the throughput benchmark. With `--wait
 //!   polling` there is none, because the members occupy the cores that the reference would run on.
 use super::args::{DeliveryArg, Drive, FabricArg, SendersArg, WaitArg, cores, span};
 use super::cluster::{Cluster, Slice};
@@ -52,6 +55,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use spindle_fabric::probe;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Options of `spindle bench latency`.
@@ -84,6 +88,9 @@ pub(super) struct Args {
     /// Bytes of a message, at least 8
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16")]
     size: u64,
+    /// Log the messages, in data directories in DIR, and measure in turns with members that do not
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["sleeping", "wait"])]
+    logged: Option<PathBuf>,
     /// How long to measure
     #[arg(long, value_parser = seconds, default_value = "5")]
     seconds: Duration,
@@ -129,6 +136,7 @@ struct LatencyRun {
     wake_ratio: Option<f64>,
     stream_ratio: Option<f64>,
     alone_ratio: Option<f64>,
+    in_memory_ratio: Option<f64>,
     alone_cpu_ratio: Option<f64>,
     ratio: Option<Ratio>,
 }
@@ -164,6 +172,7 @@ impl Args {
             wait: self.wait.unwrap_or(WaitArg::Hybrid),
             fabric: self.fabric,
             delivery: DeliveryArg::Upcall,
+            logged: self.logged.is_some(),
         }
     }
 
@@ -177,6 +186,7 @@ impl Args {
     fn reference(&self) -> Option<LatencyReference> {
         match (self.fabric, self.pulses()) {
             _ if self.wait == Some(WaitArg::Polling) => None,
+            _ if self.logged.is_some() => Some(LatencyReference::InMemory),
             _ if self.subgroups > 1 => Some(LatencyReference::Alone),
             (FabricArg::Tcp | FabricArg::Ofi, blocking) => Some(LatencyReference::Stream { blocking }),
             (FabricArg::Shm, true) => Some(LatencyReference::Wake),
@@ -202,13 +212,16 @@ impl Args {
 fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<LatencyRun> {
     let plan = args.plan(members);
     let cores = probe::hop(Duration::ZERO)?.cores;
-    let mut cluster = Cluster::start(members, plan, cores)?;
+    let mut cluster = Cluster::start(members, plan, cores, args.logged.as_deref())?;
     let (mut all, mut own) = (histogram(), histogram());
     let (mut pairs, mut hops) = (Vec::new(), Vec::new());
     let (mut busy_ns, mut took_ns) = (0, 0);
     let reference = args.reference();
     let mut alone = match reference {
-        Some(LatencyReference::Alone) => Some(Cluster::start(plan.span, BenchPlan { subgroups: 1, ..plan }, cores)?),
+        Some(LatencyReference::Alone | LatencyReference::InMemory) => {
+            let members = if plan.subgroups > 1 { plan.span } else { members };
+            Some(Cluster::start(members, BenchPlan { subgroups: 1, logged: false, ..plan }, cores, None)?)
+        }
         _ => None,
     };
     let mut cpu_ratios = Vec::new();
@@ -219,7 +232,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<LatencyRu
     while start.elapsed() < args.seconds || all.is_empty() && start.elapsed() < 3 * args.seconds {
         let beside = alone.as_mut().map(|alone| alone.slice(args.slice())).transpose()?;
         let aside_ns = match (reference, &beside) {
-            (Some(LatencyReference::Alone), Some(beside)) => {
+            (Some(LatencyReference::Alone | LatencyReference::InMemory), Some(beside)) => {
                 let (others, own) = both(beside);
                 Some(p50(args.compared(&others, &own)))
             }
@@ -278,6 +291,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<LatencyRu
         wake_ratio: median(|reference| reference == LatencyReference::Wake),
         stream_ratio: median(|reference| matches!(reference, LatencyReference::Stream { .. })),
         alone_ratio: median(|reference| reference == LatencyReference::Alone),
+        in_memory_ratio: median(|reference| reference == LatencyReference::InMemory),
         alone_cpu_ratio: (args.pulses() && !cpu_ratios.is_empty()).then(|| quantile(&cpu_ratios, 0.5)),
         ratio,
     })
@@ -288,6 +302,8 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<LatencyRu
 enum LatencyReference {
     /// The same members with one subgroup.
     Alone,
+    /// The same members without logs.
+    InMemory,
     Hop,
     Wake,
     Stream {

@@ -31,6 +31,7 @@ mod latency;
 mod limits;
 mod member;
 mod pairing;
+mod raw_disk;
 mod scale;
 mod table;
 mod throughput;

@@ -3,7 +3,7 @@
 //!
 //! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members` and `--size`:
 //! - the settings of the run: `members`, `fabric`, `senders`, `size_bytes`, `drive`, `delivery`,
-//!   `subgroups`, `active_subgroups`, `window`, `ring_bytes` (of each ring), `burst` (messages
+//!   `logged`, `subgroups`, `active_subgroups`, `window`, `ring_bytes` (of each ring), `burst` (messages
 //!   claimed between two polls);
 //! - `messages_per_second`, `bytes_per_second`: the rate of the order, that is deliveries per
 //!   member and second, payload only; median over the slices;
@@ -19,7 +19,10 @@
 //!   a plain TCP stream that carries as many bytes a write, without filling or reading them (the
 //!   same, over tcp and ofi); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`;
 //!   `one_subgroup_ratio`; `first_members_ratio`: deliveries summed over members, to the first
-//!   number in `--members`; each `null` if it does not apply or no pair counts;
+//!   number in `--members`; `in_memory_ratio`, with `--logged`: to members that do not log;
+//!   `disk_ratio`, with `--logged`: to as many threads as there are members, each of which writes
+//!   and syncs the same bytes of a log in batches of 4 MiB; each `null` if it does not apply or no
+//!   pair counts;
 //! - `ratios`: by the same names, with `median`, `p10`, `p90`, `reference` (its median rate),
 //!   `pairs`, `discarded`, and `modes` (`hop_ns`, `pairs`, `median`);
 //! - `instructions_per_message`: `null`; a process can't count its own instructions without
@@ -35,6 +38,7 @@ use super::cluster::{Cluster, ScratchDir, Slice, fits};
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Ratio, SlicePair, quantile};
+use super::raw_disk::RawDisk;
 use super::table::{TextTable, short};
 use super::wire::{BenchPlan, BenchSetup, EngineCounts, MemberNetwork, SliceJob};
 use super::{BenchReport, tell};
@@ -45,6 +49,7 @@ use spindle_core::wire::ring::frame_bytes;
 use spindle_fabric::probe;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Options of `spindle bench throughput`.
@@ -80,6 +85,9 @@ pub(super) struct Args {
     /// Messages claimed between two polls [default: 128 KiB, at most 256 messages]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     burst: Option<u64>,
+    /// Log the messages, in data directories in DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "listen")]
+    logged: Option<PathBuf>,
     /// How long to measure each run
     #[arg(long, value_parser = seconds, default_value = "3")]
     seconds: Duration,
@@ -125,12 +133,18 @@ enum Against {
     OneSubgroup,
     /// The first number of members of the list
     FirstMembers,
+    /// No logs
+    InMemory,
+    /// The same bytes in files, as fast as they can be synced
+    Disk,
 }
 
 /// The length of a slice when every member can have a core.
 const SLICE: Duration = Duration::from_millis(100);
 /// Length of a slice when members share cores, so that each member is scheduled many times.
 const SLICE_CROWDED: Duration = Duration::from_millis(500);
+/// Length of a slice of logged members: what their queues take beyond the disk is little beside it.
+const SLICE_LOGGED: Duration = Duration::from_secs(2);
 /// Number of pairs that are enough. With fewer pairs a run continues for up to three times its
 /// time.
 const PAIRS_MIN: usize = 3;
@@ -160,12 +174,15 @@ struct ThroughputRun {
     stalls: u64,
     hop_ns: f64,
     slices: u64,
+    logged: bool,
     ring_ratio: Option<f64>,
     stream_ratio: Option<f64>,
     poll_ratio: Option<f64>,
     one_sender_ratio: Option<f64>,
     one_subgroup_ratio: Option<f64>,
     first_members_ratio: Option<f64>,
+    in_memory_ratio: Option<f64>,
+    disk_ratio: Option<f64>,
     ratios: BTreeMap<Against, Option<Ratio>>,
     instructions_per_message: Option<f64>,
 }
@@ -241,6 +258,7 @@ impl Args {
             wait: WaitArg::Hybrid,
             fabric: self.fabric,
             delivery: self.delivery,
+            logged: self.logged.is_some(),
         }
     }
 
@@ -265,6 +283,10 @@ impl Args {
         if plan.subgroups > 1 {
             all.push((Against::OneSubgroup, members, BenchPlan { subgroups: 1, active: 1, ..plan }));
         }
+        if plan.logged {
+            all.push((Against::InMemory, members, BenchPlan { logged: false, ..plan }));
+            all.push((Against::Disk, members, plan));
+        }
         if let Some(&first) = self.members.first()
             && first != members
         {
@@ -279,6 +301,7 @@ impl Args {
 enum ThroughputReference {
     Ring(BenchPlan),
     Stream(BenchPlan),
+    Disk(RawDisk),
     Cluster(Cluster),
 }
 
@@ -305,15 +328,25 @@ impl Measurement {
 
     /// Starts the members and references anew and runs them in turns for about `time`.
     fn round(&mut self, args: &Args, time: Duration) -> anyhow::Result<()> {
-        let length = if fits(self.members) { SLICE } else { SLICE_CROWDED }.min(time);
+        let length = match self.plan.logged {
+            true => SLICE_LOGGED,
+            false if fits(self.members) => SLICE,
+            false => SLICE_CROWDED,
+        };
+        let length = length.min(time);
+        let logs = args.logged.as_deref();
         let cores = probe::hop(Duration::ZERO)?.cores;
-        let mut product = Cluster::start(self.members, self.plan, cores)?;
+        let mut product = Cluster::start(self.members, self.plan, cores, logs)?;
         let mut references = Vec::new();
         for (against, members, plan) in args.references(self.members, self.plan) {
             let reference = match against {
                 Against::Ring => ThroughputReference::Ring(plan),
                 Against::Stream => ThroughputReference::Stream(plan),
-                _ => ThroughputReference::Cluster(Cluster::start(members, plan, cores)?),
+                Against::Disk => {
+                    let dir = logs.expect("only logged members are compared with the disk");
+                    ThroughputReference::Disk(RawDisk::create(dir, members, plan.size)?)
+                }
+                _ => ThroughputReference::Cluster(Cluster::start(members, plan, cores, logs)?),
             };
             references.push((against, reference));
         }
@@ -391,12 +424,15 @@ impl Measurement {
             stalls: ran().map(|ran| ran.stalls).sum(),
             hop_ns: quantile(&hops_ns, 0.5),
             slices: slices.len() as u64,
+            logged: plan.logged,
             ring_ratio: median(Against::Ring),
             stream_ratio: median(Against::Stream),
             poll_ratio: median(Against::Poll),
             one_sender_ratio: median(Against::OneSender),
             one_subgroup_ratio: median(Against::OneSubgroup),
             first_members_ratio: median(Against::FirstMembers),
+            in_memory_ratio: median(Against::InMemory),
+            disk_ratio: median(Against::Disk),
             ratios,
             instructions_per_message: None,
         }
@@ -410,6 +446,7 @@ impl ThroughputReference {
                 Ok(probe::raw_ring(plan.size, ring_bytes(plan), length)?.blocks_per_second)
             }
             ThroughputReference::Stream(plan) => Ok(probe::stream(plan.size, length)?.blocks_per_second),
+            ThroughputReference::Disk(disk) => disk.slice(length),
             ThroughputReference::Cluster(cluster) => Ok(against.rate(&cluster.slice(length)?)),
         }
     }
@@ -432,6 +469,8 @@ impl Against {
             Against::OneSender => "one sender",
             Against::OneSubgroup => "one subgroup",
             Against::FirstMembers => "first members",
+            Against::InMemory => "in memory",
+            Against::Disk => "raw disk",
         }
     }
 }
@@ -443,7 +482,7 @@ fn alone(args: &Args, place: MemberNetwork, rank: u32) -> anyhow::Result<Alone> 
     let dir = ScratchDir::new()?;
     let runtime_dir = dir.of(plan.fabric, rank);
     let (group, network) = ("bench".to_string(), Some(place));
-    let setup = BenchSetup { parent: 0, group, runtime_dir, network, members, rank, plan, core: None };
+    let setup = BenchSetup { parent: 0, group, runtime_dir, network, members, rank, plan, data_dir: None, core: None };
     let (ran, counts) = member::alone(&setup, args.seconds)?;
     let messages_per_second = ran.delivered as f64 * 1e9 / ran.elapsed_ns.max(1) as f64;
     Ok(Alone {

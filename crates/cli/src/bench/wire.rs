@@ -18,6 +18,8 @@ pub(super) struct BenchSetup {
     pub(super) members: u32,
     pub(super) rank: u32,
     pub(super) plan: BenchPlan,
+    /// The data directory for the logs, if the plan is logged.
+    pub(super) data_dir: Option<PathBuf>,
     /// The core to run on.
     pub(super) core: Option<u32>,
 }
@@ -55,6 +57,8 @@ pub(super) struct BenchPlan {
     pub(super) wait: WaitArg,
     pub(super) fabric: FabricArg,
     pub(super) delivery: DeliveryArg,
+    /// Whether the members log the messages.
+    pub(super) logged: bool,
 }
 
 impl BenchPlan {

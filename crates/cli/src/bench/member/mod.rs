@@ -13,11 +13,13 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use spindle::{Config, MemberId, Network, Node, OfiOptions, Security, Subgroup, Transport, Who};
+use spindle::{Config, Durability, MemberId, Network, Node, OfiOptions, Security, Subgroup, Transport, Who};
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
 /// How long to wait for the other members to join, and to finish.
+/// The length at which the logs of a benchmark are pruned.
+const LOG_BYTES_MAX: u64 = 256 << 20;
 const GATHER: Duration = Duration::from_secs(60);
 /// The time between two polls of a member without a polling thread while others still join.
 const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
@@ -123,6 +125,8 @@ fn config(setup: &BenchSetup) -> anyhow::Result<Config> {
         WaitArg::Interrupt => Duration::ZERO,
     };
     config.gather_timeout = GATHER;
+    config.data_dir = setup.data_dir.clone();
+    config.log_retention.bytes_max = Some(LOG_BYTES_MAX);
     let subgroup = |i| {
         let mut subgroup = Subgroup::new(name(i));
         if plan.span < setup.members {
@@ -131,6 +135,9 @@ fn config(setup: &BenchSetup) -> anyhow::Result<Config> {
         subgroup.senders = Who::First(plan.senders);
         subgroup.window = plan.window;
         subgroup.message_bytes_max = plan.size;
+        if plan.logged {
+            subgroup.durability = Durability::Logged { copies: plan.span };
+        }
         subgroup
     };
     config.subgroups = (0..plan.subgroups).map(subgroup).collect();
