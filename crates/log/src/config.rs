@@ -52,7 +52,11 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`Error::Range`](crate::Error::Range).
+    pub fn check(&self) -> Result<()> {
         in_range("segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
         in_range("the remainder of segment_bytes by 4096", self.segment_bytes % PAGE_BYTES, 0, 0)?;
         in_range("journal_bytes", self.journal_bytes, JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX)?;

@@ -46,7 +46,7 @@ pub mod typed;
 
 pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;
-pub use config::{Config, LogRetention, Network, Subgroup, Transport, Who};
+pub use config::{Config, LogSettings, Network, Subgroup, Transport, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};

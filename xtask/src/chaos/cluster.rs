@@ -95,6 +95,7 @@ impl ChaosProcess {
         instance: u32,
         arguments: &[String],
         traces: Option<&Path>,
+        logs: bool,
     ) -> Result<ChaosProcess> {
         let errors =
             File::create(folder.path().join(format!("{instance}.err"))).context("can't write in the run's folder")?;
@@ -115,6 +116,7 @@ impl ChaosProcess {
             .stderr(errors)
             .env("RUST_BACKTRACE", "1")
             .envs(traces.map(|traces| ("SPINDLE_CHAOS_TRACES", traces)))
+            .envs(logs.then_some(("SPINDLE_CHAOS_LOGS", "1")))
             .spawn()
             .with_context(|| format!("can't start {}", program.display()))?;
         let input = child.stdin.take();

@@ -8,7 +8,9 @@
 //! logs are apart.
 mod messages;
 
+use super::logs::Acknowledged;
 use super::record::{End, Kind, NO_SUBGROUP, Record};
+use spindle_log::Version;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
@@ -124,6 +126,7 @@ pub(super) struct Judge {
     /// it first.
     states: BTreeMap<(usize, u64, u8), ReportedState>,
     sent: HashMap<LaneKey, LaneRecord>,
+    pub(super) acknowledged: Vec<Acknowledged>,
     gaps: Vec<KillGap>,
     recovery: Option<Recovery>,
     /// Views that were not known before, for the history.
@@ -145,9 +148,11 @@ pub(super) struct Sums {
     pub(super) deliveries: u64,
     /// Messages that members accepted after a request to leave, and that no member delivered.
     pub(super) lost_by_leavers: u64,
+    /// Messages that their senders called durable.
+    pub(super) durable: u64,
 }
 
-fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> {
+pub(super) fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> {
     Err(Breach { number, name, what })
 }
 
@@ -325,6 +330,10 @@ impl Judge {
                 self.witness(instance).text.extend(text);
                 Ok(())
             }
+            Kind::Durable => {
+                self.acknowledged.push(Acknowledged { instance, version: Version::new(record.a, record.b) });
+                Ok(())
+            }
         }
     }
 
@@ -489,6 +498,7 @@ impl Judge {
             }
         }
         sums.views = self.eras.iter().map(|era| era.views.len() as u64).sum();
+        sums.durable = self.acknowledged.len() as u64;
         sums.deliveries = self.witnesses.values().map(|witness| witness.delivered).sum();
         Ok(sums)
     }

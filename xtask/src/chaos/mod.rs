@@ -10,6 +10,7 @@
 mod cluster;
 mod hosts;
 mod judge;
+mod logs;
 mod plan;
 #[path = "../../../crates/spindle/examples/chaos_member/record.rs"]
 #[allow(dead_code, reason = "writing is for the members, which include this file too")]
@@ -29,7 +30,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) const USAGE: &str = "\
-       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--story] [--traces DIR] [--json]
+       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--logs] [--story] [--traces DIR] [--json]
        cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--traces DIR] [--json]
 
   --seconds N         how long: rounds are begun until then, and if they are 30 or more, until enough has happened; 60 by default
@@ -41,6 +42,7 @@ pub(crate) const USAGE: &str = "\
   --outage-max MS     the longest outage of all links; 4000 by default, 60000 in runs of 10 minutes or more
   --bug NAME          plant this bug of the core's in the members
   --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
+  --logs              one subgroup is logged, and the logs of all processes are compared; on one host
   --story             print what was done in each round, and its views
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
@@ -80,6 +82,8 @@ pub(crate) struct ChaosOptions {
     outage_max: Duration,
     bug: Option<String>,
     only: Option<EventKind>,
+    /// True if a subgroup is logged.
+    logs: bool,
     /// True if the history of each round is printed.
     story: bool,
     /// The directory for the members' traces.
@@ -99,6 +103,7 @@ impl ChaosOptions {
             outage_max: Duration::ZERO,
             bug: None,
             only: None,
+            logs: false,
             story: false,
             traces: None,
             json: false,
@@ -107,6 +112,10 @@ impl ChaosOptions {
         while let Some(arg) = args.next() {
             if arg == "--json" {
                 options.json = true;
+                continue;
+            }
+            if arg == "--logs" {
+                options.logs = true;
                 continue;
             }
             if arg == "--story" {
@@ -132,6 +141,9 @@ impl ChaosOptions {
         }
         if options.hosts.is_none() && options.fabric != "tcp" {
             bail!("--fabric says what goes between hosts: with --hosts only");
+        }
+        if options.hosts.is_some() && options.logs {
+            bail!("--logs is for members on one host: without --hosts");
         }
         if let Some(name) = only {
             let (among_hosts, place) =
@@ -337,6 +349,8 @@ impl RoundTally {
             (&mut self.sums.accepted, other.sums.accepted),
             (&mut self.sums.deliveries, other.sums.deliveries),
             (&mut self.sums.lost_by_leavers, other.sums.lost_by_leavers),
+            (&mut self.sums.durable, other.sums.durable),
+            (&mut self.logged, other.logged),
         ] {
             *mine += theirs;
         }
@@ -368,9 +382,13 @@ fn line(tally: &RoundTally) -> String {
         0 => String::new(),
         rounds => format!("{rounds} rounds not judged, in which the machine stood still, "),
     };
+    let logged = match tally.logged {
+        0 => String::new(),
+        logged => format!(", {logged} messages in logs, {} acknowledged as durable", tally.sums.durable),
+    };
     format!(
         "{unjudged}{network}{} recoveries by an operator, {} seeds started again, {} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} removals, {} evictions ({} unprovoked), {} groups, {} views, \
-         {} messages, {} deliveries, {} lost that leavers sent after they had asked",
+         {} messages, {} deliveries, {} lost that leavers sent after they had asked{logged}",
         tally.recoveries,
         tally.seed_restarts,
         tally.kills,
@@ -419,7 +437,7 @@ fn tell(options: &ChaosOptions, total: &RoundTally, rounds: u32, took: Duration,
             "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
             "outages": total.outages, "evictions_after_outages": total.after_outages, "delays": total.delays,
             "crashes_in_cuts": total.crashes, "seed_restarts": total.seed_restarts, "operator_recoveries": total.recoveries, "recoveries": total.recovered.len(), "recovery_ms": named(by_all), "recovery_of_majority_ms": named(by_majority),
-             "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
+             "lost_by_leavers": total.sums.lost_by_leavers, "logged": total.logged, "durable": total.sums.durable, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });
@@ -453,8 +471,9 @@ fn tell(options: &ChaosOptions, total: &RoundTally, rounds: u32, took: Duration,
         let only = options.only.map_or_else(String::new, |what| format!(" --only {}", what.name()));
         let outage = options.outage_max.as_millis();
         let outage = if options.hosts.is_some() { format!(" --outage-max {outage}") } else { String::new() };
+        let logs = if options.logs { " --logs" } else { "" };
         println!(
-            "\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --{what} {range}{only}{outage}"
+            "\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --{what} {range}{only}{outage}{logs}"
         );
     }
 }

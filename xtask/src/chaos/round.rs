@@ -8,7 +8,9 @@ use super::ChaosOptions;
 use super::cluster::{ChaosProcess, Folder};
 use super::hosts::ChaosHosts;
 use super::judge::{Breach, Judge, Sums};
+use super::logs;
 use super::plan::{Bounds, Dice, EventKind, PlannedEvent, RoundPlan};
+use super::record::End;
 use crate::process::{Interrupted, Signals};
 use afar::DueKill;
 use anyhow::Result;
@@ -90,6 +92,8 @@ pub(super) struct RoundTally {
     /// the end.
     pub(super) unjudged: u64,
     pub(super) sums: Sums,
+    /// Different messages in the logs.
+    pub(super) logged: u64,
     /// Times from kills to the next delivery at each survivor, in ns, and whether no other event
     /// happened meanwhile.
     pub(super) gaps: Vec<(u64, bool)>,
@@ -483,7 +487,21 @@ impl<'a> Round<'a> {
         }
         self.tally.finish_ms.push(begin.elapsed().as_millis() as u64);
         self.tally.sums = self.judge.finish()?;
+        if self.options.logs {
+            self.tally.logged = self.compare_logs()?;
+        }
         Ok(())
+    }
+
+    /// Compares the logs of all processes. Returns the number of different messages in them.
+    fn compare_logs(&self) -> Result<u64, RoundTrouble> {
+        let mut logs = vec![];
+        for process in &self.processes {
+            let finished =
+                self.judge.witnesses.get(&process.instance).and_then(|witness| witness.end) == Some(End::Finished);
+            logs.extend(logs::take(self.folder.path(), process.instance, finished)?);
+        }
+        Ok(logs::check(&logs, &self.judge.acknowledged)?)
     }
 
     fn broken(&mut self, what: &str) -> RoundFailure {

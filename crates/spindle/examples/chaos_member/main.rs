@@ -7,6 +7,8 @@
 //! arguments from LISTEN on. A data directory that does not exist is initialised. `chaos_member
 //! ofi` prints the reason if libfabric can't be used.
 //!
+//! With the variable `SPINDLE_CHAOS_LOGS` a subgroup is logged, in `DIR/INSTANCE.data`.
+//!
 //! Commands arrive by lines on the standard input: `leave` while it sends, `retire` after it has
 //! sent all, `finish`, `status`. Exit status 0: it finished, or left; 3: it was evicted; 1: an
 //! unexpected error.
@@ -18,9 +20,9 @@ mod sending;
 use record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
 use sending::{Sender, Sending, Stream};
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, Handler, JoinError, MemberId, Message, Network, Node, OfiOptions, Order,
-    Rank, ReceiveError, Receiver, Security, SendError, Snapshot, State, Subgroup, SubgroupId, Transport, View,
-    ViewChange, initialise_data_dir,
+    Batch, Config, Durability, Ended, FinishError, Group, Handler, JoinError, MemberId, Message, Network, Node,
+    OfiOptions, Order, Rank, ReceiveError, Receiver, Security, SendError, Snapshot, State, Subgroup, SubgroupId,
+    Transport, View, ViewChange, initialise_data_dir,
 };
 use spindle_fabric_ofi::OfiPort;
 use std::fs::{File, OpenOptions};
@@ -41,6 +43,8 @@ const SUBGROUPS: [(&str, Order, u64); 4] = [
     ("gossip", Order::Fifo, 256),
     ("feed", Order::Fifo, 1000),
 ];
+/// The subgroup that is logged, if one is.
+const LOGGED: &str = "facts";
 const HEADER_BYTES: u64 = 24;
 /// Bytes of the longest message.
 const LARGE_BYTES_MAX: u64 = 2_000_000;
@@ -304,6 +308,8 @@ struct Orders {
     suspect_after: Duration,
     /// Whether joiners take over the states of the other members.
     states: bool,
+    /// Whether a subgroup is logged.
+    logs: bool,
 }
 
 /// Returns the options for libfabric over any network.
@@ -347,6 +353,7 @@ fn main() -> ExitCode {
         instance: number(3) as u32,
         suspect_after: Duration::from_millis(number(4)),
         states: words[6] == "states",
+        logs: std::env::var_os("SPINDLE_CHAOS_LOGS").is_some(),
     };
     trace(&orders);
     let path = orders.dir.join(format!("{}.log", orders.instance));
@@ -397,12 +404,24 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     config.id = orders.id;
     config.data_dir = orders.data_dir.clone();
     config.gather_timeout = GATHER_WAIT;
+    if orders.logs {
+        let dir = orders.dir.join(format!("{}.data", orders.instance));
+        std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
+        config.data_dir = Some(dir);
+        // Members come and go all the time.
+        config.log.segment_bytes = 1 << 20;
+    }
     if let Some(dir) = orders.data_dir.as_ref().filter(|dir| !dir.exists()) {
         initialise_data_dir(dir, &orders.group).map_err(|error| error.to_string())?;
     }
     config.suspect_after = Some(orders.suspect_after);
     config.subgroups = SUBGROUPS
         .map(|(name, order, message_bytes_max)| Subgroup {
+            durability: if orders.logs && name == LOGGED {
+                Durability::Logged { copies: 1 }
+            } else {
+                Durability::InMemory
+            },
             order,
             // A learner reads the messages that the rings contain, and may be slow.
             window: if orders.states { 1024 } else { 64 },
@@ -445,7 +464,10 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
         let stream = |(subgroup, thread, sender)| Stream { subgroup, thread, sender, next: 0, reserved: 0, told: 0 };
         let streams = streams.into_iter().map(stream).collect();
         let (log, stop) = (log.clone(), Arc::clone(&stop));
-        let sending = Sending { instance: orders.instance, pause_us, log, streams, dice: dice(salt), stop };
+        let logged = orders.logs.then(|| SUBGROUPS.iter().position(|(name, ..)| *name == LOGGED)).flatten();
+        let logged = logged.map(|subgroup| subgroup as u8);
+        let (instance, dice, receipts) = (orders.instance, dice(salt), vec![]);
+        let sending = Sending { instance, pause_us, log, streams, dice, stop, logged, receipts };
         let busy = Arc::clone(&busy);
         threads.push(thread::spawn(move || {
             let result = sending.run();

@@ -48,6 +48,9 @@ pub(crate) enum Kind {
     End,
     /// Up to 24 bytes of text.
     Text,
+    /// A message of `subgroup` that this process sent is durable: `a` the epoch, `b` its sequence
+    /// number there.
+    Durable,
 }
 
 /// The way in which a member ended.
@@ -77,7 +80,7 @@ pub(crate) struct Record {
 }
 
 impl Kind {
-    const ALL: [Kind; 13] = [
+    const ALL: [Kind; 14] = [
         Kind::State,
         Kind::Start,
         Kind::Joined,
@@ -91,6 +94,7 @@ impl Kind {
         Kind::Sent,
         Kind::End,
         Kind::Text,
+        Kind::Durable,
     ];
 }
 

@@ -1,7 +1,7 @@
 //! The threads that send, and the messages that they send.
 use super::record::{Kind, Record, digest};
 use super::{CLAIM_WAIT, Dice, HEADER_BYTES, LARGE_BYTES_MAX, Log, RESERVE, SUBGROUPS};
-use spindle::{Frame, Publisher, SendError, SharedPublisher};
+use spindle::{Frame, Outcome, Publisher, Receipt, SendError, SharedPublisher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,6 +35,13 @@ impl Sender {
             claimed => claimed,
         }
     }
+
+    fn send_tracked(&mut self, bytes: &[u8], wait: Duration) -> Result<Receipt, SendError> {
+        match self {
+            Sender::Own(publisher) => publisher.send_tracked(bytes, wait),
+            Sender::Shared(publisher) => publisher.send_tracked(bytes, wait),
+        }
+    }
 }
 
 /// One stream of numbered messages.
@@ -56,7 +63,14 @@ pub(super) struct Sending {
     pub(super) streams: Vec<Stream>,
     pub(super) dice: Dice,
     pub(super) stop: Arc<AtomicBool>,
+    /// The subgroup that is logged, if one is.
+    pub(super) logged: Option<u8>,
+    /// Those of messages of that subgroup that are not known to be durable.
+    pub(super) receipts: Vec<Receipt>,
 }
+
+/// Receipts that a thread keeps.
+const RECEIPTS_MAX: usize = 64;
 
 impl Sending {
     /// Sends until `stop` is set, and then sends one last message in each stream. An error that is
@@ -64,7 +78,24 @@ impl Sending {
     pub(super) fn run(mut self) -> Result<(), SendError> {
         let result = self.send_all();
         (0..self.streams.len()).for_each(|i| self.tell(i));
+        self.note_durable();
         result
+    }
+
+    /// Records which messages are durable.
+    fn note_durable(&mut self) {
+        let Some(subgroup) = self.logged else { return };
+        let mut records = vec![];
+        self.receipts.retain(|receipt| {
+            let is_durable = receipt.durable().wait(Duration::ZERO).is_ok();
+            if let (true, Some(Outcome::Delivered { epoch, sequence })) = (is_durable, receipt.outcome()) {
+                records.push(Record::new(Kind::Durable, subgroup, [epoch.0, sequence, 0]));
+            }
+            !is_durable && !matches!(receipt.outcome(), Some(Outcome::NotDelivered(_) | Outcome::Unknown))
+        });
+        if !records.is_empty() {
+            self.log.write(&records);
+        }
     }
 
     fn send_all(&mut self) -> Result<(), SendError> {
@@ -77,6 +108,7 @@ impl Sending {
                 }
             }
             self.tell(i);
+            self.note_durable();
             let pause_us = if self.dice.one_in(40) { self.dice.below(30_000) } else { self.dice.below(self.pause_us) };
             thread::sleep(Duration::from_micros(pause_us));
         }
@@ -96,7 +128,23 @@ impl Sending {
         let most = SUBGROUPS[stream.subgroup as usize].2;
         let len = HEADER_BYTES + if dice.one_in(20) { most - HEADER_BYTES } else { dice.below(100) };
         let waits = !dice.one_in(3);
-        if dice.one_in(60) {
+        let is_logged = self.logged == Some(stream.subgroup);
+        if is_logged && dice.one_in(8) && self.receipts.len() < RECEIPTS_MAX {
+            let mut bytes = vec![0; len as usize];
+            fill(&mut bytes, instance, stream.subgroup, stream.thread, stream.next);
+            let wait = if waits { CLAIM_WAIT } else { Duration::ZERO };
+            return match stream.sender.send_tracked(&bytes, wait) {
+                Ok(receipt) => {
+                    stream.next += 1;
+                    self.receipts.push(receipt);
+                    Ok(true)
+                }
+                Err(SendError::Full { .. }) => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+        // A log takes no objects.
+        if dice.one_in(60) && !is_logged {
             return self.send_large(i);
         }
         let Some(mut frame) = stream.sender.claim(len, waits)? else { return Ok(false) };

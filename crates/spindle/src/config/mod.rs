@@ -67,8 +67,8 @@ pub struct Config {
     /// was [initialised](crate::initialise_data_dir). A majority of such seeds then creates the
     /// group; without it, every seed has to answer. Other processes need no directory.
     pub data_dir: Option<PathBuf>,
-    /// How much of the logs this process keeps. By default it keeps everything.
-    pub log_retention: LogRetention,
+    /// The files of the logs in the data directory, and how much of them this process keeps.
+    pub log: LogSettings,
     /// The [incarnation](crate::Node::incarnation) of a group between hosts that may live and that
     /// this process was a member of. The process then looks for a group and creates none.
     pub was_member_of: Option<u128>,
@@ -95,14 +95,29 @@ pub struct Config {
     pub ablation: Ablation,
 }
 
-/// How much of its logs a member keeps. Segments of 64 MiB are pruned, the oldest first, once a bound
-/// allows it; the newest segment always stays. A message that is not durable is never pruned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LogRetention {
+/// The files of a member's logs. Segments are pruned, the oldest first, once a bound allows it; the
+/// newest segment always stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSettings {
+    /// The bytes of a segment, a multiple of 4,096. A log has one segment that is not full, and a
+    /// spare one, so that no message waits until a file is made.
+    pub segment_bytes: u64,
     /// The bytes that the log of a subgroup may have. `None`: any number.
     pub bytes_max: Option<u64>,
     /// The age of the messages that are kept, by this host's clock. `None`: any age.
     pub age_max: Option<Duration>,
+}
+
+impl LogSettings {
+    pub(crate) fn files(&self) -> spindle_log::Config {
+        spindle_log::Config { segment_bytes: self.segment_bytes, ..spindle_log::Config::default() }
+    }
+}
+
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings { segment_bytes: 64 << 20, bytes_max: None, age_max: None }
+    }
 }
 
 /// One subgroup: a stream of messages with an order of its own.
@@ -168,7 +183,7 @@ impl Config {
             object_bytes_max: 1 << 30,
             network: None,
             data_dir: None,
-            log_retention: LogRetention::default(),
+            log: LogSettings::default(),
             was_member_of: None,
             force_create: false,
             adoption: Adoption::Never,
@@ -193,7 +208,8 @@ impl Config {
         self.view((1..=u64::from(self.founders)).map(MemberId).collect()).check()?;
         match self.subgroups.iter().find(|subgroup| subgroup.is_logged()) {
             Some(logged) if self.data_dir.is_none() => Err(JoinError::NoDataDir { subgroup: logged.name.clone() }),
-            _ => Ok(()),
+            Some(_) => Ok(self.log.files().check()?),
+            None => Ok(()),
         }
     }
 

@@ -1,5 +1,5 @@
 //! The part of its [`Config`] that a member keeps while it runs.
-use super::{Config, LogRetention};
+use super::{Config, LogSettings};
 use spindle_core::Ablation;
 use spindle_core::control::SharedSettings;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) struct Terms {
     pub(crate) object_bytes_max: u64,
     pub(crate) group: String,
     pub(crate) data_dir: Option<PathBuf>,
-    pub(crate) log_retention: LogRetention,
+    pub(crate) log: LogSettings,
 }
 
 impl Config {
@@ -30,7 +30,7 @@ impl Config {
             settings: self.shared_settings(),
             group: self.group.clone(),
             data_dir: self.data_dir.clone(),
-            log_retention: self.log_retention,
+            log: self.log,
         }
     }
 }

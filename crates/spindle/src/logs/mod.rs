@@ -3,7 +3,7 @@
 //! The polling thread copies stable messages into chunks, in the upcall [`SubgroupLog::take`], and
 //! never waits for the disk. The thread of [`Writer`] commits them and sends a notice. The polling
 //! thread then reports to the engine what is on disk. A record is a [`LoggedMessage`].
-use crate::config::{Config, LogRetention, Subgroup, Terms};
+use crate::config::{Config, LogSettings, Subgroup, Terms};
 use crate::error::{Ended, JoinError};
 use crate::shared::Notices;
 use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
@@ -50,7 +50,7 @@ fn refuse_old(path: &Path, disk: &FileDisk) -> Result<(), JoinError> {
 pub(crate) struct Logs {
     /// Dropped first: the thread commits what waits, and ends.
     writer: Writer,
-    retention: LogRetention,
+    settings: LogSettings,
     /// When the logs were pruned last.
     pruned: Instant,
     /// The logs that no subgroup's handles have taken yet, by name.
@@ -89,7 +89,7 @@ impl Logs {
         refuse_old(&path, &disk)?;
         let payloads = PayloadKind::Messages;
         let identity = Identity { group: terms.group.clone(), member: me.0, incarnation, payloads };
-        let mut store = Store::open(disk, &identity, spindle_log::Config::default())?;
+        let mut store = Store::open(disk, &identity, terms.log.files())?;
         let mut numbers = vec![];
         for name in names {
             let (number, _) = store.open_named(name, &mut |_| {})?;
@@ -100,12 +100,12 @@ impl Logs {
         let appenders = numbers.into_iter().map(|(name, number)| Ok((name, writer.appender(number)?)));
         let vacant = appenders.collect::<Result<_, Error>>()?;
         debug!(target: TARGET, path = %path.display(), "logs opened");
-        Ok(Some(Logs { writer, retention: terms.log_retention, pruned: Instant::now(), vacant }))
+        Ok(Some(Logs { writer, settings: terms.log, pruned: Instant::now(), vacant }))
     }
 
     /// Lets the thread prune the logs, at intervals.
     pub(crate) fn prune(&mut self) {
-        let LogRetention { bytes_max, age_max } = self.retention;
+        let LogSettings { bytes_max, age_max, .. } = self.settings;
         if (bytes_max.is_none() && age_max.is_none()) || self.pruned.elapsed() < PRUNE_EVERY {
             return;
         }

@@ -5,7 +5,7 @@ use super::value::{Value, ValueKind};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
 use crate::config::{LOGGED, SUBGROUPS, key_of};
 use crate::{
-    Address, Adoption, Config, Durability, Identity, IdentityRule, LogRetention, MemberId, Names, Network, OfiOptions,
+    Address, Adoption, Config, Durability, Identity, IdentityRule, LogSettings, MemberId, Names, Network, OfiOptions,
     Order, RackName, Security, Subgroup, Transport, Who,
 };
 use spindle_transport::rendezvous::RuntimeDir;
@@ -188,7 +188,8 @@ impl Effective {
         config.object_bytes_max = self.number("group.object_bytes_max").unwrap_or(config.object_bytes_max);
         config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
         config.data_dir = self.path("member.data_dir");
-        config.log_retention = LogRetention {
+        config.log = LogSettings {
+            segment_bytes: self.number("member.log_segment_bytes").unwrap_or(config.log.segment_bytes),
             bytes_max: self.number("member.log_bytes_max").filter(|bytes| *bytes > 0),
             age_max: self.time("member.log_age_max"),
         };

@@ -3,6 +3,7 @@ use super::value::ValueKind;
 use crate::bulk::BulkSettings;
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::limits::{MEMBERS_MAX, MESSAGE_BYTES_MAX, WINDOW_MAX};
+use spindle_log::limits::SEGMENT_BYTES_MAX;
 use std::time::Duration;
 
 /// One key of a configuration.
@@ -116,8 +117,15 @@ pub const KEYS: &[Key] = &[
         example: "\"/var/lib/spindle\"",
     },
     Key {
+        path: "member.log_segment_bytes",
+        about: "The length of a segment of a log, a multiple of 4096; each log takes two of them at least",
+        standard: "64MiB",
+        kind: ValueKind::Bytes { most: SEGMENT_BYTES_MAX },
+        example: "\"64MiB\"",
+    },
+    Key {
         path: "member.log_bytes_max",
-        about: "How long the log of a subgroup may get: the oldest segments, of 64 MiB, are pruned. 0: any length",
+        about: "How long the log of a subgroup may get: the oldest segments are pruned. 0: any length",
         standard: "0",
         kind: ValueKind::Bytes { most: LOG_BYTES_MAX },
         example: "\"10GiB\"",

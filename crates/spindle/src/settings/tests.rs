@@ -1,6 +1,6 @@
 //! Effective values, their origins, and the reports of mistakes.
 use super::*;
-use crate::{Durability, LogRetention, MemberId, OfiOptions, Order, Transport, Who};
+use crate::{Durability, LogSettings, MemberId, OfiOptions, Order, Transport, Who};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ suspect_after = "300ms"
 [member]
 id = 7
 data_dir = "votes"
+log_segment_bytes = "1MiB"
 log_bytes_max = "10GiB"
 log_age_max = "7d"
 gather_timeout = 5
@@ -132,7 +133,8 @@ fn a_file_says_all_there_is_to_say() {
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
     let durability = |name: &str| config.subgroups.iter().find(|subgroup| subgroup.name == name).unwrap().durability;
     let week = Duration::from_secs(7 * 24 * 3600);
-    assert_eq!(config.log_retention, LogRetention { bytes_max: Some(10 << 30), age_max: Some(week) });
+    let log = LogSettings { segment_bytes: 1 << 20, bytes_max: Some(10 << 30), age_max: Some(week) };
+    assert_eq!(config.log, log);
     // More than half of three founders.
     assert_eq!(durability("orders"), Durability::Logged { copies: 2 });
     assert_eq!(durability("ticks"), Durability::InMemory);

@@ -44,7 +44,9 @@ impl<'a> Round<'a> {
         }
         self.judge.started(instance);
         let traces = self.options.traces.as_deref();
-        let mut process = ChaosProcess::start(self.program, namespace, self.folder, instance, &arguments, traces)?;
+        let logs = self.options.logs;
+        let mut process =
+            ChaosProcess::start(self.program, namespace, self.folder, instance, &arguments, traces, logs)?;
         (process.host, process.is_seed) = (host, is_seed);
         if let Some(until) = self.disturbed_until.get(host) {
             [process.disturbed, process.had_outage] = until.map(|until| Instant::now() < until);

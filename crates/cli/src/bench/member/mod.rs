@@ -126,7 +126,7 @@ fn config(setup: &BenchSetup) -> anyhow::Result<Config> {
     };
     config.gather_timeout = GATHER;
     config.data_dir = setup.data_dir.clone();
-    config.log_retention.bytes_max = Some(LOG_BYTES_MAX);
+    config.log.bytes_max = Some(LOG_BYTES_MAX);
     let subgroup = |i| {
         let mut subgroup = Subgroup::new(name(i));
         if plan.span < setup.members {
