@@ -299,11 +299,13 @@ impl Claims {
         stamp: impl FnOnce(&Claim),
     ) -> Result<Claim, ClaimError> {
         let position = holder.position;
-        let span = frame_bytes(len);
         // The usual case: the frame has no trailer, the message is not too long, and there was room
         // when the limit was last loaded.
-        if len < self.plain_end && position + span <= holder.limit {
-            return Ok(Claim { position, span, len });
+        if len < self.plain_end {
+            let span = frame_bytes(len);
+            if position + span <= holder.limit {
+                return Ok(Claim { position, span, len });
+            }
         }
         // Only the span comes from there, so that it can stay in a register.
         let span = self.claim_unusual(holder, len, stamp)?;

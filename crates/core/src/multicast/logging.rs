@@ -157,11 +157,6 @@ impl Logging {
         self.older.is_none() && self.newest == self.on_disk
     }
 
-    /// Whether everything that the logs of all members have is on disk, as far as I know.
-    pub(crate) fn is_settled_everywhere(&self) -> bool {
-        self.is_settled() && (0..self.peers.len()).all(|peer| !self.awaits(peer))
-    }
-
     /// Whether more can be offered now.
     pub(crate) fn has_more(&self, stable: u64) -> bool {
         !self.is_blocked && self.cursor.count() < stable

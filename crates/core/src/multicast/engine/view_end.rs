@@ -119,6 +119,12 @@ impl Engine {
         if !is_done_elsewhere || !self.subgroups.iter().all(Subgroup::has_delivered_all) {
             return false;
         }
+        // A message that is not on the disks of all members by now is not known to be durable. A
+        // peer that is not there any more syncs nothing.
+        let is_gone = |rank| self.membership.suspects(rank);
+        if self.subgroups.iter().any(|subgroup| subgroup.awaits_log(is_gone)) {
+            return false;
+        }
         self.announce(membership::LEFT, 1, table);
         self.membership.tell_finished();
         self.state = State::Finished;

@@ -53,16 +53,22 @@ impl Subgroup {
         self.own.spoken > 0
     }
 
-    /// Whether every message that the senders announced has been delivered here, and is on all disks
+    /// Whether every message that the senders announced has been delivered here, and is on my disk
     /// if the subgroup is logged.
     pub(crate) fn has_delivered_all(&self) -> bool {
         match self.order {
             Order::Total => {
-                let is_on_disk = self.log.as_ref().is_none_or(|log| log.is_settled_everywhere());
+                let is_on_disk = self.log.as_ref().is_none_or(|log| log.is_settled());
                 self.own.delivered[0] >= self.end() && (is_on_disk || mutation!(LeavesUnwritten))
             }
             Order::Fifo => self.announced().all(|(sender, spoken)| self.own.delivered[sender] >= spoken),
         }
+    }
+
+    /// Whether a peer that is not `gone` has not persisted everything that my log has.
+    pub(crate) fn awaits_log(&self, gone: impl Fn(Rank) -> bool) -> bool {
+        let Some(log) = &self.log else { return false };
+        self.peers.iter().enumerate().any(|(index, peer)| log.awaits(index) && !gone(peer.rank))
     }
 
     /// Whether every message that the senders announced is stable here, so that no peer is needed
