@@ -8,7 +8,6 @@
 //! logs are apart.
 mod messages;
 
-use super::logs::Acknowledged;
 use super::record::{End, Kind, NO_SUBGROUP, Record};
 use spindle_log::Version;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -89,6 +88,13 @@ struct List {
     ended: Option<(u64, u32)>,
     /// The process that delivered farthest.
     farthest: u32,
+}
+
+/// A message that a process called durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Acknowledged {
+    pub(super) instance: u32,
+    pub(super) version: Version,
 }
 
 /// A kill, and the survivors that have not delivered a message in a later view yet.

@@ -4,7 +4,7 @@
 //! have some, none lacks a record between its first and its last, and a message that a member called
 //! durable is in its own log and in those of all members that ended in agreement and were in the
 //! subgroup by then.
-use super::judge::{Breach, breach};
+use super::judge::{Acknowledged, Breach, breach};
 use super::record::mix;
 use anyhow::Context;
 use spindle_log::{DataDirectory, Disk, Error, FileDisk, Version, open_read_only};
@@ -16,13 +16,6 @@ use std::sync::Arc;
 /// The subgroup that is logged.
 const LOGGED: &str = "facts";
 const NAME: &str = "durable prefix";
-
-/// A message that a process called durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Acknowledged {
-    pub(super) instance: u32,
-    pub(super) version: Version,
-}
 
 /// The log of a process, by version: the clock, and a digest of the payload.
 pub(super) struct ProcessLog {
