@@ -72,6 +72,10 @@ struct Group {
     /// The number of times that each member was notified of room.
     rooms: Vec<u64>,
     take: usize,
+    /// Whether the logs have no room.
+    logs_are_full: bool,
+    /// The rises of the durable frontier at each member.
+    rises: Vec<Vec<DurableRise>>,
     /// Pairs of members: the second receives no further posts of the first.
     broken: Vec<(usize, usize)>,
     now: u64,
@@ -81,7 +85,9 @@ struct Group {
 struct Recorder<'a> {
     delivered: &'a mut Vec<(u32, u64, Vec<u8>)>,
     rooms: &'a mut u64,
+    rises: &'a mut Vec<DurableRise>,
     take: usize,
+    logs_are_full: bool,
 }
 
 impl Upcalls<Memory> for Recorder<'_> {
@@ -90,7 +96,11 @@ impl Upcalls<Memory> for Recorder<'_> {
     }
 
     fn log(&mut self, _: SubgroupId, records: &mut Records<'_, Memory>) {
-        records.offer(|_| true);
+        records.offer(|_| !self.logs_are_full);
+    }
+
+    fn durable(&mut self, _: SubgroupId, rise: DurableRise) {
+        self.rises.push(rise);
     }
 
     fn room(&mut self, _: SubgroupId) {
@@ -135,8 +145,10 @@ impl Group {
         let ranks = engines[0].view().ranks();
         let memories =
             ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![], woken: vec![], unheard: vec![] }).collect();
-        let (delivered, rooms) = (vec![vec![]; engines.len()], vec![0; engines.len()]);
-        Group { delivered, rooms, engines, memories, take: usize::MAX, broken: vec![], now: 0 }
+        let (delivered, rooms, rises) =
+            (vec![vec![]; engines.len()], vec![0; engines.len()], vec![vec![]; engines.len()]);
+        let (take, logs_are_full) = (usize::MAX, false);
+        Group { delivered, rooms, engines, memories, take, logs_are_full, rises, broken: vec![], now: 0 }
     }
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
@@ -153,7 +165,8 @@ impl Group {
 
     fn poll(&mut self, member: usize) -> Progress {
         let (delivered, rooms) = (&mut self.delivered[member], &mut self.rooms[member]);
-        let mut told = Recorder { delivered, rooms, take: self.take };
+        let (rises, logs_are_full) = (&mut self.rises[member], self.logs_are_full);
+        let mut told = Recorder { delivered, rooms, rises, take: self.take, logs_are_full };
         let progress = self.engines[member].poll(Time(self.now), &mut self.memories[member], &mut told);
         self.pass_on(member);
         progress
@@ -1383,6 +1396,70 @@ fn a_member_that_hangs_before_its_log_is_on_disk_is_suspected() {
     assert_eq!(group.engines[2].persisted(SubgroupId(0)), Some(1));
 }
 
+/// Members of a logged subgroup that needs two copies.
+fn logged_group(members: u32) -> Group {
+    let mut view = silent(members).engines[0].view().clone();
+    view.subgroups = view.subgroups.iter().cloned().map(logged).collect();
+    let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+    Group::of(view.ranks().map(engine).collect())
+}
+
+/// The group with one more member, in the view that follows.
+fn with_a_joiner(group: &mut Group) -> Group {
+    assert!(group.engines[0].admit(process(99)));
+    // A group whose logs are full does not come to rest.
+    group.run(&(0..group.engines.len()).collect::<Vec<_>>());
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Ended));
+    let mut engines: Vec<Engine> = group.engines.iter_mut().map(|engine| engine.successor().unwrap()).collect();
+    let view = engines[0].view().clone();
+    engines.push(Engine::new(view.clone(), view.rank_of(MemberId(99)).unwrap(), Ablation::default()).unwrap());
+    Group::of(engines)
+}
+
+/// Track record: the next view's engine was made before the log had the rest of the epoch, and the
+/// next epoch counted as durable before the rest was on disk.
+#[test]
+fn what_the_log_takes_after_the_next_engine_was_made_is_awaited_on_disk() {
+    let mut group = logged_group(2);
+    group.settle();
+    group.logs_are_full = true;
+    assert!(group.try_send(0, b"a", Kind::Message));
+    let mut next = with_a_joiner(&mut group);
+    assert!(group.delivered.iter().all(|delivered| delivered.len() == 1));
+    assert!(group.engines.iter().all(Engine::has_rest), "the logs lack it");
+    group.logs_are_full = false;
+    group.settle();
+    assert!(!group.engines.iter().any(Engine::has_rest));
+    for (engine, old) in next.engines.iter_mut().zip(&group.engines) {
+        engine.follow_log(old, SubgroupId(0));
+    }
+    next.run(&[0, 1, 2]);
+    assert!(next.rises.iter().all(Vec::is_empty), "it is on no disk");
+    let position = Position { epoch: ViewId(1), sequence: 0 };
+    next.engines[..2].iter_mut().for_each(|engine| engine.note_persisted(SubgroupId(0), Some(position)));
+    next.run(&[0, 1, 2]);
+    let frontier = Position { epoch: next.engines[0].view().id, sequence: 0 };
+    assert_eq!(next.rises[0], [DurableRise { frontier, covers_older: true }]);
+}
+
+/// Track record: a message that only one of the two members that it needed had on disk counted as
+/// durable once another member had joined, which lacks it.
+#[test]
+fn a_joiner_makes_no_older_message_durable() {
+    let mut group = logged_group(1);
+    group.settle();
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.settle();
+    let position = Position { epoch: ViewId(1), sequence: 0 };
+    group.engines[0].note_persisted(SubgroupId(0), Some(position));
+    group.settle();
+    assert!(group.rises[0].is_empty(), "it has one copy");
+    let mut next = with_a_joiner(&mut group);
+    next.run(&[0, 1]);
+    let frontier = Position { epoch: next.engines[0].view().id, sequence: 0 };
+    assert_eq!(next.rises[0], [DurableRise { frontier, covers_older: false }]);
+}
+
 fn logged(spec: SubgroupSpec) -> SubgroupSpec {
     SubgroupSpec { durability: Durability::Logged { copies: 2 }, ..spec }
 }
@@ -1969,7 +2046,8 @@ fn run_both(old: &mut Group, next: &mut Group, members: &[usize]) {
             old.now = next.now;
             worked |= old.poll(member).worked | next.poll(member).worked;
             let (delivered, rooms) = (&mut old.delivered[member], &mut old.rooms[member]);
-            let mut told = Recorder { delivered, rooms, take: usize::MAX };
+            let rises = &mut old.rises[member];
+            let mut told = Recorder { delivered, rooms, rises, take: usize::MAX, logs_are_full: false };
             worked |= next.engines[member].tend(&mut old.engines[member], &mut old.memories[member], &mut told);
             old.pass_on(member);
             next.pass_on(member);

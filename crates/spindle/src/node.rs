@@ -14,7 +14,7 @@ use crate::status::Status;
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
 use spindle_core::{
-    Engine, MemberId, Position, Progress, Rank, Records, State, SubgroupId, Time, Upcalls, View, ViewId,
+    DurableRise, Engine, MemberId, Progress, Rank, Records, State, SubgroupId, Time, Upcalls, View, ViewId,
 };
 use spindle_fabric::{Arena, Fabric};
 use spindle_transport::Connection;
@@ -492,9 +492,9 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
 
     #[cold]
     #[inline(never)]
-    fn durable(&mut self, subgroup: SubgroupId, frontier: Position) {
+    fn durable(&mut self, subgroup: SubgroupId, rise: DurableRise) {
         if let Some(log) = &self.handles[self.by_id[subgroup.index()]].log {
-            log.frontier.raise(frontier);
+            log.frontier.raise(rise);
         }
     }
 

@@ -13,13 +13,14 @@
 //!   before it, or the time at which it was sent, if that is later. All members compute the same.
 //! - INV-DURABLE: the frontier covers a message only if it is on the disk of every member.
 use crate::fault::Fault;
-use crate::ids::{Rank, ViewId};
+use crate::ids::{MemberId, Rank, ViewId};
 use crate::multicast::cursor::{Batch, Cursor, Defect, Message, Timed};
 use crate::mutation::mutation;
 use crate::table::Rows;
 use crate::view::{Durability, SubgroupSpec};
 use crate::wire::layout::entry;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Bytes of frames, times the number of senders, that one poll offers to the log.
 const BYTES_MAX: u64 = 256 << 10;
@@ -106,6 +107,20 @@ pub(crate) struct Logging {
     durable: u64,
     /// Whether the log had no room for all that was offered.
     is_blocked: bool,
+    /// Whether I was not in the epoch before.
+    is_first: bool,
+    /// The members that have the messages of older epochs which were not known to be durable.
+    holders: Vec<MemberId>,
+}
+
+/// A rise of the durable frontier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DurableRise {
+    /// All messages of its epoch before it are on the disks of all members.
+    pub frontier: Position,
+    /// Whether the same holds for the messages of all older epochs, on enough disks. If not, some
+    /// members that had them have left the subgroup, and those that came since lack them.
+    pub covers_older: bool,
 }
 
 impl Logging {
@@ -123,16 +138,22 @@ impl Logging {
             peers: alloc::vec![0; spec.members.len() - 1].into(),
             durable: 0,
             is_blocked: false,
+            is_first: true,
+            holders: Vec::new(),
         }))
     }
 
     /// As [`Engine::fork`](crate::Engine::fork).
     pub(crate) fn fork(&self) -> Box<Logging> {
-        Box::new(Logging { cursor: self.cursor.fork(), peers: self.peers.clone(), ..*self })
+        let (cursor, peers, holders) = (self.cursor.fork(), self.peers.clone(), self.holders.clone());
+        Box::new(Logging { cursor, peers, holders, ..*self })
     }
 
-    /// Continues in a new epoch.
-    pub(crate) fn follow(&mut self, before: &Logging) {
+    /// Continues in a new epoch, which `stayed` entered of the members of the one before.
+    pub(crate) fn follow(&mut self, before: &Logging, stayed: impl Iterator<Item = MemberId>) {
+        // If the epoch had a durable frontier, the messages before it needed no more.
+        let had = |id: &MemberId| before.durable > 0 || before.is_first || before.holders.contains(id);
+        (self.is_first, self.holders) = (false, stayed.filter(had).collect());
         let newest = before.newest.filter(|_| before.newest != before.on_disk);
         let newest = newest.map(|sequence| Position { epoch: before.epoch, sequence });
         self.older = newest.or(before.older).filter(|_| !mutation!(OlderForgotten));
@@ -231,7 +252,7 @@ impl Logging {
 
     /// INV-DURABLE: computes the frontier that is on the disks of all members. Returns it if it has
     /// risen.
-    pub(crate) fn find_durable(&mut self) -> Option<Position> {
+    pub(crate) fn find_durable(&mut self) -> Option<DurableRise> {
         let before = self.durable;
         let all = match mutation!(DurableOnOne) {
             true => self.persisted.max(self.peers.iter().copied().max().unwrap_or(0)),
@@ -241,7 +262,8 @@ impl Logging {
             self.durable = self.durable.max(all);
         }
         let sequence = self.durable.checked_sub(1).filter(|_| self.durable > before)?;
-        Some(Position { epoch: self.epoch, sequence })
+        let covers_older = self.holders.len() >= self.copies || mutation!(TooFewCopies);
+        Some(DurableRise { frontier: Position { epoch: self.epoch, sequence }, covers_older })
     }
 
     /// Whether the peer of this index has not persisted everything that my log has.

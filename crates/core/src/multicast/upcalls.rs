@@ -1,7 +1,7 @@
 //! Calls from the engine to the application.
 use crate::ids::SubgroupId;
 use crate::multicast::cursor::Batch;
-use crate::multicast::logging::{Position, Records};
+use crate::multicast::logging::{DurableRise, Records};
 
 /// The events that the engine reports to the application while it is polled. A closure over
 /// (subgroup, batch) implements this trait.
@@ -14,9 +14,9 @@ pub trait Upcalls<R> {
     /// stable, and the application may get them earlier or later. The default takes none.
     fn log(&mut self, _subgroup: SubgroupId, _records: &mut Records<'_, R>) {}
 
-    /// Reports that messages of the logged subgroup `subgroup` became durable: all that lie before
-    /// `frontier` are on the disks of all members. The default does nothing.
-    fn durable(&mut self, _subgroup: SubgroupId, _frontier: Position) {}
+    /// Reports that messages of the logged subgroup `subgroup` became durable. The default does
+    /// nothing.
+    fn durable(&mut self, _subgroup: SubgroupId, _rise: DurableRise) {}
 
     /// Reports that this member's ring in `subgroup` has more room than before.
     fn room(&mut self, _subgroup: SubgroupId) {}

@@ -141,8 +141,8 @@ pub enum NotDurable {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The message was delivered, and the subgroup has too few members for it to become durable. It
-    /// becomes durable once enough have joined.
+    /// The message was delivered, and the subgroup has too few members for messages to become
+    /// durable. Messages that are sent once enough have joined become durable; this one does not.
     #[error(
         "the message was delivered, and {present} of {needed} members that a durable message needs are in the subgroup: start more"
     )]
@@ -152,6 +152,12 @@ pub enum NotDurable {
         /// The members that it needs.
         needed: u32,
     },
+    /// The message was delivered, and members that had it left the subgroup before it was on
+    /// `durable_copies` disks. It stays on fewer disks: members that come later do not get it.
+    #[error(
+        "the message was delivered, and members that had it are gone before it was on enough disks: send it again if that matters"
+    )]
+    MembersLost,
     /// No member has delivered the message, and none will.
     #[error("the message was not sent: {0}")]
     NotDelivered(NotDelivered),
@@ -210,6 +216,7 @@ fn delivered(outcome: Outcome) -> Result<(ViewId, u64), NotDurable> {
 fn durable(found: &Found) -> Result<(), NotDurable> {
     match *found {
         Found::Durable => Ok(()),
+        Found::Lost => Err(NotDurable::MembersLost),
         Found::Pending(Copies { present, needed }) => Err(NotDurable::TooFewCopies { present, needed }),
         Found::Ended => Err(NotDurable::Unknown),
     }

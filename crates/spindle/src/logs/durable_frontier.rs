@@ -1,6 +1,7 @@
 //! The durable frontier of a subgroup, for threads and tasks that wait for it.
 use crate::shared::Upcall;
-use spindle_core::{Durability, Position, SubgroupSpec, ViewId};
+use spindle_core::{Durability, DurableRise, Position, SubgroupSpec, ViewId};
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -17,8 +18,10 @@ pub(crate) struct DurableFrontier {
 
 #[derive(Debug, Default)]
 struct State {
-    /// All messages before it are on the disks of all members.
+    /// All messages before it are on the disks of all members, but for those in `lost`.
     frontier: Option<Position>,
+    /// Messages that are on too few disks for ever.
+    lost: Vec<Range<Position>>,
     copies: Copies,
     /// Whether this member is no longer in the subgroup.
     has_ended: bool,
@@ -42,15 +45,18 @@ impl Copies {
 /// The result of a look at one message.
 pub(crate) enum Found {
     Durable,
+    /// It is on too few disks, and stays so.
+    Lost,
     Pending(Copies),
     Ended,
 }
 
 impl State {
     fn find(&self, epoch: ViewId, sequence: u64) -> Found {
-        let is_durable = self.frontier.is_some_and(|frontier| Position { epoch, sequence } < frontier);
+        let position = Position { epoch, sequence };
         match self.has_ended {
-            _ if is_durable => Found::Durable,
+            _ if self.lost.iter().any(|lost| lost.contains(&position)) => Found::Lost,
+            _ if self.frontier.is_some_and(|frontier| position < frontier) => Found::Durable,
             true => Found::Ended,
             false => Found::Pending(self.copies),
         }
@@ -73,8 +79,15 @@ impl DurableFrontier {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn raise(&self, frontier: Position) {
-        self.change(|state| state.frontier = state.frontier.max(Some(frontier)));
+    pub(crate) fn raise(&self, DurableRise { frontier, covers_older }: DurableRise) {
+        self.change(|state| {
+            let first = |epoch| Position { epoch, sequence: 0 };
+            let known = state.frontier.unwrap_or(first(ViewId(0)));
+            if !covers_older && known.epoch < frontier.epoch {
+                state.lost.push(known..first(frontier.epoch));
+            }
+            state.frontier = state.frontier.max(Some(frontier));
+        });
     }
 
     /// Notes the members of a new epoch, which this member is in.
@@ -112,5 +125,30 @@ impl DurableFrontier {
             }
             found => Poll::Ready(found),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rise(epoch: u64, sequence: u64, covers_older: bool) -> DurableRise {
+        DurableRise { frontier: Position { epoch: ViewId(epoch), sequence }, covers_older }
+    }
+
+    #[test]
+    fn messages_that_an_epoch_left_on_too_few_disks_stay_lost() {
+        let frontier = DurableFrontier::default();
+        let found = |epoch, sequence| frontier.lock().find(ViewId(epoch), sequence);
+        frontier.raise(rise(1, 3, true));
+        assert!(matches!(found(1, 2), Found::Durable) && matches!(found(1, 3), Found::Pending(_)));
+        frontier.raise(rise(2, 0, true));
+        assert!(matches!(found(1, 3), Found::Durable) && matches!(found(2, 0), Found::Pending(_)));
+        frontier.raise(rise(4, 0, false));
+        assert!(matches!(found(2, 0), Found::Lost) && matches!(found(1, 9), Found::Durable));
+        frontier.raise(rise(4, 5, false));
+        assert!(matches!(found(4, 4), Found::Durable) && matches!(found(3, 7), Found::Lost));
+        frontier.end();
+        assert!(matches!(found(4, 5), Found::Ended));
     }
 }

@@ -109,6 +109,12 @@ impl Member {
         roster.set_older(self.engines().map(|engine| engine.view().id).filter(|view| next.engine().needs(*view)));
         let Begun { mut engine, view, absent } = next.begin(here, roster, now);
         engine.keep_pace(&self.engine);
+        // The engine was made before the log had all of the epochs that ended.
+        for (id, spec) in self.view.subgroups_of(self.engine.me()).filter(|(_, spec)| spec.is_logged()) {
+            if let (Some((home, _)), Some(next)) = (self.home(id), view.subgroup(&spec.name)) {
+                engine.follow_log(home, next);
+            }
+        }
         let old = core::mem::replace(&mut self.view, view);
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
         self.absent = absent;

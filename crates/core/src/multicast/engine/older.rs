@@ -229,10 +229,25 @@ impl Engine {
     /// and before its deliveries are [handed off](Self::hand_off). Means nothing if its epoch began
     /// before this view, or it was not there.
     pub fn follow(&mut self, older: &Engine, subgroup: SubgroupId) {
+        self.follow_with(older, subgroup, Subgroup::follow);
+    }
+
+    /// As [`follow`](Self::follow), for what the log of the epoch before has taken since: when the
+    /// view begins, and all of that epoch is in the log. Before the first poll.
+    pub fn follow_log(&mut self, older: &Engine, subgroup: SubgroupId) {
+        self.follow_with(older, subgroup, Subgroup::follow_log);
+    }
+
+    fn follow_with(
+        &mut self,
+        older: &Engine,
+        subgroup: SubgroupId,
+        follow: fn(&mut Subgroup, &Subgroup, &View, &View),
+    ) {
         let Some(subgroup) = self.subgroups.iter_mut().find(|known| known.id() == subgroup) else { return };
         let old = older.view.subgroup(&self.view.subgroups[subgroup.id().index()].name);
         if let Some(old) = older.subgroups.iter().find(|known| known.is_closed() && Some(known.id()) == old) {
-            subgroup.follow(old, &older.view, &self.view);
+            follow(subgroup, old, &older.view, &self.view);
         }
     }
 

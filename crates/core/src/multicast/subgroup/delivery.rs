@@ -169,8 +169,8 @@ impl Subgroup {
             table.store(self.layout.entry + entry::PERSISTED, word);
             changes.entry = true;
         }
-        if let Some(frontier) = log.find_durable() {
-            upcalls.durable(self.named, frontier);
+        if let Some(rise) = log.find_durable() {
+            upcalls.durable(self.named, rise);
         }
         Ok(log.count())
     }

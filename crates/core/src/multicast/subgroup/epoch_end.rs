@@ -142,9 +142,16 @@ impl Subgroup {
         if let (Delivery::Inline(cursor), Delivery::Inline(before)) = (&mut self.delivery, &old.delivery) {
             cursor.follow(before, (was, old.id), (view, self.id));
         }
-        if let (Some(log), Some(before)) = (&mut self.log, &old.log) {
-            log.follow(before);
-        }
+        self.follow_log(old, was, view);
+    }
+
+    /// Continues with the log of `old`, a subgroup of the view `was`, as far as it is by now.
+    pub(crate) fn follow_log(&mut self, old: &Subgroup, was: &View, view: &View) {
+        let (Some(log), Some(before)) = (&mut self.log, &old.log) else { return };
+        let now = &view.subgroups[self.id.index()].members;
+        let stays = |id: &MemberId| view.rank_of(*id).is_some_and(|rank| now.contains(&rank));
+        let old = was.subgroups[old.id.index()].members.iter().map(|rank| was.members[rank.index()]);
+        log.follow(before, old.filter(stays));
     }
 
     /// As [`Engine::pass_over`](crate::Engine::pass_over).
