@@ -26,16 +26,17 @@ pub(super) struct ProcessLog {
     finished: bool,
 }
 
-/// Reads the log of a process and removes it; `None` if the process ended before it had one.
+/// Reads the log of a process and removes its data directory; `None` if the process ended before it had one.
 pub(super) fn take(folder: &Path, instance: u32, finished: bool) -> anyhow::Result<Option<ProcessLog>> {
     let data_dir = folder.join(format!("{instance}.data"));
-    let path = data_dir.join("log");
-    if !path.exists() {
+    if !data_dir.exists() {
         return Ok(None);
     }
-    let read = read(&path, instance, finished).with_context(|| format!("the log of process {instance}"))?;
+    let path = data_dir.join("log");
+    let read = path.exists().then(|| read(&path, instance, finished)).transpose();
+    let read = read.with_context(|| format!("the log of process {instance}"))?;
     fs::remove_dir_all(&data_dir).context("can't remove a log")?;
-    Ok(read)
+    Ok(read.flatten())
 }
 
 fn read(path: &Path, instance: u32, finished: bool) -> Result<Option<ProcessLog>, Error> {
