@@ -266,6 +266,20 @@ mod bugs {
         DecisionsUntold,
         /// A process that bootstraps the group counts processes that have ended.
         GoneFound,
+        /// A group restarts without members of its last view.
+        RestartsWithout,
+        /// A process that restarts forgets what it has promised.
+        RestartPromiseForgotten,
+        /// A leader of a restart forgets what others have accepted.
+        RestartForgets,
+        /// A process that restarts answers before its record is on disk.
+        RestartAnswersEarly,
+        /// One member decides with which view the group restarts.
+        RestartDecidesAlone,
+        /// A process begins the view of a restart although it votes on the view after it.
+        RestartBeginsLate,
+        /// A restart continues from the shortest log.
+        RestartTakesShortest,
         /// A process adopts a group's value of a key that its user gave.
         GivenKeyAdopted,
         /// A process adopts the settings of a process that only waits.

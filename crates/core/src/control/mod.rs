@@ -9,6 +9,8 @@
 //!   processes on other hosts, and the [`Seeds`] are the addresses at which it looks for them.
 //! - A process that looks for its group [seeks](Seek) it, and may be its [`Founder`]. Between hosts
 //!   [`Bootstrap`] decides which processes create it.
+//! - [`Restart`] decides, after all processes of a group have ended, with which members it
+//!   continues.
 //! - [`Install`] is a view that has not begun here.
 //! - A [`Member`] moves from view to view. It admits processes by [`Joins`], refuses duplicate ids
 //!   by [`IdConflicts`], and dials broken streams again by [`Redials`].
@@ -39,6 +41,7 @@ mod member;
 mod objects;
 mod readmissions;
 mod redials;
+mod restart;
 mod roster;
 mod seeds;
 mod seek;
@@ -71,6 +74,10 @@ pub use objects::{
 };
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
+pub use restart::{
+    LogOrigin, LogState, Restart, RestartBallot, RestartLog, RestartMessage, RestartOutput, RestartRecord,
+    RestartSetup, RestartTo, RestartView, RestartWait,
+};
 pub use roster::{Arrival, Asks, ControlEvent, Me, Question, Roster, RosterOrder};
 pub use seeds::{CLAIM_FOR, SeedClaim, Seeds, SeedsKnown, Unreached, mistake};
 pub use seek::{FoundGroup, Here, Seek, Wants};

@@ -1,0 +1,332 @@
+//! Restart of a group whose processes have all ended: one process's decisions to continue with the
+//! members of the last view, from what is on their disks.
+//!
+//! Each process that may have members with logs has a [`RestartRecord`] on disk: the newest view
+//! that it knows to be decided, and its part in the agreement on the view after it. The agreement
+//! is single-decree Paxos. Its acceptors are the members of the last view (the *base*), each in the
+//! hands of the process that has its disk. Its value is a [`RestartView`].
+//!
+//! - INV-RECORD: no process begins a view with a logged subgroup before that view is on its own
+//!   disk, and on the disk of a member that was in the view before. A member shows a view to
+//!   others (announces it, or hands over its row) after it is on disk. So if all members of a view
+//!   are back, and none of their disks has a later view, no later view has begun anywhere.
+//! - A restart waits for all members of the base. An operator may give up members that are lost for
+//!   good. The view then begins an [era](ViewId::era).
+//! - A decided view is on the disk of a majority of the base before it begins. A process that is
+//!   not in it begins no view: it waits until the others have begun, and joins them.
+//! - A process that learns of a later base takes it over, and forgets its promises for the earlier
+//!   one, whose successor is decided.
+//!
+//! A driver calls the methods for each event. Then it carries out what [`Restart::next_output`]
+//! returns, until that is `None`. Messages may be lost, delayed, repeated and reordered. Their stated
+//! sender must be the true one.
+mod attempt;
+mod message;
+mod record;
+mod telling;
+
+use crate::ids::{MemberId, Process, Time, ViewId};
+use crate::limits::MEMBERS_MAX;
+use crate::mutation::mutation;
+use crate::view::View;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use attempt::RestartAttempt;
+pub use message::{RestartBallot, RestartMessage};
+pub use record::{LogOrigin, LogState, RestartLog, RestartRecord, RestartView};
+use telling::RestartTeller;
+
+const MS: u64 = 1_000_000;
+/// The interval at which a process that restarts says so.
+const HELLO_EVERY: u64 = 200 * MS;
+/// How long a waiting process counts after its last message.
+const FRESH_FOR: u64 = 2_000 * MS;
+
+/// The state of a process when it restarts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestartSetup {
+    /// This process.
+    pub me: Process,
+    /// The record on its disk.
+    pub record: RestartRecord,
+    /// Its logs.
+    pub logs: Vec<LogState>,
+    /// The members that an operator has given up.
+    pub lost: BTreeSet<MemberId>,
+}
+
+/// The receiver of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RestartTo {
+    /// All processes that may lead the restart.
+    Leaders,
+    /// A process that has sent a message.
+    Process(Process),
+}
+
+/// An order to the driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RestartOutput {
+    /// Send a message.
+    Send {
+        /// The receiver.
+        to: RestartTo,
+        /// The message.
+        message: RestartMessage,
+    },
+    /// Write the record to the disk, durably, and then call [`Restart::persisted`].
+    Persist(Box<RestartRecord>),
+    /// Begin this view, with the members that it names. This process is one of them.
+    Begin(Box<RestartView>),
+}
+
+/// The reason why a process has not restarted yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestartWait {
+    /// The last view that is known.
+    pub base: ViewId,
+    /// The number of its members.
+    pub members: u32,
+    /// The members of that view that have not come, ascending. Empty for a process that has not
+    /// heard of the others: only a leader does.
+    pub missing: Vec<MemberId>,
+    /// The members that an operator has given up, and that are here nevertheless.
+    pub not_lost: Vec<MemberId>,
+}
+
+/// The state machine by which a process restarts its group.
+#[derive(Clone, Debug)]
+pub struct Restart {
+    setup: RestartSetup,
+    record: RestartRecord,
+    now: Time,
+    leads: bool,
+    hello_at: Time,
+    /// Processes that restart, by id.
+    here: BTreeMap<MemberId, Here>,
+    attempt: Option<RestartAttempt>,
+    /// The number of failed attempts, and the time before which no other begins.
+    failures: u32,
+    not_before: Time,
+    /// The highest known round.
+    round: u64,
+    /// True if this process has begun a view.
+    has_begun: bool,
+    told: Option<RestartWait>,
+    outputs: VecDeque<(u64, RestartOutput)>,
+    /// The number of records to write, and of written ones.
+    writes: u64,
+    written: u64,
+}
+
+/// A process that restarts.
+#[derive(Clone, Copy, Debug)]
+struct Here {
+    process: Process,
+    heard: Time,
+}
+
+impl Restart {
+    /// Returns a process that restarts now.
+    pub fn new(setup: RestartSetup, now: Time) -> Restart {
+        let record = setup.record.clone();
+        let (leads, here, attempt, failures, round, has_begun, told, outputs, writes, written) = Default::default();
+        Restart {
+            setup,
+            record,
+            now,
+            leads,
+            hello_at: now,
+            here,
+            attempt,
+            failures,
+            not_before: now,
+            round,
+            has_begun,
+            told,
+            outputs,
+            writes,
+            written,
+        }
+    }
+
+    /// Notes whether this process may lead the restart. Several processes may: then each attempt may
+    /// outbid the others.
+    pub fn set_leads(&mut self, leads: bool) {
+        self.leads = leads;
+        if !leads {
+            self.attempt = None;
+        }
+    }
+
+    /// Returns the record as it will be on disk.
+    pub fn record(&self) -> &RestartRecord {
+        &self.record
+    }
+
+    /// True if everything that this process has promised is written.
+    pub fn is_settled(&self) -> bool {
+        self.written == self.writes
+    }
+
+    /// Notes that the oldest pending record is written.
+    pub fn persisted(&mut self, now: Time) {
+        self.at(now);
+        self.written += 1;
+        assert!(self.written <= self.writes, "a record was written without a request");
+    }
+
+    /// Notes that the kernel has reported the end of a process.
+    pub fn gone(&mut self, id: MemberId) {
+        self.here.remove(&id);
+    }
+
+    /// Returns the time of the next [poll](Self::poll).
+    pub fn wake_at(&self) -> Time {
+        let resend = self.attempt.as_ref().map_or(Time(u64::MAX), RestartAttempt::resend_at);
+        let begins = if self.leads && self.not_before > self.now { self.not_before } else { Time(u64::MAX) };
+        self.hello_at.min(resend).min(begins)
+    }
+
+    /// Continues at the time [`wake_at`](Self::wake_at).
+    pub fn poll(&mut self, now: Time) {
+        self.at(now);
+        if self.has_begun {
+            self.hello_at = Time(u64::MAX);
+            return;
+        }
+        if self.hello_at <= now {
+            self.hello_at = Time(now.0 + HELLO_EVERY);
+            self.send(RestartTo::Leaders, RestartMessage::Hello { base: self.record.view.id });
+        }
+        self.advance();
+    }
+
+    /// Takes in a message of another process.
+    pub fn hear(&mut self, from: Process, message: RestartMessage, now: Time) {
+        self.at(now);
+        self.teller().heard(from, &message);
+        if self.has_begun {
+            // The others learn of the group from its members.
+            return;
+        }
+        let is_new = self.here.get(&from.id).is_none_or(|here| here.process != from);
+        if self.here.len() < 2 * MEMBERS_MAX || self.here.contains_key(&from.id) {
+            self.here.insert(from.id, Here { process: from, heard: self.now });
+        }
+        if is_new {
+            // What an earlier process of this member has promised, its disk has.
+            self.forget_answers(from.id);
+        }
+        match message {
+            RestartMessage::Hello { base } => {
+                // A process with an earlier view may wait for members that are not needed.
+                let mine = self.record.view.id;
+                if base < mine {
+                    self.send(RestartTo::Process(from), RestartMessage::Base { view: self.record.view.clone() });
+                } else if base > mine {
+                    self.send(RestartTo::Process(from), RestartMessage::Hello { base: mine });
+                }
+            }
+            RestartMessage::Base { view } => self.learn_base(view),
+            RestartMessage::Prepare { ballot, base, to } if to == self.setup.me => self.prepare(from, ballot, base),
+            RestartMessage::Accept { ballot, value, to } if to == self.setup.me => self.accept(from, ballot, *value),
+            // It is for an earlier process of this member.
+            RestartMessage::Prepare { .. } | RestartMessage::Accept { .. } => {}
+            RestartMessage::Promise { base, ballot, accepted, logs, origins } => {
+                self.hear_promise(from, (base, ballot), accepted, logs, origins)
+            }
+            RestartMessage::Behind { base, promised } => self.hear_behind(base, promised),
+            RestartMessage::Accepted { base, ballot } => self.hear_accepted(from, base, ballot),
+            RestartMessage::Decided { base, value } => self.decided(base, *value),
+        }
+        self.advance();
+    }
+
+    /// Returns the next output. After a record it returns nothing until that record is
+    /// [written](Self::persisted).
+    pub fn next_output(&mut self) -> Option<RestartOutput> {
+        loop {
+            if self.outputs.front()?.0 > self.written && !mutation!(RestartAnswersEarly) {
+                return None;
+            }
+            match self.outputs.pop_front()?.1 {
+                // A message of this process to itself arrives when it would be sent: not before the
+                // record is on disk.
+                RestartOutput::Send { to: RestartTo::Process(to), message } if to == self.setup.me => {
+                    self.hear(to, message, self.now)
+                }
+                output => return Some(output),
+            }
+        }
+    }
+
+    /// Returns the reason why the process waits, if it has changed since the last call.
+    pub fn take_wait(&mut self) -> Option<RestartWait> {
+        let wait = self.waiting();
+        (self.told.as_ref() != Some(&wait)).then(|| {
+            self.teller().waits(&wait);
+            self.told = Some(wait.clone());
+            wait
+        })
+    }
+
+    /// Returns the reason why the process waits.
+    pub fn waiting(&self) -> RestartWait {
+        let is_needed = |id: &&MemberId| !self.setup.lost.contains(*id) && !self.is_here(**id);
+        let mut missing: Vec<MemberId> = match self.leads {
+            true => self.record.view.members.iter().filter(is_needed).copied().collect(),
+            false => Vec::new(),
+        };
+        missing.sort_unstable();
+        RestartWait {
+            base: self.record.view.id,
+            members: self.record.view.members.len() as u32,
+            missing,
+            not_lost: self.not_lost(),
+        }
+    }
+
+    /// Returns the members that are given up although they are here.
+    fn not_lost(&self) -> Vec<MemberId> {
+        self.setup.lost.iter().copied().filter(|id| self.is_here(*id)).collect()
+    }
+
+    fn is_here(&self, id: MemberId) -> bool {
+        let is_fresh = |here: &Here| self.now.0 < here.heard.0 + FRESH_FOR;
+        id == self.setup.me.id || self.here.get(&id).is_some_and(is_fresh)
+    }
+
+    /// Takes over a later base, whose decision another process knows.
+    fn learn_base(&mut self, view: View) {
+        if view.id <= self.record.view.id || view.check().is_err() {
+            return;
+        }
+        self.teller().learns_base(view.id);
+        self.record.learn(view, self.setup.me.id);
+        self.attempt = None;
+        self.persist();
+    }
+
+    /// Orders to write the record. All later outputs wait for it.
+    fn persist(&mut self) {
+        self.outputs.push_back((self.writes, RestartOutput::Persist(Box::new(self.record.clone()))));
+        self.writes += 1;
+    }
+
+    fn send(&mut self, to: RestartTo, message: RestartMessage) {
+        self.outputs.push_back((self.writes, RestartOutput::Send { to, message }));
+    }
+
+    fn at(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    fn teller(&self) -> RestartTeller {
+        RestartTeller { me: self.setup.me.id }
+    }
+}
+
+#[cfg(test)]
+mod tests;

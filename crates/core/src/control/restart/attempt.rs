@@ -1,0 +1,355 @@
+//! The agreement on the view with which the group continues: an attempt that this process leads, and
+//! its part in the attempts of others.
+use super::{
+    LogOrigin, LogState, MS, Restart, RestartBallot, RestartLog, RestartMessage, RestartOutput, RestartTo, RestartView,
+};
+use crate::ids::{MemberId, Process, Time, ViewId};
+use crate::mutation::mutation;
+use crate::view::View;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// The interval at which unanswered messages of an attempt are sent again.
+const RESEND_EVERY: u64 = 400 * MS;
+/// The duration of the first attempt. After failures it grows up to `1 << DOUBLINGS` times that.
+const ATTEMPT_FOR: u64 = 4_000 * MS;
+/// The pause after a failed attempt, for the member of the lowest rank. It doubles after each
+/// failure.
+const PAUSE: u64 = 100 * MS;
+const DOUBLINGS: u32 = 5;
+
+/// An attempt to restart, led by this process.
+#[derive(Clone, Debug)]
+pub(super) struct RestartAttempt {
+    ballot: RestartBallot,
+    began: Time,
+    sent: Time,
+    promised: BTreeMap<MemberId, RestartPromise>,
+    value: Option<RestartView>,
+    accepted: BTreeSet<MemberId>,
+}
+
+/// The promise of a member.
+#[derive(Clone, Debug)]
+struct RestartPromise {
+    process: Process,
+    accepted: Option<(RestartBallot, RestartView)>,
+    logs: Vec<LogState>,
+    origins: Vec<LogOrigin>,
+}
+
+impl RestartAttempt {
+    pub(super) fn resend_at(&self) -> Time {
+        Time(self.sent.0 + RESEND_EVERY)
+    }
+}
+
+impl Restart {
+    /// Continues as a leader, if this process leads.
+    pub(super) fn advance(&mut self) {
+        if !self.leads || self.has_begun {
+            return;
+        }
+        match self.attempt.take() {
+            Some(attempt) => self.go_on(attempt),
+            None if self.may_begin() => self.begin_attempt(),
+            None => {}
+        }
+    }
+
+    /// Returns the members of the base whose promises are needed: all that are not given up.
+    fn needed(&self) -> impl Iterator<Item = MemberId> {
+        self.record.view.members.iter().copied().filter(|id| !self.setup.lost.contains(id))
+    }
+
+    /// A process that is not in the last view can't know whether that view has begun again.
+    fn may_begin(&self) -> bool {
+        let is_in = self.record.view.rank_of(self.setup.me.id).is_some();
+        let is_complete = self.needed().all(|id| self.is_here(id)) || mutation!(RestartsWithout);
+        is_in && is_complete && self.now >= self.not_before && self.not_lost().is_empty()
+    }
+
+    fn begin_attempt(&mut self) {
+        self.round = self.round.max(self.record.promised.round) + 1;
+        let Process { id: leader, nonce } = self.setup.me;
+        let ballot = RestartBallot { round: self.round, leader, nonce };
+        let (promised, value, accepted) = Default::default();
+        let attempt = RestartAttempt { ballot, began: self.now, sent: self.now, promised, value, accepted };
+        self.teller().attempts(ballot, self.record.view.id);
+        self.send_attempt(&attempt);
+        self.attempt = Some(attempt);
+    }
+
+    /// Returns the process of a member that is here.
+    fn process(&self, id: MemberId) -> Option<Process> {
+        match id == self.setup.me.id {
+            true => Some(self.setup.me),
+            false => self.here.get(&id).map(|here| here.process),
+        }
+    }
+
+    /// Sends the messages of this attempt that have not been answered.
+    fn send_attempt(&mut self, attempt: &RestartAttempt) {
+        let ballot = attempt.ballot;
+        let has_answered = |id: &MemberId| match attempt.value {
+            Some(_) => attempt.accepted.contains(id),
+            None => attempt.promised.contains_key(id),
+        };
+        let open: Vec<Process> =
+            self.needed().filter(|id| !has_answered(id)).filter_map(|id| self.process(id)).collect();
+        for to in open {
+            let message = match &attempt.value {
+                Some(value) => {
+                    RestartMessage::Accept { to, ballot, value: Box::new((self.record.view.id, value.clone())) }
+                }
+                None => RestartMessage::Prepare { to, ballot, base: self.record.view.clone() },
+            };
+            self.send(RestartTo::Process(to), message);
+        }
+    }
+
+    fn go_on(&mut self, mut attempt: RestartAttempt) {
+        if self.now.0 >= attempt.began.0 + (ATTEMPT_FOR << self.failures.min(DOUBLINGS)) {
+            return self.fail();
+        }
+        if let Some(value) = &attempt.value {
+            if self.is_quorum(&attempt.accepted) {
+                let (base, value) = (self.record.view.id, value.clone());
+                return self.announce(base, value);
+            }
+        } else if self.needed().all(|id| attempt.promised.contains_key(&id)) || mutation!(RestartsWithout) {
+            let value = self.choose(&attempt);
+            let Some(value) = value else { return self.fail() };
+            self.teller().proposes(attempt.ballot, &value);
+            (attempt.value, attempt.sent) = (Some(value), self.now);
+            self.send_attempt(&attempt);
+        }
+        if self.now >= attempt.resend_at() {
+            attempt.sent = self.now;
+            self.send_attempt(&attempt);
+        }
+        self.attempt = Some(attempt);
+    }
+
+    /// True if these members are enough to decide: a majority of the base, or all that are left.
+    fn is_quorum(&self, accepted: &BTreeSet<MemberId>) -> bool {
+        match self.setup.lost.is_empty() {
+            true => 2 * accepted.len() > self.record.view.members.len() || mutation!(RestartDecidesAlone),
+            false => self.needed().all(|id| accepted.contains(&id)),
+        }
+    }
+
+    /// Returns the newest accepted view, or a view of all members whose logs are complete. `None` if
+    /// no view can continue.
+    fn choose(&self, attempt: &RestartAttempt) -> Option<RestartView> {
+        let accepted = attempt.promised.values().filter_map(|promise| promise.accepted.as_ref());
+        if let Some((_, value)) = accepted.max_by_key(|(ballot, _)| *ballot).filter(|_| !mutation!(RestartForgets)) {
+            return Some(value.clone());
+        }
+        let base = &self.record.view;
+        let is_complete = |id: &MemberId| attempt.promised.get(id).is_some_and(|promise| promise.origins.is_empty());
+        let has_complete = base.members.iter().any(is_complete);
+        let stays = |id: &MemberId| match has_complete {
+            // The others lack the begin of a log. They join with the state of a member.
+            true => is_complete(id),
+            false => attempt.promised.contains_key(id),
+        };
+        let mut view = base.next(|rank| stays(&base.members[rank.index()]), &[], &[]);
+        if !self.setup.lost.is_empty() {
+            view.id = base.id.recovered(tag(&view));
+        }
+        view.begin_epochs();
+        let logs = longest_logs(base, attempt);
+        for spec in view.subgroups.iter_mut().filter(|spec| spec.is_logged()) {
+            let clock = logs.iter().find(|log| log.state.name == spec.name).map_or(0, |log| log.state.clock);
+            spec.clock = spec.clock.max(clock);
+        }
+        let members = view.members.iter().map(|id| attempt.promised.get(id).map(|promise| promise.process));
+        let members = members.collect::<Option<Vec<Process>>>()?;
+        view.check().ok()?;
+        Some(RestartView { view, members, logs })
+    }
+
+    /// Gives up the attempt, which has failed.
+    fn fail(&mut self) {
+        self.attempt = None;
+        self.failures += 1;
+        let rank = self.record.view.rank_of(self.setup.me.id).map_or(0, |rank| u64::from(rank.0));
+        let pause = (PAUSE << self.failures.min(DOUBLINGS)) * (1 + rank);
+        self.teller().failed(self.failures, pause);
+        self.not_before = self.not_before.max(Time(self.now.0 + pause));
+    }
+
+    /// Forgets the answers of a member whose process is another one now.
+    pub(super) fn forget_answers(&mut self, id: MemberId) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.promised.remove(&id);
+            attempt.accepted.remove(&id);
+            // A view with that member's earlier process may have been accepted. It is proposed again
+            // by the next attempt, if so.
+            if attempt.value.as_ref().is_some_and(|value| value.view.rank_of(id).is_some()) {
+                self.fail();
+            }
+        }
+    }
+
+    pub(super) fn prepare(&mut self, from: Process, ballot: RestartBallot, base: View) {
+        self.learn_base(base.clone());
+        if !self.votes_on(from, base.id) {
+            return;
+        }
+        if ballot < self.record.promised {
+            return self.send_behind(from);
+        }
+        if ballot > self.record.promised && !mutation!(RestartPromiseForgotten) {
+            self.record.promised = ballot;
+            self.teller().promised(ballot, base.id);
+            self.persist();
+        }
+        self.defer(ballot);
+        let promise = RestartMessage::Promise {
+            base: base.id,
+            ballot,
+            accepted: self.record.accepted.clone().map(Box::new),
+            logs: self.setup.logs.clone(),
+            origins: self.record.origins.clone(),
+        };
+        self.send(RestartTo::Process(from), promise);
+    }
+
+    pub(super) fn accept(&mut self, from: Process, ballot: RestartBallot, (base, value): (ViewId, RestartView)) {
+        if !self.votes_on(from, base) || !value.view.id.follows(base) {
+            return;
+        }
+        if ballot < self.record.promised {
+            return self.send_behind(from);
+        }
+        if self.record.accepted.as_ref().is_none_or(|(accepted, _)| *accepted < ballot) {
+            self.record.promised = ballot;
+            self.record.accepted = Some((ballot, value));
+            self.persist();
+        }
+        self.defer(ballot);
+        self.send(RestartTo::Process(from), RestartMessage::Accepted { base, ballot });
+    }
+
+    /// True if this process votes on the view after `base`. If not, it sends the reason.
+    fn votes_on(&mut self, from: Process, base: ViewId) -> bool {
+        let newest = &self.record.view;
+        if base < newest.id {
+            let view = newest.clone();
+            self.send(RestartTo::Process(from), RestartMessage::Base { view });
+            return false;
+        }
+        base == newest.id && newest.rank_of(self.setup.me.id).is_some()
+    }
+
+    fn send_behind(&mut self, to: Process) {
+        let (base, promised) = (self.record.view.id, self.record.promised);
+        self.send(RestartTo::Process(to), RestartMessage::Behind { base, promised });
+    }
+
+    /// Gives another leader time for its attempt.
+    fn defer(&mut self, ballot: RestartBallot) {
+        self.round = self.round.max(ballot.round);
+        if ballot.leader != self.setup.me.id {
+            self.not_before = self.not_before.max(Time(self.now.0 + ATTEMPT_FOR / 2));
+        }
+    }
+
+    pub(super) fn hear_promise(
+        &mut self,
+        from: Process,
+        (base, ballot): (ViewId, RestartBallot),
+        accepted: Option<Box<(RestartBallot, RestartView)>>,
+        logs: Vec<LogState>,
+        origins: Vec<LogOrigin>,
+    ) {
+        let is_mine = |attempt: &&mut RestartAttempt| attempt.ballot == ballot && attempt.value.is_none();
+        let is_current = base == self.record.view.id;
+        if let Some(attempt) = self.attempt.as_mut().filter(is_mine).filter(|_| is_current) {
+            let promise = RestartPromise { process: from, accepted: accepted.map(|accepted| *accepted), logs, origins };
+            attempt.promised.insert(from.id, promise);
+        }
+    }
+
+    pub(super) fn hear_behind(&mut self, base: ViewId, promised: RestartBallot) {
+        if base != self.record.view.id {
+            return;
+        }
+        self.round = self.round.max(promised.round);
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.ballot < promised) {
+            self.fail();
+        }
+    }
+
+    pub(super) fn hear_accepted(&mut self, from: Process, base: ViewId, ballot: RestartBallot) {
+        let is_mine = |attempt: &&mut RestartAttempt| attempt.ballot == ballot && attempt.value.is_some();
+        let is_current = base == self.record.view.id;
+        if let Some(attempt) = self.attempt.as_mut().filter(is_mine).filter(|_| is_current) {
+            attempt.accepted.insert(from.id);
+        }
+    }
+
+    /// Tells all processes that are here what is decided.
+    fn announce(&mut self, base: ViewId, value: RestartView) {
+        let others: Vec<Process> = self.here.values().map(|here| here.process).collect();
+        for to in others {
+            let message = RestartMessage::Decided { base, value: Box::new(value.clone()) };
+            self.send(RestartTo::Process(to), message);
+        }
+        self.decided(base, value);
+    }
+
+    /// Takes over a decision. Begins the view if this process is in it.
+    pub(super) fn decided(&mut self, base: ViewId, value: RestartView) {
+        let newest = self.record.view.id;
+        if !value.view.id.follows(base) || value.view.id < newest {
+            return;
+        }
+        // A process that votes on the view after this one does not begin this one any more.
+        let has_voted = newest == value.view.id && self.record.promised != RestartBallot::default();
+        let is_in = value.members.contains(&self.setup.me) && (!has_voted || mutation!(RestartBeginsLate));
+        self.teller().decided(&value, is_in);
+        if newest != value.view.id {
+            self.attempt = None;
+            self.record.learn(value.view.clone(), self.setup.me.id);
+            self.persist();
+        }
+        if is_in {
+            self.has_begun = true;
+            self.outputs.push_back((self.writes, RestartOutput::Begin(Box::new(value))));
+        }
+    }
+}
+
+/// For each logged subgroup: the last record of the longest log, and the members that have it.
+fn longest_logs(base: &View, attempt: &RestartAttempt) -> Vec<RestartLog> {
+    let logged = base.subgroups.iter().filter(|spec| spec.is_logged());
+    let longest = logged.map(|spec| {
+        let logs = || {
+            let of = |promise: &RestartPromise| promise.logs.iter().find(|log| log.name == spec.name).cloned();
+            attempt.promised.iter().filter_map(move |(id, promise)| Some((*id, of(promise)?)))
+        };
+        let key = |log: &LogState| log.last.map(|last| (last.epoch, last.sequence));
+        let last = match mutation!(RestartTakesShortest) {
+            true => logs().map(|(_, log)| log).min_by_key(key),
+            false => logs().map(|(_, log)| log).max_by_key(key),
+        };
+        let state = last.unwrap_or_else(|| LogState { name: spec.name.clone(), last: None, clock: 0 });
+        let holders = logs().filter(|(_, log)| log.last == state.last).map(|(id, _)| id).collect();
+        RestartLog { state, holders }
+    });
+    longest.collect()
+}
+
+/// Tells the members of a recovery from those of other recoveries of the same view.
+fn tag(view: &View) -> u16 {
+    // FNV-1a, by words.
+    let digest = view
+        .members
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, id| (digest ^ id.0).wrapping_mul(0x0100_0000_01b3));
+    (digest ^ digest >> 16 ^ digest >> 32 ^ digest >> 48) as u16
+}

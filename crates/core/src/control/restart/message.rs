@@ -1,0 +1,202 @@
+//! The messages of a restart, as words.
+use super::record::{self, LogOrigin, LogState, RestartView};
+use crate::ids::{MemberId, Process, ViewId};
+use crate::view::View;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// An attempt to restart. Ballots are ordered by round; no two processes have the same one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RestartBallot {
+    /// The number of the attempt, from 1. Round 0 is below all attempts.
+    pub round: u64,
+    /// The member that leads it.
+    pub leader: MemberId,
+    /// The nonce of its process: a member that is started again leads other attempts.
+    pub nonce: u32,
+}
+
+impl Default for RestartBallot {
+    fn default() -> RestartBallot {
+        RestartBallot { round: 0, leader: MemberId(0), nonce: 0 }
+    }
+}
+
+/// A message of one process that restarts to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RestartMessage {
+    /// The sender restarts.
+    Hello {
+        /// The newest view that it knows to be decided.
+        base: ViewId,
+    },
+    /// The answer to a process that knows an earlier view only.
+    Base {
+        /// A decided view.
+        view: View,
+    },
+    /// Asks a member of the base to accept no lower ballot, and to return what it has accepted.
+    Prepare {
+        /// The process that is asked.
+        to: Process,
+        /// The ballot.
+        ballot: RestartBallot,
+        /// The view after which the group continues.
+        base: View,
+    },
+    /// The answer to [`Prepare`](RestartMessage::Prepare).
+    Promise {
+        /// The view after which the group continues.
+        base: ViewId,
+        /// The ballot.
+        ballot: RestartBallot,
+        /// The newest accepted view.
+        accepted: Option<Box<(RestartBallot, RestartView)>>,
+        /// The logs of the sender.
+        logs: Vec<LogState>,
+        /// As in [`RestartRecord`](super::RestartRecord).
+        origins: Vec<LogOrigin>,
+    },
+    /// The sender has promised a higher ballot.
+    Behind {
+        /// The view after which the group continues.
+        base: ViewId,
+        /// The promised ballot.
+        promised: RestartBallot,
+    },
+    /// Asks a member of the base to accept a view.
+    Accept {
+        /// The process that is asked.
+        to: Process,
+        /// The ballot.
+        ballot: RestartBallot,
+        /// The view after which the group continues, and the view.
+        value: Box<(ViewId, RestartView)>,
+    },
+    /// The answer to [`Accept`](RestartMessage::Accept): the view is on the sender's disk.
+    Accepted {
+        /// The view after which the group continues.
+        base: ViewId,
+        /// The ballot.
+        ballot: RestartBallot,
+    },
+    /// The view is decided.
+    Decided {
+        /// The view after which the group continues.
+        base: ViewId,
+        /// The view.
+        value: Box<RestartView>,
+    },
+}
+
+const HELLO: u64 = 1;
+const BASE: u64 = 2;
+const PREPARE: u64 = 3;
+const PROMISE: u64 = 4;
+const BEHIND: u64 = 5;
+const ACCEPT: u64 = 6;
+const ACCEPTED: u64 = 7;
+const DECIDED: u64 = 8;
+
+impl RestartMessage {
+    /// Returns the message as words.
+    pub fn encode(&self) -> Vec<u64> {
+        let mut out = vec![];
+        match self {
+            RestartMessage::Hello { base } => out.extend([HELLO, base.0]),
+            RestartMessage::Base { view } => {
+                out.push(BASE);
+                record::put_view(&mut out, view);
+            }
+            RestartMessage::Prepare { to, ballot, base } => {
+                out.push(PREPARE);
+                put_process(&mut out, *to);
+                put_ballot(&mut out, *ballot);
+                record::put_view(&mut out, base);
+            }
+            RestartMessage::Promise { base, ballot, accepted, logs, origins } => {
+                out.extend([PROMISE, base.0]);
+                put_ballot(&mut out, *ballot);
+                record::put_accepted(&mut out, accepted.as_deref());
+                record::put_logs(&mut out, logs);
+                record::put_origins(&mut out, origins);
+            }
+            RestartMessage::Behind { base, promised } => {
+                out.extend([BEHIND, base.0]);
+                put_ballot(&mut out, *promised);
+            }
+            RestartMessage::Accept { to, ballot, value } => {
+                out.push(ACCEPT);
+                put_process(&mut out, *to);
+                put_ballot(&mut out, *ballot);
+                out.push(value.0.0);
+                record::put_value(&mut out, &value.1);
+            }
+            RestartMessage::Accepted { base, ballot } => {
+                out.extend([ACCEPTED, base.0]);
+                put_ballot(&mut out, *ballot);
+            }
+            RestartMessage::Decided { base, value } => {
+                out.extend([DECIDED, base.0]);
+                record::put_value(&mut out, value);
+            }
+        }
+        out
+    }
+
+    /// Decodes a message; `None` if the words are none.
+    pub fn decode(words: &[u64]) -> Option<RestartMessage> {
+        let from = &mut &words[..];
+        let message = match take_word(from)? {
+            HELLO => RestartMessage::Hello { base: ViewId(take_word(from)?) },
+            BASE => RestartMessage::Base { view: record::view(from)? },
+            PREPARE => {
+                let to = process(from)?;
+                RestartMessage::Prepare { to, ballot: ballot(from)?, base: record::view(from)? }
+            }
+            PROMISE => RestartMessage::Promise {
+                base: ViewId(take_word(from)?),
+                ballot: ballot(from)?,
+                accepted: record::accepted(from)?.map(Box::new),
+                logs: record::logs(from)?,
+                origins: record::origins(from)?,
+            },
+            BEHIND => RestartMessage::Behind { base: ViewId(take_word(from)?), promised: ballot(from)? },
+            ACCEPT => {
+                let (to, ballot) = (process(from)?, ballot(from)?);
+                let value = Box::new((ViewId(take_word(from)?), record::value(from)?));
+                RestartMessage::Accept { to, ballot, value }
+            }
+            ACCEPTED => RestartMessage::Accepted { base: ViewId(take_word(from)?), ballot: ballot(from)? },
+            DECIDED => {
+                let base = ViewId(take_word(from)?);
+                RestartMessage::Decided { base, value: Box::new(record::value(from)?) }
+            }
+            _ => return None,
+        };
+        from.is_empty().then_some(message)
+    }
+}
+
+pub(super) fn take_word(from: &mut &[u64]) -> Option<u64> {
+    from.split_off_first().copied()
+}
+
+pub(super) fn put_ballot(out: &mut Vec<u64>, ballot: RestartBallot) {
+    out.extend([ballot.round, ballot.leader.0, u64::from(ballot.nonce)]);
+}
+
+pub(super) fn ballot(from: &mut &[u64]) -> Option<RestartBallot> {
+    let (round, leader) = (take_word(from)?, MemberId(take_word(from)?));
+    Some(RestartBallot { round, leader, nonce: u32::try_from(take_word(from)?).ok()? })
+}
+
+fn put_process(out: &mut Vec<u64>, process: Process) {
+    out.extend([process.id.0, u64::from(process.nonce)]);
+}
+
+fn process(from: &mut &[u64]) -> Option<Process> {
+    let id = MemberId(take_word(from)?);
+    Some(Process { id, nonce: u32::try_from(take_word(from)?).ok()? })
+}

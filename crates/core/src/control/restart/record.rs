@@ -1,0 +1,252 @@
+//! The record of a member for a restart, the value of the agreement, and both as words.
+use super::message::{RestartBallot, ballot, put_ballot, take_word};
+use crate::ids::{MemberId, Process, ViewId};
+use crate::limits::{MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
+use crate::multicast::Position;
+use crate::view::View;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A log whose member entered the subgroup when the subgroup existed already: the log lacks the
+/// messages that were sent since its record before the epoch that began with this view, or all
+/// messages before that epoch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogOrigin {
+    /// The subgroup.
+    pub name: String,
+    /// The view with which the log begins.
+    pub since: ViewId,
+}
+
+/// The contents of one log of a member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogState {
+    /// The subgroup.
+    pub name: String,
+    /// The last record; `None` if there is no record.
+    pub last: Option<Position>,
+    /// The clock of the last record, or 0.
+    pub clock: u64,
+}
+
+/// The longest log of a subgroup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestartLog {
+    /// Its contents.
+    pub state: LogState,
+    /// The members that have it, ascending. They need not be in the view.
+    pub holders: Vec<MemberId>,
+}
+
+/// The view with which a group continues after a restart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestartView {
+    /// The view.
+    pub view: View,
+    /// Its processes, in its order.
+    pub members: Vec<Process>,
+    /// The longest log of each logged subgroup. All members catch up to it before they log anything
+    /// in the view.
+    pub logs: Vec<RestartLog>,
+}
+
+/// A member's record on disk. The record is written before any message reports it, and before the
+/// view begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestartRecord {
+    /// The newest view that this member knows to be decided.
+    pub view: View,
+    /// The logs of this member that do not begin with the first message of their subgroups.
+    pub origins: Vec<LogOrigin>,
+    /// The highest promised ballot for the view after it.
+    pub promised: RestartBallot,
+    /// The newest accepted view after it.
+    pub accepted: Option<(RestartBallot, RestartView)>,
+}
+
+/// The version of the encoding.
+const FORMAT: u64 = 1;
+
+impl RestartRecord {
+    /// Returns the record of a member `me` whose first view is `view`. `is_first` says that the group
+    /// begins with this view.
+    pub fn first(view: View, me: MemberId, is_first: bool) -> RestartRecord {
+        let origin = |name: &String| LogOrigin { name: name.clone(), since: view.id };
+        let origins = match is_first {
+            true => Vec::new(),
+            false => logged(&view, me).map(origin).collect(),
+        };
+        RestartRecord { view, origins, promised: RestartBallot::default(), accepted: None }
+    }
+
+    /// Notes that `view` was decided after the view of this record. `me` is the member.
+    pub fn learn(&mut self, view: View, me: MemberId) {
+        let was_in: BTreeSet<&String> = logged(&self.view, me).collect();
+        let existed: BTreeSet<&String> =
+            self.view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
+        let mut origins = self.origins.clone();
+        for name in logged(&view, me).filter(|name| existed.contains(name) && !was_in.contains(name)) {
+            // The oldest one says whether the log can become complete, and the newest one how.
+            if origins.iter().filter(|origin| origin.name == *name).count() > 1 {
+                let newest = origins.iter().rposition(|origin| origin.name == *name);
+                newest.map(|newest| origins.remove(newest));
+            }
+            origins.push(LogOrigin { name: name.clone(), since: view.id });
+        }
+        // A subgroup that was dropped may begin again.
+        origins.retain(|origin| view.subgroup(&origin.name).is_some());
+        *self = RestartRecord { view, origins, promised: RestartBallot::default(), accepted: None };
+    }
+
+    /// Notes that a log has got all records after `last`, its last record before, from a complete log;
+    /// `None` if it had none.
+    pub fn caught_up(&mut self, name: &str, last: Option<Position>) {
+        let last = last.map_or(ViewId(0), |last| last.epoch);
+        self.origins.retain(|origin| origin.name != name || origin.since <= last);
+    }
+
+    /// Returns the record as words.
+    pub fn encode(&self) -> Vec<u64> {
+        let mut out = vec![FORMAT];
+        put_view(&mut out, &self.view);
+        put_origins(&mut out, &self.origins);
+        put_ballot(&mut out, self.promised);
+        put_accepted(&mut out, self.accepted.as_ref());
+        out
+    }
+
+    /// Decodes a record; `None` if the words are none.
+    pub fn decode(words: &[u64]) -> Option<RestartRecord> {
+        let from = &mut &words[..];
+        if take_word(from)? != FORMAT {
+            return None;
+        }
+        let (view, origins) = (view(from)?, origins(from)?);
+        let record = RestartRecord { view, origins, promised: ballot(from)?, accepted: accepted(from)? };
+        from.is_empty().then_some(record)
+    }
+}
+
+/// Returns the names of the logged subgroups of a member.
+fn logged(view: &View, me: MemberId) -> impl Iterator<Item = &String> {
+    let me = view.rank_of(me);
+    let is_mine = move |members: &Vec<crate::ids::Rank>| me.is_some_and(|me| members.contains(&me));
+    view.subgroups.iter().filter(move |spec| spec.is_logged() && is_mine(&spec.members)).map(|spec| &spec.name)
+}
+
+pub(super) fn put_view(out: &mut Vec<u64>, view: &View) {
+    let words = view.encode();
+    out.push(words.len() as u64);
+    out.extend(words);
+}
+
+pub(super) fn view(from: &mut &[u64]) -> Option<View> {
+    let count = usize::try_from(take_word(from)?).ok()?;
+    let view = View::decode(from.split_off(..count)?)?;
+    view.check().is_ok().then_some(view)
+}
+
+fn put_name(out: &mut Vec<u64>, name: &str) {
+    out.push(name.len() as u64);
+    out.extend(name.as_bytes().chunks(8).map(|chunk| {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(bytes)
+    }));
+}
+
+fn name(from: &mut &[u64]) -> Option<String> {
+    let length = usize::try_from(take_word(from)?).ok().filter(|length| *length <= NAME_BYTES_MAX)?;
+    let bytes: Vec<u8> = from.split_off(..length.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let (bytes, padding) = bytes.split_at(length);
+    let text = String::from_utf8(bytes.to_vec()).ok()?;
+    padding.iter().all(|byte| *byte == 0).then_some(text)
+}
+
+fn count(from: &mut &[u64], most: usize) -> Option<usize> {
+    usize::try_from(take_word(from)?).ok().filter(|count| *count <= most)
+}
+
+pub(super) fn put_origins(out: &mut Vec<u64>, origins: &[LogOrigin]) {
+    out.push(origins.len() as u64);
+    for LogOrigin { name, since } in origins {
+        put_name(out, name);
+        out.push(since.0);
+    }
+}
+
+pub(super) fn origins(from: &mut &[u64]) -> Option<Vec<LogOrigin>> {
+    (0..count(from, 2 * SUBGROUPS_MAX)?)
+        .map(|_| Some(LogOrigin { name: name(from)?, since: ViewId(take_word(from)?) }))
+        .collect()
+}
+
+pub(super) fn put_logs(out: &mut Vec<u64>, logs: &[LogState]) {
+    out.push(logs.len() as u64);
+    logs.iter().for_each(|log| put_log(out, log));
+}
+
+fn put_log(out: &mut Vec<u64>, LogState { name, last, clock }: &LogState) {
+    put_name(out, name);
+    out.push(u64::from(last.is_some()));
+    out.extend(last.iter().flat_map(|last| [last.epoch.0, last.sequence]));
+    out.push(*clock);
+}
+
+pub(super) fn logs(from: &mut &[u64]) -> Option<Vec<LogState>> {
+    (0..count(from, SUBGROUPS_MAX)?).map(|_| log(from)).collect()
+}
+
+fn log(from: &mut &[u64]) -> Option<LogState> {
+    let name = name(from)?;
+    let last = match take_word(from)? {
+        0 => None,
+        1 => Some(Position { epoch: ViewId(take_word(from)?), sequence: take_word(from)? }),
+        _ => return None,
+    };
+    Some(LogState { name, last, clock: take_word(from)? })
+}
+
+pub(super) fn put_value(out: &mut Vec<u64>, value: &RestartView) {
+    put_view(out, &value.view);
+    out.extend(value.members.iter().map(|process| u64::from(process.nonce)));
+    out.push(value.logs.len() as u64);
+    for RestartLog { state, holders } in &value.logs {
+        put_log(out, state);
+        out.push(holders.len() as u64);
+        out.extend(holders.iter().map(|id| id.0));
+    }
+}
+
+pub(super) fn value(from: &mut &[u64]) -> Option<RestartView> {
+    let view = view(from)?;
+    debug_assert!(view.members.len() <= MEMBERS_MAX);
+    let process =
+        |id: &MemberId, from: &mut &[u64]| Some(Process { id: *id, nonce: u32::try_from(take_word(from)?).ok()? });
+    let members = view.members.iter().map(|id| process(id, from)).collect::<Option<Vec<_>>>()?;
+    let longest = |from: &mut &[u64]| {
+        let state = log(from)?;
+        let holders = (0..count(from, MEMBERS_MAX)?).map(|_| take_word(from).map(MemberId)).collect::<Option<_>>()?;
+        Some(RestartLog { state, holders })
+    };
+    let logs = (0..count(from, SUBGROUPS_MAX)?).map(|_| longest(from)).collect::<Option<_>>()?;
+    Some(RestartView { view, members, logs })
+}
+
+pub(super) fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(RestartBallot, RestartView)>) {
+    out.push(u64::from(accepted.is_some()));
+    if let Some((ballot, value)) = accepted {
+        put_ballot(out, *ballot);
+        put_value(out, value);
+    }
+}
+
+pub(super) fn accepted(from: &mut &[u64]) -> Option<Option<(RestartBallot, RestartView)>> {
+    Some(match take_word(from)? {
+        0 => None,
+        1 => Some((ballot(from)?, value(from)?)),
+        _ => return None,
+    })
+}

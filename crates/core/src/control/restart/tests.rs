@@ -1,0 +1,201 @@
+use super::*;
+use crate::ids::Rank;
+use crate::multicast::Position;
+use crate::view::{Durability, SubgroupSpec};
+use alloc::string::ToString;
+use alloc::vec;
+
+fn view(id: u64, members: &[u64]) -> View {
+    let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
+    let spec = SubgroupSpec {
+        members: all.clone(),
+        senders: all,
+        durability: Durability::Logged { copies: 1 },
+        ..SubgroupSpec::of_everyone("all")
+    };
+    let members = members.iter().copied().map(MemberId).collect();
+    View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec].into() }
+}
+
+fn log(sequence: u64, clock: u64) -> LogState {
+    let last = Some(Position { epoch: ViewId(1), sequence });
+    LogState { name: "all".to_string(), last, clock }
+}
+
+/// Processes that restart, and what they have done.
+struct Cluster {
+    now: Time,
+    processes: BTreeMap<MemberId, (Restart, Process)>,
+    begun: BTreeMap<MemberId, RestartView>,
+    disks: BTreeMap<MemberId, RestartRecord>,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        Cluster { now: Time(0), processes: BTreeMap::new(), begun: BTreeMap::new(), disks: BTreeMap::new() }
+    }
+
+    fn start(&mut self, id: u64, record: RestartRecord, logs: Vec<LogState>, lost: &[u64]) {
+        let me = Process { id: MemberId(id), nonce: self.now.0 as u32 + id as u32 };
+        let lost = lost.iter().copied().map(MemberId).collect();
+        self.disks.insert(me.id, record.clone());
+        let setup = RestartSetup { me, record, logs, lost };
+        let mut restart = Restart::new(setup, self.now);
+        restart.set_leads(self.processes.is_empty());
+        self.processes.insert(me.id, (restart, me));
+    }
+
+    /// Runs for this long, in ms.
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms / 10 {
+            self.now = Time(self.now.0 + 10 * MS);
+            let ids: Vec<MemberId> = self.processes.keys().copied().collect();
+            for id in ids {
+                self.processes.get_mut(&id).unwrap().0.poll(self.now);
+                while let Some(output) = self.processes.get_mut(&id).unwrap().0.next_output() {
+                    self.carry_out(id, output);
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, id: MemberId, output: RestartOutput) {
+        let (now, me) = (self.now, self.processes[&id].1);
+        match output {
+            RestartOutput::Send { to, message } => {
+                let bytes = message.encode();
+                let message = RestartMessage::decode(&bytes).expect("a message is decoded as it was encoded");
+                for (restart, process) in self.processes.values_mut() {
+                    let is_to = match to {
+                        RestartTo::Leaders => restart.leads && *process != me,
+                        RestartTo::Process(to) => *process == to,
+                    };
+                    if is_to {
+                        restart.hear(me, message.clone(), now);
+                    }
+                }
+            }
+            RestartOutput::Persist(record) => {
+                let decoded = RestartRecord::decode(&record.encode());
+                assert_eq!(decoded.as_ref(), Some(&*record));
+                self.disks.insert(id, *record);
+                self.processes.get_mut(&id).unwrap().0.persisted(now);
+            }
+            RestartOutput::Begin(value) => {
+                assert_eq!(self.disks[&id].view, value.view, "a view is on disk before it begins");
+                self.begun.insert(id, *value);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_restarts_when_all_members_of_its_last_view_are_back() {
+    let mut cluster = Cluster::new();
+    // The first member left before the others: its disk has an older view.
+    cluster.start(3, RestartRecord::first(view(1, &[1, 2, 3]), MemberId(3), true), vec![log(9, 5)], &[]);
+    cluster.run(500);
+    assert_eq!(cluster.processes[&MemberId(3)].0.waiting().missing, [MemberId(1), MemberId(2)]);
+    let mut later = RestartRecord::first(view(1, &[1, 2, 3]), MemberId(1), true);
+    later.learn(view(2, &[1, 3]), MemberId(1));
+    cluster.start(1, later, vec![log(7, 6)], &[]);
+    cluster.run(2_000);
+    let begun = &cluster.begun[&MemberId(3)];
+    assert_eq!(begun.view.id, ViewId(3));
+    assert_eq!(begun.view.members, [MemberId(1), MemberId(3)]);
+    assert_eq!(begun.logs[0].state, log(9, 5));
+    assert_eq!(begun.logs[0].holders, [MemberId(3)]);
+    assert_eq!(cluster.begun[&MemberId(1)], *begun);
+}
+
+#[test]
+fn a_group_waits_for_a_member_that_is_missing_or_until_it_is_given_up() {
+    for lost in [&[][..], &[2]] {
+        let mut cluster = Cluster::new();
+        for id in [1, 3] {
+            cluster.start(id, RestartRecord::first(view(1, &[1, 2, 3]), MemberId(id), true), vec![log(1, 1)], lost);
+        }
+        cluster.run(5_000);
+        assert_eq!(cluster.begun.len(), if lost.is_empty() { 0 } else { 2 });
+        if let Some(begun) = cluster.begun.get(&MemberId(1)) {
+            assert_eq!(begun.view.members, [MemberId(1), MemberId(3)]);
+            assert!(begun.view.id.era() > 0);
+        } else {
+            assert_eq!(cluster.processes[&MemberId(1)].0.waiting().missing, [MemberId(2)]);
+        }
+    }
+}
+
+#[test]
+fn a_member_that_is_given_up_and_is_here_holds_the_restart() {
+    let mut cluster = Cluster::new();
+    for id in [1, 2, 3] {
+        cluster.start(id, RestartRecord::first(view(1, &[1, 2, 3]), MemberId(id), true), vec![], &[2]);
+    }
+    cluster.run(5_000);
+    assert!(cluster.begun.is_empty());
+    assert_eq!(cluster.processes[&MemberId(1)].0.waiting().not_lost, [MemberId(2)]);
+}
+
+#[test]
+fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
+    let mut cluster = Cluster::new();
+    let mut late = RestartRecord::first(view(2, &[1, 2]), MemberId(2), false);
+    cluster.start(1, RestartRecord::first(view(2, &[1, 2]), MemberId(1), true), vec![log(3, 3)], &[]);
+    cluster.start(2, late.clone(), vec![log(4, 4)], &[]);
+    cluster.run(2_000);
+    assert_eq!(cluster.begun[&MemberId(1)].view.members, [MemberId(1)]);
+    assert_eq!(cluster.begun[&MemberId(1)].logs[0].holders, [MemberId(2)]);
+    assert!(!cluster.begun.contains_key(&MemberId(2)));
+    assert_eq!(cluster.disks[&MemberId(2)].view.id, ViewId(3));
+    // A log that has got everything is complete.
+    late.caught_up("all", Some(Position { epoch: ViewId(2), sequence: 0 }));
+    assert_eq!(late.origins.len(), 1);
+    late.caught_up("all", None);
+    assert!(late.origins.is_empty());
+}
+
+#[test]
+fn a_view_that_was_accepted_is_decided_by_the_next_leader() {
+    let mut cluster = Cluster::new();
+    let base = view(1, &[1, 2, 3]);
+    let mut next = base.next(|rank| rank != Rank(2), &[], &[]);
+    next.begin_epochs();
+    let members = [1, 2].map(|id| Process { id: MemberId(id), nonce: 99 }).to_vec();
+    let value = RestartView { view: next.clone(), members, logs: vec![] };
+    for id in [1, 2, 3] {
+        let mut record = RestartRecord::first(base.clone(), MemberId(id), true);
+        if id == 2 {
+            let ballot = RestartBallot { round: 5, leader: MemberId(2), nonce: 99 };
+            (record.promised, record.accepted) = (ballot, Some((ballot, value.clone())));
+        }
+        cluster.start(id, record, vec![], &[]);
+    }
+    cluster.run(20_000);
+    // The processes of that view have ended, so it is the base of another restart.
+    let begun = &cluster.begun[&MemberId(1)];
+    assert_eq!((begun.view.id, &begun.view.members), (ViewId(3), &next.members));
+    assert!(!cluster.begun.contains_key(&MemberId(3)));
+}
+
+#[test]
+fn words_that_are_none_are_refused() {
+    let record = RestartRecord::first(view(1, &[1, 2, 3]), MemberId(3), false);
+    let words = record.encode();
+    assert_eq!(RestartRecord::decode(&words), Some(record));
+    for cut in 0..words.len() {
+        assert_eq!(RestartRecord::decode(&words[..cut]), None);
+    }
+    let message = RestartMessage::Promise {
+        base: ViewId(3),
+        ballot: RestartBallot::default(),
+        accepted: None,
+        logs: vec![log(4, 4)],
+        origins: vec![LogOrigin { name: "a long name of a subgroup".to_string(), since: ViewId(9) }],
+    };
+    let words = message.encode();
+    assert_eq!(RestartMessage::decode(&words), Some(message));
+    for cut in 0..words.len() {
+        assert_eq!(RestartMessage::decode(&words[..cut]), None);
+    }
+}
